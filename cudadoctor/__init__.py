@@ -1,0 +1,17 @@
+"""cudadoctor: evidence in, root cause out, with the fix for this machine and a real kernel run to prove it.
+
+Map of the package, in the order in which data flows:
+
+    sources/     a live host, a recording or a pasted text -> Evidence
+    workers/     scripts that run as children and ask one library each (NVML, libcuda and Numba, Python's packages, processes)
+    parsers/     texts -> Facts (three-valued: known, absent, unknown)
+    checks/      Facts -> Clues, one module per row of the pipeline
+    diagnose.py  Clues -> the root cause, what it explains, what is still open
+    prescribe.py root cause + facts -> steps for this machine
+    report/      Report -> text or JSON
+    app.py       collect() and judge(): the two functions that join these stages
+    knowledge/   causes, recipes and tables as TOML, and their loader
+    model/       the values that flow
+"""
+
+__version__ = "0.1.0"

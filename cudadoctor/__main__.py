@@ -1,0 +1,5 @@
+"""`python -m cudadoctor`."""
+
+from cudadoctor.cli import main
+
+main()

@@ -1,0 +1,130 @@
+"""The two functions that join the stages: `collect` asks a machine, `judge` turns evidence into a report and touches nothing.
+
+Flow: Evidence -> Facts -> Clues -> Diagnosis -> Prescription -> Report. Each stage runs in a guard: one that fails becomes a crash
+entry, the rest goes on, and the verdict says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cudadoctor import __version__, assemble, prescribe, texts
+from cudadoctor.checks import rows
+from cudadoctor.diagnose import Judged, diagnose, rungs_shown_failing
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model import report
+from cudadoctor.model.diagnosis import Diagnosis, Verdict
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.recipe import Action, Prescription
+from cudadoctor.model.requirements import Requirements
+from cudadoctor.model.values import RungName
+from cudadoctor.parsers import read
+from cudadoctor.rungs import Rungs, observe
+
+EXIT_HEALTHY, EXIT_BROKEN, EXIT_USAGE, EXIT_UNDECIDED, EXIT_CRASHED = 0, 1, 2, 3, 4
+
+
+def collect(source: Callable[[], Evidence], *, extra: tuple[Item, ...] = ()) -> Evidence:
+    """The evidence of a source (host, recording or text), with items of the user's own such as --log."""
+    evidence = source()
+    if not extra:
+        return evidence
+    import msgspec
+
+    kept = tuple(item for item in evidence.items if item.id not in {own.id for own in extra})
+    return msgspec.structs.replace(evidence, items=kept + extra)
+
+
+def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements | None = None) -> report.Report:
+    """The report on this evidence. Pure: no file, process or library is touched, and the same evidence gives the same report."""
+    wanted = requirements or Requirements()
+    guard = Guard()
+    facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard)
+    outcomes = rows.apply(facts, knowledge, guard)
+    clues = [clue for outcome in outcomes for clue in outcome.clues]
+    clues.extend(texts.stated(evidence, facts, knowledge, guard))
+    rungs = guard.run("rungs", "observe", Rungs({}, {}), observe, facts, shown_failing=rungs_shown_failing(clues, knowledge))
+    present, past = texts.of_kernel_log(evidence, knowledge, rungs, guard)
+    goal: RungName | None = None if evidence.origin == "text" else "devices" if evidence.quick else "numba-kernel"
+    nothing = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
+    judged = guard.run(
+        "diagnose",
+        "diagnose",
+        nothing,
+        diagnose,
+        clues + present,
+        outcomes,
+        facts,
+        knowledge,
+        rungs,
+        goal=goal,
+        crashes=tuple(guard.crashes),
+    )
+    prescription: Prescription | None = guard.run(
+        "prescribe", "prescribe", None, prescribe.prescribe, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro
+    )
+    shown = guard.run("assemble", "rows", (), assemble.rows, facts, evidence, knowledge, judged, rungs, wanted, guard)
+    machine = guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge)
+    smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts)
+    figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts)
+    past_lines = [quote.text for clue in past for quote in clue.quotes]
+    said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)))
+    verdict, diagnosis = _with_crashes(judged, guard)
+    return report.Report(
+        tool=report.Tool(name="cudadoctor", version=__version__),
+        origin=report.ReportOrigin(kind=evidence.origin, python=evidence.python, quick=evidence.quick, redacted=evidence.redacted),
+        verdict=verdict,
+        exit_code=exit_code(verdict, diagnosis, wanted),
+        action=_action(verdict, prescription),
+        machine=machine,
+        checks=shown,
+        diagnosis=diagnosis,
+        prescription=prescription,
+        requirements=(),
+        smoke=smoke,
+        benchmark=figures,
+        timing=assemble.timing(evidence),
+        notes=said,
+    )
+
+
+def _with_crashes(judged: Judged, guard: Guard) -> tuple[Verdict, Diagnosis]:
+    """Crashes after the diagnosis count as well: a report of which a part is missing is not called healthy."""
+    import msgspec
+
+    diagnosis = msgspec.structs.replace(judged.diagnosis, crashes=tuple(guard.crashes))
+    if guard.crashes and judged.verdict in ("healthy", "degraded"):
+        return "undecided", msgspec.structs.replace(
+            diagnosis, root=None, also=(*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.also)
+        )
+    return judged.verdict, diagnosis
+
+
+def exit_code(verdict: Verdict, diagnosis: Diagnosis, wanted: Requirements) -> int:
+    """1 broken, or degraded under --strict; 4 undecided because a part crashed, 3 undecided otherwise; 0 healthy or degraded."""
+    if verdict == "broken" or (verdict == "degraded" and wanted.strict):
+        return EXIT_BROKEN
+    if verdict == "undecided":
+        return EXIT_CRASHED if diagnosis.crashes else EXIT_UNDECIDED
+    return EXIT_HEALTHY
+
+
+def _action(verdict: Verdict, prescription: Prescription | None) -> Action:
+    if verdict == "undecided":
+        return "collect-evidence"
+    return prescription.action if prescription is not None else "none"
+
+
+def _no_machine(evidence: Evidence) -> report.Machine:
+    return report.Machine(
+        system=None,
+        kernel=None,
+        distribution=None,
+        container=None,
+        wsl=None,
+        driver=report.MachineDriver(module=None, library=None, cuda=None, flavour=None),
+        python=report.MachinePython(path=evidence.python, version=None, packages={}),
+        gpus=(),
+    )

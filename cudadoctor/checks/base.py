@@ -1,0 +1,53 @@
+"""What a check is: one row of the pipeline, its rules (facts to clues), and the line that says what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.model.facts import Facts, Key, Quote
+from cudadoctor.model.findings import Clue
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+Function = Callable[[Facts, "Knowledge"], Iterable[Clue]]
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Causes that one function can find. It reads facts as `facts[KEY]`, which raises where a fact is unknown: undecided.
+
+    Where it ran to its end and yielded none of its causes, those causes are ruled out.
+    """
+
+    row: str
+    causes: tuple[str, ...]
+    function: Function
+
+
+class Line(msgspec.Struct, frozen=True):
+    """What a row says in one line, with the evidence behind it. `because` is set where the row's facts are unknown."""
+
+    summary: str
+    quotes: tuple[Quote, ...] = ()
+    because: str | None = None  # why unknown
+    skip: str | None = None  # why this row does not apply here (WSL, no Numba here, Jetson)
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. `looks_at` is what `check --list` prints; `items` are the evidence ids it reads."""
+
+    id: str
+    title: str
+    looks_at: str
+    items: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    describe: Callable[[Facts, "Knowledge"], Line]
+
+
+def value_or_none(facts: Facts, key: Key[object]) -> object | None:
+    """The value where it is known and present, else None. For wording only: a rule must read `facts[KEY]`."""
+    found = facts.get(key)
+    return getattr(found, "value", None)

@@ -1,0 +1,152 @@
+"""Row cuda-home: whether CUDA_HOME and CUDA_PATH, where they are set, lead to a toolkit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import line_with, variable_quote, variables_of
+from cudadoctor.checks.toolkit import HOME_VARIABLES, needed_parts, usable
+from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import ENVIRONMENT, NVCC, PYTHON, TOOLKITS, Environment, Toolkit, Toolkits
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+WRONG, MISSING = "cuda-home-wrong", "toolkit-missing"
+_VARIABLE = re.compile(r"\$\w|\$\{|%\w+%")
+
+
+def malformed(value: str) -> str | None:
+    """What makes a value no path of a folder, None where its form is good."""
+    if value != value.strip():
+        return "blanks at its end" if value == value.lstrip() else "blanks at its beginning"
+    if value[:1] in "'\"" or value[-1:] in "'\"":
+        return "quotation marks are part of the value"
+    if value.startswith(":") or value.endswith(":"):
+        return "a colon that joins it to nothing"
+    if _VARIABLE.search(value):
+        return "a variable that was not replaced"
+    if value.startswith("~"):
+        return "a tilde that was not replaced"
+    # C:\... is one path; any other colon joins several.
+    if ":" in re.sub(r"^[A-Za-z]:[\\/]", "", value):
+        return "several paths joined by a colon"
+    return None
+
+
+def _folder(toolkits: Toolkits, name: str, value: str) -> Toolkit | None:
+    """What was found where the variable points."""
+    path = value.rstrip("/") or value
+    for entry in toolkits.toolkits:
+        if entry.rule == name or entry.path.rstrip("/") == path:
+            return entry
+    return None
+
+
+def _folder_elsewhere(toolkits: Fact[Toolkits], value: str) -> tuple[str, Quote] | None:
+    """Another folder that holds a toolkit."""
+    for entry in toolkits.value.toolkits if toolkits.value is not None else ():
+        if usable(entry) and entry.path.rstrip("/") != value.rstrip("/"):
+            return entry.path, line_with(toolkits, f'"{entry.path}"', words=f"{entry.path} holds a toolkit")
+    return None
+
+
+def _parts_elsewhere(facts: Facts, toolkits: Fact[Toolkits]) -> Quote | None:
+    """All that Numba needs, from wheels for example, or an nvcc."""
+    nvcc = facts[NVCC]
+    if nvcc.value is not None:
+        return line_with(nvcc, nvcc.value.version.text, words=f"nvcc {nvcc.value.version}")
+    python = facts[PYTHON]
+    if python.value is None or toolkits.value is None:
+        return None
+    parts = [toolkits.value.component(name) for name in needed_parts(python.value)]
+    if any(part is None or part.path is None for part in parts) or parts[0] is None:
+        return None
+    return line_with(toolkits, f'"{parts[0].path}"', words=f"{parts[0].name}: {parts[0].path}")
+
+
+def _wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    environment = facts[ENVIRONMENT]
+    for name in HOME_VARIABLES:
+        value = variables_of(environment).get(name)
+        if not value:
+            continue  # programs read an empty value as if it were not set
+        form = malformed(value)
+        if form is not None:
+            yield Clue(cause=WRONG, quotes=(variable_quote(environment, name),), values=_values(facts, name, value, form))
+        else:
+            yield from _leads_nowhere(facts, environment, name, value)
+
+
+def _values(facts: Facts, name: str, value: str, reason: str) -> dict[str, str]:
+    """What a recipe needs. `path` is a toolkit to point to, empty where none is known."""
+    toolkits = facts.all(TOOLKITS)
+    folders = [entry.path for fact in toolkits if fact.value is not None for entry in fact.value.toolkits if usable(entry)]
+    return {"variable": name, "value": value, "reason": reason, "path": next((path for path in folders if path != value.rstrip("/")), "")}
+
+
+def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, value: str) -> Iterator[Clue]:
+    """The folder is not there, or holds neither nvcc nor NVVM. Without any toolkit on the machine that is toolkit-missing."""
+    toolkits = facts[TOOLKITS]
+    folder = _folder(toolkits.value, name, value) if toolkits.value is not None else None
+    if folder is not None and usable(folder):
+        return
+    if folder is None:
+        seen = Quote(source=toolkits.quotes[0].source if toolkits.quotes else toolkits.key, text=f"{value}: no such toolkit folder")
+        reason = "the folder is not there"
+    else:
+        seen = line_with(toolkits, f'"{folder.path}"', words=f"{folder.path} holds neither bin/nvcc nor nvvm")
+        reason = "its content is gone" if folder.stale else "it holds neither bin/nvcc nor nvvm"
+    quotes = (variable_quote(environment, name), seen)
+    values = {"variable": name, "value": value, "reason": reason}
+    other = _folder_elsewhere(toolkits, value)
+    if other is not None:
+        yield Clue(cause=WRONG, quotes=(*quotes, other[1]), values={**values, "path": other[0]})
+    elif folder is None or folder.stale:
+        # Libraries alone are what a runtime image holds: nothing is wrong there as long as nobody compiles.
+        parts = _parts_elsewhere(facts, toolkits)
+        if parts is not None:
+            yield Clue(cause=WRONG, quotes=(*quotes, parts), values={**values, "path": ""})
+        else:
+            yield Clue(cause=MISSING, quotes=quotes, values={**values, "path": value})
+
+
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    environment = facts[ENVIRONMENT]
+    given = {name: variables_of(environment)[name] for name in HOME_VARIABLES if variables_of(environment).get(name)}
+    if not given:
+        return Line("CUDA_HOME and CUDA_PATH are not set")
+    said, quotes = [], []
+    for name, value in given.items():
+        quotes.append(variable_quote(environment, name))
+        form = malformed(value)
+        if form is not None:
+            said.append(f"{name}={value}: {form}")
+            continue
+        toolkits = facts[TOOLKITS]
+        folder = _folder(toolkits.value, name, value) if toolkits.value is not None else None
+        said.append(f"{name}={value} {_content(folder)}")
+    return Line("; ".join(said), tuple(quotes))
+
+
+def _content(folder: Toolkit | None) -> str:
+    if folder is None:
+        return "is not there"
+    if not usable(folder):
+        return "holds no toolkit"
+    parts = [word for word, there in (("nvcc", folder.has_nvcc), ("NVVM", folder.has_nvvm), ("libdevice", folder.has_libdevice)) if there]
+    return f"holds toolkit {folder.version or 'of unknown version'} ({', '.join(parts)})"
+
+
+CHECK = Check(
+    id="cuda-home",
+    title="CUDA_HOME",
+    looks_at="CUDA_HOME and CUDA_PATH, and what lies where they point",
+    items=("environment", "python-env", "nvcc"),
+    rules=(Rule("cuda-home", (WRONG, MISSING), _wrong),),
+    describe=_describe,
+)

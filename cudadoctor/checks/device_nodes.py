@@ -1,0 +1,285 @@
+"""Row `device-nodes`: the files /dev/nvidia* through which every program reaches the driver, and who may open them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks import traces
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.reading import (
+    Quotes,
+    driver_runs,
+    elsewhere,
+    line_of,
+    lines_with,
+    listed,
+    marks_of_container,
+    merged,
+    module_named,
+    passed,
+    some,
+    told,
+    unknown,
+)
+from cudadoctor.model.facts import Fact, Facts, Key, Quote
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import (
+    CONTAINER_MARKS,
+    DEVICE_NODES,
+    DEVICE_NODES_AFTER,
+    LADDER,
+    MODULES,
+    NVIDIA_MODPROBE,
+    USER,
+    DeviceNode,
+    DeviceNodes,
+    Ladder,
+    Opening,
+    User,
+)
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
+WSL_DEVICE = "/dev/dxg"
+UNKNOWN_ERROR = 999  # CUDA_ERROR_UNKNOWN: cuInit's answer where nvidia-uvm does not serve
+_GPU_NODE = re.compile(r"/dev/nvidia\d+$")
+_STALE = ("ENODEV", "ENXIO", "EIO")  # opening a node whose module is gone or broken
+
+
+# ---------------------------------------------------------------- what is there
+def gpu_nodes(nodes: DeviceNodes | None) -> tuple[DeviceNode, ...]:
+    """/dev/nvidia0, /dev/nvidia1 ..."""
+    return tuple(node for node in nodes.nodes if _GPU_NODE.match(node.path)) if nodes is not None else ()
+
+
+def missing(facts: Facts, key: Key[DeviceNodes] = DEVICE_NODES) -> tuple[str, ...]:
+    """Which of the control node, any GPU's node and the memory node are known not to be there."""
+    fact = facts[key]
+    nodes = fact.value
+    gone = []
+    for path, there in ((CONTROL, _has(nodes, CONTROL)), (FIRST, bool(gpu_nodes(nodes))), (UVM, _has(nodes, UVM))):
+        if there:
+            continue
+        if not (fact.whole or nodes is None or nodes.said_absent(path)):
+            raise unknown(key, f"{path}: the listing is not whole")
+        gone.append(path)
+    return tuple(gone)
+
+
+def _has(nodes: DeviceNodes | None, path: str) -> bool:
+    return nodes is not None and nodes.find(path) is not None
+
+
+def _absences(facts: Facts, paths: tuple[str, ...]) -> Quotes:
+    fact = facts[DEVICE_NODES]
+    stated = lines_with(fact, *paths) if fact.value is not None and all(fact.value.said_absent(path) for path in paths) else ()
+    return stated or tuple(Quote(source=_source(fact), text=f"{path}: no such file") for path in paths)
+
+
+def _source(fact: Fact[DeviceNodes]) -> str:
+    return fact.quotes[0].source if fact.quotes else "/dev"
+
+
+# ---------------------------------------------------------------- nodes that are missing
+def nodes_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver runs, but its control node or every GPU's node is missing.
+
+    In a container without the driver's libraries nothing was passed in: that is container-no-gpu-access.
+    """
+    nodes = facts[DEVICE_NODES]
+    if elsewhere(facts, nodes) is not None:
+        return
+    gone = tuple(path for path in missing(facts) if path != UVM)
+    if not gone:
+        return
+    driver = driver_runs(facts)
+    if not driver or (marks_of_container(facts, nodes) and not traces.any_library(facts)) or _made_on_demand(facts, gone):
+        return
+    yield Clue(cause="device-nodes-missing", quotes=merged(_absences(facts, gone), driver[:1]), values={"nodes": " ".join(gone)})
+
+
+def uvm_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Only nvidia-uvm is missing: nvidia-smi works, CUDA does not start."""
+    nodes = facts[DEVICE_NODES]
+    if elsewhere(facts, nodes) is not None or missing(facts) != (UVM,) or not driver_runs(facts) or _made_on_demand(facts, (UVM,)):
+        return
+    yield Clue(cause="uvm-unavailable", quotes=merged(_absences(facts, (UVM,)), _others(nodes)), values={"nodes": UVM})
+
+
+def _others(nodes: Fact[DeviceNodes]) -> Quotes:
+    control = nodes.need().find(CONTROL)
+    return line_of(nodes, control.line) if control is not None else ()
+
+
+def _made_on_demand(facts: Facts, gone: tuple[str, ...]) -> bool:
+    """Whether nvidia-modprobe made the nodes once the driver was asked, as it does for every user. Root's rights do it for root alone."""
+    nodes = facts[DEVICE_NODES]
+    if told(facts, NVIDIA_MODPROBE, nodes) is None:
+        return False
+    if nodes.origin == "text":
+        return False
+    still = missing(facts, DEVICE_NODES_AFTER)
+    return not any(path in still for path in gone)
+
+
+def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The node of nvidia-uvm is there, but its module is not, or opening it fails while the others open."""
+    nodes, climb = facts[DEVICE_NODES], facts[LADDER]
+    if nodes.value is None or climb.value is None or elsewhere(facts, nodes) is not None or passed(climb.value, "init"):
+        return
+    node = nodes.value.find(UVM)
+    if node is None:
+        return
+    bad = [opening for opening in climb.value.openings if opening.errno_name in _STALE]
+    if bad and all(opening.path.startswith(UVM) for opening in bad):
+        yield Clue(cause="uvm-unavailable", quotes=merged(_opening(climb, bad[0]), line_of(nodes, node.line)), values={"nodes": UVM})
+        return
+    if any(result.code == UNKNOWN_ERROR for result in climb.value.result("init")) and _uvm_is_out(facts):
+        quotes = merged(line_of(nodes, node.line), _uvm_not_listed(facts), lines_with(climb, str(UNKNOWN_ERROR))[:1])
+        yield Clue(cause="uvm-unavailable", quotes=quotes, values={"nodes": UVM})
+
+
+def _uvm_is_out(facts: Facts) -> bool:
+    """Whether nvidia is listed among the loaded modules and nvidia_uvm is not."""
+    return bool(module_named(facts, "nvidia")) and not module_named(facts, "nvidia_uvm")
+
+
+def _uvm_not_listed(facts: Facts) -> Quotes:
+    fact = facts[MODULES]
+    source = fact.quotes[0].source if fact.quotes else "/proc/modules"
+    return (Quote(source=source, text="nvidia_uvm: not among the loaded kernel modules"),)
+
+
+# ---------------------------------------------------------------- nodes that may not be opened
+def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Mode, owner and group keep this user from reading and writing a node, and CUDA does not start."""
+    nodes = facts[DEVICE_NODES]
+    if nodes.value is None or elsewhere(facts, nodes) is not None:
+        return
+    fact = facts[USER]
+    user = fact.need()
+    closed = [node for node in needed(nodes.value) if not allowed(node, user)]
+    climb = told(facts, LADDER, nodes) if closed else None
+    if not closed or passed(climb, "init"):
+        return
+    tried = climb.openings if climb is not None else ()
+    stuck = [node for node in closed if not _opens(tried, node.path)]
+    surely = [node for node in stuck if not node.mode.endswith("+") or _errno(tried, node.path) == "EACCES"]
+    if stuck and not surely:
+        raise unknown(DEVICE_NODES, f"{stuck[0].path} has an access list that ls does not print")
+    if surely:
+        node = surely[0]
+        quotes = merged(*(line_of(nodes, one.line) for one in surely[:2]), some(fact)[:1])
+        values = {"node": node.path, "group": node.group, "mode": node.mode, "user": user.name}
+        yield Clue(cause="device-permission-denied", quotes=quotes, values=values)
+
+
+def needed(nodes: DeviceNodes) -> tuple[DeviceNode, ...]:
+    """The nodes that every CUDA program opens. nvidia-caps and nvidia-modeset are others' business."""
+    fixed = tuple(node for node in (nodes.find(CONTROL), nodes.find(UVM)) if node is not None)
+    return (*fixed, *gpu_nodes(nodes))
+
+
+def allowed(node: DeviceNode, user: User) -> bool:
+    """Whether mode, owner and group let this user read and write. Root is not asked for a mode."""
+    if user.uid == 0:
+        return True
+    if node.owner in (user.name, str(user.uid)):
+        bits = node.mode[1:3]
+    elif node.group in user.groups or node.group == str(user.gid):
+        bits = node.mode[4:6]
+    else:
+        bits = node.mode[7:9]
+    return bits == "rw"
+
+
+def _errno(openings: tuple[Opening, ...], path: str) -> str | None:
+    return next((opening.errno_name for opening in openings if opening.path == path), None)
+
+
+def _opens(openings: tuple[Opening, ...], path: str) -> bool:
+    """Whether the attempt to open this very node succeeded, whatever its mode says."""
+    return any(opening.path == path and opening.errno_name is None for opening in openings)
+
+
+def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """In a container opening a node gives EPERM: the device rules of its cgroup no longer let it through."""
+    fact = facts[LADDER]
+    refused = [opening for opening in fact.value.openings if opening.errno_name == "EPERM"] if fact.value is not None else []
+    if not refused:
+        return
+    marks = facts[CONTAINER_MARKS]
+    if marks.value and elsewhere(facts) is None:
+        quotes = merged(*(_opening(fact, opening) for opening in refused[:2]), some(marks)[:1])
+        yield Clue(cause="container-lost-devices", quotes=quotes, values={"node": refused[0].path})
+
+
+def _opening(fact: Fact[Ladder], opening: Opening) -> Quotes:
+    lines = [quote for quote in lines_with(fact, opening.path) if opening.path in quote.text]
+    return tuple(lines[:1]) or (Quote(source="ladder", text=f"open {opening.path}: {opening.errno_name}"),)
+
+
+# ---------------------------------------------------------------- the line
+def describe(facts: Facts, knowledge: Knowledge) -> Line:
+    fact = facts[DEVICE_NODES]
+    place = elsewhere(facts, fact)
+    if place == "Jetson":
+        return Line("Jetson: the GPU is reached through /dev/nvhost-* and /dev/nvmap", skip=place)
+    if place == "WSL":
+        device = fact.value.find(WSL_DEVICE) if fact.value is not None else None
+        if device is None:
+            return Line(f"no {WSL_DEVICE}", some(fact)[:1])
+        return Line(f"{WSL_DEVICE}: {_rights(device)}", line_of(fact, device.line))
+    if fact.value is None or not fact.value.nodes:
+        return Line("no /dev/nvidia* node", some(fact)[:1])
+    found = needed(fact.value)
+    by_rights: dict[str, list[str]] = {}
+    for node in sorted(found, key=lambda node: (node.path != CONTROL, node.path == UVM, node.path)):
+        by_rights.setdefault(_rights(node), []).append(node.path.removeprefix("/dev/"))
+    words = [f"{', '.join(names)}: {rights}" for rights, names in by_rights.items()]
+    gone = [path for path in (CONTROL, UVM) if fact.whole and fact.value.find(path) is None]
+    if fact.whole and not gpu_nodes(fact.value):
+        gone.insert(1, FIRST)
+    if gone:
+        words.append(f"{listed(gone)} missing" + _note(facts, tuple(gone)))
+    return Line("; ".join(words), merged(*(line_of(fact, node.line) for node in found[:4])) or some(fact)[:1])
+
+
+def _rights(node: DeviceNode) -> str:
+    if node.mode[7:9] == "rw":
+        return "read and write for everyone"
+    if node.mode[4:6] == "rw":
+        return f"read and write for group {node.group}"
+    return f"{node.mode} {node.owner} {node.group}"
+
+
+def _note(facts: Facts, gone: tuple[str, ...]) -> str:
+    """Nodes that were made while the doctor asked, and by what."""
+    after, helper = facts.get(DEVICE_NODES_AFTER), facts.get(NVIDIA_MODPROBE)
+    if not isinstance(after, Fact) or after.value is None or not all(_has(after.value, path) for path in gone):
+        return ""
+    by = "nvidia-modprobe" if isinstance(helper, Fact) and helper.present else "root's rights"
+    return f" before the driver was asked, made by {by} since"
+
+
+CHECK = Check(
+    id="device-nodes",
+    title="Device nodes",
+    looks_at="/dev/nvidiactl, /dev/nvidia<N>, /dev/nvidia-uvm before and after the driver was asked: there, and open to this user",
+    items=(
+        "dev", "dev-after", "user", "modules", "lsmod", "sys-modules", "driver-version", "sys-driver-version", "pci", "proc-version",
+        "tegra", "cgroup", "dockerenv", "containerenv", "ldconfig", "driver-libraries", "nvidia-modprobe", "ladder",
+    ),
+    rules=(
+        Rule("device-nodes", ("device-nodes-missing",), nodes_missing),
+        Rule("device-nodes", ("uvm-unavailable",), uvm_missing),
+        Rule("device-nodes", ("uvm-unavailable",), uvm_fails),
+        Rule("device-nodes", ("device-permission-denied",), denied_by_mode),
+        Rule("device-nodes", ("container-lost-devices",), lost_in_container),
+    ),
+    describe=describe,
+)  # fmt: skip

@@ -1,0 +1,274 @@
+"""Row `driver`: which kernel driver holds the GPU, and whether NVIDIA's module is installed and loaded.
+
+Whether that module fits the GPU and the user-space driver is asked in driver_fit.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks import driver_fit, traces
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.reading import (
+    Gpu,
+    Quotes,
+    driver_is_out,
+    elsewhere,
+    first_true,
+    gpus,
+    line_of,
+    listed,
+    merged,
+    module_named,
+    some,
+    told,
+    unbound,
+)
+from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote
+from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.values import (
+    DKMS,
+    DRIVER_PACKAGES,
+    KERNEL,
+    LOADED_DRIVER,
+    MODULE_FILES,
+    MODULES,
+    NVML,
+    PCI,
+    SMI,
+    KernelModules,
+    LoadedDriver,
+    PciBus,
+)
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+NOUVEAU = ("nouveau", "nova", "nova-core", "nova_core", "novacore", "nova-drm", "nova_drm")
+PASSTHROUGH = ("vfio-pci", "vfio_pci", "pci-stub", "pci_stub")
+DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
+NO_CONTACT = "communicate with the NVIDIA driver"
+
+
+# ---------------------------------------------------------------- another driver holds the GPU
+def nouveau_bound(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from _held_by(facts, "nouveau-bound", NOUVEAU)
+
+
+def vfio_bound(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from _held_by(facts, "vfio-bound", PASSTHROUGH)
+
+
+def _held_by(facts: Facts, cause: str, drivers: tuple[str, ...]) -> Iterator[Clue]:
+    for gpu in gpus(facts):
+        if gpu.driver in drivers:
+            values = {"address": gpu.address, "driver": gpu.driver, "device": gpu.device or ""}
+            yield Clue(cause=cause, quotes=gpu.quotes, subject=gpu.subject, values=values)
+
+
+def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nouveau is loaded, NVIDIA's module is not, and no listing says what holds the GPU."""
+    modules = facts[MODULES]
+    nouveau = module_named(facts, "nouveau")
+    if not nouveau or module_named(facts, "nvidia") or told(facts, LOADED_DRIVER, modules) is not None:
+        return
+    if told(facts, PCI, modules) is not None and (any(gpu.driver_known for gpu in gpus(facts)) or not gpus(facts)):
+        return
+    yield Clue(cause="nouveau-bound", quotes=nouveau, values={"driver": "nouveau"})
+
+
+# ---------------------------------------------------------------- no driver holds it
+def not_installed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A GPU without a driver, on a system where nothing of NVIDIA's driver is found."""
+    bus = facts[PCI]
+    if elsewhere(facts, bus) is not None:
+        return
+    free = unbound(facts)
+    if not free or not driver_is_out(facts, bus):
+        return
+    basis: Basis | None = "derived"
+    if bus.origin == "text":
+        basis = _as_told(facts)
+    elif traces.any_trace(facts):
+        basis = None
+    if basis is not None:
+        quotes = merged(free[0].quotes, _nothing(facts))
+        yield Clue(cause="driver-not-installed", quotes=quotes, basis=basis, values=_identity(free[0]))
+
+
+def _as_told(facts: Facts) -> Basis | None:
+    """How far a text says that nothing is installed: nvidia-smi is not found, and packages or module files were looked for."""
+    if facts[SMI].present:
+        return None
+    asked = [_answer(facts, question) for question in (traces.package, traces.any_module_file, traces.dkms_entry, traces.any_library)]
+    if any(asked):
+        return None
+    return "derived" if asked[0] is not None or asked[1] is not None else "suspected"
+
+
+def _answer(facts: Facts, question: Callable[[Facts], Quotes]) -> Quotes | None:
+    """The question's lines, None where the text does not say."""
+    try:
+        return question(facts)
+    except NotKnown:
+        return None
+
+
+def _nothing(facts: Facts) -> Quotes:
+    """For wording: one line from each place that was looked at and holds nothing of a driver."""
+    smi, files, packages = facts.get(SMI), facts.get(MODULE_FILES), facts.get(DRIVER_PACKAGES)
+    lines: list[Quote] = []
+    if isinstance(smi, Fact):
+        lines += smi.quotes[:1]
+    if isinstance(files, Fact):
+        lines += files.quotes[:1]
+    if isinstance(packages, Fact) and not (packages.value is not None and packages.value.packages):
+        lines += packages.quotes[:1]
+    return tuple(lines)
+
+
+def _identity(gpu: Gpu) -> dict[str, str]:
+    return {"address": gpu.address, "device": gpu.device or ""}
+
+
+def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A driver was installed, but no module for the running kernel."""
+    bus = facts[PCI]
+    if bus.origin == "text" or elsewhere(facts, bus) is not None:
+        return
+    free = unbound(facts)
+    if not free or not driver_is_out(facts, bus):
+        return
+    release = facts[KERNEL].need().release
+    if traces.module_for_kernel(facts, release):
+        return
+    trace = traces.any_trace(facts)
+    if trace:
+        missing = Quote(source="/lib/modules", text=f"/lib/modules/{release}: no nvidia module")
+        quotes = merged(free[0].quotes, (missing,), trace)
+        yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release, **_identity(free[0])})
+
+
+def dkms_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The same from a text: DKMS built the module for other kernels only, and nothing in the text shows the driver at work."""
+    dkms = facts[DKMS]
+    entries = [entry for entry in dkms.value.entries if entry.module.startswith("nvidia")] if dkms.value is not None else []
+    if dkms.origin != "text" or not entries or elsewhere(facts, dkms) is not None or not driver_is_out(facts, dkms):
+        return
+    bus, nvml, smi = told(facts, PCI, dkms), told(facts, NVML, dkms), told(facts, SMI, dkms)
+    held = bus is not None and (not gpus(facts) or any(gpu.driver is not None for gpu in gpus(facts)))
+    if held or (nvml is not None and nvml.code == 0) or (smi is not None and smi.gpus):
+        return
+    kernel = facts[KERNEL]
+    release = kernel.need().release
+    if any(entry.kernel == release and entry.state.startswith("installed") for entry in entries):
+        return
+    if told(facts, MODULE_FILES, dkms) is not None and traces.module_for_kernel(facts, release):
+        return
+    quotes = merged(some(kernel)[:1], *(line_of(dkms, entry.line) for entry in entries[:3]))
+    yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release})
+
+
+def not_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What is left: the GPU is there and so is a module for this kernel, or the user-space side finds no module; none is loaded."""
+    bus = facts[PCI]
+    if elsewhere(facts, bus) is not None:
+        return
+    found = gpus(facts)
+    if not found or any(gpu.driver == "nvidia" for gpu in found) or not driver_is_out(facts, bus):
+        return
+    reason = first_true(lambda: _module_there(facts), lambda: _no_contact(facts))
+    if reason:
+        # "couldn't communicate" in a text may have any of the causes that leave the module out of memory.
+        sure = bus.origin != "text" or _answer(facts, _module_there)
+        basis: Basis = "derived" if sure else "suspected"
+        quotes = merged(found[0].quotes, reason, _not_listed(facts))
+        yield Clue(cause="driver-not-loaded", quotes=quotes, basis=basis, values=_identity(found[0]))
+
+
+def _module_there(facts: Facts) -> Quotes:
+    return traces.module_for_kernel(facts, facts[KERNEL].need().release)
+
+
+def _no_contact(facts: Facts) -> Quotes:
+    """The lines with which the user-space side says that no driver answers."""
+
+    def nvml() -> Quotes:
+        fact = facts[NVML]
+        return some(fact)[:1] if fact.value is not None and fact.value.code == DRIVER_NOT_LOADED else ()
+
+    def smi() -> Quotes:
+        fact = facts[SMI]
+        return some(fact)[:1] if fact.value is not None and NO_CONTACT in (fact.value.failure or "") else ()
+
+    return first_true(nvml, smi)
+
+
+def _not_listed(facts: Facts) -> Quotes:
+    found = facts.get(MODULES)
+    if not isinstance(found, Fact):
+        return ()
+    fact: Fact[KernelModules] = found
+    source = fact.quotes[0].source if fact.quotes else "/proc/modules"
+    return (Quote(source=source, text="nvidia: not among the loaded kernel modules"),)
+
+
+# ---------------------------------------------------------------- the line
+def describe(facts: Facts, knowledge: Knowledge) -> Line:
+    place = elsewhere(facts, facts[PCI]) if facts.why_unknown(PCI) is None else elsewhere(facts)
+    if place == "WSL":
+        return Line("WSL uses the driver of Windows: /usr/lib/wsl/lib and /dev/dxg", skip="WSL")
+    if place is not None:
+        return Line(f"{place}: the driver is part of the system image", skip=place)
+    bus: Fact[PciBus] = facts[PCI]
+    if not gpus(facts):
+        return Line("no NVIDIA GPU to drive", some(bus)[:1], skip="no NVIDIA GPU")
+    loaded = facts.get(LOADED_DRIVER)
+    version = loaded if isinstance(loaded, Fact) and loaded.present else None
+    name = _name(version)
+    held: dict[str, list[str]] = {}
+    for gpu in gpus(facts):
+        held.setdefault(gpu.driver or ("" if gpu.driver_known else "?"), []).append(gpu.address)
+    words = [_drives(driver, listed(addresses), name) for driver, addresses in held.items()]
+    if version is not None and "nvidia" not in held:
+        words.append(f"{name} is loaded")
+    return Line("; ".join(words), merged(some(version)[:1] if version is not None else (), *(gpu.quotes for gpu in gpus(facts)[:4])))
+
+
+def _name(loaded: Fact[LoadedDriver] | None) -> str:
+    value = loaded.value if loaded is not None else None
+    if value is None:
+        return "nvidia"
+    return f"nvidia {value.version}" + (f" ({value.flavour})" if value.flavour is not None else "")
+
+
+def _drives(driver: str, addresses: str, name: str) -> str:
+    if driver == "?":
+        return f"what drives {addresses} is not shown"
+    if not driver:
+        return f"no kernel driver holds {addresses}"
+    return f"{name if driver == 'nvidia' else driver} drives {addresses}"
+
+
+CHECK = Check(
+    id="driver",
+    title="Kernel driver",
+    looks_at="the driver bound to each GPU, loaded modules, module files, DKMS, packages, Secure Boot, and the versions on both sides",
+    items=(
+        "pci", "lspci", "lshw", "modules", "lsmod", "sys-modules", "driver-version", "sys-driver-version", "module-files", "modinfo",
+        "dkms", "mokutil", "packages", "uname", "proc-version", "tegra", "kernel-log", "nvidia-smi", "nvml", "ladder", "ldconfig",
+        "driver-libraries",
+    ),
+    rules=(
+        Rule("driver", ("nouveau-bound",), nouveau_bound),
+        Rule("driver", ("nouveau-bound",), nouveau_loaded),
+        Rule("driver", ("vfio-bound",), vfio_bound),
+        Rule("driver", ("driver-not-installed",), not_installed),
+        Rule("driver", ("driver-module-missing-for-kernel",), module_missing),
+        Rule("driver", ("driver-module-missing-for-kernel",), dkms_for_other_kernel),
+        Rule("driver", ("driver-not-loaded",), not_loaded),
+        *driver_fit.RULES,
+    ),
+    describe=describe,
+)  # fmt: skip

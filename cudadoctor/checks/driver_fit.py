@@ -1,0 +1,236 @@
+"""Rules of the row `driver` that compare: module with user-space driver, driver branch with GPU; a refused module; a driver that hangs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudadoctor.checks import traces
+from cudadoctor.checks.base import Rule
+from cudadoctor.checks.gpu import architecture_of
+from cudadoctor.checks.reading import (
+    Gpu,
+    Quotes,
+    driver_is_out,
+    elsewhere,
+    event_line,
+    gpus,
+    line_of,
+    lines_with,
+    merged,
+    passed,
+    some,
+    works_now,
+)
+from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import (
+    DRIVER_FILES,
+    HANGS,
+    KERNEL_LOG,
+    LADDER,
+    LIBRARIES,
+    LOADED_DRIVER,
+    NVML,
+    PCI,
+    SECURE_BOOT,
+    SMI,
+    Hang,
+    KernelEvent,
+    KernelLog,
+    LoadedDriver,
+)
+from cudadoctor.model.version import LibraryVersion, Version
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+_REFUSED = re.compile(
+    r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).*(?:rejected|trusted key)"
+    r"|[Kk]ey was rejected by service|[Rr]equired key not available|unsigned module loading is restricted"
+)
+_SPEAKER = re.compile(r"^(?:\[[ \d.]+\]\s*)?([\w-]+): ")
+_NEUTRAL_SPEAKERS = ("Lockdown", "lockdown", "kernel", "modprobe", "insmod", "systemd-modules-load", "module", "PKCS")
+_FILE_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+DRIVER_STEPS = ("init", "devices", "context")  # steps of the ladder in which only the driver can hang
+ASKED = ("nvidia-smi", "nvml")
+
+
+# ---------------------------------------------------------------- Secure Boot
+def secure_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The kernel refused a module for its signature, and NVIDIA's module is not loaded.
+
+    A line that names no module counts only where Secure Boot is known to be on.
+    """
+    log = facts[KERNEL_LOG]
+    refused = [event for event in log.value.events if _REFUSED.search(event.text)] if log.value is not None else []
+    if not refused or elsewhere(facts, log) is not None or not driver_is_out(facts, log):
+        return
+    named = [event for event in refused if "nvidia" in event.text.lower()]
+    if named:
+        yield Clue(cause="secure-boot-blocks-module", quotes=_lines(log, named))
+        return
+    anonymous = [event for event in refused if _names_nothing(event.text)]
+    if anonymous and facts[SECURE_BOOT].value:
+        yield Clue(cause="secure-boot-blocks-module", quotes=merged(_lines(log, anonymous), some(facts[SECURE_BOOT])[:1]))
+
+
+def _lines(log: Fact[KernelLog], events: list[KernelEvent]) -> Quotes:
+    return tuple(event_line(log, event) for event in events[:3])
+
+
+def _names_nothing(text: str) -> bool:
+    """A line that begins with another module's name (vboxdrv: ...) speaks of that module."""
+    speaker = _SPEAKER.match(text.rpartition("kernel: ")[2])
+    return speaker is None or speaker[1].startswith(_NEUTRAL_SPEAKERS)
+
+
+# ---------------------------------------------------------------- two versions of the driver
+class Side(NamedTuple):
+    """A user-space driver library that did not start, and the lines that show its version."""
+
+    version: LibraryVersion
+    path: str | None
+    quotes: Quotes
+
+
+def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The loaded module and a library that does not start are of different versions.
+
+    A library that started was accepted by this module, whatever the numbers look like. A cuda-compat library differs on purpose.
+    """
+    module = facts[LOADED_DRIVER]
+    if module.value is None or elsewhere(facts, module) is not None:
+        return
+    ignorance: NotKnown | None = None
+    for side in (_libcuda_side, _nvml_side, _smi_side):
+        try:
+            found = side(facts)
+        except NotKnown as unknown:
+            ignorance = ignorance or unknown
+            continue
+        if found is not None and not same_release(module.value.version, found.version):
+            yield _mismatch(module, module.value, found)
+            return
+    if ignorance is not None:
+        raise ignorance
+
+
+def _mismatch(module: Fact[LoadedDriver], loaded: LoadedDriver, side: Side) -> Clue:
+    values = {"module": loaded.version.text, "library": side.version.text}
+    if side.path is not None:
+        values["path"] = side.path
+    return Clue(cause="driver-version-mismatch", quotes=merged(some(module)[:1], side.quotes), values=values)
+
+
+def same_release(one: Version, other: Version) -> bool:
+    """Whether two version texts may name one release: nvidia-smi prints 550.54 for 550.54.15."""
+    shared = min(len(one.numbers), len(other.numbers))
+    return shared < 2 or one.numbers[:shared] == other.numbers[:shared]
+
+
+def _libcuda_side(facts: Facts) -> Side | None:
+    fact = facts[LADDER]
+    ladder = fact.value
+    if ladder is None or not passed(ladder, "libcuda") or passed(ladder, "init") or not traces.of_the_driver(ladder.library_path or ""):
+        return None
+    if ladder.library is not None:
+        return Side(ladder.library, ladder.library_path, lines_with(fact, ladder.library.text)[:1])
+    return _by_file_name(facts, ladder.library_path)
+
+
+def _by_file_name(facts: Facts, path: str | None) -> Side | None:
+    """The version that the loaded file's name, or the name of what it links to, carries."""
+    if path is None:
+        return None
+    own = _FILE_VERSION.search(path)
+    if own is not None:
+        return Side(LibraryVersion(own[1]), path, lines_with(facts[LADDER], path)[:1])
+    for key in (DRIVER_FILES, LIBRARIES):
+        listing = facts[key]
+        for file in listing.value.files if listing.value is not None else ():
+            version = _FILE_VERSION.search(file.target or "")
+            if file.path == path and version is not None:
+                return Side(LibraryVersion(version[1]), path, line_of(listing, file.line))
+    return None
+
+
+def _nvml_side(facts: Facts) -> Side | None:
+    fact = facts[NVML]
+    if fact.value is None or fact.value.code == 0 or fact.value.library is None:
+        return None
+    return Side(fact.value.library, None, lines_with(fact, fact.value.library.text)[:1])
+
+
+def _smi_side(facts: Facts) -> Side | None:
+    fact = facts[SMI]
+    if fact.value is None or fact.value.failure is None or fact.value.gpus or fact.value.library is None:
+        return None
+    return Side(fact.value.library, None, lines_with(fact, fact.value.library.text)[:2])
+
+
+# ---------------------------------------------------------------- branch and GPU
+def too_new(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver's branch came after the last one that drives this GPU."""
+    for gpu, name, _, last, driver in _pairs(facts, knowledge):
+        if last is not None and last < driver.branch and not _works(facts, gpu):
+            yield _misfit("driver-too-new-for-gpu", gpu, driver, name, last)
+
+
+def too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver's branch came before the first one that drives this GPU, and the GPU does not work."""
+    for gpu, name, first, _, driver in _pairs(facts, knowledge):
+        if first is not None and first > driver.branch and not _works(facts, gpu):
+            yield _misfit("driver-too-old-for-gpu", gpu, driver, name, first)
+
+
+def _works(facts: Facts, gpu: Gpu) -> bool:
+    return facts[PCI].origin != "text" and works_now(facts, gpu.address)
+
+
+def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, str, int | None, int | None, traces.Installed]]:
+    """Each GPU whose type is known, its architecture's first and last branch, and the driver installed here."""
+    bus = facts[PCI]
+    if elsewhere(facts, bus) is not None:
+        return
+    for gpu in gpus(facts):
+        family = architecture_of(gpu, knowledge)
+        if family is None:
+            continue
+        driver = traces.installed_branch(facts, bus)
+        if driver is None:
+            return
+        yield gpu, family.name, family.first_driver_branch, family.last_driver_branch, driver
+
+
+def _misfit(cause: str, gpu: Gpu, driver: traces.Installed, architecture: str, branch: int) -> Clue:
+    values = {
+        "address": gpu.address, "device": gpu.device or "", "architecture": architecture, "driver": driver.version, "branch": str(branch),
+    }  # fmt: skip
+    return Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject, values=values)
+
+
+# ---------------------------------------------------------------- no answer
+def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvidia-smi, NVML or cuInit gave no answer within its limit. The one rule that rests on a time-out."""
+    fact = facts[HANGS]
+    for entry in fact.value.entries if fact.value is not None else ():
+        if entry.item in ASKED or entry.step in DRIVER_STEPS:
+            yield Clue(cause="driver-hung", quotes=(_no_answer(entry),), values={"what": entry.what, "seconds": f"{entry.seconds:g}"})
+            return
+
+
+def _no_answer(entry: Hang) -> Quote:
+    place = f" in step {entry.step}" if entry.step is not None else ""
+    stuck = ", and it could not be ended" if entry.uninterruptible else ""
+    return Quote(source=entry.what, text=f"no answer within {entry.seconds:g} s{place}{stuck}")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("driver", ("secure-boot-blocks-module",), secure_boot),
+    Rule("driver", ("driver-version-mismatch",), version_mismatch),
+    Rule("driver", ("driver-too-new-for-gpu",), too_new),
+    Rule("driver", ("driver-too-old-for-gpu",), too_old),
+    Rule("driver", ("driver-hung",), hangs),
+)

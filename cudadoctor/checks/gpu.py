@@ -1,0 +1,222 @@
+"""Row `gpu`: is there an NVIDIA GPU on the PCI bus, and does it still answer there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.reading import (
+    Gpu,
+    Quotes,
+    elsewhere,
+    event_line,
+    gpus,
+    line_of,
+    lines_with,
+    listed,
+    merged,
+    module_named,
+    passed,
+    plain_address,
+    same_address,
+    some,
+    statements,
+    told,
+    unknown,
+    works_now,
+)
+from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, NVML, PCI, SMI, KernelEvent, PciBus, PciFunction
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.knowledge.tables import Architecture, Chip
+
+OFF_THE_BUS = 79  # Xid
+_LOST = re.compile(r"fallen off the bus|from D3cold to D0, device inaccessible")
+_NVIDIA_SPEAKS = re.compile(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de:[0-9a-f]{4}\].*class 0x03")
+
+
+def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The whole bus was listed, holds no NVIDIA GPU, and nothing else shows one."""
+    bus = facts[PCI]
+    if elsewhere(facts, bus) is not None or _shown_otherwise(facts, bus):
+        return
+    if gpus(facts):
+        return
+    listings = [fact for fact in statements(facts, PCI) if fact.whole]
+    if not listings or any(_may_be_nvidia(function) for fact in listings for function in fact.need().functions):
+        raise unknown(PCI, "the bus was not listed whole")
+    yield Clue(cause="no-nvidia-gpu", quotes=_none_listed(listings[0]))
+
+
+def _none_listed(bus: Fact[PciBus]) -> Quotes:
+    """That none is there, said in words, and what drives a display instead."""
+    functions = bus.need().functions
+    source = bus.quotes[0].source if bus.quotes else "PCI bus"
+    words = Quote(source=source, text=f"{len(functions)} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)")
+    others = [line_of(bus, function.line) for function in functions if (function.class_code or "").startswith("03") and function.line]
+    return merged((words,), *others[:2])
+
+
+def _may_be_nvidia(function: PciFunction) -> bool:
+    """A function whose numbers a listing does not give may still be NVIDIA's by its name."""
+    return function.vendor is None and "nvidia" in (function.name or "").lower() and (function.class_code or "03").startswith("03")
+
+
+def _shown_otherwise(facts: Facts, bus: Fact[PciBus]) -> bool:
+    """Whether the driver itself, or WSL's device, shows a GPU that the bus does not. A stray /dev/nvidiactl is no GPU."""
+    nvml, ladder, smi, nodes = told(facts, NVML, bus), told(facts, LADDER, bus), told(facts, SMI, bus), told(facts, DEVICE_NODES, bus)
+    return bool(
+        (nvml is not None and nvml.code == 0 and nvml.gpus)
+        or passed(ladder, "devices")
+        or (smi is not None and smi.gpus)
+        or (nodes is not None and nodes.find("/dev/dxg") is not None)
+    )
+
+
+def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The GPU's configuration space reads as all ones: the listing shows revision ff."""
+    for gpu in gpus(facts):
+        if gpu.revision == "ff" and not _works(facts, gpu.address):
+            yield Clue(
+                cause="gpu-fell-off-bus",
+                quotes=gpu.quotes,
+                subject=gpu.subject,
+                basis=_unless_switched_off(facts),
+                values={"address": gpu.address},
+            )
+
+
+def _works(facts: Facts, address: str) -> bool:
+    """As works_now; in a text the listing stands for itself."""
+    return facts[PCI].origin != "text" and works_now(facts, address)
+
+
+def _unless_switched_off(facts: Facts) -> Basis:
+    """bbswitch switches a laptop's GPU off on purpose; revision ff is then no fault of the hardware."""
+    modules = told(facts, MODULES, facts[PCI])
+    return "suspected" if modules is not None and module_named(facts, "bbswitch") else "derived"
+
+
+def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """This boot's kernel log says that the GPU left the bus, and it is not seen to work now.
+
+    What a pasted text says of the past is left to the signs: nobody can ask that machine what works now.
+    """
+    log = facts[KERNEL_LOG]
+    if log.value is None or log.origin == "text":
+        return
+    for address, events in by_address(log.value.events).items():
+        lost = [event for event in events if event.xid == OFF_THE_BUS or _LOST.search(event.text)]
+        if lost and not works_now(facts, address):
+            quotes = tuple(event_line(log, event) for event in lost[:2])
+            yield Clue(cause="gpu-fell-off-bus", quotes=quotes, subject=subject_of(address), values={"address": address or ""})
+
+
+def by_address(events: tuple[KernelEvent, ...]) -> dict[str | None, list[KernelEvent]]:
+    """The log's lines by the GPU that they name, None for those that name none."""
+    grouped: dict[str | None, list[KernelEvent]] = {}
+    for event in events:
+        grouped.setdefault(plain_address(event.address) if event.address is not None else None, []).append(event)
+    return grouped
+
+
+def subject_of(address: str | None) -> str:
+    """The finding's subject: the GPU at this address, the machine where the source gives none."""
+    return f"gpu:{plain_address(address)}" if address is not None else "machine"
+
+
+def gone_since_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """This boot's kernel log speaks of an NVIDIA GPU at an address that the bus does not hold any more."""
+    log, bus = facts[KERNEL_LOG], facts[PCI]
+    if log.value is None or log.origin == "text" or elsewhere(facts) is not None:
+        return
+    for address, events in by_address(log.value.events).items():
+        spoken = [event for event in events if _NVIDIA_SPEAKS.search(event.text)]
+        if address is None or not spoken or _on_the_bus(facts, address) or works_now(facts, address):
+            continue
+        gone = Quote(source=bus.quotes[0].source if bus.quotes else "PCI bus", text=f"{address}: not on the bus")
+        quotes = (event_line(log, spoken[0]), gone)
+        yield Clue(cause="gpu-fell-off-bus", quotes=quotes, subject=f"gpu:{address}", values={"address": address})
+
+
+def _on_the_bus(facts: Facts, address: str) -> bool:
+    listings = statements(facts, PCI)
+    if any(same_address(address, function.address) for fact in listings for function in fact.need().functions):
+        return True
+    if not any(fact.whole for fact in listings):
+        raise unknown(PCI, "the bus was not listed whole")
+    return False
+
+
+def reported_lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """NVML counts the GPU and says that it is lost."""
+    fact = facts[NVML]
+    for gpu in fact.value.gpus if fact.value is not None else ():
+        if gpu.handle_error is not None and "gpu is lost" in gpu.handle_error.lower():
+            quotes = lines_with(fact, "GPU is lost", gpu.handle_error)[:1]
+            yield Clue(cause="gpu-fell-off-bus", quotes=quotes, subject=subject_of(gpu.address), values={"index": str(gpu.index)})
+
+
+# ---------------------------------------------------------------- the line
+def describe(facts: Facts, knowledge: Knowledge) -> Line:
+    place = elsewhere(facts, facts[PCI])
+    if place == "WSL":
+        return Line("WSL shows no PCI GPU: Windows lends it through /dev/dxg", skip="WSL")
+    if place is not None:
+        return Line(f"{place}: the GPU is part of the chip, not on the PCI bus", skip=place)
+    found = gpus(facts)
+    if not found:
+        bus = facts[PCI]
+        if not bus.whole:
+            raise unknown(PCI, "the bus was not listed whole")
+        return Line(f"no NVIDIA GPU among {len(bus.need().functions)} PCI functions", some(bus))
+    grouped: dict[str, list[Gpu]] = {}
+    for gpu in found:
+        grouped.setdefault(kind_of(gpu, knowledge), []).append(gpu)
+    words = "; ".join(f"{kind} at {listed(gpu.address for gpu in group)}" for kind, group in grouped.items())
+    head = "1 NVIDIA GPU" if len(found) == 1 else f"{len(found)} NVIDIA GPUs"
+    return Line(f"{head}: {words}", merged(*(gpu.quotes for gpu in found[:4])))
+
+
+def kind_of(gpu: Gpu, knowledge: Knowledge) -> str:
+    """10de:2335 (Hopper, 9.0)."""
+    name = f"10de:{gpu.device}" if gpu.device is not None else gpu.name or "of unknown type"
+    chip, family = chip_of(gpu, knowledge), architecture_of(gpu, knowledge)
+    words = [family.name] if family is not None else []
+    if chip is not None and chip.compute_capability is not None:
+        words.append(chip.compute_capability.text)
+    return f"{name} ({', '.join(words)})" if words else name
+
+
+def chip_of(gpu: Gpu, knowledge: Knowledge) -> Chip | None:
+    """By the PCI device id; where a listing gives names only, by the chip's name."""
+    if gpu.device is not None:
+        return knowledge.chip(gpu.device)
+    return knowledge.chip_by_name(gpu.name) if gpu.name is not None else None
+
+
+def architecture_of(gpu: Gpu, knowledge: Knowledge) -> Architecture | None:
+    """None for a GPU newer than the tables, and for one from before CUDA."""
+    chip = chip_of(gpu, knowledge)
+    return next((row for row in knowledge.architectures if chip is not None and row.id == chip.architecture), None)
+
+
+CHECK = Check(
+    id="gpu",
+    title="GPU on the PCI bus",
+    looks_at="/sys/bus/pci/devices, else lspci or lshw: functions of vendor 10de with class 03; the kernel log and NVML for a lost one",
+    items=("pci", "lspci", "lshw", "proc-version", "tegra", "nvml", "ladder", "nvidia-smi", "dev", "kernel-log", "modules"),
+    rules=(
+        Rule("gpu", ("no-nvidia-gpu",), no_gpu),
+        Rule("gpu", ("gpu-fell-off-bus",), unreadable),
+        Rule("gpu", ("gpu-fell-off-bus",), logged_off_the_bus),
+        Rule("gpu", ("gpu-fell-off-bus",), gone_since_boot),
+        Rule("gpu", ("gpu-fell-off-bus",), reported_lost),
+    ),
+    describe=describe,
+)

@@ -1,0 +1,172 @@
+"""Row libcuda: the driver's CUDA library, which file was loaded, and whether cuInit accepts it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import any_of, at_line, broken, passed, plural, rung_quote, variable_quote, variables_of
+from cudadoctor.checks.reading import lines_with, some, unknown
+from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LADDER, LIBRARIES, LOADED_DRIVER, NVML, SMI, Ladder, RungResult
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+MISSING, STUB = "libcuda-missing", "libcuda-stub-loaded"
+INCOMPLETE, COMPAT = "driver-libraries-incomplete", "forward-compat-unsupported"
+STUB_LIBRARY = 34
+MISMATCH, NOT_ON_DEVICE = 803, 804
+NVML_LIBRARY_NOT_FOUND = 12
+_NOT_FOUND = re.compile(r"(lib\S+): cannot open shared object file: No such file")
+_UNREADABLE = re.compile(r"(\S*lib\S+): (file too short|invalid ELF header|wrong ELF class\S*|cannot read file data)")
+_STUBS = re.compile(r"/stubs(?:/|$)")
+_COMPAT = re.compile(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
+
+
+def _climb(facts: Facts) -> tuple[Fact[Ladder], Ladder]:
+    found = facts[LADDER]
+    if found.value is None:
+        raise unknown(LADDER, "nothing tried to load libcuda")
+    return found, found.value
+
+
+# ---------------------------------------------------------------- not there, or not loadable
+def _loader_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The loader's own words: the library is nowhere, or it is there and cannot be used."""
+    fact, ladder = _climb(facts)
+    for result in broken(ladder, "libcuda"):
+        quote = rung_quote(fact, result)
+        bad, missing = _UNREADABLE.search(result.output), _NOT_FOUND.search(result.output)
+        if bad is not None:
+            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": bad.group(1), "reason": bad.group(2)})
+        elif missing is not None and missing.group(1).startswith("libcuda.so"):
+            yield _nowhere(facts, quote)
+        elif missing is not None:
+            # libcuda itself was found; a library that it needs was not.
+            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": missing.group(1), "reason": "not found"})
+
+
+def _nowhere(facts: Facts, quote: Quote) -> Clue:
+    """libcuda-missing; where a copy lies outside the loader's path, its place is worth saying."""
+    for key in (DRIVER_FILES, LIBRARIES):
+        found = facts.get(key)
+        if isinstance(found, Unknown) or found.value is None:
+            continue
+        copies = [file for file in found.value.find("libcuda.so") if not _STUBS.search(file.path) and not _COMPAT.search(file.path)]
+        if copies:
+            seen = at_line(found, copies[0].line, copies[0].path)
+            values = {"library": "libcuda.so.1", "path": copies[0].path}
+            return Clue(cause=MISSING, quotes=(quote, seen), from_rung="libcuda", values=values)
+    return Clue(cause=MISSING, quotes=(quote,), from_rung="libcuda", values={"library": "libcuda.so.1"})
+
+
+def _nvml_not_found(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """CUDA works and libnvidia-ml is not found: a part of the driver is missing, unless a container was given no utilities."""
+    nvml, ladder = facts[NVML], facts[LADDER]
+    absent = nvml.value is None or nvml.value.code == NVML_LIBRARY_NOT_FOUND
+    if not absent or ladder.value is None or not passed(ladder.value, "devices"):
+        return
+    environment = facts[ENVIRONMENT]
+    given = variables_of(environment).get("NVIDIA_DRIVER_CAPABILITIES")
+    if given is not None and not {"utility", "all"} & set(given.replace(" ", "").split(",")):
+        return
+    works = tuple(rung_quote(ladder, result) for result in ladder.value.result("devices")[:1])
+    yield Clue(cause=INCOMPLETE, quotes=(*some(nvml)[:1], *works), values={"library": "libnvidia-ml.so.1", "reason": "not found"})
+
+
+def _incomplete(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from any_of(facts, knowledge, _loader_refused, _nvml_not_found)
+
+
+# ---------------------------------------------------------------- the wrong file
+def _stub(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A toolkit's stub, by the path of what was loaded or by what it answers itself."""
+    fact, ladder = _climb(facts)
+    by_path = ladder.library_path is not None and _STUBS.search(ladder.library_path) is not None
+    answers = [result for result in broken(ladder, "init") if result.code == STUB_LIBRARY]
+    if not by_path and not answers:
+        return
+    quotes = [rung_quote(fact, answers[0])] if answers else []
+    if by_path:
+        path = ladder.library_path or ""
+        quotes.insert(0, lines_with(fact, path)[0] if fact.quotes else Quote(source=fact.key, text=path))
+    found = Clue(cause=STUB, quotes=tuple(dict.fromkeys(quotes)), from_rung="init", values={"path": ladder.library_path or ""})
+    yield _with_library_path(facts, found, _STUBS)
+
+
+def _with_library_path(facts: Facts, clue: Clue, folder: re.Pattern[str]) -> Clue:
+    """The clue with LD_LIBRARY_PATH, where that is what leads the loader to such a folder."""
+    environment = facts.get(ENVIRONMENT)
+    if isinstance(environment, Unknown):
+        return clue
+    value = variables_of(environment).get("LD_LIBRARY_PATH", "")
+    kept = [part for part in value.split(":") if not folder.search(part)]
+    if len(kept) == len(value.split(":")):
+        return clue
+    quotes = (*clue.quotes, variable_quote(environment, "LD_LIBRARY_PATH"))
+    values = {**clue.values, "variable": "LD_LIBRARY_PATH", "value": value, "kept": ":".join(kept)}
+    return Clue(cause=clue.cause, quotes=quotes, from_rung=clue.from_rung, values=values)
+
+
+def _compat(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """cuInit refuses the pair of driver and library, and the library is that of a cuda-compat package."""
+    fact, ladder = _climb(facts)
+    refused = [result for result in broken(ladder, "init") if result.code in (MISMATCH, NOT_ON_DEVICE)]
+    if not refused:
+        return
+    quote = rung_quote(fact, refused[0])
+    if ladder.library_path is not None and _COMPAT.search(ladder.library_path):
+        loaded = lines_with(fact, ladder.library_path)[:1]
+        clue = Clue(cause=COMPAT, quotes=(quote, *loaded), from_rung="init", values={"path": ladder.library_path})
+        yield _with_library_path(facts, clue, _COMPAT)
+        return
+    yield from _above_the_branch(facts, knowledge, fact, refused[0], quote)
+
+
+def _above_the_branch(facts: Facts, knowledge: Knowledge, fact: Fact[Ladder], result: RungResult, quote: Quote) -> Iterator[Clue]:
+    """nvidia-smi shows a newer CUDA than the loaded module's branch carries: only a compat library can say so."""
+    driver, smi = facts[LOADED_DRIVER], facts[SMI]
+    if driver.value is None or smi.value is None or smi.value.cuda is None:
+        return
+    branch = knowledge.branch(driver.value.version.major)
+    if branch is not None and branch.cuda is not None and smi.value.cuda > branch.cuda:
+        shown = lines_with(smi, smi.value.cuda.text)[:1]
+        yield Clue(cause=COMPAT, quotes=(quote, *shown, *some(driver)[:1]), from_rung="init", values={"cuda": smi.value.cuda.text})
+
+
+# ---------------------------------------------------------------- the row's line
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    fact, ladder = _climb(facts)
+    refused = broken(ladder, "libcuda")
+    if refused:
+        said = f"libcuda.so.1 cannot be loaded: {refused[0].output.strip() or refused[0].status}"
+        return Line(said[:200], (rung_quote(fact, refused[0]),))
+    name = f"libcuda {ladder.library}" if ladder.library is not None else "libcuda"
+    where = f" ({ladder.library_path})" if ladder.library_path else ""
+    for result in (*broken(ladder, "init"), *broken(ladder, "devices")):
+        call = "cuInit" if result.rung == "init" else "counting devices"
+        answer = f"{result.name or 'code'} ({result.code})" if result.code is not None else result.why or result.status
+        return Line(f"{name}{where}: {call} ends with {answer}", (rung_quote(fact, result),))
+    if not passed(ladder, "init"):
+        raise NotKnown(Unknown(key=LADDER.name, why="cuInit was not reached"))
+    cuda = f", CUDA {ladder.cuda}" if ladder.cuda is not None else ""
+    quotes = tuple(rung_quote(fact, result) for result in ladder.result("devices")[:1])
+    return Line(f"{name}{where}{cuda}: cuInit finds {plural(len(ladder.devices), 'GPU')}", quotes)
+
+
+CHECK = Check(
+    id="libcuda",
+    title="CUDA driver library",
+    looks_at="the libcuda that the loader finds, cuInit and the number of devices",
+    items=("ladder", "ldconfig", "driver-libraries", "nvml"),
+    rules=(
+        Rule("libcuda", (MISSING, INCOMPLETE), _incomplete),
+        Rule("libcuda", (STUB,), _stub),
+        Rule("libcuda", (COMPAT,), _compat),
+    ),
+    describe=_describe,
+)

@@ -1,0 +1,283 @@
+"""Row numba: which CUDA target answers, whether it may use the GPU, and how many GPUs it sees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import (
+    any_of,
+    broken,
+    driver_cuda,
+    line_with,
+    package_quote,
+    passed,
+    plural,
+    python_subject,
+    rung_quote,
+    variable_quote,
+    variables_of,
+)
+from cudadoctor.checks.python import release_fits, requirements_of
+from cudadoctor.checks.reading import Quotes, some
+from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import ENVIRONMENT, LADDER, PYTHON, TOOLKITS, Ladder, NumbaState, PythonEnvironment, PythonPackage
+from cudadoctor.model.version import PackageVersion
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+SIMULATOR, DISABLED = "numba-simulator-enabled", "numba-cuda-disabled"
+TARGET_MISSING, TOO_OLD = "numba-cuda-target-missing", "numba-too-old"
+BUILT_IN = "Built-in"
+BINDINGS_SINCE = PackageVersion("0.21")  # numba-cuda needs cuda-bindings and cuda-core from here on
+CUDA_13_SINCE = PackageVersion("0.19")  # numba-cuda compiles with toolkit 13 from here on
+# Driver 580 changed how cuCtxGetDevice fails; Numba's own target crashes on it up to this release, unless it uses NVIDIA's binding.
+CRASH_MENDED_IN, CRASHING_CUDA = PackageVersion("0.63"), 13
+_TRUE_WORDS = ("true", "yes", "on")
+
+
+# ---------------------------------------------------------------- switches
+def switched_on(value: str) -> bool:
+    """Whether Numba reads this value of an environment variable as true: it takes whole numbers and ignores anything else."""
+    try:
+        return int(value) != 0
+    except ValueError:
+        return False
+
+
+def _switch(facts: Facts, knowledge: Knowledge, variable: str, key: str, cause: str) -> Iterator[Clue]:
+    """A switch in the environment or, where it is not set there, in a .numba_config.yaml."""
+
+    def in_environment(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        environment = facts[ENVIRONMENT]
+        value = variables_of(environment).get(variable)
+        if value is not None and switched_on(value):
+            yield Clue(cause=cause, quotes=(variable_quote(environment, variable),), values={"variable": variable, "value": value})
+
+    def in_file(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        python, environment = facts[PYTHON], facts[ENVIRONMENT]
+        if variable in variables_of(environment) or _answers_for_real(facts):
+            return  # the environment outranks the file, which counts only where PyYAML is installed
+        for entry in python.value.numba_config if python.value is not None else ():
+            found = re.match(rf"\s*{key}\s*:\s*['\"]?(\w+)", entry.text, re.IGNORECASE)
+            if found is not None and (switched_on(found.group(1)) or found.group(1).lower() in _TRUE_WORDS):
+                quote = line_with(python, key, words=f"{entry.path}: {entry.text.strip()}")
+                yield Clue(cause=cause, quotes=(quote,), values={"variable": key, "value": found.group(1), "path": entry.path})
+
+    yield from any_of(facts, knowledge, in_environment, in_file)
+
+
+def _answers_for_real(facts: Facts) -> bool:
+    """Whether Numba was seen to run its kernel on a GPU."""
+    ladder = facts.get(LADDER)
+    return not isinstance(ladder, Unknown) and ladder.value is not None and passed(ladder.value, "numba-kernel")
+
+
+def _simulator_answers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    ladder = facts[LADDER]
+    if ladder.value is None or ladder.value.numba is None or not ladder.value.numba.simulator:
+        return
+    quote = line_with(ladder, '"simulator"', "true", words="Numba answers from its simulator")
+    yield Clue(cause=SIMULATOR, quotes=(quote,), from_rung="numba-kernel", values={"variable": "NUMBA_ENABLE_CUDASIM"})
+
+
+def _simulator(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from any_of(facts, knowledge, _simulator_asked_for, _simulator_answers)
+
+
+def _simulator_asked_for(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from _switch(facts, knowledge, "NUMBA_ENABLE_CUDASIM", "enable_cudasim", SIMULATOR)
+
+
+def _disabled(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from _switch(facts, knowledge, "NUMBA_DISABLE_CUDA", "disable_cuda", DISABLED)
+
+
+# ---------------------------------------------------------------- the target
+def _packages(facts: Facts) -> tuple[Fact[PythonEnvironment], PythonPackage, PythonPackage | None] | None:
+    """The examined interpreter with its Numba and numba-cuda; None where it has no Numba."""
+    python = facts[PYTHON]
+    numba = python.value.package("numba") if python.value is not None else None
+    return None if numba is None else (python, numba, python.need().package("numba-cuda"))
+
+
+def _bindings_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """numba-cuda without the packages that it cannot be imported without."""
+    found = _packages(facts)
+    if found is None or found[2] is None or found[2].version < BINDINGS_SINCE:
+        return
+    python, _, target = found
+    missing = [name for name in ("cuda-bindings", "cuda-core") if python.need().package(name) is None]
+    if missing:
+        words = f"{' and '.join(missing)}: not installed in {python.need().path}"
+        quotes = (package_quote(python, target), line_with(python, '"missing"', *missing, words=words))
+        values = {"package": " ".join(missing), "wanted_by": f"{target.name} {target.version}", "python": python.need().path}
+        yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+
+
+def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """numba-cuda is installed and Numba's own target answers: its start-up hook does not act."""
+    found = _packages(facts)
+    if found is None or found[2] is None:
+        return
+    python, _, target = found
+    values = {"package": "numba-cuda", "python": python.need().path, "reason": "its start-up hook does not act"}
+    ladder = facts.get(LADDER)
+    state = _state(facts)
+    if state is not None and state.implementation is not None and not isinstance(ladder, Unknown):
+        if state.implementation == BUILT_IN:
+            quotes = (line_with(ladder, BUILT_IN, words="numba.cuda.implementation is Built-in"), package_quote(python, target))
+            yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+    elif python.need().numba_cuda_redirects is False:
+        quotes = (line_with(python, '"redirect"', words="numba-cuda's start-up hook is not in place"), package_quote(python, target))
+        yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+
+
+def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A Numba without a CUDA target of its own, and no numba-cuda."""
+    found = _packages(facts)
+    if found is None or found[2] is not None:
+        return
+    python, numba, _ = found
+    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
+    if rows and rows[0].builtin_cuda is False:
+        values = {"package": "numba-cuda", "wanted_by": f"numba {numba.version}", "python": python.need().path}
+        yield Clue(cause=TARGET_MISSING, quotes=(package_quote(python, numba),), subject=python_subject(python.need()), values=values)
+
+
+def _target_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from any_of(facts, knowledge, _bindings_missing, _not_redirected, _no_target)
+
+
+def _state(facts: Facts) -> NumbaState | None:
+    """What the examined interpreter's Numba said about itself, None where it was not imported (or another's was)."""
+    ladder = facts.get(LADDER)
+    if isinstance(ladder, Unknown) or ladder.value is None or ladder.value.numba is None or ladder.value.numba.python is not None:
+        return None
+    return ladder.value.numba
+
+
+# ---------------------------------------------------------------- numba-too-old
+def _older_than_target_wants(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """numba-cuda asks for a newer Numba than there is."""
+    found = _packages(facts)
+    if found is None or found[2] is None:
+        return
+    python, numba, target = found
+    for requirement in requirements_of(target):
+        if requirement.name.lower() == "numba" and not requirement.specifier.contains(numba.version.text, prereleases=True):
+            quotes = (package_quote(python, target), package_quote(python, numba))
+            yield _old(python, numba, quotes, f"{target.name} {target.version} asks for numba{requirement.specifier}")
+
+
+def _older_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The compiler that Numba would load is of a major version that came after this Numba."""
+    found = _packages(facts)
+    if found is None:
+        return
+    toolkits = facts[TOOLKITS]
+    python, numba, target = found
+    parts = [part for part in (toolkits.value.components if toolkits.value is not None else ()) if part.name in ("nvvm", "nvrtc", "cudart")]
+    versions = [part for part in parts if part.version is not None]
+    newest = _newest_toolkit(numba, target, knowledge)
+    for part in versions if newest is not None else ():
+        if part.version is not None and newest is not None and part.version.major > newest:
+            shown = line_with(toolkits, '"component"', f'"{part.name}"', words=f"{part.name} {part.version}: {part.path}")
+            subject = target if target is not None else numba
+            reason = f"{subject.name} {subject.version} knows toolkits up to {newest}, {part.name} is {part.version}"
+            yield _old(python, subject, (package_quote(python, subject), shown), reason)
+            return
+
+
+def _newest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledge: Knowledge) -> int | None:
+    """The newest major version of the toolkit that this target knows."""
+    if target is not None:
+        return 12 if target.version < CUDA_13_SINCE else None
+    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
+    last = re.search(r"-\s*(\d+)", rows[0].builtin_ctk or "") if rows else None
+    return int(last.group(1)) if last is not None else None
+
+
+def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba's own target on a driver of CUDA 13: it crashes up to 0.62, and a seen crash counts for every release."""
+    found = _packages(facts)
+    if found is None or found[2] is not None:
+        return
+    python, numba, _ = found
+    driver = driver_cuda(facts)
+    if driver is None or driver[0].major < CRASHING_CUDA:
+        return
+    ladder = facts.get(LADDER)
+    crashes = () if isinstance(ladder, Unknown) or ladder.value is None else broken(ladder.value, "numba-kernel")
+    seen = [entry for entry in crashes if entry.status == "crash"]
+    reason = "Numba's own CUDA target crashes on drivers of CUDA 13; numba-cuda does not"
+    if seen and not isinstance(ladder, Unknown):
+        yield _old(python, numba, (rung_quote(ladder, seen[0]), package_quote(python, numba), driver[1]), reason)
+    elif numba.version < CRASH_MENDED_IN and not _uses_nvidia_binding(facts):
+        yield _old(python, numba, (package_quote(python, numba), driver[1]), reason)
+
+
+def _uses_nvidia_binding(facts: Facts) -> bool:
+    return switched_on(variables_of(facts[ENVIRONMENT]).get("NUMBA_CUDA_USE_NVIDIA_BINDING", "0"))
+
+
+def _old(python: Fact[PythonEnvironment], package: PythonPackage, quotes: Quotes, reason: str) -> Clue:
+    values = {"package": package.name, "version": package.version.text, "reason": reason, "python": python.need().path}
+    return Clue(cause=TOO_OLD, quotes=quotes, subject=python_subject(python.need()), values=values)
+
+
+def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from any_of(facts, knowledge, _older_than_target_wants, _older_than_toolkit, _crashes_on_driver)
+
+
+# ---------------------------------------------------------------- the row's line
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    python = facts[PYTHON]
+    found = _packages(facts)
+    ladder = facts.get(LADDER)
+    climb = None if isinstance(ladder, Unknown) else ladder.value
+    if found is None:
+        return Line(_none_here(climb), some(python)[:1], skip="no Numba here")
+    _, numba, target = found
+    said = f"Numba {numba.version}" + (f" with numba-cuda {target.version}" if target is not None else " with its own CUDA target")
+    quotes = tuple(package_quote(python, entry) for entry in (numba, target) if entry is not None)
+    if climb is not None and climb.quick:
+        return Line(f"{said}; not imported", quotes, skip="--quick")
+    if isinstance(ladder, Unknown):
+        return Line(f"{said}; whether it works is not known", quotes, because=ladder.why)
+    if climb is None or not climb.result("numba-kernel"):
+        return Line(f"{said}; its kernel was not reached", quotes)
+    if climb.numba is not None and climb.numba.simulator:
+        return Line(f"{said}: its simulator answers, nothing runs on a GPU", quotes)
+    failed = broken(climb, "numba-kernel")
+    if failed:
+        last = failed[0].output.strip().rsplit("\n", 1)[-1] or failed[0].why or failed[0].name or failed[0].status
+        return Line(f"{said}: a kernel ends with {last}"[:240], (rung_quote(ladder, failed[0]), *quotes))
+    return Line(f"{said} sees {plural(len(climb.devices), 'GPU')}", quotes)
+
+
+def _none_here(climb: Ladder | None) -> str:
+    """The examined Python has no Numba; whose Numba ran instead."""
+    if climb is None or climb.numba is None:
+        return "no Numba in the examined Python"
+    where = f" ({climb.numba.python})" if climb.numba.python else ""
+    return f"no Numba in the examined Python; Numba {climb.numba.version} of the doctor's own Python{where} ran instead"
+
+
+CHECK = Check(
+    id="numba",
+    title="Numba",
+    looks_at="numba.cuda.gpus: the CUDA target in use, its switches, and a kernel on each GPU",
+    items=("python-env", "ladder", "ladder-own", "environment"),
+    rules=(
+        Rule("numba", (SIMULATOR,), _simulator),
+        Rule("numba", (DISABLED,), _disabled),
+        Rule("numba", (TARGET_MISSING,), _target_missing),
+        Rule("numba", (TOO_OLD,), _too_old),
+    ),
+    describe=_describe,
+)

@@ -1,0 +1,72 @@
+"""Row nvidia-smi: the command that everybody tries first. Its absence is a finding only where the driver itself is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import passed, plural, rung_quote
+from cudadoctor.checks.reading import Quotes, elsewhere, first_true, lines_with, merged, some, told
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import CONTAINER_MARKS, LADDER, LOADED_DRIVER, SMI, Smi
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+MISSING = "nvidia-smi-missing"
+
+
+def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvidia-smi is not there although the driver is. In WSL it lies in a folder of its own; Jetson has none by design."""
+    smi = facts[SMI]
+    if smi.present or elsewhere(facts, smi) is not None:
+        return
+    works = first_true(lambda: _loaded_here(facts, smi), lambda: _cuda_answers(facts))
+    if works:
+        yield Clue(cause=MISSING, quotes=merged(some(smi), works))
+
+
+def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:
+    """The loaded module. It may be the host's where this could be a container: there libcuda must answer."""
+    driver = facts[LOADED_DRIVER]
+    if not driver.present or told(facts, CONTAINER_MARKS, smi):
+        return ()
+    return some(driver)[:1]
+
+
+def _cuda_answers(facts: Facts) -> Quotes:
+    ladder = facts[LADDER]
+    if ladder.value is None or not passed(ladder.value, "init"):
+        return ()
+    return tuple(rung_quote(ladder, result) for result in ladder.value.result("init")[:1])
+
+
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    found = facts[SMI]
+    if found.value is None:
+        skip = elsewhere(facts) if found.origin != "text" else None
+        return Line("nvidia-smi is not installed", some(found), skip=skip)
+    smi = found.value
+    if smi.failure is not None:
+        ended = f" (exit {smi.exit})" if smi.exit is not None else ""
+        return Line(f"nvidia-smi says: {smi.failure}{ended}", lines_with(found, smi.failure.split("\n")[0][:40]))
+    if not smi.recognised:
+        return Line("nvidia-smi printed something that is not understood", some(found), because="not understood")
+    said = [f"nvidia-smi {smi.library}" if smi.library is not None else "nvidia-smi answers"]
+    said += [f"driver {smi.module}"] if smi.module is not None else []
+    said += [f"CUDA {smi.cuda}"] if smi.cuda is not None else []
+    said.append(plural(len(smi.gpus), "GPU"))
+    errors = sum(len(gpu.errors) for gpu in smi.gpus)
+    return Line(", ".join(said) + (f"; {plural(errors, 'value')} could not be read" if errors else ""), some(found))
+
+
+CHECK = Check(
+    id="nvidia-smi",
+    title="nvidia-smi",
+    looks_at="the command nvidia-smi: its table, its message and its exit code",
+    items=("nvidia-smi", "driver-version", "ladder"),
+    rules=(Rule("nvidia-smi", (MISSING,), _missing),),
+    describe=_describe,
+)

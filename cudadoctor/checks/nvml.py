@@ -1,0 +1,55 @@
+"""Row nvml: the management library, asked in a child process. Its codes become findings in parsers/error_codes.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.base import Check, Line
+from cudadoctor.checks.common import plural, size
+from cudadoctor.checks.reading import some
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.values import NVML, NvmlGpu
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+
+def _name(gpu: NvmlGpu) -> str:
+    memory = f" ({size(gpu.memory_total_bytes)})" if gpu.memory_total_bytes is not None else ""
+    return f"{gpu.name or f'GPU {gpu.index}'}{memory}"
+
+
+def _named(gpus: tuple[NvmlGpu, ...]) -> str:
+    """Equal GPUs once, with their number."""
+    counts: dict[str, int] = {}
+    for gpu in gpus:
+        counts[_name(gpu)] = counts.get(_name(gpu), 0) + 1
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
+
+
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    found = facts[NVML]
+    if found.value is None:
+        return Line("the driver's libnvidia-ml.so.1 is not there", some(found))
+    nvml = found.value
+    if nvml.code != 0:
+        return Line(f"NVML does not start: {nvml.message or 'no message'} (code {nvml.code})", some(found))
+    driver = f" of driver {nvml.library}" if nvml.library is not None else ""
+    if not nvml.gpus:
+        return Line(f"NVML{driver} answers and lists no GPU", some(found))
+    lost = [gpu for gpu in nvml.gpus if gpu.handle_error is not None]
+    usable = tuple(gpu for gpu in nvml.gpus if gpu.handle_error is None)
+    said = f"NVML{driver} answers for {plural(len(usable), 'GPU')}"
+    said += f": {_named(usable)}" if usable else ""
+    said += f"; {plural(len(lost), 'GPU')} cannot be opened ({lost[0].handle_error})" if lost else ""
+    return Line(said, some(found))
+
+
+CHECK = Check(
+    id="nvml",
+    title="NVML",
+    looks_at="libnvidia-ml through nvidia-ml-py or ctypes: driver version, GPUs, memory, processes",
+    items=("nvml",),
+    rules=(),
+    describe=_describe,
+)

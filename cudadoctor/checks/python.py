@@ -1,0 +1,193 @@
+"""Row python: the examined interpreter, and whether its packages fit each other.
+
+Read from metadata and listings alone: nothing is imported. Requirements are those that the packages state themselves; what they
+should state and do not (numba-cuda and NumPy 2.5) is written here, and old releases of Numba are in the knowledge tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject
+from cudadoctor.checks.reading import some
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import NVML, PYTHON, PythonEnvironment, PythonPackage
+from cudadoctor.model.version import PackageVersion
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynvml-conflict"
+# numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed. Its metadata sets no bound.
+LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), PackageVersion("2.5")
+# Neighbours whose versions Numba and numba-cuda are bound to. Numba itself under numba-cuda is row numba's (numba-too-old).
+BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
+# What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
+BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml"), "tensorflow": ("tensorflow",)}
+_SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "torch", "cupy")
+_WRONG_MODULE = re.compile(r"has no attribute|deprecated|not the (?:NVIDIA|nvidia)|wrong package")
+
+
+# ---------------------------------------------------------------- python-abi-mismatch
+def requirements_of(package: PythonPackage) -> Iterator[Requirement]:
+    """What a package states to need everywhere. Conditions (an extra, a platform) are not this machine's to judge and are left out."""
+    for text in package.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if requirement.marker is None:
+            yield requirement
+
+
+def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    fact = facts[PYTHON]
+    python = fact.value
+    if python is None:
+        return
+    if (clue := _row_stack(fact, python)) is not None:
+        yield clue
+    for name in ("numba", "numba-cuda"):
+        package = python.package(name)
+        if package is None:
+            continue
+        stated = set()
+        for requirement in requirements_of(package):
+            stated.add(requirement.name.lower())
+            other = python.package(requirement.name)
+            if other is None or requirement.name.lower() not in BOUND:
+                continue
+            if not requirement.specifier.contains(other.version.text, prereleases=True):
+                yield _unfit(fact, package, other, f"{other.name}{requirement.specifier}")
+        if name == "numba" and "numpy" not in stated:
+            yield from _by_table(fact, python, package, knowledge)
+
+
+def _row_stack(fact: Fact[PythonEnvironment], python: PythonEnvironment) -> Clue | None:
+    target, numpy = python.package("numba-cuda"), python.package("numpy")
+    if target is None or numpy is None or target.version > LAST_WITH_ROW_STACK or numpy.version < NUMPY_WITHOUT_ROW_STACK:
+        return None
+    return _unfit(fact, target, numpy, "numpy<2.5")
+
+
+def _unfit(fact: Fact[PythonEnvironment], package: PythonPackage, other: PythonPackage, wanted: str) -> Clue:
+    values = {
+        "package": other.name,
+        "version": other.version.text,
+        "wanted_by": f"{package.name} {package.version}",
+        "requirement": wanted,
+        "python": fact.need().path,
+    }
+    quotes = (package_quote(fact, package), package_quote(fact, other))
+    return Clue(cause=ABI, quotes=quotes, subject=python_subject(fact.need()), values=values)
+
+
+def _by_table(fact: Fact[PythonEnvironment], python: PythonEnvironment, numba: PythonPackage, knowledge: Knowledge) -> Iterator[Clue]:
+    """NumPy against the range of an old Numba, whose metadata sets no upper bound."""
+    numpy = python.package("numpy")
+    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
+    if numpy is None or not rows or not rows[0].numpy:
+        return
+    if not within(numpy.version, rows[0].numpy):
+        yield _unfit(fact, numba, numpy, "numpy<" + upper_bound(rows[0].numpy))
+
+
+def release_fits(release: str, version: PackageVersion) -> bool:
+    """Whether a table's release (0.67.0, 0.68.x, 0.55.{0,1}) is this version."""
+    head, _, last = release.partition("{")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", head))
+    if version.numbers[: len(numbers)] != numbers:
+        return False
+    chosen = {int(part) for part in re.findall(r"\d+", last)}
+    return not chosen or (len(version.numbers) > len(numbers) and version.numbers[len(numbers)] in chosen)
+
+
+def within(version: PackageVersion, ranges: str) -> bool:
+    """Whether a version lies in one of a table's ranges: `1.22 <= version < 1.27 ; 2.0 <= version < 2.6`, `>= 1.22, < 2.6`."""
+    return any(_inside(version, part) for part in ranges.split(";"))
+
+
+def _inside(version: PackageVersion, text: str) -> bool:
+    lower = re.search(r"([\d.]+)\s*<=\s*version|>=\s*([\d.]+)", text)
+    upper = re.search(r"<\s*([\d.]+)", text)
+    equal = re.search(r"==\s*([\d.]+)", text)
+    if equal is not None:
+        numbers = PackageVersion(equal.group(1)).numbers
+        return version.numbers[: len(numbers)] == numbers
+    if lower is not None and version < PackageVersion(lower.group(1) or lower.group(2)):
+        return False
+    return upper is None or version < PackageVersion(upper.group(1))
+
+
+def upper_bound(ranges: str) -> str:
+    """The highest bound that a table's ranges set."""
+    found = re.findall(r"<\s*(\d[\d.]*)", ranges)
+    return max(found, key=lambda text: PackageVersion(text).numbers) if found else ""
+
+
+# ---------------------------------------------------------------- python-module-shadowed, pynvml-conflict
+def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A file of the user's that a program started here imports instead of the package."""
+    fact = facts[PYTHON]
+    if fact.value is None:
+        return
+    for shadow in fact.value.shadows:
+        if any(entry.name.startswith(BEHIND.get(shadow.module, (shadow.module,))) for entry in fact.value.packages):
+            quote = line_with(fact, f'"{shadow.path}"', words=f"{shadow.path} is found before the package {shadow.module}")
+            values = {"module": shadow.module, "path": shadow.path}
+            yield Clue(cause=SHADOWED, quotes=(quote,), subject=python_subject(fact.value), values=values)
+
+
+def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    fact = facts[PYTHON]
+    if fact.value is None:
+        return
+    old, new = fact.value.package("pynvml"), fact.value.package("nvidia-ml-py")
+    if old is not None and new is not None:
+        values = {"package": old.name, "version": old.version.text, "python": fact.value.path}
+        quotes = (package_quote(fact, old), package_quote(fact, new))
+        yield Clue(cause=CONFLICT, quotes=quotes, subject=python_subject(fact.value), values=values)
+
+
+def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """`import pynvml` gave another module than NVIDIA's to the doctor itself."""
+    fact = facts[NVML]
+    error = fact.value.provider_error if fact.value is not None else None
+    if error is not None and _WRONG_MODULE.search(error):
+        yield Clue(cause=CONFLICT, quotes=(line_with(fact, "provider_error", words=error),), values={"package": "pynvml", "reason": error})
+
+
+def _conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from any_of(facts, knowledge, _two_bindings, _wrong_binding)
+
+
+# ---------------------------------------------------------------- the row's line
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    fact = facts[PYTHON]
+    if fact.value is None:
+        return Line("no Python was found", some(fact))
+    python = fact.value
+    packages = [entry for entry in (python.package(name) for name in _SHOWN) if entry is not None]
+    kind = " (conda)" if python.conda is not None else ""
+    said = ", ".join(f"{entry.name} {entry.version}" for entry in packages) or "none of the packages that use a GPU"
+    return Line(f"Python {python.version}{kind} at {python.path}: {said}", tuple(package_quote(fact, entry) for entry in packages[:3]))
+
+
+CHECK = Check(
+    id="python",
+    title="Python",
+    looks_at="the examined interpreter: Numba, NumPy, llvmlite and CUDA packages, files that hide them",
+    items=("python-env", "nvml"),
+    rules=(
+        Rule("python", (ABI,), _mismatch),
+        Rule("python", (SHADOWED,), _shadowed),
+        Rule("python", (CONFLICT,), _conflict),
+    ),
+    describe=_describe,
+)

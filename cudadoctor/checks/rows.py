@@ -1,0 +1,73 @@
+"""The rows of the pipeline, in the order in which a person sees them, and the function that applies their rules."""
+
+from __future__ import annotations
+
+from cudadoctor.checks import (
+    benchmark,
+    container,
+    cuda_home,
+    device_nodes,
+    driver,
+    gpu,
+    health,
+    libcuda,
+    numba,
+    nvidia_smi,
+    nvml,
+    processes,
+    python,
+    smoke,
+    toolkit,
+    visible_devices,
+)
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts, NotKnown
+from cudadoctor.model.findings import Outcome
+from cudadoctor.model.guard import Guard
+
+CHECKS: tuple[Check, ...] = (
+    gpu.CHECK,
+    driver.CHECK,
+    device_nodes.CHECK,
+    container.CHECK,
+    nvidia_smi.CHECK,
+    nvml.CHECK,
+    libcuda.CHECK,
+    visible_devices.CHECK,
+    toolkit.CHECK,
+    cuda_home.CHECK,
+    python.CHECK,
+    numba.CHECK,
+    health.CHECK,
+    processes.CHECK,
+    smoke.CHECK,
+    benchmark.CHECK,
+)
+
+
+def apply(facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Outcome, ...]:
+    """Every rule of every row, each in its own guard. All rules always run: they are pure and cheap."""
+    outcomes = []
+    for check in CHECKS:
+        for rule in check.rules:
+            crash = Outcome(row=rule.row, causes=rule.causes, crashed=True)
+            outcomes.append(guard.run("check", f"{rule.row}: {rule.function.__name__}", crash, _outcome, rule, facts, knowledge))
+    return tuple(outcomes)
+
+
+def _outcome(rule: Rule, facts: Facts, knowledge: Knowledge) -> Outcome:
+    try:
+        return Outcome(row=rule.row, causes=rule.causes, clues=tuple(rule.function(facts, knowledge)))
+    except NotKnown as ignorance:
+        unknown = ignorance.unknown
+        return Outcome(row=rule.row, causes=rule.causes, missing=unknown.key, why=unknown.why)
+
+
+def describe(check: Check, facts: Facts, knowledge: Knowledge) -> Line:
+    """The row's line; a fact that nobody knows makes it unknown and is named."""
+    try:
+        return check.describe(facts, knowledge)
+    except NotKnown as ignorance:
+        unknown = ignorance.unknown
+        return Line(f"not known: {unknown.why}", because=unknown.why)

@@ -1,0 +1,69 @@
+"""Row smoke: what the Numba kernels of the ladder did on each GPU, and whose results were right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.base import Check, Line
+from cudadoctor.checks.common import at_line, passed, plural
+from cudadoctor.checks.reading import Quotes
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.values import LADDER, Ladder, SmokeStep
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+PRINTS = "device print"
+NAMES = {"increment": "increment", "vector add": "vector add", "float32 exp": "exp"}
+QUICK = "--quick"
+
+
+def _steps_right(steps: tuple[SmokeStep, ...]) -> str:
+    """`16 threads printed; increment, vector add, exp right`, of the steps that passed."""
+    good = [step.step for step in steps if step.status == "pass"]
+    said = ["16 threads printed"] if PRINTS in good else []
+    right = [NAMES.get(name, name) for name in dict.fromkeys(good) if name != PRINTS]
+    return "; ".join(said + ([f"{', '.join(right)} right"] if right else []))
+
+
+def _where(ladder: Ladder) -> str:
+    """In whose Python the kernels ran, where it is not the examined one."""
+    if ladder.numba is None or ladder.numba.python is None:
+        return ""
+    return f" (in the doctor's own Python {ladder.numba.python}: no Numba in the examined one)"
+
+
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    fact = facts[LADDER]
+    ladder = fact.value
+    if ladder is None:
+        return Line("no kernel was run", fact.quotes[:1])
+    if ladder.quick:
+        return Line("no kernel was run", skip=QUICK)
+    bad = [step for step in ladder.smoke if step.status == "fail"]
+    if bad:
+        step = bad[0]
+        where = f" on GPU {step.gpu}" if step.gpu is not None else ""
+        return Line(f"{step.step} went wrong{where}: {step.why or 'no reason given'}"[:240], _quotes(fact, tuple(bad)))
+    if not ladder.smoke:
+        kernel = "; the driver's own kernel computed right" if passed(ladder, "ptx-kernel") else ""
+        return Line(f"no Numba kernel was run{kernel}", fact.quotes[:1])
+    gpus = {step.gpu for step in ladder.smoke if step.status == "pass"}
+    skipped = [step for step in ladder.smoke if step.status == "skip"]
+    said = f"{_steps_right(ladder.smoke) or 'nothing was carried out'} on {plural(len(gpus), 'GPU')}"
+    said += f"; {plural(len(skipped), 'step')} skipped ({skipped[0].why})" if skipped else ""
+    return Line(said + _where(ladder), _quotes(fact, ladder.smoke))
+
+
+def _quotes(fact: Fact[Ladder], steps: tuple[SmokeStep, ...]) -> Quotes:
+    return tuple(at_line(fact, step.line, f"{step.step}: {step.status}{f' ({step.why})' if step.why else ''}") for step in steps[:4])
+
+
+CHECK = Check(
+    id="smoke",
+    title="Smoke test",
+    looks_at="Numba kernels on every GPU: device print, increment, vector add, exp, each result checked",
+    items=("ladder", "ladder-own"),
+    rules=(),
+    describe=_describe,
+)

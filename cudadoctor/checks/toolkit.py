@@ -1,0 +1,287 @@
+"""Row toolkit: the parts of a CUDA toolkit that Numba loads (NVVM, libdevice, NVRTC, cudart), nvcc, and whether they fit driver and GPU.
+
+A machine that has only wheels, without nvcc and CUDA_HOME, is healthy; so is one without any toolkit where nothing needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import (
+    any_of,
+    broken,
+    driver_cuda,
+    line_with,
+    numba_kernel_worked,
+    package_quote,
+    python_subject,
+    rung_quote,
+)
+from cudadoctor.checks.reading import plain_address, some, unknown
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import LADDER, NVCC, NVML, PCI, PYTHON, TOOLKITS, Component, PythonEnvironment, Toolkit, Toolkits
+from cudadoctor.model.version import ComputeCapability, PackageVersion, ToolkitVersion
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+MISSING, NEWER = "toolkit-missing", "toolkit-newer-than-driver"
+DROPPED, TOO_OLD = "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
+NO_BINARY_FOR_GPU, NO_BINARY = 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"
+HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+# From 0.21 on numba-cuda loads no cudart: its version comes from NVRTC.
+NO_CUDART_SINCE = PackageVersion("0.21")
+
+
+def needed_parts(python: PythonEnvironment) -> tuple[str, ...]:
+    """The parts without which the Numba of this interpreter compiles no kernel."""
+    target = python.package("numba-cuda")
+    if target is None:
+        return ("nvvm", "libdevice", "cudart")
+    return ("nvvm", "libdevice", "nvrtc") if target.version >= NO_CUDART_SINCE else ("nvvm", "libdevice", "nvrtc", "cudart")
+
+
+def usable(toolkit: Toolkit) -> bool:
+    """Whether a toolkit folder holds a compiler of some kind."""
+    return not toolkit.stale and (toolkit.has_nvcc or toolkit.has_nvvm)
+
+
+def _parts(facts: Facts) -> tuple[Fact[PythonEnvironment], Fact[Toolkits], dict[str, Component]] | None:
+    """What the Numba of the examined interpreter would load; None where there is no Numba in it."""
+    python = facts[PYTHON]
+    if python.value is None or python.value.package("numba") is None:
+        return None
+    toolkits = facts[TOOLKITS]
+    parts: dict[str, Component] = {}
+    for name in needed_parts(python.value):
+        entry = toolkits.value.component(name) if toolkits.value is not None else None
+        if entry is None:
+            raise unknown(TOOLKITS, f"nobody looked for {name}")
+        parts[name] = entry
+    return python, toolkits, parts
+
+
+def _component_quote(toolkits: Fact[Toolkits], part: Component) -> Quote:
+    return line_with(toolkits, '"component"', f'"{part.name}"', words=f"{part.name}: {part.path or 'not found'}")
+
+
+# ---------------------------------------------------------------- toolkit-missing
+def _parts_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba is installed and a part that it needs is nowhere."""
+    found = _parts(facts)
+    if found is None or numba_kernel_worked(facts):
+        return
+    python, toolkits, parts = found
+    missing = [part for part in parts.values() if part.path is None and part.name not in _resolved(facts)]
+    target = python.need().package("numba-cuda") or python.need().package("numba")
+    if missing and target is not None:
+        quotes = (*(_component_quote(toolkits, part) for part in missing), package_quote(python, target))
+        values = {
+            "parts": " ".join(part.name for part in missing),
+            "target": target.name,
+            "extra": _extra(facts, python.need()),
+            "python": python.need().path,
+        }
+        yield Clue(cause=MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+
+
+def _resolved(facts: Facts) -> tuple[str, ...]:
+    """Parts for which Numba's own search named a file."""
+    ladder = facts.get(LADDER)
+    if isinstance(ladder, Unknown) or ladder.value is None or ladder.value.numba is None or ladder.value.numba.python is not None:
+        return ()
+    return tuple(name for name, path in ladder.value.numba.components.items() if path.startswith("/"))
+
+
+def _extra(facts: Facts, python: PythonEnvironment) -> str:
+    """The extra of numba-cuda to install: that of the bindings that are there, and never newer than the driver.
+
+    cu12 serves every driver from 525 on, so it is the answer where the driver's CUDA is not known.
+    """
+    bindings = python.package("cuda-bindings")
+    asked = [facts.get(LADDER), facts.get(NVML)]
+    majors = [found.value.cuda.major for found in asked if not isinstance(found, Unknown) and found.value and found.value.cuda]
+    return "cu13" if bindings is not None and bindings.version.major >= 13 and majors[:1] >= [13] else "cu12"
+
+
+def _stale(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A toolkit folder or PATH entry whose content is gone. Leftovers beside a working toolkit harm nobody."""
+    toolkits = facts[TOOLKITS]
+    if toolkits.value is None:
+        return
+    good = [entry for entry in toolkits.value.toolkits if usable(entry)]
+    for entry in toolkits.value.toolkits:
+        if not entry.stale or entry.rule in HOME_VARIABLES:
+            continue  # a variable that points there is row cuda-home's
+        harmless = facts[NVCC].present if entry.rule == "PATH" else bool(good) and entry.rule != "/usr/local/cuda"
+        if not harmless:
+            words = f"{entry.path}: the folder is there, its toolkit is not"
+            yield Clue(cause=MISSING, quotes=(line_with(toolkits, f'"{entry.path}"', words=words),), values={"path": entry.path})
+            return
+
+
+def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from any_of(facts, knowledge, _parts_missing, _stale)
+
+
+# ---------------------------------------------------------------- toolkit against driver and GPU
+def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What Numba loads is of a newer major version than the driver's CUDA. A newer minor version of the same major works."""
+    found = _parts(facts)
+    if found is None or numba_kernel_worked(facts):
+        return
+    python, toolkits, parts = found
+    driver = driver_cuda(facts)
+    if driver is None:
+        return
+    cuda, shown = driver
+    newer = [part for part in parts.values() if part.version is not None and part.version.major > cuda.major]
+    if newer:
+        part = newer[0]
+        values = {"component": part.name, "version": str(part.version), "path": part.path or ""}
+        values |= {"cuda": cuda.text, "extra": f"cu{cuda.major}", "python": python.need().path}
+        quotes = (_component_quote(toolkits, part), shown)
+        yield Clue(cause=NEWER, quotes=quotes, subject=python_subject(python.need()), values=values)
+
+
+class _Capable(NamedTuple):
+    """One GPU, the generation of its instructions, and the line that says so."""
+
+    subject: str
+    name: str
+    capability: ComputeCapability
+    quote: Quote
+
+
+def _capabilities(facts: Facts, knowledge: Knowledge) -> list[_Capable]:
+    """The GPUs' compute capabilities: from libcuda, else NVML, else the PCI ids."""
+    ladder, nvml = facts.get(LADDER), facts.get(NVML)
+    if not isinstance(ladder, Unknown) and ladder.value is not None:
+        known = [_capable(ladder, gpu.address, gpu.name, gpu.compute_capability) for gpu in ladder.value.devices]
+        if any(known):
+            return [gpu for gpu in known if gpu is not None]
+    if not isinstance(nvml, Unknown) and nvml.value is not None:
+        known = [_capable(nvml, gpu.address, gpu.name, gpu.compute_capability) for gpu in nvml.value.gpus]
+        if any(known):
+            return [gpu for gpu in known if gpu is not None]
+    return _by_chip(facts, knowledge)
+
+
+def _capable(fact: Fact[Any], address: str | None, name: str | None, capability: ComputeCapability | None) -> _Capable | None:
+    if address is None or capability is None:
+        return None
+    quote = line_with(fact, f'"{capability.text}"', address, words=f"{name or 'GPU'}: compute capability {capability}")
+    return _Capable(f"gpu:{plain_address(address)}", name or "GPU", capability, quote)
+
+
+def _by_chip(facts: Facts, knowledge: Knowledge) -> list[_Capable]:
+    bus = facts[PCI]
+    known = []
+    for function in bus.value.nvidia_gpus if bus.value is not None else ():
+        chip = knowledge.chip(function.device) if function.device is not None else None
+        if chip is not None and chip.compute_capability is not None:
+            quote = line_with(bus, function.address, words=f"{function.address}: device {function.device}")
+            known.append(_Capable(f"gpu:{plain_address(function.address)}", function.name or "GPU", chip.compute_capability, quote))
+    return known
+
+
+def _compiler(facts: Facts) -> tuple[ToolkitVersion, Quote] | None:
+    """The compiler whose list of GPUs counts: Numba's where Numba is installed, else nvcc. None where there is none."""
+    found = _parts(facts)
+    if found is None:
+        nvcc = facts[NVCC]
+        if nvcc.value is None:
+            return None
+        version = nvcc.value.version
+        return version, line_with(nvcc, version.text, words=f"nvcc {version}")
+    _, toolkits, parts = found
+    for name in ("nvrtc", "nvvm", "cudart"):
+        part = parts.get(name)
+        if part is not None and part.version is not None:
+            return part.version, _component_quote(toolkits, part)
+    if any(part.path is not None for part in parts.values()):
+        raise unknown(TOOLKITS, "the version of Numba's compiler is not known")
+    return None
+
+
+def _dropped(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The GPU is older than the oldest that this toolkit compiles for."""
+    compiler = _compiler(facts)
+    if compiler is None or numba_kernel_worked(facts):
+        return
+    version, shown = compiler
+    info = knowledge.toolkit(version)
+    if info is None:
+        return
+    oldest = ComputeCapability(str(info.cc_min))
+    for gpu in _capabilities(facts, knowledge):
+        if gpu.capability < oldest:
+            values = {"version": version.text, "capability": gpu.capability.text, "oldest": oldest.text, "gpu": gpu.name}
+            yield Clue(cause=DROPPED, quotes=(shown, gpu.quote), subject=gpu.subject, values=values)
+
+
+def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A Numba kernel had no code for this GPU (209), and the GPU is newer than the newest that the toolkit compiles for.
+
+    Both are asked for: from a known older target the driver compiles for a newer GPU, so the age alone breaks nothing.
+    """
+    ladder = facts[LADDER]
+    tries = broken(ladder.value, "numba-kernel") if ladder.value is not None else ()
+    failed = [entry for entry in tries if entry.code == NO_BINARY_FOR_GPU or NO_BINARY in entry.output]
+    if not failed:
+        return
+    compiler = _compiler(facts)
+    info = knowledge.toolkit(compiler[0]) if compiler is not None else None
+    if compiler is None or info is None:
+        return
+    newest = ComputeCapability(str(info.cc_max))
+    for gpu in _capabilities(facts, knowledge):
+        if gpu.capability > newest:
+            values = {"version": compiler[0].text, "capability": gpu.capability.text, "newest": newest.text, "gpu": gpu.name}
+            quotes = (rung_quote(ladder, failed[0]), compiler[1], gpu.quote)
+            yield Clue(cause=TOO_OLD, quotes=quotes, subject=gpu.subject, values=values)
+
+
+# ---------------------------------------------------------------- the row's line
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    toolkits = facts[TOOLKITS]
+    said = []
+    found = _parts(facts)
+    if found is not None:
+        said.append(f"Numba finds {_listed(found[2])}")
+    folders = [entry for entry in (toolkits.value.toolkits if toolkits.value is not None else ()) if usable(entry)]
+    for entry in folders[:1]:
+        said.append(f"toolkit {entry.version or 'of unknown version'} in {entry.path}")
+    nvcc = facts.get(NVCC)
+    if not isinstance(nvcc, Unknown) and nvcc.value is not None:
+        said.append(f"nvcc {nvcc.value.version}")
+    if not said:
+        return Line("no toolkit, and nothing in the examined Python needs one", some(toolkits))
+    return Line("; ".join(said), some(toolkits))
+
+
+def _listed(parts: dict[str, Component]) -> str:
+    words = [f"{name} {part.version or ''}".strip() for name, part in parts.items() if part.path is not None]
+    missing = [name for name, part in parts.items() if part.path is None]
+    rules = sorted({part.rule for part in parts.values() if part.path is not None and part.rule is not None})
+    said = ", ".join(words) or "nothing"
+    said += f" ({', '.join(rules)})" if rules else ""
+    return said + (f"; not {', '.join(missing)}" if missing else "")
+
+
+CHECK = Check(
+    id="toolkit",
+    title="CUDA toolkit",
+    looks_at="NVVM, libdevice, NVRTC and cudart as Numba finds them, toolkit folders, nvcc",
+    items=("python-env", "nvcc", "ladder", "nvml", "pci"),
+    rules=(
+        Rule("toolkit", (MISSING,), _missing),
+        Rule("toolkit", (NEWER,), _newer_than_driver),
+        Rule("toolkit", (DROPPED,), _dropped),
+        Rule("toolkit", (TOO_OLD,), _too_old),
+    ),
+    describe=_describe,
+)

@@ -1,0 +1,210 @@
+"""What of NVIDIA's driver is on the disk: packages, DKMS entries, module files, libraries, nvidia-smi; and which branch it is."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, TypeVar
+
+from cudadoctor.checks.reading import (
+    Quotes,
+    first_true,
+    line_of,
+    lines_with,
+    passed,
+    some,
+    statements,
+    told,
+    unknown,
+)
+from cudadoctor.model.facts import Fact, Facts, Key
+from cudadoctor.model.values import (
+    DKMS,
+    DRIVER_FILES,
+    DRIVER_PACKAGES,
+    KERNEL,
+    LADDER,
+    LIBRARIES,
+    LOADED_DRIVER,
+    MODULE_FILES,
+    NVML,
+    SMI,
+    Libraries,
+    ModuleFile,
+    ModuleFiles,
+    Package,
+)
+
+T = TypeVar("T")
+NO_LIBRARY = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
+# nvidia.ko under the names that distributions give it. nvidiafb, nvidia-wmi-ec-backlight and nvidia_cspmu are the kernel's own.
+_MODULE_FILE = re.compile(r"(?:^|/)nvidia(?:[-_](?:current|open|tesla|legacy|server|srv|\d)[^/]*)?\.ko(?:\.\w+)?$")
+_DRIVER_PACKAGE = re.compile(
+    r"nvidia(?:-(?:driver|dkms|kernel|headless|open|utils|compute|smi|kmod|current|legacy|tesla|lts|x11|video-g0|gl-g0|libs|\d{3}(?:xx)?)\b.*)?$"
+    r"|linux-(?:modules|objects|signatures)-nvidia|(?:a?kmod|dkms)-nvidia|xorg-x11-drv-nvidia|x11-video-nvidia|xserver-xorg-video-nvidia"
+    r"|cuda-drivers|libcuda1$|libnvidia-(?:compute|ml|gl|decode|encode|cfg|extra|common)"
+)
+# Tools and repositories that carry "driver" or "kernel" in their name and bring no driver.
+_NO_DRIVER = re.compile(r"local-repo|driver-assistant|driver-selector|fabricmanager|-dev(el)?$")
+_BRANCH_IN_NAME = re.compile(r"(?:^|-)(\d{3})(?:xx)?(?:-|$)")
+_VERSION = re.compile(r"(?:^|:)(\d{3})\.\d+")
+
+
+def is_driver_package(package: Package) -> bool:
+    """Whether a package brings a part of the driver and is installed (dpkg keeps removed packages as rc)."""
+    gone = len(package.state) > 1 and package.state[1] in "cn"
+    return not gone and _DRIVER_PACKAGE.match(package.name) is not None and _NO_DRIVER.search(package.name) is None
+
+
+def is_driver_module(file: ModuleFile) -> bool:
+    return _MODULE_FILE.search(file.path) is not None
+
+
+def of_the_driver(path: str) -> bool:
+    """Whether a libcuda or libnvidia-ml belongs to the installed driver: neither a toolkit's stub nor a cuda-compat package."""
+    return "/stubs" not in path and "compat" not in path
+
+
+# ---------------------------------------------------------------- questions, each with the lines that answer it yes
+def package(facts: Facts) -> Quotes:
+    listings = statements(facts, DRIVER_PACKAGES)
+    for fact in listings:
+        for entry in fact.need().packages:
+            if is_driver_package(entry):
+                return line_of(fact, entry.line)
+    _whole(listings, DRIVER_PACKAGES)
+    return ()
+
+
+def dkms_entry(facts: Facts) -> Quotes:
+    fact = facts[DKMS]
+    entries = [entry for entry in fact.value.entries if entry.module.startswith("nvidia")] if fact.value is not None else []
+    return line_of(fact, entries[0].line) if entries else ()
+
+
+def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[ModuleFiles], ModuleFile], ...]:
+    """NVIDIA's module files, for whichever kernel."""
+    listings = statements(facts, MODULE_FILES)
+    found = tuple((fact, file) for fact in listings for file in fact.need().files if is_driver_module(file))
+    if not found:
+        _whole(listings, MODULE_FILES)
+    return found
+
+
+def module_for_kernel(facts: Facts, release: str) -> Quotes:
+    """The lines of a module file that the running kernel can load."""
+    found = [(fact, file) for fact, file in modules_on_disk(facts) if file.kernel == release]
+    if not found:
+        _whole(statements(facts, MODULE_FILES), MODULE_FILES)
+        return ()
+    fact, file = found[0]
+    return lines_with(fact, file.path)[:1]
+
+
+def any_module_file(facts: Facts) -> Quotes:
+    found = modules_on_disk(facts)
+    return lines_with(found[0][0], found[0][1].path)[:1] if found else ()
+
+
+def smi(facts: Facts) -> Quotes:
+    return some(facts[SMI])[:1] if facts[SMI].present else ()
+
+
+def library(facts: Facts, name: str) -> Quotes:
+    """The lines that show a library of the driver (libcuda.so, libnvidia-ml.so)."""
+
+    def among(key: Key[Libraries]) -> Quotes:
+        listings = statements(facts, key)
+        for fact in listings:
+            for file in fact.need().find(name):
+                if of_the_driver(file.path):
+                    return line_of(fact, file.line) if file.line else lines_with(fact, file.path)[:1]
+        _whole(listings, key)
+        return ()
+
+    loaded = loaded_libcuda if name.startswith("libcuda") else loaded_libnvidia_ml
+    return first_true(lambda: among(DRIVER_FILES), lambda: among(LIBRARIES), lambda: loaded(facts))
+
+
+def loaded_libcuda(facts: Facts) -> Quotes:
+    """The lines that show that the driver's libcuda was loaded, wherever it lies."""
+    fact = facts[LADDER]
+    if fact.value is None or not passed(fact.value, "libcuda") or not of_the_driver(fact.value.library_path or ""):
+        return ()
+    return lines_with(fact, "libcuda")[:1]
+
+
+def loaded_libnvidia_ml(facts: Facts) -> Quotes:
+    fact = facts[NVML]
+    if fact.value is None or fact.value.code < 0 or fact.value.code == NO_LIBRARY:
+        return ()
+    return some(fact)[:1]
+
+
+def any_library(facts: Facts) -> Quotes:
+    return first_true(lambda: library(facts, "libcuda.so"), lambda: library(facts, "libnvidia-ml.so"))
+
+
+def any_trace(facts: Facts) -> Quotes:
+    """The lines of the first trace of a driver, () where every place was looked at and holds none."""
+    return first_true(
+        lambda: dkms_entry(facts),
+        lambda: any_module_file(facts),
+        lambda: package(facts),
+        lambda: smi(facts),
+        lambda: any_library(facts),
+    )
+
+
+def _whole(listings: tuple[Fact[T], ...], key: Key[T]) -> None:
+    """Absence needs a whole listing. No listing at all here: the thing that would list is known to be absent."""
+    if listings and not any(fact.whole for fact in listings):
+        raise unknown(key, "the listing is not whole")
+
+
+# ---------------------------------------------------------------- which branch
+class Installed(NamedTuple):
+    """The driver branch that is loaded, or would be."""
+
+    branch: int
+    version: str
+    loaded: bool
+    quotes: Quotes
+
+
+def installed_branch(facts: Facts, base: Fact[T]) -> Installed | None:
+    """The loaded module's branch; else the running kernel's module file, DKMS, the driver packages, in this order of trust."""
+    if told(facts, LOADED_DRIVER, base) is not None:
+        fact = facts[LOADED_DRIVER]
+        version = fact.need().version
+        return Installed(version.major, version.text, True, some(fact)[:1])
+    return _from_files(facts, base) or _from_dkms(facts, base) or _from_packages(facts, base)
+
+
+def _from_files(facts: Facts, base: Fact[T]) -> Installed | None:
+    if told(facts, MODULE_FILES, base) is None:
+        return None
+    kernel = told(facts, KERNEL, base)
+    for fact, file in modules_on_disk(facts):
+        if file.version is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
+            return Installed(file.version.major, file.version.text, False, lines_with(fact, file.version.text)[:1])
+    return None
+
+
+def _from_dkms(facts: Facts, base: Fact[T]) -> Installed | None:
+    status = told(facts, DKMS, base)
+    for entry in status.entries if status is not None else ():
+        number = _VERSION.search(entry.version)
+        if entry.module.startswith("nvidia") and number is not None:
+            return Installed(int(number[1]), entry.version, False, line_of(facts[DKMS], entry.line))
+    return None
+
+
+def _from_packages(facts: Facts, base: Fact[T]) -> Installed | None:
+    if told(facts, DRIVER_PACKAGES, base) is None:
+        return None
+    for fact in statements(facts, DRIVER_PACKAGES):
+        for entry in fact.need().packages:
+            number = _BRANCH_IN_NAME.search(entry.name) or _VERSION.search(entry.version)
+            if is_driver_package(entry) and number is not None:
+                return Installed(int(number[1]), entry.version, False, line_of(fact, entry.line))
+    return None

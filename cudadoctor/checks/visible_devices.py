@@ -1,0 +1,329 @@
+"""Row visible-devices: which GPUs CUDA_VISIBLE_DEVICES and its kin leave to a program.
+
+`resolve` reads the variable as libcuda does. Its rules were measured (driver 580, two GPUs): an entry is read like C's strtol,
+so blanks and signs before a number and any text behind it are ignored; a name needs `GPU-` and enough of the UUID to be unique;
+the list ends at the first entry that cannot be used, and what stands before it stays; a GPU named twice is an error (101).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
+from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, NVML, PCI, WSL, Environment
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+ORDER = "CUDA_DEVICE_ORDER"
+HIDES, INVALID, SCHEDULER = "cuda-visible-devices-hides-all", "cuda-visible-devices-invalid", "scheduler-gave-no-gpu"
+JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+GPU_LISTS = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL", "PBS_GPUFILE", "LSB_GPU_ALLOC")
+NO_DEVICE, BAD_ORDINAL = 100, 101  # what cuInit answers
+
+Reason = Literal[
+    "empty", "negative", "no-number", "no-such-index", "no-such-uuid", "ambiguous-uuid", "wrong-form", "duplicate", "mixed", "no-such-mig",
+]  # fmt: skip
+# An entry of one of these forms names no GPU at all; every other bad entry names one that is not there.
+NAMES_NOTHING: tuple[Reason, ...] = ("empty", "negative", "no-number")
+_WORDS: dict[Reason, str] = {
+    "empty": "an empty entry", "negative": "a negative number", "no-number": "neither a number nor a UUID",
+    "no-such-index": "no GPU has this number", "no-such-uuid": "no GPU has this UUID", "ambiguous-uuid": "fits more than one GPU",
+    "wrong-form": "a UUID is written GPU- in capitals, then the digits", "duplicate": "this GPU is named twice",
+    "mixed": "numbers and names cannot be mixed", "no-such-mig": "no MIG device has this name",
+}  # fmt: skip
+
+_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)")
+_BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\s*$")
+_JOINED = re.compile(r"\s*\+?\d+(?:\s+|\s*[;|-]\s*)\d")  # "0 1", "0;1", "0-1": the second number is never read
+
+
+class Resolution(msgspec.Struct, frozen=True, kw_only=True):
+    """What libcuda makes of a value. `visible` are places in the list of GPUs, in the order that the program sees."""
+
+    visible: tuple[int, ...] = ()
+    mig: tuple[str, ...] = ()
+    code: int = 0
+    bad: str | None = None  # the first entry that cannot be used
+    place: int | None = None  # its place in the list, from 0
+    reason: Reason | None = None
+    rest: tuple[str, ...] = ()  # entries behind it that are dropped with it
+    unread: tuple[str, ...] = ()  # entries of which only the first number is read, though a second follows
+    judged: bool = True  # False: entries were taken as good for want of a list of GPUs
+
+
+class _StopError(Exception):
+    """The entry at hand cannot be used."""
+
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+
+
+def resolve(value: str, uuids: Sequence[str | None] | None, *, mig_uuids: Sequence[str] = (), mig_possible: bool = False) -> Resolution:
+    """CUDA_VISIBLE_DEVICES as libcuda reads it.
+
+    `uuids`: one per GPU in CUDA's order, None where a UUID is not known; None for the whole: the number of GPUs is not known.
+    `mig_possible`: MIG is on somewhere, so a MIG name that is not listed is not known to be wrong.
+    """
+    entries = value.split(",")
+    visible: list[int] = []
+    mig: list[str] = []
+    unread: list[str] = []
+    guessed = False
+    kind: str | None = None
+    for place, entry in enumerate(entries):
+        try:
+            form, found, sure = _entry(entry, uuids, mig_uuids, mig_possible)
+            if kind is not None and form != kind:
+                raise _StopError("mixed")
+        except _StopError as stop:
+            return Resolution(
+                visible=tuple(visible), mig=tuple(mig), code=0 if visible or mig else NO_DEVICE, bad=entry, place=place, reason=stop.reason,
+                rest=tuple(entries[place + 1 :]), unread=tuple(unread), judged=not guessed,
+            )  # fmt: skip
+        kind = form
+        guessed = guessed or not sure
+        if isinstance(found, int) and found >= 0 and found in visible:
+            return Resolution(code=BAD_ORDINAL, bad=entry, place=place, reason="duplicate", rest=tuple(entries[place + 1 :]))
+        if isinstance(found, str):
+            mig.append(found)
+        else:
+            visible.append(found)
+        if form == "number" and _JOINED.match(entry):
+            unread.append(entry)
+    return Resolution(visible=tuple(visible), mig=tuple(mig), unread=tuple(unread), judged=not guessed)
+
+
+def _entry(
+    entry: str, uuids: Sequence[str | None] | None, mig_uuids: Sequence[str], mig_possible: bool
+) -> tuple[Literal["name", "number"], int | str, bool]:
+    """The form of an entry, what it names (a place in the list, or a MIG device), and whether that is known to be there."""
+    if entry.startswith("MIG-"):
+        name = _mig(entry, mig_uuids, mig_possible)
+        return "name", name, name in mig_uuids
+    if entry.startswith("GPU-"):
+        place, sure = _named(entry, uuids)
+        return "name", place, sure
+    place, sure = _numbered(entry, uuids)
+    return "number", place, sure
+
+
+def _numbered(entry: str, uuids: Sequence[str | None] | None) -> tuple[int, bool]:
+    """The index that an entry names, and whether that GPU is known to be there."""
+    lowered = entry.strip().lower()
+    if not lowered:
+        raise _StopError("empty")
+    if lowered.startswith(("gpu-", "mig-")):
+        raise _StopError("wrong-form")
+    match = _NUMBER.match(entry)
+    if match is None:
+        bare = _BARE_UUID.match(entry) or (
+            len(lowered) >= 8 and any(uuid is not None and _digits(uuid).startswith(lowered) for uuid in uuids or ())
+        )
+        raise _StopError("wrong-form" if bare else "no-number")
+    index = int(match.group(1))
+    # The driver keeps the low 32 bits: 4294967296 is GPU 0, and an overflow is negative.
+    index = -1 if abs(index) >= 1 << 63 else (index + (1 << 31)) % (1 << 32) - (1 << 31)
+    if index < 0:
+        raise _StopError("negative")
+    if uuids is not None and index >= len(uuids):
+        raise _StopError("wrong-form" if _BARE_UUID.match(entry) else "no-such-index")
+    return index, uuids is not None
+
+
+def _digits(uuid: str) -> str:
+    return uuid[4:].lower() if uuid[:4].upper() == "GPU-" else uuid.lower()
+
+
+def _named(entry: str, uuids: Sequence[str | None] | None) -> tuple[int, bool]:
+    """The GPU whose UUID begins like the entry. Text behind a whole UUID is ignored; capitals in the digits do not matter."""
+    wanted = entry[4:].strip().lower()
+    if not wanted:
+        raise _StopError("wrong-form")
+    if uuids is None:
+        return -1, False
+    known = [(place, _digits(uuid)) for place, uuid in enumerate(uuids) if uuid is not None]
+    hits = [place for place, digits in known if digits.startswith(wanted[: len(digits)])]
+    if len(hits) == 1:
+        return hits[0], True
+    if hits:
+        raise _StopError("ambiguous-uuid")
+    if len(known) < len(uuids):
+        return -1, False
+    raise _StopError("no-such-uuid")
+
+
+def _mig(entry: str, mig_uuids: Sequence[str], mig_possible: bool) -> str:
+    name = entry.strip()
+    hits = [uuid for uuid in mig_uuids if uuid.startswith(name)]
+    if len(hits) == 1:
+        return hits[0]
+    # The old form MIG-GPU-<uuid>/<instance>/<instance> is accepted beside the new one, which alone is listed.
+    if mig_possible and (name.startswith("MIG-GPU-") or not mig_uuids):
+        return name
+    raise _StopError("no-such-mig")
+
+
+# ---------------------------------------------------------------- what the machine has
+class Gpus(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs that a value can name, as far as somebody knows them."""
+
+    uuids: tuple[str | None, ...] | None
+    mig_uuids: tuple[str, ...] = ()
+    mig_possible: bool = False
+    quote: Quote | None = None
+    unknown: Unknown | None = None
+
+
+def gpus_of(facts: Facts) -> Gpus:
+    """The machine's GPUs from NVML, else their number from the PCI bus; unknown otherwise."""
+    nvml = facts.get(NVML)
+    if not isinstance(nvml, Unknown) and nvml.value is not None and nvml.value.code == 0 and nvml.value.gpus:
+        gpus = nvml.value.gpus
+        names = ", ".join(gpu.uuid or f"GPU {gpu.index}" for gpu in gpus)
+        return Gpus(
+            uuids=tuple(gpu.uuid for gpu in gpus),
+            mig_uuids=tuple(uuid for gpu in gpus for uuid in gpu.mig_uuids),
+            mig_possible=any(gpu.mig_mode == "enabled" for gpu in gpus),
+            quote=Quote(source=source_of(nvml), text=f"{plural(len(gpus), 'GPU')}: {names}"),
+        )
+    unknown = nvml if isinstance(nvml, Unknown) else Unknown(key=NVML.name, why="NVML does not list the GPUs")
+    bus, wsl = facts.get(PCI), facts.get(WSL)
+    # WSL has no GPU on its bus, and a partial listing counts too few: neither tells how many there are.
+    if isinstance(bus, Unknown) or isinstance(wsl, Unknown) or bus.value is None or wsl.value or not bus.whole or not bus.value.nvidia_gpus:
+        return Gpus(uuids=None, unknown=unknown)
+    count = len(bus.value.nvidia_gpus)
+    address = bus.value.nvidia_gpus[0].address
+    quote = line_with(bus, address, "10de", words=f"{plural(count, 'NVIDIA GPU')} on the PCI bus")
+    return Gpus(uuids=(None,) * count, quote=quote, unknown=unknown, mig_possible=True)
+
+
+# ---------------------------------------------------------------- rules
+def _judge(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    environment = facts[ENVIRONMENT]
+    variables = variables_of(environment)
+    if variables.get(ORDER) == "" and not _devices_seen(facts, 1):
+        yield _clue(environment, INVALID, ORDER, "", "cuInit refuses an empty CUDA_DEVICE_ORDER", ())
+        return
+    value = variables.get(VARIABLE)
+    if value is None:
+        yield from _job_without_gpu(facts, environment)
+        return
+    gpus = gpus_of(facts)
+    found = resolve(value, gpus.uuids, mig_uuids=gpus.mig_uuids, mig_possible=gpus.mig_possible)
+    if _devices_seen(facts, len(value.split(","))) and not found.unread:
+        return  # the driver shows as many GPUs as the value names: what it does outranks what it should do
+    if found.reason is None and not found.unread:
+        if not found.judged and gpus.unknown is not None:
+            raise NotKnown(gpus.unknown)
+        return
+    yield from _accuse(facts, environment, value, found, gpus)
+
+
+def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Resolution, gpus: Gpus) -> Iterator[Clue]:
+    works = bool(found.visible or found.mig)
+    if found.reason == "no-such-mig" and gpus.mig_possible and not gpus.mig_uuids:
+        return  # MIG is on without an instance: another fault
+    if works:
+        # Entries before the bad one serve, so it matters only if something that was meant is dropped.
+        if found.reason in ("empty", "negative") and not any(entry.strip() for entry in found.rest):
+            return
+        ladder = facts[LADDER]
+        if ladder.value is None or not passed(ladder.value, "devices"):
+            return
+    elif _devices_seen(facts, 1):
+        return
+    if not works and found.reason in NAMES_NOTHING and _inside_job(environment) and (value == "NoDevFiles" or not _given(environment)):
+        yield _scheduler(environment, VARIABLE)
+        return
+    cause = HIDES if found.reason in NAMES_NOTHING else INVALID
+    entry = found.bad if found.bad is not None else found.unread[0]
+    why = _WORDS[found.reason] if found.reason is not None else "only the first number is read; separate them with commas"
+    extra = (gpus.quote,) if gpus.quote is not None and cause == INVALID else ()
+    yield _clue(environment, cause, VARIABLE, entry, why, extra, gpus)
+
+
+def _clue(
+    environment: Fact[Environment], cause: str, name: str, entry: str, why: str, extra: tuple[Quote, ...], gpus: Gpus | None = None
+) -> Clue:
+    values = {"variable": name, "value": variables_of(environment).get(name, ""), "entry": entry, "reason": why}
+    if gpus is not None and gpus.uuids is not None:
+        values["valid"] = ",".join(str(place) for place in range(len(gpus.uuids)))
+    return Clue(cause=cause, quotes=(variable_quote(environment, name), *extra), values=values)
+
+
+def _devices_seen(facts: Facts, wanted: int) -> bool:
+    """Whether libcuda was seen to show at least so many GPUs under this environment."""
+    found = facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None:
+        return False
+    return passed(found.value, "devices") and len(found.value.devices) >= wanted
+
+
+def _inside_job(environment: Fact[Environment]) -> bool:
+    return any(variables_of(environment).get(name) for name in JOB_VARIABLES)
+
+
+def _given(environment: Fact[Environment]) -> bool:
+    return any(variables_of(environment).get(name) for name in GPU_LISTS)
+
+
+def _scheduler(environment: Fact[Environment], shown: str, *more: Quote) -> Clue:
+    job = next(name for name in JOB_VARIABLES if variables_of(environment).get(name))
+    quotes = (variable_quote(environment, shown), variable_quote(environment, job), *more)
+    values = {"variable": shown, "value": variables_of(environment).get(shown, ""), "job": variables_of(environment)[job]}
+    return Clue(cause=SCHEDULER, quotes=quotes, values=values)
+
+
+def _job_without_gpu(facts: Facts, environment: Fact[Environment]) -> Iterator[Clue]:
+    """A job whose scheduler names no GPU and hides the devices by other means: the driver is loaded and cuInit finds none."""
+    if not _inside_job(environment) or _given(environment):
+        return
+    driver, ladder = facts[LOADED_DRIVER], facts[LADDER]
+    if not driver.present or ladder.value is None:
+        return
+    for result in broken(ladder.value, "init") + broken(ladder.value, "devices"):
+        if result.code == NO_DEVICE:
+            yield _scheduler(environment, "SLURM_JOB_GPUS", rung_quote(ladder, result))
+            return
+
+
+# ---------------------------------------------------------------- the row's line
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    environment = facts[ENVIRONMENT]
+    value = variables_of(environment).get(VARIABLE)
+    gpus = gpus_of(facts)
+    count = None if gpus.uuids is None else len(gpus.uuids)
+    if value is None:
+        shown = "every GPU is visible" if count is None else f"{'the GPU is' if count == 1 else f'all {count} GPUs are'} visible"
+        return Line(f"{VARIABLE} is not set: {shown}")
+    quotes = (variable_quote(environment, VARIABLE),)
+    found = resolve(value, gpus.uuids, mig_uuids=gpus.mig_uuids, mig_possible=gpus.mig_possible)
+    if not found.judged and gpus.unknown is not None:
+        return Line(f"{VARIABLE}={value}; which GPUs there are is not known", quotes, because=gpus.unknown.why)
+    number = len(found.visible) + len(found.mig)
+    of = "" if count is None else f" of {count}"
+    said = f"{VARIABLE}={value} shows {plural(number, 'GPU')}{of}" if number else f"{VARIABLE}={value} shows no GPU"
+    if found.reason is not None:
+        said += f" ({found.bad!r}: {_WORDS[found.reason]})"
+    elif found.unread:
+        said += f" (of {found.unread[0]!r} only the first number is read)"
+    return Line(said, quotes)
+
+
+CHECK = Check(
+    id="visible-devices",
+    title="Visible devices",
+    looks_at="CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER and the variables of batch schedulers",
+    items=("environment", "nvml", "pci", "ladder"),
+    rules=(Rule("visible-devices", (HIDES, INVALID, SCHEDULER), _judge),),
+    describe=_describe,
+)

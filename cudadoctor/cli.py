@@ -1,0 +1,403 @@
+"""The command line: parse, call app, render, exit. Nothing is decided here.
+
+Only Click is imported at the top, so that --help answers at once; everything else is imported while child processes already run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cudadoctor import __version__
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.report import Report
+    from cudadoctor.model.requirements import Requirements
+    from cudadoctor.report.text import Style
+
+F = TypeVar("F", bound=Callable[..., Any])
+FORMATS = ("text", "json")
+ROWS = (
+    "gpu", "driver", "device-nodes", "container", "nvidia-smi", "nvml", "libcuda", "visible-devices", "toolkit", "cuda-home",
+    "python", "numba", "health", "processes", "smoke", "benchmark",
+)  # fmt: skip
+
+
+def _options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    def apply(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+shown = _options(
+    click.option(
+        "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour; NO_COLOR and FORCE_COLOR count too."
+    ),
+    click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII."),
+    click.option("--quiet", is_flag=True, help="No output on stdout but with --format json; the exit code speaks."),
+    click.option("-v", "--verbose", is_flag=True, help="Show all rows with their times."),
+)
+evidence_options = _options(
+    click.option(
+        "--python",
+        metavar="PATH",
+        help="Examine this interpreter. Else: VIRTUAL_ENV's, CONDA_PREFIX's, the first on PATH, the doctor's own.",
+    ),
+    click.option("--replay", metavar="PATH", help="Read a recording instead of this machine."),
+    click.option("--record", metavar="PATH", help="Write the evidence of this run as a recording (a folder, or a .tar.gz)."),
+    click.option("--no-redact", is_flag=True, help="With --record: keep names, UUIDs and all variables."),
+    click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
+    click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
+    click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04."),
+    click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What goes to stdout."),
+    click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Write another format to a file; may be repeated."),
+    click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="cudadoctor")
+def cli() -> None:
+    """Names the one cause that keeps a GPU program from running, shows the lines that prove it, and prints the fix."""
+
+
+# ---------------------------------------------------------------- what every judging command does
+def _knowledge() -> Knowledge:
+    from cudadoctor.knowledge.load import load
+
+    return load()
+
+
+def _style(color: str, plain: bool, verbose: bool) -> Style:
+    import shutil
+
+    from cudadoctor.report.text import Style
+
+    if color == "auto":
+        if os.environ.get("NO_COLOR"):
+            wanted = False
+        elif os.environ.get("FORCE_COLOR"):
+            wanted = True
+        else:
+            wanted = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    else:
+        wanted = color == "always"
+    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
+    return Style(
+        width=shutil.get_terminal_size((100, 24)).columns, color=wanted, ascii=plain or not encoding.startswith("utf"), verbose=verbose
+    )
+
+
+def _warm() -> None:
+    """Import what rendering needs while the children work; the parent would only wait."""
+    import threading
+
+    def imports() -> None:
+        import cudadoctor.app
+        import cudadoctor.report.text  # noqa: F401
+
+    threading.Thread(target=imports, daemon=True).start()
+
+
+def _usage(message: str) -> click.UsageError:
+    return click.UsageError(message)
+
+
+def _extra(log: str | None) -> tuple[Any, ...]:
+    if log is None:
+        return ()
+    from cudadoctor.sources import pasted
+
+    try:
+        return (pasted.item_of(sys.stdin.buffer.read()) if log == "-" else pasted.read_item(log),)
+    except pasted.TextError as error:
+        raise _usage(f"--log {error}") from error
+
+
+def _gather(options: dict[str, Any], requirements: Requirements) -> Evidence:
+    """The evidence that the options ask for."""
+    replay = options["replay"]
+    extra = _extra(options["log"])
+    if replay is not None:
+        from cudadoctor.sources import recording
+
+        try:
+            evidence = recording.read(replay)
+        except recording.RecordingError as error:
+            raise _usage(f"--replay {error}") from error
+        if options["distro"]:
+            import msgspec
+
+            evidence = msgspec.structs.replace(evidence, distro=options["distro"])
+    else:
+        evidence = _live(options, requirements)
+    if extra:
+        from cudadoctor.app import collect
+
+        evidence = collect(lambda: evidence, extra=extra)
+    if options["record"]:
+        _write_recording(evidence, options["record"], keep=options["no_redact"])
+    return evidence
+
+
+def _live(options: dict[str, Any], requirements: Requirements) -> Evidence:
+    if not sys.platform.startswith("linux"):
+        click.echo(
+            "A live check needs Linux or WSL for now. Give the text of the failure to `cudadoctor explain -`, or a recording to `--replay`.",
+            err=True,
+        )
+        sys.exit(3)
+    from cudadoctor.sources.host import Plan, collect
+
+    watcher = None
+    if sys.stderr.isatty() and not options["quiet"]:
+        from cudadoctor.progress import Progress
+
+        watcher = Progress(sys.stderr, color=options["color"] != "never" and not os.environ.get("NO_COLOR"))
+    plan = Plan(
+        python=options["python"],
+        quick=options.get("quick", False),
+        timeout=options["timeout"],
+        benchmark=requirements.wants("benchmark"),
+        leave_out=_unread(requirements),
+        distro=options["distro"],
+    )
+    _warm()
+    evidence = collect(plan, watcher)
+    if watcher is not None:
+        watcher.close()
+    return evidence
+
+
+def _unread(requirements: Requirements) -> frozenset[str]:
+    """Evidence that no chosen row reads."""
+    if not requirements.only and not requirements.skip:
+        return frozenset()
+    from cudadoctor.checks.rows import CHECKS
+
+    read = {item for check in CHECKS if requirements.wants(check.id) for item in check.items}
+    return frozenset({item for check in CHECKS for item in check.items} - read)
+
+
+def _write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:
+    from cudadoctor.sources import recording
+    from cudadoctor.sources.redact import redact
+
+    try:
+        recording.write(evidence if keep else redact(evidence), target)
+    except (OSError, recording.RecordingError) as error:
+        raise _usage(f"the recording could not be written: {error}") from error
+
+
+def _judge(options: dict[str, Any], requirements: Requirements, started: float) -> tuple[Report, Knowledge, Evidence]:
+    evidence = _gather(options, requirements)
+    import msgspec
+
+    from cudadoctor.app import judge
+
+    knowledge = _knowledge()
+    report = judge(evidence, knowledge, requirements)
+    if evidence.origin == "live":
+        report = msgspec.structs.replace(
+            report, timing=msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
+        )
+    return report, knowledge, evidence
+
+
+def _rendered(report: Report, knowledge: Knowledge, form: str, style: Style) -> str:
+    if form == "json":
+        from cudadoctor.report import json
+
+        return json.render(report)
+    from cudadoctor.report import text
+
+    return text.render(report, knowledge, style)
+
+
+def _outputs(values: tuple[str, ...]) -> list[tuple[str, str]]:
+    parsed = []
+    for value in values:
+        form, equals, path = value.partition("=")
+        if not equals or form not in FORMATS or not path:
+            raise _usage(f"--output {value!r}: give FORMAT=FILE with a format of {', '.join(FORMATS)}")
+        parsed.append((form, path))
+    return parsed
+
+
+def _finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: str | None = None) -> None:
+    style = _style(options["color"], options["plain"], options["verbose"])
+    for form, path in _outputs(options["output"]):
+        from cudadoctor.report.text import Style
+
+        try:
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(_rendered(report, knowledge, form, Style(width=100, verbose=options["verbose"])))
+        except OSError as error:
+            raise _usage(f"--output {path}: {error.strerror}") from error
+    if options["form"] == "json" or not options["quiet"]:
+        _write(body if body is not None and options["form"] == "text" else _rendered(report, knowledge, options["form"], style))
+
+
+def _write(body: str) -> None:
+    try:
+        sys.stdout.write(body)
+        sys.stdout.flush()
+    except UnicodeEncodeError:
+        sys.stdout.write(body.encode("ascii", "backslashreplace").decode())
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; the exit code still speaks
+
+
+def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requirements:
+    from cudadoctor.model.requirements import Requirements
+
+    return Requirements(strict=options["strict"], only=options.get("only", ()), skip=options.get("skip", ()), needs_kernel=kernel)
+
+
+# ---------------------------------------------------------------- commands
+@cli.command()
+@click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
+@click.option("--only", multiple=True, type=click.Choice(ROWS), help="Only this row; may be repeated.")
+@click.option("--skip", multiple=True, type=click.Choice(ROWS), help="Not this row; may be repeated.")
+@click.option("--list", "list_rows", is_flag=True, help="List the rows and what each looks at.")
+@evidence_options
+@shown
+def check(**options: Any) -> None:
+    """Examine this machine, name the root cause, and end with a smoke test and a mini benchmark."""
+    started = time.monotonic()
+    if options["list_rows"]:
+        from cudadoctor.checks.rows import CHECKS
+
+        for row in CHECKS:
+            click.echo(f"{row.id:<16} {row.title}: {row.looks_at}")
+        return
+    _outputs(options["output"])
+    report, knowledge, _ = _judge(options, _requirements(options), started)
+    _finish(report, knowledge, options)
+    sys.exit(report.exit_code)
+
+
+@cli.command()
+@click.argument("cause", required=False)
+@click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")
+@click.option("--script", is_flag=True, help="Print the steps as a shell script to review.")
+@click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
+@evidence_options
+@shown
+def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
+    """Print the steps that cure the root cause (or CAUSE) on this machine. Changes nothing."""
+    started = time.monotonic()
+    knowledge = _knowledge()
+    if cause is not None and cause not in knowledge.causes:
+        raise _usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{_nearest(cause, knowledge)}")
+    report, knowledge, evidence = _judge(options, _requirements(options), started)
+    from cudadoctor import fixing
+
+    prescription = report.prescription if cause is None else fixing.for_cause(cause, report, evidence, knowledge)
+    style = _style(options["color"], options["plain"], options["verbose"])
+    body = fixing.script(report, prescription) if script else fixing.render(report, prescription, knowledge, style)
+    _finish(report, knowledge, options, body)
+    sys.exit(0 if (prescription is not None and prescription.steps) or report.verdict == "healthy" else 3)
+
+
+@cli.command()
+@evidence_options
+@shown
+def smoke(**options: Any) -> None:
+    """Climb the ladder to Numba kernels on every visible GPU. Exits 0 only when all of them ran and were right."""
+    started = time.monotonic()
+    report, knowledge, _ = _judge(options, _requirements(options, kernel=True), started)
+    from cudadoctor import smoking
+
+    style = _style(options["color"], options["plain"], options["verbose"])
+    report = smoking.required(report)
+    _finish(report, knowledge, options, smoking.render(report, knowledge, style))
+    sys.exit(report.exit_code)
+
+
+@cli.command()
+@click.option("-o", "--output", "target", required=True, metavar="PATH", help="A folder, or a file that ends in .tar.gz.")
+@click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
+@click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
+@click.option("--python", metavar="PATH", help="Examine this interpreter.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
+def record(target: str, quick: bool, no_redact: bool, python: str | None, timeout: float) -> None:
+    """Write the evidence of this machine as a recording that `check --replay` reads anywhere."""
+    from cudadoctor.sources.host import Plan, collect
+
+    evidence = collect(Plan(python=python, quick=quick, timeout=timeout))
+    _write_recording(evidence, target, keep=no_redact)
+    click.echo(f"{len(evidence.items)} pieces of evidence written to {target}" + ("" if no_redact else ", redacted"))
+
+
+@cli.command()
+@click.argument("what")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04.")
+@shown
+def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
+    """Explain a code, a name, a cause or a text. WHAT is `-`, a cause id, a code (`cuda 100`, `Xid 79`), a file, or the text itself."""
+    from cudadoctor import explaining
+
+    knowledge = _knowledge()
+    style = _style(options["color"], options["plain"], options["verbose"])
+    try:
+        body, code = explaining.answer(what, knowledge, form=form, style=style, distro=distro, stdin=sys.stdin.buffer.read)
+    except explaining.NotUnderstoodError as error:
+        raise _usage(str(error)) from error
+    _write(body)
+    sys.exit(code)
+
+
+def _nearest(name: str, knowledge: Knowledge) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, list(knowledge.causes), n=3)
+    return f". Nearest: {', '.join(near)}" if near else ""
+
+
+@cli.command()
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+def causes(form: str) -> None:
+    """List the causes that cudadoctor can name."""
+    knowledge = _knowledge()
+    if form == "json":
+        import msgspec
+
+        entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in knowledge.causes.values()]
+        _write(msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n")
+        return
+    for cause in knowledge.causes.values():
+        _write(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n")
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON Schema of the report."""
+    from cudadoctor.report import json
+
+    _write(json.schema())
+
+
+def main() -> None:
+    """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        click.echo("interrupted", err=True)
+        sys.exit(130)

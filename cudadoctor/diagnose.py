@@ -1,0 +1,303 @@
+"""Clues to the diagnosis: which finding is the root, which ones it explains, and what is still open.
+
+A cause names the rungs of the ladder that it breaks. It blocks where one of them was seen to fail, degrades where they were seen
+to work, and has its file's effect where nobody looked. The root is the first blocking finding that no other explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.diagnosis import Ask, Crash, Diagnosis, Undecided, Verdict
+from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding, Outcome
+from cudadoctor.model.recipe import Cause
+from cudadoctor.model.values import LADDER, PCI, RungName
+from cudadoctor.rungs import ORDER, Rungs, below
+
+MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
+MAX_ASKS = 4
+_BASIS_ORDER = {"stated": 0, "derived": 1, "suspected": 2}
+_EFFECT_ORDER: dict[Effect, int] = {"blocks": 0, "degrades": 1, "advises": 2}
+PROGRAM_LAYERS = ("toolkit", "python", "program")
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """The diagnosis with what the report needs beside it."""
+
+    verdict: Verdict
+    diagnosis: Diagnosis
+    values: dict[str, str]  # what the root's recipe needs
+    not_now: Finding | None = None  # a driver-side fault that a log states and the machine does not show at present
+
+
+class _Case(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding with what its ordering needs."""
+
+    finding: Finding
+    cause: Cause
+    from_rung: str | None
+    text: bool
+    rung: RungName
+    values: dict[str, str]
+
+
+def rungs_shown_failing(clues: Iterable[Clue], knowledge: Knowledge) -> tuple[RungName, ...]:
+    """The rungs that the output of a failing rung itself says are broken."""
+    stated = (clue for clue in clues if clue.from_rung is not None and clue.basis == "stated" and clue.cause in knowledge.causes)
+    return tuple(rung for clue in stated for rung in knowledge.causes[clue.cause].breaks)
+
+
+def diagnose(
+    clues: Sequence[Clue],
+    outcomes: Sequence[Outcome],
+    facts: Facts,
+    knowledge: Knowledge,
+    rungs: Rungs,
+    *,
+    goal: RungName | None,
+    crashes: Sequence[Crash] = (),
+) -> Judged:
+    """The root cause and everything beside it. `goal` is the last rung asked for; None for a text without a machine."""
+    cases = _cases(clues, facts, knowledge, rungs)
+    sure = [case for case in cases if case.finding.basis != "suspected"]
+    blocking = [case for case in sure if case.finding.effect == "blocks"]
+    live_blocking, not_now = _present(blocking, rungs, has_machine=goal is not None)
+    reached = _reached(goal, facts, rungs)
+    verdict = _verdict(
+        live_blocking, sure, reached=reached, crashed=bool(crashes), asked_of_machine=goal is not None, not_now=not_now is not None
+    )
+    root = _root(live_blocking) if verdict == "broken" else _gravest(sure) if verdict == "degraded" else None
+    explained = _explained(root, sure) if root is not None and verdict == "broken" else []
+    also = [case for case in sure if case is not root and case not in explained and case is not not_now]
+    suspects = _suspects(cases, outcomes, knowledge) if verdict == "undecided" else []
+    ruled_out = _ruled_out(outcomes, sure, knowledge, root.rung if root is not None else rungs.first_failed())
+    diagnosis = Diagnosis(
+        root=root.finding if root is not None else None,
+        suspects=tuple(case.finding for case in suspects),
+        explains=tuple(case.finding for case in _sorted(explained)),
+        also=tuple(case.finding for case in _sorted(also)),
+        ruled_out=ruled_out,
+        undecided=_undecided(outcomes),
+        ask=_asks(suspects, outcomes, knowledge, verdict),
+        crashes=tuple(crashes),
+    )
+    return Judged(
+        verdict=verdict, diagnosis=diagnosis, values=root.values if root is not None else {}, not_now=not_now.finding if not_now else None
+    )
+
+
+# ---------------------------------------------------------------- findings and their effects
+def _effect(clue: Clue, cause: Cause, rungs: Rungs) -> Effect:
+    if cause.effect == "advises":
+        return "advises"
+    if clue.text or clue.from_rung is not None:
+        return "blocks"  # a failing program or rung says so itself
+    if any(rungs.failed(rung) for rung in cause.breaks):
+        return "blocks"
+    if any(rungs.worked(rung) for rung in cause.breaks):
+        return "degrades"
+    return cause.effect
+
+
+def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Rungs) -> list[_Case]:
+    """One case for each cause and subject: the strongest basis counts, the quotes of all are kept."""
+    groups: dict[tuple[str, str], list[Clue]] = {}
+    addresses = _gpu_addresses(facts)
+    for clue in clues:
+        if clue.cause in knowledge.causes:
+            # On a machine with one GPU, what befalls it befalls the machine: `gpu:X` and `machine` are one subject.
+            single = clue.subject.startswith("gpu:") and len(addresses) <= 1
+            groups.setdefault((clue.cause, "machine" if single else clue.subject), []).append(clue)
+    cases = []
+    for (cause_id, _), group in groups.items():
+        cause = knowledge.causes[cause_id]
+        group.sort(key=lambda clue: (_BASIS_ORDER[clue.basis], clue.text))
+        if group[0].basis != "suspected":
+            group = [clue for clue in group if clue.basis != "suspected"]
+        effect = min((_effect(clue, cause, rungs) for clue in group), key=_EFFECT_ORDER.__getitem__)
+        subject = next((clue.subject for clue in group if clue.subject != "machine"), group[0].subject)
+        failed = [rung for rung in ORDER if rung in cause.breaks and rungs.failed(rung)]
+        cases.append(
+            _Case(
+                finding=Finding(
+                    cause=cause_id,
+                    layer=cause.layer,
+                    title=cause.title,
+                    subject=subject,
+                    effect=effect,
+                    basis=group[0].basis,
+                    evidence=_quotes(group),
+                ),
+                cause=cause,
+                from_rung=next((clue.from_rung for clue in group if clue.from_rung is not None), None),
+                text=all(clue.text for clue in group),
+                rung=failed[0] if failed else min(cause.breaks, key=ORDER.index),
+                values={name: value for clue in reversed(group) for name, value in clue.values.items()},
+            )
+        )
+    return cases
+
+
+def _gpu_addresses(facts: Facts) -> frozenset[str]:
+    bus = facts.get(PCI)
+    if isinstance(bus, Unknown) or bus.value is None:
+        return frozenset()
+    return frozenset(gpu.address for gpu in bus.value.nvidia_gpus)
+
+
+def _quotes(group: Sequence[Clue]) -> tuple[Quote, ...]:
+    seen: list[Quote] = []
+    for clue in group:
+        for quote in clue.quotes:
+            if all((quote.source, quote.text) != (other.source, other.text) for other in seen):
+                seen.append(quote)
+    return tuple(seen[:MAX_QUOTES])
+
+
+# ---------------------------------------------------------------- order and explanation
+def _place(case: _Case) -> tuple[int, int, str, str]:
+    return ORDER.index(case.rung), LAYERS.index(case.cause.layer), case.cause.id, case.finding.subject
+
+
+def _sorted(cases: Iterable[_Case]) -> list[_Case]:
+    return sorted(cases, key=lambda case: (_EFFECT_ORDER[case.finding.effect], *_place(case)))
+
+
+def _covers(a: _Case, b: _Case) -> bool:
+    ours, theirs = a.finding.subject, b.finding.subject
+    return ours == "machine" or ours == theirs or (ours.startswith("python:") and theirs.startswith("python:"))
+
+
+def explains(a: _Case, b: _Case) -> bool:
+    """Whether finding `a` accounts for finding `b`."""
+    if a is b or a.finding.effect != "blocks" or not _covers(a, b):
+        return False
+    if a.cause.id in b.cause.yields_to:
+        return True
+    if b.cause.id in a.cause.yields_to:
+        return False
+    if a.rung in below(b.rung):
+        return True
+    if a.rung != b.rung:
+        return False
+    stated_a, stated_b = a.from_rung is not None, b.from_rung is not None
+    if stated_a != stated_b:
+        return stated_a
+    return _place(a) < _place(b)
+
+
+def _root(blocking: Sequence[_Case]) -> _Case:
+    free = [case for case in blocking if not any(explains(other, case) for other in blocking)]
+    return min(free or blocking, key=_place)
+
+
+def _explained(root: _Case, cases: Sequence[_Case]) -> list[_Case]:
+    found: list[_Case] = []
+    todo = [root]
+    while todo:
+        one = todo.pop()
+        for case in cases:
+            if case is not root and case not in found and explains(one, case):
+                found.append(case)
+                todo.append(case)
+    return found
+
+
+def _gravest(cases: Sequence[_Case]) -> _Case:
+    """Among what degrades, the first that no other accounts for."""
+    degrading = [case for case in cases if case.finding.effect == "degrades"]
+    free = [case for case in degrading if not any(other.cause.id in case.cause.yields_to for other in degrading)]
+    return min(free or degrading, key=_place)
+
+
+# ---------------------------------------------------------------- verdict
+def _reached(goal: RungName | None, facts: Facts, rungs: Rungs) -> bool:
+    if goal is None:
+        return False
+    if goal == "numba-kernel":
+        ladder = facts.get(LADDER)
+        if isinstance(ladder, Unknown) or ladder.value is None or not ladder.value.devices:
+            return False
+        ran = {result.gpu for result in ladder.value.result("numba-kernel") if result.status == "pass"}
+        return rungs.worked(goal) and {device.index for device in ladder.value.devices} <= ran
+    return rungs.worked(goal)
+
+
+def _present(blocking: Sequence[_Case], rungs: Rungs, *, has_machine: bool) -> tuple[list[_Case], _Case | None]:
+    """A log's driver-side fault whose rung works on this machine now is no cause of today; what the program says of itself is."""
+    if not has_machine:
+        return list(blocking), None
+    kept: list[_Case] = []
+    past: list[_Case] = []
+    for case in blocking:
+        works = any(rungs.worked(rung) for rung in case.cause.breaks) and not any(rungs.failed(rung) for rung in case.cause.breaks)
+        (past if case.text and case.cause.layer not in PROGRAM_LAYERS and works else kept).append(case)
+    return kept, min(past, key=_place) if past else None
+
+
+def _verdict(
+    blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool, crashed: bool, asked_of_machine: bool, not_now: bool
+) -> Verdict:
+    if blocking:
+        return "broken"
+    if crashed or not_now or not reached:
+        return "undecided"
+    return "degraded" if any(case.finding.effect == "degrades" for case in cases) else "healthy"
+
+
+def _suspects(cases: Sequence[_Case], outcomes: Sequence[Outcome], knowledge: Knowledge) -> list[_Case]:
+    """Causes that a code names as candidates and that no rule has ruled out, in the order of the tables."""
+    out = _cleared(outcomes, {case.cause.id for case in cases if case.finding.basis != "suspected"})
+    return [case for case in cases if case.finding.basis == "suspected" and case.cause.id not in out]
+
+
+def _cleared(outcomes: Sequence[Outcome], found: set[str]) -> frozenset[str]:
+    """Causes whose every rule ran to its end on known facts and did not find them."""
+    cleared = {cause for outcome in outcomes if outcome.missing is None and not outcome.crashed for cause in outcome.causes}
+    open_ = {cause for outcome in outcomes if outcome.missing is not None or outcome.crashed for cause in outcome.causes}
+    accused = {clue.cause for outcome in outcomes for clue in outcome.clues}
+    return frozenset(cleared - open_ - accused - found)
+
+
+def _ruled_out(outcomes: Sequence[Outcome], sure: Sequence[_Case], knowledge: Knowledge, rung: RungName | None) -> tuple[str, ...]:
+    """The cleared causes that break the root's rung or an earlier one."""
+    if rung is None:
+        return ()
+    cleared = _cleared(outcomes, {case.cause.id for case in sure})
+    near = below(rung) | {rung}
+    known = [knowledge.causes[cause] for cause in cleared if cause in knowledge.causes]
+    listed = [cause for cause in known if any(broken in near for broken in cause.breaks)]
+    return tuple(
+        cause.id for cause in sorted(listed, key=lambda cause: (min(map(ORDER.index, cause.breaks)), LAYERS.index(cause.layer), cause.id))
+    )
+
+
+def _undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
+    rows: dict[str, list[str]] = {}
+    for outcome in outcomes:
+        if outcome.missing is not None and outcome.missing not in rows.setdefault(outcome.row, []):
+            rows[outcome.row].append(outcome.missing)
+    return tuple(Undecided(row=row, missing=tuple(missing)) for row, missing in rows.items())
+
+
+def _asks(suspects: Sequence[_Case], outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict) -> tuple[Ask, ...]:
+    """Commands that would settle what is open: those of the suspects, else those of the causes whose rules lacked a fact."""
+    if verdict != "undecided":
+        return ()
+    open_ = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
+    if not open_:
+        for outcome in outcomes:
+            if outcome.missing is not None:
+                why = f"{outcome.missing} is not known: {outcome.why}"
+                open_.extend((knowledge.causes[cause], why) for cause in outcome.causes if cause in knowledge.causes)
+    commands: dict[str, tuple[str, list[str]]] = {}
+    for cause, why in open_:
+        commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
+    return tuple(
+        Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes)))
+        for command, (why, causes) in list(commands.items())[:MAX_ASKS]
+    )

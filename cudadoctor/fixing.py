@@ -1,0 +1,72 @@
+"""What `cudadoctor fix` prints: the steps for one cause as text or as a shell script to review."""
+
+from __future__ import annotations
+
+from cudadoctor import prescribe
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.recipe import Prescription
+from cudadoctor.model.report import Report
+from cudadoctor.parsers.read import read
+from cudadoctor.report import text
+from cudadoctor.report.clean import one_line
+
+
+def for_cause(cause: str, report: Report, evidence: Evidence, knowledge: Knowledge) -> Prescription | None:
+    """The steps for a cause of the user's choice, with this machine's values."""
+    diagnosis = report.diagnosis
+    if diagnosis.root is not None and diagnosis.root.cause == cause:
+        return report.prescription
+    known = knowledge.cause(cause)
+    found = next((finding for finding in (*diagnosis.explains, *diagnosis.also, *diagnosis.suspects) if finding.cause == cause), None)
+    finding = found or Finding(
+        cause=cause, layer=known.layer, title=known.title, subject="machine", effect=known.effect, basis="suspected", evidence=()
+    )
+    facts = read(evidence, Guard())
+    return prescribe.prescribe(finding, {}, facts, knowledge, evidence.distro)
+
+
+def render(report: Report, prescription: Prescription | None, knowledge: Knowledge, style: text.Style) -> str:
+    """The verdict in a line, then the steps."""
+    page = text.Page(style)
+    root = report.diagnosis.root
+    word, colour = text.VERDICTS[report.verdict]
+    if prescription is not None:
+        page.pair(word, colour, f"{knowledge.cause(prescription.cause).title} [{prescription.cause}]")
+        text.prescription(page, prescription)
+    elif report.verdict == "healthy":
+        page.pair(word, colour, "nothing is wrong, so there is nothing to fix")
+    elif root is not None:
+        page.pair(word, colour, f"{root.title} [{root.cause}]")
+        page.prose(knowledge.cause(root.cause).no_software_fix or "No fix is known for this cause.")
+    else:
+        page.pair(word, colour, "the cause is not certain, so no steps are given")
+        for ask in report.diagnosis.ask:
+            page.raw(ask.command, indent=4)
+            page.prose(f"tells apart: {', '.join(ask.tells_apart)}", indent=6)
+    return page.text()
+
+
+def script(report: Report, prescription: Prescription | None) -> str:
+    """The steps as a shell script: words become comments, and every step stops the script when it fails."""
+    lines = ["#!/bin/sh", "# Read this before you run it: each step says what it changes and at what risk.", "set -eu", ""]
+    if prescription is None or not prescription.steps:
+        lines.append(
+            "# No steps: "
+            + ("nothing is wrong." if report.verdict == "healthy" else "the cause is not certain, or no software fix is known.")
+        )
+    else:
+        lines.append(f"# cause: {prescription.cause}, action: {prescription.action}")
+        for number, step in enumerate(prescription.steps, 1):
+            lines.append("")
+            lines.append(f"# {number}. {one_line(step.text)}")
+            lines.append(f"# risk: {step.risk}" + (", needs root" if step.needs_root else ""))
+            if step.shell:
+                lines.extend(step.shell.split("\n"))
+            if step.verify:
+                lines.extend(f"# check: {part}" for part in step.verify.split("\n"))
+            if step.undo:
+                lines.extend(f"# undo: {part}" for part in step.undo.split("\n"))
+    return "\n".join(lines) + "\n"

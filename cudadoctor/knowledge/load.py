@@ -1,0 +1,366 @@
+"""Reads the knowledge files: all texts at once, each table decoded into typed values when it is first used.
+
+After `load()` no file is touched any more, so whoever receives a `Knowledge` stays pure.
+A file that does not fit its types is an error that names the file: knowledge is part of the program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import TypeVar
+
+import msgspec
+
+from cudadoctor.knowledge import codes, tables
+from cudadoctor.model.recipe import Cause, Recipe
+from cudadoctor.model.version import ComputeCapability, ModuleVersion, ToolkitVersion
+
+T = TypeVar("T")
+FOLDERS = ("causes", "recipes", "tables")
+
+
+class KnowledgeError(ValueError):
+    """A knowledge file is missing or does not say what its type demands."""
+
+
+def load() -> Knowledge:
+    """The knowledge that comes with the package. Reads every file once; nothing is decoded yet."""
+    root = os.path.dirname(os.path.abspath(__file__))
+    texts: dict[str, str] = {}
+    for folder in FOLDERS:
+        for name in sorted(os.listdir(os.path.join(root, folder))):
+            if name.endswith(".toml"):
+                with open(os.path.join(root, folder, name), encoding="utf-8") as file:
+                    texts[f"{folder}/{name}"] = file.read()
+    return Knowledge(texts)
+
+
+class Knowledge:
+    """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = dict(texts)
+        self._made: dict[str, object] = {}
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gives, made once for this knowledge: indexes that recognisers build from tables."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]  # type: ignore[return-value]
+
+    # ------------------------------------------------------------ causes and recipes
+    @cached_property
+    def causes(self) -> Mapping[str, Cause]:
+        return self._folder("causes", Cause)
+
+    @cached_property
+    def recipes(self) -> Mapping[str, Recipe]:
+        return self._folder("recipes", Recipe)
+
+    def cause(self, cause_id: str) -> Cause:
+        """KeyError where there is none."""
+        return self.causes[cause_id]
+
+    def recipe(self, recipe_id: str) -> Recipe:
+        """KeyError where there is none."""
+        return self.recipes[recipe_id]
+
+    # ------------------------------------------------------------ chips and architectures
+    @cached_property
+    def _architectures(self) -> tables.Architectures:
+        return self._table("architectures", tables.Architectures)
+
+    @cached_property
+    def _chips(self) -> tables.Chips:
+        return self._table("chips", tables.Chips)
+
+    @property
+    def architectures(self) -> tuple[tables.Architecture, ...]:
+        """Oldest first."""
+        return self._architectures.architecture
+
+    @property
+    def capabilities(self) -> tuple[tables.Capability, ...]:
+        return self._architectures.capability
+
+    def architecture(self, architecture_id: str) -> tables.Architecture:
+        """KeyError where there is none ("pre-cuda" has no row)."""
+        return self._architecture_by_id[architecture_id]
+
+    def architecture_of(self, capability: ComputeCapability) -> tables.Architecture | None:
+        return next((row for row in self.architectures if capability in row.capabilities), None)
+
+    def capability(self, capability: ComputeCapability) -> tables.Capability | None:
+        return next((row for row in self.capabilities if row.compute_capability == capability), None)
+
+    def chip(self, device_id: str) -> tables.Chip | None:
+        """The chip behind a PCI device id of NVIDIA's ("1292", with or without 0x). None: newer than the table, or no GPU."""
+        try:
+            number = int(device_id, 16)
+        except ValueError:
+            return None
+        row = next((row for row in self._chips.id_range if int(row.first, 16) <= number <= int(row.last, 16)), None)
+        return None if row is None else _chip(row.architecture, row.cc)
+
+    def chip_by_name(self, name: str) -> tables.Chip | None:
+        """The chip by the first word of its name in pci.ids ("GK208M [GeForce GT 740M]"); a product's name decides nothing."""
+        first = name.split(maxsplit=1)[0] if name.strip() else ""
+        prefix = next((row for row in self._chips.chip if row.fits(first)), None)
+        if prefix is None:
+            return None
+        capability = next((row.cc for row in self._chips.chip_cc if re.match(row.regex, first)), prefix.cc)
+        return _chip(prefix.architecture, capability)
+
+    @property
+    def chip_prefixes(self) -> tuple[tables.ChipPrefix, ...]:
+        return self._chips.chip
+
+    @property
+    def chip_ranges(self) -> tuple[tables.IdRange, ...]:
+        return self._chips.id_range
+
+    # ------------------------------------------------------------ driver branches and packages
+    @cached_property
+    def _branches(self) -> tables.Branches:
+        return self._table("driver_branches", tables.Branches)
+
+    @cached_property
+    def _ubuntu(self) -> tables.UbuntuPackages:
+        return self._table("ubuntu_packages", tables.UbuntuPackages)
+
+    @property
+    def branches(self) -> tuple[tables.Branch, ...]:
+        return self._branches.branch
+
+    @property
+    def newest_branch(self) -> int:
+        return max(row.branch for row in self.branches)
+
+    def branch(self, number: int) -> tables.Branch | None:
+        return next((row for row in self.branches if row.branch == number), None)
+
+    def branch_for(self, architecture_id: str) -> int | None:
+        """The last branch that drives this architecture. None: still supported, take the newest (or the architecture is unknown)."""
+        row = self._architecture_by_id.get(architecture_id)
+        return None if row is None else row.last_driver_branch
+
+    @property
+    def package_rules(self) -> tuple[tables.PackageRule, ...]:
+        return self._branches.package_rule
+
+    def ubuntu_packages(self, codename: str) -> tuple[tables.UbuntuPackage, ...]:
+        """The real driver packages of one release ("jammy")."""
+        return tuple(row for row in self._ubuntu.package if row.release == codename)
+
+    @cached_property
+    def ubuntu_transitional(self) -> tuple[tables.UbuntuTransitional, ...]:
+        return tuple(
+            tables.UbuntuTransitional(release=release, package=package, installs=installs, ends_at=ends_at)
+            for release, rows in self._ubuntu.transitional.items()
+            for package, (installs, ends_at) in rows.items()
+        )
+
+    # ------------------------------------------------------------ toolkits
+    @cached_property
+    def _compatibility(self) -> tables.Compatibility:
+        return self._table("cuda_driver_compat", tables.Compatibility)
+
+    @property
+    def toolkits(self) -> tuple[tables.ToolkitInfo, ...]:
+        """Oldest first."""
+        return self._compatibility.cuda
+
+    def toolkit(self, version: ToolkitVersion) -> tables.ToolkitInfo | None:
+        """The row of its major.minor."""
+        return next((row for row in self.toolkits if row.version.major_minor == version.major_minor), None)
+
+    def driver_minimum(self, toolkit: ToolkitVersion) -> tables.DriverMinimum:
+        """The oldest drivers for a toolkit: the first release of its major.minor counts, for an update is seldom known."""
+        fits = [row for row in self._compatibility.release if row.version.major_minor == toolkit.major_minor]
+        info = self.toolkit(toolkit)
+        return tables.DriverMinimum(
+            full=min((ModuleVersion(row.linux_min) for row in fits), default=None),
+            minor=None if info is None else tables.version_of(ModuleVersion, info.minor_compat_linux_min),
+        )
+
+    @property
+    def toolkit_releases(self) -> tuple[tables.ToolkitRelease, ...]:
+        return self._compatibility.release
+
+    @property
+    def smi_versions(self) -> tuple[tables.SmiVersion, ...]:
+        return self._compatibility.smi_version
+
+    @property
+    def distro_toolkits(self) -> tuple[tables.DistroToolkit, ...]:
+        return self._compatibility.distro_toolkit
+
+    # ------------------------------------------------------------ codes
+    @cached_property
+    def _cuda(self) -> codes.CudaErrors:
+        return self._table("cuda_errors", codes.CudaErrors)
+
+    @cached_property
+    def _smi(self) -> codes.SmiTable:
+        return self._table("nvidia_smi", codes.SmiTable)
+
+    @cached_property
+    def _xid(self) -> codes.XidTable:
+        return self._table("xid", codes.XidTable)
+
+    @cached_property
+    def cuda_errors(self) -> tuple[codes.CudaError, ...]:
+        """Driver and runtime codes, which share their numbers, by number."""
+        return tuple(sorted(self._cuda.error + self._cuda.runtime_only, key=lambda row: row.code))
+
+    def cuda_error(self, code_or_name: int | str) -> codes.CudaError | None:
+        return self._cuda_index.get(code_or_name)
+
+    @property
+    def old_runtime_errors(self) -> tuple[codes.OldRuntimeError, ...]:
+        return self._cuda.old_runtime
+
+    def old_runtime_error(self, code: int) -> codes.OldRuntimeError | None:
+        return next((row for row in self.old_runtime_errors if row.code == code), None)
+
+    @cached_property
+    def nvml_errors(self) -> tuple[codes.NvmlError, ...]:
+        return self._table("nvml_errors", codes.NvmlErrors).error
+
+    def nvml_error(self, code_or_name: int | str) -> codes.NvmlError | None:
+        """By number, by name (NVML_ERROR_UNKNOWN) or by nvidia-ml-py's exception (NVMLError_Unknown)."""
+        return self._nvml_index.get(code_or_name)
+
+    @property
+    def smi_exits(self) -> tuple[codes.SmiExit, ...]:
+        return self._smi.exit_code
+
+    def smi_exit(self, code: int) -> codes.SmiExit | None:
+        return next((row for row in self.smi_exits if row.code == code), None)
+
+    @property
+    def smi_messages(self) -> tuple[codes.SmiMessage, ...]:
+        return self._smi.message
+
+    @property
+    def smi_headers(self) -> tuple[codes.SmiHeader, ...]:
+        return self._smi.header
+
+    @property
+    def smi_changes(self) -> tuple[codes.SmiChange, ...]:
+        return self._smi.change
+
+    @property
+    def xids(self) -> tuple[codes.Xid, ...]:
+        return self._xid.xid
+
+    def xid(self, number: int) -> codes.Xid | None:
+        return self._xid_index.get(number)
+
+    @property
+    def xid_line(self) -> codes.XidLine:
+        """The form of an Xid's line in the kernel log."""
+        return self._xid.line_format
+
+    @property
+    def xid_buckets(self) -> tuple[codes.XidBucket, ...]:
+        return self._xid.bucket
+
+    @property
+    def recovery_actions(self) -> tuple[codes.RecoveryAction, ...]:
+        return self._xid.recovery_action
+
+    # ------------------------------------------------------------ environment variables and Numba
+    @cached_property
+    def _env(self) -> tables.EnvVars:
+        return self._table("env_vars", tables.EnvVars)
+
+    @cached_property
+    def _numba(self) -> tables.NumbaSupport:
+        return self._table("numba_support", tables.NumbaSupport)
+
+    @property
+    def env_vars(self) -> tuple[tables.EnvVar, ...]:
+        return self._env.var
+
+    @property
+    def visible_devices_rules(self) -> tuple[tables.VisibleDevicesRule, ...]:
+        return self._env.cuda_visible_devices_rule
+
+    @property
+    def numba_releases(self) -> tuple[tables.NumbaRelease, ...]:
+        return self._numba.numba
+
+    @property
+    def numba_cuda_releases(self) -> tuple[tables.NumbaCudaRelease, ...]:
+        return self._numba.numba_cuda
+
+    @property
+    def numba_facts(self) -> tuple[tables.NumbaFact, ...]:
+        return self._numba.fact
+
+    @property
+    def numba_env(self) -> tuple[tables.NumbaEnv, ...]:
+        return self._numba.env
+
+    # ------------------------------------------------------------ indexes and decoding
+    @cached_property
+    def _architecture_by_id(self) -> dict[str, tables.Architecture]:
+        return {row.id: row for row in self.architectures}
+
+    @cached_property
+    def _cuda_index(self) -> dict[int | str, codes.CudaError]:
+        return _index(self.cuda_errors, lambda row: (row.code, row.driver_name, row.runtime_name))
+
+    @cached_property
+    def _nvml_index(self) -> dict[int | str, codes.NvmlError]:
+        return _index(self.nvml_errors, lambda row: (row.code, row.name, row.exception))
+
+    @cached_property
+    def _xid_index(self) -> dict[int, codes.Xid]:
+        return {row.number: row for row in self.xids}
+
+    def _table(self, name: str, kind: type[T]) -> T:
+        file = f"tables/{name}.toml"
+        if file not in self._texts:
+            raise KnowledgeError(f"{file}: no such knowledge file")
+        return _decode(file, self._texts[file], kind)
+
+    def _folder(self, folder: str, kind: type[T]) -> Mapping[str, T]:
+        """Every file of a folder by its id, which is the file's name."""
+        found: dict[str, T] = {}
+        for file, text in self._texts.items():
+            if file.startswith(f"{folder}/"):
+                name = file[len(folder) + 1 : -len(".toml")]
+                found[name] = _decode(file, text, kind, name)
+        return MappingProxyType(found)
+
+
+def _decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
+    """The text as a value of that type. With `name` it is the value's id, whether the file repeats it or not."""
+    try:
+        raw = msgspec.toml.decode(text)
+        if name is not None and raw.setdefault("id", name) != name:
+            raise ValueError(f"its id is {raw['id']!r}, not the file's name")
+        return msgspec.convert(raw, kind)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise KnowledgeError(f"{file}: {error}") from error
+
+
+def _index(rows: Iterable[T], keys: Callable[[T], tuple[int | str | None, ...]]) -> dict[int | str, T]:
+    """Rows by number and by every name; a number may be given as digits."""
+    index: dict[int | str, T] = {}
+    for row in rows:
+        for key in keys(row):
+            if key is not None:
+                index[key] = row
+                index[str(key)] = row
+    return index
+
+
+def _chip(architecture: str, capability: str | None) -> tables.Chip:
+    return tables.Chip(architecture=architecture, compute_capability=tables.version_of(ComputeCapability, capability))

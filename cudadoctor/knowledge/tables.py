@@ -1,0 +1,396 @@
+"""The rows of the knowledge tables as typed values.
+
+A field keeps the file's text; where rules compare versions, a property gives it as the version type that it is
+(`Architecture.last_toolkit` is a ToolkitVersion, `Branch.cuda` a CudaVersion), so that different quantities never meet.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeVar
+
+import msgspec
+
+from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion, Version
+
+V = TypeVar("V", bound=Version)
+Source = str | tuple[str, ...]
+OpenModules = Literal["unsupported", "supported", "required"]
+
+
+def version_of(kind: type[V], text: str | None) -> V | None:
+    """The text as a version of that kind; None stays None."""
+    return None if text is None else kind(text)
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all rows: a key that no field has is an error."""
+
+
+class Table(Row, frozen=True, kw_only=True):
+    """Base of all files. `sources`: what the rows rest on, by the keys that their `source` names."""
+
+    meta: dict[str, str | int] = {}
+    sources: dict[str, str] = {}
+
+
+# ---------------------------------------------------------------- architectures and chips
+class Architecture(Row, frozen=True, kw_only=True, rename={"first_toolkit_text": "first_toolkit", "last_toolkit_text": "last_toolkit"}):
+    """A GPU architecture. `last_*` None: still supported."""
+
+    id: str
+    name: str
+    chips: tuple[str, ...]
+    cc: tuple[str, ...]
+    first_toolkit_text: str | None = None
+    last_toolkit_text: str | None = None
+    first_driver_branch: int | None = None
+    first_driver: str | None = None
+    first_driver_basis: str | None = None
+    last_driver_branch: int | None = None
+    last_driver: str | None = None
+    open_modules: OpenModules
+    open_modules_note: str | None = None
+    has_gsp: bool
+    tensor_cores: int | None = None
+    note: str | None = None
+    source: Source
+
+    @property
+    def capabilities(self) -> tuple[ComputeCapability, ...]:
+        return tuple(ComputeCapability(text) for text in self.cc)
+
+    @property
+    def first_toolkit(self) -> ToolkitVersion | None:
+        return version_of(ToolkitVersion, self.first_toolkit_text)
+
+    @property
+    def last_toolkit(self) -> ToolkitVersion | None:
+        return version_of(ToolkitVersion, self.last_toolkit_text)
+
+
+class Capability(Row, frozen=True, kw_only=True, rename={"first_toolkit_text": "first_toolkit", "last_toolkit_text": "last_toolkit"}):
+    """One compute capability: arithmetic units per multiprocessor and the toolkits that compile for it."""
+
+    cc: str
+    architecture: str
+    fp32_lanes_per_sm: int | None = None
+    fp64_lanes_per_sm: int | None = None
+    fp64_note: str | None = None
+    fp64_uncertain: str | None = None
+    first_toolkit_text: str | None = None
+    last_toolkit_text: str | None = None
+    toolkit_note: str | None = None
+    tegra: bool = False
+    alias: str | None = None
+    source: Source
+
+    @property
+    def compute_capability(self) -> ComputeCapability:
+        return ComputeCapability(self.cc)
+
+    @property
+    def first_toolkit(self) -> ToolkitVersion | None:
+        return version_of(ToolkitVersion, self.first_toolkit_text)
+
+    @property
+    def last_toolkit(self) -> ToolkitVersion | None:
+        return version_of(ToolkitVersion, self.last_toolkit_text)
+
+
+class Chip(Row, frozen=True, kw_only=True):
+    """What a PCI id or a chip's name says about a GPU. `architecture` is an id of Architecture, or "pre-cuda"."""
+
+    architecture: str
+    compute_capability: ComputeCapability | None = None
+
+
+class IdRange(Row, frozen=True, kw_only=True):
+    """A run of neighbouring PCI device ids (hexadecimal) with one architecture and capability."""
+
+    first: str
+    last: str
+    architecture: str
+    cc: str | None = None
+    ids: int
+    chips: tuple[str, ...]
+
+
+class ChipPrefix(Row, frozen=True, kw_only=True):
+    prefix: str
+    architecture: str
+    family: str
+    regex: str
+    cc: str | None = None
+    last_driver_branch: int | None = None
+    cuda: bool
+    note: str | None = None
+    source: Source
+
+    def fits(self, name: str) -> bool:
+        return re.match(self.regex, name) is not None
+
+
+class ChipCapability(Row, frozen=True, kw_only=True):
+    regex: str
+    cc: str
+    source: Source
+
+
+class ChipException(Row, frozen=True, kw_only=True):
+    """A trap of chip names, in words."""
+
+    name: str
+    meaning: str
+    source: Source
+
+
+# ---------------------------------------------------------------- toolkits and drivers
+class ToolkitInfo(Row, frozen=True, kw_only=True, rename={"cc_min_text": "cc_min", "cc_max_text": "cc_max"}):
+    """A CUDA toolkit of one major.minor: the GPUs it compiles for and the host compilers it accepts."""
+
+    cuda: str
+    compute_capabilities: tuple[str, ...]
+    cc_min_text: str
+    cc_max_text: str
+    ptx_isa: str
+    gcc_max: int
+    clang_max: str
+    msc_ver_min: int | None = None
+    msc_ver_below: int | None = None
+    minor_compat_linux_min: str | None = None
+    minor_compat_windows_min: str | None = None
+    note: str | None = None
+    wheel: str | None = None
+    source: Source
+
+    @property
+    def version(self) -> ToolkitVersion:
+        return ToolkitVersion(self.cuda)
+
+    @property
+    def cc_min(self) -> ComputeCapability:
+        return ComputeCapability(self.cc_min_text)
+
+    @property
+    def cc_max(self) -> ComputeCapability:
+        return ComputeCapability(self.cc_max_text)
+
+    @property
+    def capabilities(self) -> tuple[ComputeCapability, ...]:
+        return tuple(ComputeCapability(text) for text in self.compute_capabilities)
+
+
+class ToolkitRelease(Row, frozen=True, kw_only=True):
+    """A toolkit release and the driver that supports it in full."""
+
+    release: str  # "12.4 Update 1"
+    linux_min: str
+    windows_min: str | None = None
+    source: Source
+
+    @property
+    def version(self) -> ToolkitVersion:
+        return ToolkitVersion(self.release.split()[0])
+
+
+class DriverMinimum(Row, frozen=True, kw_only=True):
+    """The oldest Linux driver (x86_64) for a toolkit.
+
+    `full`: everything works. `minor`: machine code works, PTX may not (minor-version compatibility). None: not known, or there is none.
+    """
+
+    full: ModuleVersion | None = None
+    minor: ModuleVersion | None = None
+
+
+class SmiVersion(Row, frozen=True, kw_only=True):
+    """The CUDA version that a measured driver reports."""
+
+    cuda: str
+    branch: int
+    driver: str
+    source: Source
+
+
+class DistroToolkit(Row, frozen=True, kw_only=True):
+    """What `apt install nvidia-cuda-toolkit` brings. `release` is number and codename ("24.04 noble")."""
+
+    distro: str
+    release: str
+    package: str
+    version: str
+    cuda: str
+    gcc: str | None = None
+    component: str
+    source: Source
+
+    @property
+    def toolkit(self) -> ToolkitVersion:
+        return ToolkitVersion(self.cuda)
+
+
+class Branch(Row, frozen=True, kw_only=True, rename={"cuda_text": "cuda"}):
+    """A driver branch (the first number of its versions) and the packages that carry it."""
+
+    branch: int
+    cuda_text: str | None = None
+    cuda_measured: str | None = None
+    type: str
+    last: str | None = None
+    eol: str | None = None
+    architectures: tuple[str, ...] = ()
+    last_for: tuple[str, ...] = ()
+    open_modules: bool = False
+    proprietary_modules_ubuntu: bool | None = None
+    ubuntu: tuple[str, ...] = ()
+    debian: tuple[str, ...] = ()
+    debian_nvidia_repo: tuple[str, ...] = ()
+    fedora_rpmfusion: tuple[str, ...] = ()
+    opensuse: tuple[str, ...] = ()
+    arch_aur: tuple[str, ...] = ()
+    windows_last: str | None = None
+    note: str | None = None
+    uncertain: tuple[str, ...] = ()
+    source: Source
+
+    @property
+    def cuda(self) -> CudaVersion | None:
+        return version_of(CudaVersion, self.cuda_text)
+
+
+class PackageRule(Row, frozen=True, kw_only=True):
+    """How a distribution names its driver packages, in words."""
+
+    distro: str
+    rule: str
+    uncertain: str | None = None
+    source: Source
+
+
+class UbuntuPackage(Row, frozen=True, kw_only=True):
+    """A driver package of an Ubuntu release (by codename) that installs what its name says."""
+
+    release: str
+    package: str
+    version: str
+    component: str
+    support: str
+
+    @property
+    def driver(self) -> ModuleVersion:
+        return ModuleVersion(self.version.split("-")[0])
+
+
+class UbuntuTransitional(Row, frozen=True, kw_only=True):
+    """A package that only pulls another; `ends_at` is what one really gets."""
+
+    release: str
+    package: str
+    installs: str
+    ends_at: str
+
+
+# ---------------------------------------------------------------- environment variables and Numba
+class EnvVar(Row, frozen=True, kw_only=True):
+    name: str
+    group: str
+    meaning: str
+    values: tuple[str, ...] = ()
+    default: str | None = None
+    pitfall: str | None = None
+    causes: tuple[str, ...] = ()
+    source: Source
+
+
+class VisibleDevicesRule(Row, frozen=True, kw_only=True):
+    input: str
+    effect: str
+    certainty: str
+    source: Source
+
+
+class NumbaRelease(Row, frozen=True, kw_only=True):
+    numba: str
+    released: str | None = None
+    python: str
+    numpy: str
+    llvmlite: str
+    builtin_cuda: bool | None = None
+    builtin_ctk: str | None = None
+    builtin_cc: tuple[str, ...] = ()
+    source: Source
+
+
+class NumbaCudaRelease(Row, frozen=True, kw_only=True):
+    numba_cuda: str
+    released: str
+    numba: str
+    ctk_majors: tuple[str, ...]
+    python: str
+    cc: str
+    extras: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    extra_cu12: tuple[str, ...] = ()
+    extra_cu13: tuple[str, ...] = ()
+    note: str | None = None
+    source: Source
+
+
+class NumbaFact(Row, frozen=True, kw_only=True):
+    topic: str
+    fact: str
+    source: Source
+
+
+class NumbaEnv(Row, frozen=True, kw_only=True):
+    name: str
+    meaning: str
+    pitfall: str | None = None
+    applies: str
+    causes: tuple[str, ...] = ()
+    source: Source
+
+
+# ---------------------------------------------------------------- the files
+class Architectures(Table, frozen=True, kw_only=True):
+    architecture: tuple[Architecture, ...]
+    capability: tuple[Capability, ...]
+
+
+class Chips(Table, frozen=True, kw_only=True):
+    id_range: tuple[IdRange, ...]
+    chip: tuple[ChipPrefix, ...]
+    chip_cc: tuple[ChipCapability, ...]
+    exception: tuple[ChipException, ...]
+
+
+class Compatibility(Table, frozen=True, kw_only=True):
+    cuda: tuple[ToolkitInfo, ...]
+    release: tuple[ToolkitRelease, ...]
+    smi_version: tuple[SmiVersion, ...]
+    distro_toolkit: tuple[DistroToolkit, ...]
+
+
+class Branches(Table, frozen=True, kw_only=True):
+    branch: tuple[Branch, ...]
+    package_rule: tuple[PackageRule, ...]
+
+
+class UbuntuPackages(Table, frozen=True, kw_only=True):
+    """`transitional`: release -> package -> (what it installs, where the chain ends)."""
+
+    package: tuple[UbuntuPackage, ...]
+    transitional: dict[str, dict[str, tuple[str, str]]]
+
+
+class EnvVars(Table, frozen=True, kw_only=True):
+    var: tuple[EnvVar, ...]
+    cuda_visible_devices_rule: tuple[VisibleDevicesRule, ...]
+
+
+class NumbaSupport(Table, frozen=True, kw_only=True):
+    numba: tuple[NumbaRelease, ...]
+    numba_cuda: tuple[NumbaCudaRelease, ...]
+    fact: tuple[NumbaFact, ...]
+    env: tuple[NumbaEnv, ...]

@@ -1,0 +1,45 @@
+"""The diagnosis: which finding is the root, what it explains, and what would settle what is still open."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cudadoctor.model.findings import Finding
+
+Verdict = Literal["healthy", "degraded", "broken", "undecided"]
+
+
+class Undecided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row with a rule that could not run to its end, and the facts that nobody knows."""
+
+    row: str
+    missing: tuple[str, ...]
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One command whose output would settle what is open."""
+
+    command: str
+    why: str
+    tells_apart: tuple[str, ...]
+
+
+class Crash(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the doctor that failed; the rest ran."""
+
+    stage: str
+    name: str
+    error: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    root: Finding | None = None
+    suspects: tuple[Finding, ...] = ()
+    explains: tuple[Finding, ...] = ()
+    also: tuple[Finding, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    ask: tuple[Ask, ...] = ()
+    crashes: tuple[Crash, ...] = ()

@@ -1,0 +1,64 @@
+"""Evidence: what was read from a machine, each piece with its status. Nothing here interprets it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Kind = Literal["command", "file", "link", "listing", "environment", "processes", "worker", "text"]
+# ok: it answered. failed: it ran and ended with a non-zero code or a signal (its output still counts).
+# absent: known not to be there. denied, timed-out, abandoned, not-run: ignorance, `why` says which.
+Status = Literal["ok", "failed", "absent", "denied", "timed-out", "abandoned", "not-run"]
+Origin = Literal["live", "recording", "text"]
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One piece of evidence: a command's output, a file, a listing, a worker's lines, or a user's text."""
+
+    id: str
+    kind: Kind
+    what: tuple[str, ...] | str  # argv of a command or worker, path of anything else
+    status: Status
+    why: str | None = None
+    exit: int | None = None
+    signal: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    dropped_bytes: int = 0
+    seconds: float = 0.0
+    origin: Origin = "live"
+
+    @property
+    def source(self) -> str:
+        """What a person would call it: the command line, the path, `environment` or `text`."""
+        if self.kind in ("environment", "text"):
+            return self.kind
+        if isinstance(self.what, str):
+            return self.what
+        return " ".join(self.what)
+
+    @property
+    def answered(self) -> bool:
+        return self.status in ("ok", "failed")
+
+    @property
+    def whole(self) -> bool:
+        """Whether what is not in this text is known to be absent on the machine."""
+        return self.origin != "text" and self.status == "ok" and self.dropped_bytes == 0
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All evidence of one run, and where it came from."""
+
+    items: tuple[Item, ...]
+    origin: Origin = "live"
+    platform: str = "linux"
+    python: str | None = None  # the examined interpreter
+    python_why: str | None = None  # the rule that chose it
+    quick: bool = False
+    redacted: bool = False
+    distro: str | None = None  # --distro: the user's word, overrides os-release
+
+    def get(self, item_id: str) -> Item | None:
+        return next((item for item in self.items if item.id == item_id), None)

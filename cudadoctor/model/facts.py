@@ -1,0 +1,104 @@
+"""Three-valued facts: known, known to be absent, or unknown with a reason.
+
+`facts[KEY]` gives a `Fact` (its `value` is None when the thing is known to be absent) and raises `NotKnown` when nobody knows.
+A rule that meets an unknown fact is thereby undecided: it neither accuses nor absolves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Generic, NoReturn, TypeVar
+
+import msgspec
+
+from cudadoctor.model.evidence import Origin
+
+T = TypeVar("T")
+
+
+class Quote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lines of the machine's own words. `first` and `last` are line numbers from 1, null for something absent."""
+
+    source: str
+    first: int | None = None
+    last: int | None = None
+    text: str
+
+
+class Key(msgspec.Struct, Generic[T], frozen=True):
+    """The name of a fact whose value has type T."""
+
+    name: str
+
+
+class Fact(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A known fact. `value` is None: known to be absent. `whole`: what the value does not list is known not to be there."""
+
+    key: str
+    value: T | None
+    quotes: tuple[Quote, ...]
+    origin: Origin = "live"
+    whole: bool = True
+
+    @property
+    def present(self) -> bool:
+        return self.value is not None
+
+    def need(self) -> T:
+        """The value of a fact that the caller has seen to be present."""
+        if self.value is None:
+            raise LookupError(f"{self.key} is absent")
+        return self.value
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True):
+    """Nobody knows. It has no truth value: `if unknown:` is an error, not a guess."""
+
+    key: str
+    why: str
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self.key} is unknown ({self.why}) and has no truth value")
+
+
+class NotKnown(Exception):
+    """Raised by `facts[KEY]` where the fact is unknown; the rule that asked is undecided."""
+
+    def __init__(self, unknown: Unknown) -> None:
+        super().__init__(f"{unknown.key}: {unknown.why}")
+        self.unknown = unknown
+
+
+class Facts:
+    """All facts of one run. Several sources may state the same key: the first known one counts, all are kept."""
+
+    def __init__(self, facts: Iterable[Fact[object]], unknown: Iterable[Unknown] = ()) -> None:
+        self._known: dict[str, list[Fact[object]]] = {}
+        for fact in facts:
+            self._known.setdefault(fact.key, []).append(fact)
+        self._why: dict[str, str] = {}
+        for entry in unknown:
+            self._why.setdefault(entry.key, entry.why)
+
+    def get(self, key: Key[T]) -> Fact[T] | Unknown:
+        """The fact, or the reason why it is unknown. Present values outrank known absence (one tool may be missing)."""
+        known = self._known.get(key.name)
+        if not known:
+            return Unknown(key=key.name, why=self._why.get(key.name, "not recorded"))
+        # A text never changes what live evidence knows; among the rest presence outranks absence, then order counts.
+        best = min(known, key=lambda fact: (fact.origin == "text", fact.value is None, not fact.whole))
+        return best  # type: ignore[return-value]
+
+    def __getitem__(self, key: Key[T]) -> Fact[T]:
+        found = self.get(key)
+        if isinstance(found, Unknown):
+            raise NotKnown(found)
+        return found
+
+    def all(self, key: Key[T]) -> tuple[Fact[T], ...]:
+        """Every known statement of this fact, in the order of the parsers."""
+        return tuple(self._known.get(key.name, ()))  # type: ignore[arg-type]
+
+    def why_unknown(self, key: Key[T]) -> str | None:
+        found = self.get(key)
+        return found.why if isinstance(found, Unknown) else None

@@ -1,0 +1,57 @@
+"""Findings: what a check or a text says is wrong, with the lines it rests on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cudadoctor.model.facts import Quote
+
+Effect = Literal["blocks", "degrades", "advises"]
+Basis = Literal["stated", "derived", "suspected"]
+Layer = Literal[
+    "hardware", "bus", "kernel", "node", "container", "driver-lib", "environment", "toolkit", "python", "device", "program"
+]  # fmt: skip
+LAYERS: tuple[Layer, ...] = (
+    "hardware", "bus", "kernel", "node", "container", "driver-lib", "environment", "toolkit", "python", "device", "program",
+)  # fmt: skip
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One cause at work. `subject` is `machine`, `gpu:<PCI address>` or `python:<path>`. Needs at least one quote."""
+
+    cause: str
+    layer: Layer
+    title: str
+    subject: str
+    effect: Effect
+    basis: Basis
+    evidence: tuple[Quote, ...]
+
+
+class Clue(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rule, a sign or an error code hands to the diagnosis: a cause and its lines, before the effect is known.
+
+    `from_rung` is the ladder's rung whose own output stated it; `text` says that a user's text stated it.
+    `values` carries what a recipe needs (pid, variable, path ...).
+    """
+
+    cause: str
+    quotes: tuple[Quote, ...]
+    basis: Basis = "derived"
+    subject: str = "machine"
+    from_rung: str | None = None
+    text: bool = False
+    values: dict[str, str] = {}
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rule came to: its clues, or the fact that nobody knows. Without either its causes are ruled out."""
+
+    row: str
+    causes: tuple[str, ...]
+    clues: tuple[Clue, ...] = ()
+    missing: str | None = None
+    why: str | None = None
+    crashed: bool = False

@@ -1,0 +1,87 @@
+"""Causes and recipes as the knowledge files state them, and the prescription that a user gets."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cudadoctor.model.findings import Effect, Layer
+from cudadoctor.model.values import RungName
+
+Risk = Literal["safe", "reboot", "destructive"]
+Action = Literal[
+    "none", "set-environment", "install-package", "install-driver", "reload-driver", "reboot", "reset-gpu",
+    "restart-container", "fix-program", "free-gpu", "firmware-setup", "inspect-hardware", "ask-administrator",
+    "request-gpu", "collect-evidence",
+]  # fmt: skip
+
+
+class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One step of a recipe. Placeholders are {name}; values are shell-quoted when they are put into `shell`.
+
+    `shell`: the same for every distribution. `shells`: by family (debian, ubuntu, fedora, rhel, arch, suse). Neither: words only.
+    `when`: the step is for machines where this condition of prescribe.CONDITIONS holds.
+    """
+
+    text: str
+    shell: str | None = None
+    shells: dict[str, str] = {}
+    verify: str | None = None
+    undo: str | None = None
+    needs_root: bool = False
+    risk: Risk = "safe"
+    when: str | None = None
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fix shared by causes: knowledge/recipes/<id>.toml."""
+
+    id: str
+    action: Action
+    steps: tuple[StepTemplate, ...]
+
+
+class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A message that states its cause. `contains` is a case-sensitive literal of six or more characters.
+
+    `pattern` is tried on the `window` lines around a hit, `unless` refuses a hit where it matches there.
+    """
+
+    contains: str
+    pattern: str | None = None
+    unless: str | None = None
+    window: int = 1
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A root cause: knowledge/causes/<id>.toml. The file's name is its id."""
+
+    id: str
+    title: str
+    layer: Layer
+    row: str  # the row of the pipeline that shows it
+    breaks: tuple[RungName, ...]
+    effect: Effect
+    why: str  # plain words: what this means and why it stops a GPU program
+    yields_to: tuple[str, ...] = ()
+    tell_apart: str  # one command that shows whether this is the cause
+    match: tuple[Match, ...] = ()
+    recipes: tuple[str, ...] = ()
+    no_software_fix: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    text: str
+    shell: str | None
+    needs_root: bool
+    risk: Risk
+    verify: str | None
+    undo: str | None
+
+
+class Prescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    cause: str
+    action: Action
+    steps: tuple[Step, ...]

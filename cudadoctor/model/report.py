@@ -1,0 +1,129 @@
+"""The report: everything that a run says, in the shape of the published JSON (schema cudadoctor.report/1).
+
+Every key is always there; null means unknown. Keys may be added, none renamed or removed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cudadoctor.model.diagnosis import Diagnosis, Verdict
+from cudadoctor.model.facts import Quote
+from cudadoctor.model.recipe import Action, Prescription
+
+SCHEMA: Literal["cudadoctor.report/1"] = "cudadoctor.report/1"
+RowStatus = Literal["pass", "warn", "fail", "unknown", "skip"]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of the report's parts."""
+
+
+class Tool(Part, frozen=True, kw_only=True):
+    name: str
+    version: str
+
+
+class ReportOrigin(Part, frozen=True, kw_only=True):
+    kind: Literal["live", "recording", "text"]
+    python: str | None
+    quick: bool
+    redacted: bool
+
+
+class MachineDriver(Part, frozen=True, kw_only=True):
+    module: str | None
+    library: str | None
+    cuda: str | None
+    flavour: str | None
+
+
+class MachinePython(Part, frozen=True, kw_only=True):
+    path: str | None
+    version: str | None
+    packages: dict[str, str]
+
+
+class MachineGpu(Part, frozen=True, kw_only=True):
+    address: str | None
+    index: int | None
+    uuid: str | None
+    name: str | None
+    architecture: str | None
+    compute_capability: str | None
+    memory_bytes: int | None
+    visible: bool | None
+
+
+class Machine(Part, frozen=True, kw_only=True):
+    system: str | None
+    kernel: str | None
+    distribution: str | None
+    container: str | None
+    wsl: bool | None
+    driver: MachineDriver
+    python: MachinePython
+    gpus: tuple[MachineGpu, ...]
+
+
+class Row(Part, frozen=True, kw_only=True):
+    """One row of the pipeline. `because` is set where the status is skip or unknown."""
+
+    id: str
+    title: str
+    status: RowStatus
+    summary: str
+    because: str | None
+    evidence: tuple[Quote, ...]
+
+
+class RequirementResult(Part, frozen=True, kw_only=True):
+    text: str
+    met: bool | None
+    found: str | None
+    why: str | None
+
+
+class SmokeResult(Part, frozen=True, kw_only=True):
+    gpu: int | None
+    step: str
+    status: Literal["pass", "fail", "skip"]
+    why: str | None
+    seconds: float | None
+
+
+class BenchmarkResult(Part, frozen=True, kw_only=True):
+    gpu: int
+    name: str
+    value: float | None
+    unit: str
+    limit: float | None
+    limit_from: str | None
+    share: float | None
+    verdict: Literal["ok", "slow", "cannot judge"]
+    why: str | None
+
+
+class Timing(Part, frozen=True, kw_only=True):
+    total_s: float | None
+    rows: dict[str, float]
+
+
+class Report(Part, frozen=True, kw_only=True):
+    schema: Literal["cudadoctor.report/1"] = SCHEMA
+    tool: Tool
+    origin: ReportOrigin
+    verdict: Verdict
+    exit_code: int
+    action: Action
+    machine: Machine
+    checks: tuple[Row, ...]
+    diagnosis: Diagnosis
+    prescription: Prescription | None
+    requirements: tuple[RequirementResult, ...]
+    smoke: tuple[SmokeResult, ...]
+    benchmark: tuple[BenchmarkResult, ...]
+    timing: Timing
+    notes: tuple[str, ...] = ()  # what a reader should know: probing changed the machine, another Python has Numba ...

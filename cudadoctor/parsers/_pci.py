@@ -1,0 +1,107 @@
+"""What the three readers of the PCI bus (sysfs, lspci, lshw) share: addresses, class words, and the fact with its quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Quote
+from cudadoctor.model.values import PCI, PciBus, PciFunction
+from cudadoctor.parsers.base import Text
+
+NVIDIA = "10de"
+_QUOTES = 48  # three for each GPU of the largest machine
+CLASS_WORDS = {
+    "VGA compatible controller": "0300",
+    "XGA compatible controller": "0301",
+    "3D controller": "0302",
+    "Display controller": "0380",
+    "Audio device": "0403",
+}
+_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
+
+
+def normal_address(text: str) -> str | None:
+    """`01:00.0`, `00000000:01:00.0` and `0000:01:00` as `0000:01:00.0`; None where it is no address."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        return None
+    domain, bus, device, function = match.groups()
+    domain = (domain or "0000").lower()
+    if len(domain) > 4 and set(domain[:-4]) == {"0"}:
+        domain = domain[-4:]
+    return f"{domain}:{bus}:{device}.{function or '0'}".lower()
+
+
+def is_nvidia(words: str) -> bool:
+    """Whether a description begins with the vendor's name, in today's or the older spelling (nVidia Corporation)."""
+    return words[:18].lower() == "nvidia corporation"
+
+
+class Bus:
+    """The functions seen so far in one text, with the lines about each.
+
+    A second sight of a function completes the first (a plain lspci, then lspci -nnk). Where its driver has changed since, the later
+    one counts and the earlier state is kept apart. A function that contradicts an earlier one at its address belongs to another
+    machine: both stay.
+    """
+
+    def __init__(self) -> None:
+        self.functions: dict[int, PciFunction] = {}
+        self.quotes: dict[int, list[Quote]] = {}
+        self.before: list[tuple[PciFunction, list[Quote]]] = []
+        self._latest: dict[str, int] = {}  # address -> place of the function that was seen last there
+
+    def add(self, new: PciFunction, quotes: list[Quote]) -> None:
+        """One more function, or more about one."""
+        place = self._latest.get(new.address)
+        old = None if place is None else self.functions[place]
+        if place is None or old is None or any(_differ(old, new, field) for field in ("vendor", "device", "class_code", "name")):
+            place = self._latest[new.address] = len(self.functions)
+            self.functions[place], self.quotes[place] = new, quotes
+            return
+        if _differ(old, new, "driver"):
+            self.before.append((old, self.quotes.pop(place)))
+        self.functions[place] = _completed(old, new)
+        self.quotes.setdefault(place, []).extend(quotes)
+
+    def facts(self, text: Text, *, whole: bool) -> Iterator[Fact[Any]]:
+        """The bus as it is now, and if drivers changed within the text, as it was before."""
+        yield bus_fact(text, list(self.functions.values()), list(self.quotes.values()), whole=whole)
+        if self.before:
+            yield bus_fact(text, [function for function, _ in self.before], [quotes for _, quotes in self.before], whole=False)
+
+
+def _differ(old: PciFunction, new: PciFunction, field: str) -> bool:
+    one, other = getattr(old, field), getattr(new, field)
+    return one is not None and other is not None and one != other
+
+
+def _completed(old: PciFunction, new: PciFunction) -> PciFunction:
+    fields = ("vendor", "device", "class_code", "name", "driver", "revision")
+    known = {field: getattr(new, field) for field in fields if getattr(new, field) is not None}
+    if new.driver is not None:
+        known["line"] = new.line
+    return msgspec.structs.replace(
+        old, **known, driver_known=old.driver_known or new.driver_known, modules=new.modules or old.modules
+    )
+
+
+def bus_fact(text: Text, functions: Sequence[PciFunction], quotes: Sequence[Sequence[Quote]], *, whole: bool) -> Fact[Any]:
+    """The bus with the lines of its NVIDIA functions, or with their absence said in words where the listing is whole.
+
+    `quotes` holds the lines about each function. A function without vendor or class makes the listing less than whole.
+    """
+    bus = PciBus(functions=tuple(functions))
+    whole = whole and text.origin != "text" and all(entry.vendor and entry.class_code for entry in functions)
+    gpus = [place for place, entry in enumerate(functions) if entry.is_nvidia_gpu]
+    chosen = gpus or [place for place, entry in enumerate(functions) if entry.vendor == NVIDIA]
+    if not chosen and whole:
+        count = f"{len(functions)} function{'' if len(functions) == 1 else 's'} on the PCI bus"
+        return text.fact(PCI, bus, text.absent(f"{count}, none of vendor 0x10de with class 0x03xx"), whole=True)
+    chosen = chosen or [place for place, entry in enumerate(functions) if (entry.class_code or "").startswith("03")] or [0]
+    lines = [quote for place in chosen for quote in quotes[place]]
+    return text.fact(PCI, bus, *lines[:_QUOTES], whole=whole)

@@ -1,0 +1,68 @@
+"""What a parser is: a pure function from one text to facts, with the lines that show each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TypeVar
+
+import msgspec
+
+from cudadoctor.model.evidence import Item, Origin
+from cudadoctor.model.facts import Fact, Key, Quote, Unknown
+
+T = TypeVar("T")
+
+_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+QUOTE_LENGTH = 300  # characters of one quoted line
+
+
+class Text:
+    """One text to parse: lines without ANSI codes or carriage returns, numbered from 1 by `quote`."""
+
+    def __init__(self, text: str, *, source: str, origin: Origin = "live", whole: bool = True, item: Item | None = None) -> None:
+        self.text = _ANSI.sub("", text) if "\x1b" in text else text
+        self.source = source
+        self.origin = origin
+        self.whole = whole  # what this text does not show is known to be absent
+        self.item = item
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+
+    def quote(self, first: int, last: int | None = None) -> Quote:
+        """Lines `first` to `last`, counted from 1."""
+        last = first if last is None else last
+        chosen = (line[:QUOTE_LENGTH] for line in self.lines[first - 1 : last])
+        return Quote(source=self.source, first=first, last=last, text="\n".join(chosen))
+
+    def absent(self, words: str) -> Quote:
+        """Something that is not there, said in words ("/dev/nvidia-uvm: no such file")."""
+        return Quote(source=self.source, text=words)
+
+    def fact(self, key: Key[T], value: T | None, *quotes: Quote, whole: bool | None = None) -> Fact[T]:
+        return Fact(
+            key=key.name, value=value, quotes=quotes, origin=self.origin, whole=self.whole if whole is None else whole
+        )
+
+
+Output = Iterable["Fact[object] | Unknown"]
+
+
+class Parser(msgspec.Struct, frozen=True, kw_only=True):
+    """One parser.
+
+    `reads`: the ids of the evidence items it understands (sources/probes.py). `keys`: the facts it may state.
+    `wakes`: literals, any of which must stand in a pasted text before it is tried there; empty: never tried on pasted text.
+    `absent`: keys that are known to be absent when the item itself is absent (ENOENT, command not found).
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    keys: tuple[str, ...]
+    parse: Callable[[Text], Output]
+    wakes: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    reads_stderr: bool = False  # stderr is appended to stdout before parsing

@@ -1,0 +1,116 @@
+"""The GPU's device nodes: the listing of /dev before and after the driver was asked, or `ls -l /dev/nvidia*` in a pasted text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Key, Quote, Unknown
+from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DeviceNode, DeviceNodes
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.listing import Entry, entry_of, missing_path
+from cudadoctor.parsers.shell import pasted, root_command, whole
+
+_FOLDER = re.compile(r"^\s{0,16}(?P<path>/dev(?:/[\w.-]{1,60}){0,2}):$")
+_LS = re.compile(r"^(?:sudo )?ls(?: -\w{1,10}){0,4} (?P<path>/dev(?:/[\w.-]{1,60}){0,2})/?(?: .{0,200})?$")
+_NAME = re.compile(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
+_INSIDE = re.compile(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
+_ALL = "/dev/nvidia*"
+
+
+def _path(entry: Entry, folder: str | None) -> str | None:
+    """The full path of a listed node; a bare name needs the folder that was listed, and is taken for /dev where none is known."""
+    if entry.path.startswith("/"):
+        return entry.path if entry.path.startswith("/dev/") and _NAME.match(entry.path[5:]) else None
+    if "/" in entry.path or not _NAME.match(entry.path):
+        return None
+    if folder is not None:
+        return f"{folder}/{entry.path}"
+    return None if _INSIDE.match(entry.path) else f"/dev/{entry.path}"
+
+
+def _is_node(entry: Entry) -> bool:
+    return entry.mode[0] in "cb"  # a folder such as /dev/dri is none
+
+
+def _parse(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
+    nodes: dict[str, DeviceNode] = {}
+    absent: dict[str, int] = {}
+    folder: str | None = None
+    unread = False  # an entry that could not be looked at: the listing is not whole
+    for number, line in enumerate(text.lines, 1):
+        missing = missing_path(line)
+        if missing is not None:
+            if missing.startswith("/dev/") and _NAME.match(missing[5:]):
+                absent.setdefault(missing, number)
+            continue
+        unread = unread or "cannot access" in line
+        header = _FOLDER.match(line)
+        if header is not None:
+            folder = header["path"]
+            continue
+        entry = entry_of(line)
+        if entry is None:
+            typed = root_command(line)
+            if typed is not None:
+                listed = _LS.match(typed)
+                folder = listed["path"] if listed else None
+            continue
+        path = _path(entry, folder)
+        if path is not None and _is_node(entry):
+            nodes[path] = DeviceNode(
+                path=path,
+                mode=entry.mode,
+                owner=entry.owner,
+                group=entry.group,
+                major=entry.major,
+                minor=entry.minor,
+                line=number,
+            )
+    # Nodes made later in the same text win over an earlier "no such file".
+    gone = {path: number for path, number in absent.items() if not _seen_later(path, number, nodes)}
+    quotes = tuple(text.quote(number) for number in sorted({*(node.line for node in nodes.values()), *gone.values()}))
+    if not nodes and not gone:
+        yield from _nothing(text, key)
+    elif not nodes and set(gone) == {_ALL}:
+        yield text.fact(key, None, *quotes, whole=False)
+    else:
+        yield text.fact(key, DeviceNodes(nodes=tuple(nodes.values()), absent=tuple(gone)), *quotes, whole=whole(text) and not unread)
+
+
+def _seen_later(path: str, number: int, nodes: dict[str, DeviceNode]) -> bool:
+    if path.endswith("*"):
+        return any(node.line > number and name.startswith(path[:-1]) for name, node in nodes.items())
+    return path in nodes and nodes[path].line > number
+
+
+def _nothing(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
+    """A whole listing without an entry says that there is none; a text that shows none says nothing."""
+    if pasted(text) or not text.whole or text.text.strip():
+        return
+    quote: Quote = text.absent("/dev: no nvidia, dri or dxg entry")
+    yield text.fact(key, DeviceNodes(nodes=()), quote)
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The nodes before any probe opened a device."""
+    return _parse(text, DEVICE_NODES)
+
+
+def parse_after(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The nodes once the driver was asked: only the item itself says that it came after."""
+    if text.item is not None and text.item.id == "dev-after":
+        yield from _parse(text, DEVICE_NODES_AFTER)
+
+
+PARSERS = (
+    Parser(
+        name="dev",
+        reads=("dev",),
+        keys=(DEVICE_NODES.name,),
+        parse=parse,
+        wakes=("/dev/nvidia", "/dev/dxg", " nvidiactl", " nvidia0", " nvidia-uvm"),
+    ),
+    Parser(name="dev_after", reads=("dev-after",), keys=(DEVICE_NODES_AFTER.name,), parse=parse_after),
+)

@@ -1,0 +1,62 @@
+"""libcuda and libnvidia-ml on disk: a listing of the usual folders, and of the folder that Windows lends to WSL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import DRIVER_FILES, WSL_LIBRARIES, Libraries, LibraryFile
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.listing import entry_of
+from cudadoctor.parsers.shell import pasted, whole
+
+WSL_FOLDER = "/usr/lib/wsl/lib"
+_NAME = re.compile(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
+_BARE = re.compile(r"^\s{0,16}(?P<path>/(?:[\w.+@-]{1,100}/){1,20}lib(?:cuda|nvidia-ml)\.so[\d.]{0,40})$")
+_WSL_NAME = re.compile(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvidia-smi)$")
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact from all lines that show such a file with its full path: `ls -l`, `find`, `locate`."""
+    files: dict[str, LibraryFile] = {}
+    for number, line in enumerate(text.lines, 1):
+        if ".so" not in line:
+            continue
+        bare = _BARE.match(line)
+        entry = None if bare else entry_of(line)
+        path = bare["path"] if bare else (entry.path if entry else "")
+        name = path.rpartition("/")[2]
+        if path.startswith("/") and _NAME.match(name):
+            files[path] = LibraryFile(name=name, path=path, target=entry.target if entry else None, line=number)
+    if files:
+        quotes = (text.quote(file.line) for file in files.values())
+        yield text.fact(DRIVER_FILES, Libraries(files=tuple(files.values())), *quotes, whole=whole(text))
+    elif not pasted(text) and text.whole and not text.text.strip():
+        yield text.fact(DRIVER_FILES, Libraries(files=()), text.absent("no libcuda.so or libnvidia-ml.so in the usual library folders"))
+
+
+def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The names in /usr/lib/wsl/lib. Names alone do not tell which folder they stand in, so this reads that item only."""
+    if text.item is None or text.item.id != "wsl-lib":
+        return
+    files = []
+    for number, line in enumerate(text.lines, 1):
+        found = _WSL_NAME.match(line)
+        if found is not None:
+            files.append(LibraryFile(name=found["name"], path=f"{WSL_FOLDER}/{found['name']}", line=number))
+    quotes = [text.quote(file.line) for file in files] or [text.absent(f"{WSL_FOLDER}: no library in it")]
+    yield text.fact(WSL_LIBRARIES, Libraries(files=tuple(files)), *quotes, whole=whole(text))
+
+
+PARSERS = (
+    Parser(
+        name="driver_libraries",
+        reads=("driver-libraries",),
+        keys=(DRIVER_FILES.name,),
+        parse=parse,
+        wakes=("/libcuda.so", "/libnvidia-ml.so"),
+    ),
+    Parser(name="wsl_lib", reads=("wsl-lib",), keys=(WSL_LIBRARIES.name,), parse=parse_wsl, absent=(WSL_LIBRARIES.name,)),
+)

@@ -1,0 +1,123 @@
+"""Environment variables: as `env` prints them, and as a pasted text shows them (export, prefix of a command, `echo $X` with its answer)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import ENVIRONMENT, Environment
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import is_prompt, pasted, root_command, whole
+
+_LINE = re.compile(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
+_DECLARED = re.compile(r"^declare -[a-zA-Z-]{1,6} (?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
+# Of a pasted text, which is full of assignments of all kinds, only the variables that bear on a GPU program are taken.
+_WANTED = re.compile(
+    r"^(?:CUDA_\w+|CUDA(?:HOSTCXX|_?BIN)|NVIDIA_\w+|NUMBA_\w+|NUMBAPRO_\w+|NVCC\w*|NCCL_\w+|LD_LIBRARY_PATH|LD_PRELOAD|PATH|PYTHONPATH|PYTHONHOME"
+    r"|VIRTUAL_ENV|CONDA_\w+|SLURM_\w+|PBS_\w+|LSB_\w+|GPU_DEVICE_ORDINAL|WSL_\w+|WSLENV|XLA_\w+|TF_\w+|TORCH_\w+|PYTORCH_\w+|container)$"
+)
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{1,80}"
+_VALUE = r"(?:'[^']{0,4000}'|\"[^\"]{0,4000}\"|[^\s;&|'\"#`()<>][^\s;&|'\"`()<>]{0,4000})?"
+_EXPORT = re.compile(rf"^(?:export|declare -[a-zA-Z-]{{1,6}}|set -gx|setx?|\$env:) ?(?P<rest>{_NAME} ?= ?.*)$")
+_ONE = re.compile(rf"(?P<name>{_NAME})=(?P<value>{_VALUE})(?=[\s;&|]|$)")
+_SETENV = re.compile(rf"^(?:setenv|set -gx) (?P<name>{_NAME}) (?P<value>{_VALUE})$")
+_PYTHON = re.compile(rf"""^\s{{0,40}}os\.environ\[\s?(['"])(?P<name>{_NAME})\1\s?\]\s{{0,4}}=\s{{0,4}}(['"])(?P<value>[^'"]{{0,400}})\3""")
+_ECHO = re.compile(rf"^(?:echo|printenv) [\"']?\$?\{{?(?P<name>{_NAME})\}}?[\"']?$")
+_ANSWER = re.compile(r"^[^\s#$%>][^\s]{0,4000}$")
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact with all variables; of several statements of one variable the last counts."""
+    variables: dict[str, str] = {}
+    numbers: dict[str, int] = {}
+    statements = _from_paste(text) if pasted(text) else _from_env(text)
+    for number, name, value in statements:
+        variables[name] = value
+        numbers[name] = number
+    if not variables:
+        return
+    shown = [number for name, number in numbers.items() if _WANTED.match(name)] or [next(iter(numbers.values()))]
+    quotes = (text.quote(number) for number in sorted(shown)[:60])
+    yield text.fact(ENVIRONMENT, Environment(variables=variables, lines=numbers), *quotes, whole=whole(text))
+
+
+def _from_env(text: Text) -> list[tuple[int, str, str]]:
+    """Every `NAME=value` line, and `declare -x NAME="value"`."""
+    found = []
+    # Only line ends may be touched here: a blank at the end of a value is part of it.
+    for number, line in enumerate(text.text.split("\n"), 1):
+        line = line.removesuffix("\r")
+        declared = _DECLARED.match(line)
+        if declared is not None:
+            found.append((number, declared["name"], _unquoted(declared["value"])))
+            continue
+        plain = _LINE.match(line)
+        if plain is not None:
+            found.append((number, plain["name"], plain["value"]))
+    return found
+
+
+def _from_paste(text: Text) -> list[tuple[int, str, str]]:
+    found: list[tuple[int, str, str]] = []
+    lines = text.lines
+    for number, line in enumerate(lines, 1):
+        if "=" not in line and "echo" not in line and "printenv" not in line and "setenv" not in line:
+            continue
+        python = _PYTHON.match(line)
+        if python is not None:
+            if _WANTED.match(python["name"]):
+                found.append((number, python["name"], python["value"]))
+            continue
+        typed = root_command(line)
+        said = (typed if typed is not None else line).strip()
+        asked = _ECHO.match(said)
+        if asked is not None:
+            answer = lines[number] if number < len(lines) else ""
+            # An empty answer does not tell an unset variable from an empty one.
+            if _WANTED.match(asked["name"]) and _ANSWER.match(answer) and not is_prompt(answer):
+                found.append((number + 1, asked["name"], answer))
+            continue
+        found.extend((number, name, value) for name, value in _assigned(said, at_prompt=typed is not None))
+    return found
+
+
+def _assigned(said: str, *, at_prompt: bool) -> list[tuple[str, str]]:
+    """The assignments at the head of one line. Values stay as typed: a `$X` in one is not expanded."""
+    separate = _SETENV.match(said)
+    if separate is not None:
+        return [(separate["name"], _unquoted(separate["value"]))] if _WANTED.match(separate["name"]) else []
+    exported = _EXPORT.match(said)
+    rest = exported["rest"] if exported else said
+    found = []
+    position = 0
+    while (one := _ONE.match(rest, position)) is not None:
+        if _WANTED.match(one["name"]):
+            found.append((one["name"], _unquoted(one["value"])))
+        position = one.end()
+        while position < len(rest) and rest[position] in " \t;":
+            position += 1
+    if found or exported or at_prompt:
+        return found
+    # Output of `env | grep`: the value reaches to the end of the line and may hold blanks.
+    plain = _LINE.match(said)
+    return [(plain["name"], plain["value"])] if plain and _WANTED.match(plain["name"]) and " = " not in said else []
+
+
+def _unquoted(value: str) -> str:
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value
+
+
+PARSER = Parser(
+    name="environment",
+    reads=("environment",),
+    keys=(ENVIRONMENT.name,),
+    parse=parse,
+    wakes=(
+        "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_ROOT", "LD_LIBRARY_PATH", "LD_PRELOAD", "NUMBA_",
+        "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "container=",
+    ),
+)  # fmt: skip

@@ -1,0 +1,138 @@
+"""JSON lines as workers write them, read with tolerance: shared by the parsers of worker output.
+
+A line that is no JSON object with an `event` is skipped, a field that is unknown or of the wrong type is left out, strings are
+bounded and lose their control characters. Nothing here raises on any text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from math import isfinite
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from cudadoctor.model.facts import Key, Quote, Unknown
+from cudadoctor.model.values import Value
+from cudadoctor.model.version import Version
+from cudadoctor.parsers.base import QUOTE_LENGTH, Text
+
+V = TypeVar("V", bound=Value)
+STRING_LIMIT = 16_000  # characters of one value
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One line: its number from 1, its event, its other fields."""
+
+    line: int
+    event: str
+    fields: dict[str, Any]
+
+
+def records(body: str | Text) -> Iterator[Record]:
+    """The lines that can be read, in order."""
+    for number, line in enumerate(body.lines if isinstance(body, Text) else body.splitlines(), 1):
+        if not line.startswith("{"):
+            continue
+        try:
+            entry = msgspec.json.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            continue
+        event = entry.get("event") if isinstance(entry, dict) else None
+        if isinstance(event, str):
+            yield Record(number, event, {name: _bounded(value) for name, value in entry.items() if name != "event"})
+
+
+def _bounded(value: Any) -> Any:
+    """Strings without control characters and of bearable length; figures that are figures."""
+    if isinstance(value, str):
+        return _CONTROL.sub("", value[:STRING_LIMIT])
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [_bounded(entry) for entry in value]
+    if isinstance(value, dict):
+        return {_CONTROL.sub("", str(name)[:200]): _bounded(entry) for name, entry in value.items()}
+    return value
+
+
+# ---------------------------------------------------------------- to typed values
+def _version_of(hint: Any) -> type[Version] | None:
+    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return next((choice for choice in choices if isinstance(choice, type) and issubclass(choice, Version)), None)
+
+
+def _as_version(kind: type[Version], value: Any) -> Version | None:
+    return kind(value[:100]) if isinstance(value, str) and any(letter.isdigit() for letter in value) else None
+
+
+@cache
+def _converters(kind: type[Value]) -> dict[str, Callable[[Any], Any]]:
+    """How each field of a value is made from plain JSON."""
+
+    def converter(hint: Any) -> Callable[[Any], Any]:
+        version = _version_of(hint)
+        if version is not None:
+            return lambda value: _as_version(version, value)
+        return lambda value: msgspec.convert(value, hint)
+
+    return {name: converter(hint) for name, hint in get_type_hints(kind).items() if name in kind.__struct_fields__}
+
+
+def build(kind: type[V], fields: Mapping[str, Any], **fixed: Any) -> V | None:
+    """A value from the fields that it knows. One that does not fit is left out; None where a required one is missing."""
+    chosen: dict[str, Any] = {}
+    for name, convert in _converters(kind).items():
+        if name in fixed or fields.get(name) is None:
+            continue
+        try:
+            made = convert(fields[name])
+        except (msgspec.ValidationError, ValueError, RecursionError):
+            continue
+        if made is not None:
+            chosen[name] = made
+    try:
+        return kind(**chosen, **fixed)
+    except TypeError:
+        return None
+
+
+# ---------------------------------------------------------------- words
+def said(source: str, line: int | None, words: str) -> Quote:
+    """A quote that a person can read. `line` is the JSON line that holds it."""
+    return Quote(source=source, first=line, last=line, text=" ".join(words.split())[:QUOTE_LENGTH])
+
+
+def mib(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / (1 << 20):.0f} MiB"
+
+
+def ending(text: Text) -> str:
+    """How the worker ended, in words."""
+    item = text.item
+    if item is None:
+        return "it ended early"
+    if item.signal:
+        return f"ended by {_SIGNALS.get(item.signal, f'signal {item.signal}')}"
+    if item.status in ("timed-out", "abandoned"):
+        return item.why or f"no answer within {item.seconds:.1f} s"
+    return item.why or f"ended with exit code {item.exit}" if item.exit or item.why else "it ended early"
+
+
+def stderr_tail(text: Text, length: int) -> str:
+    """The end of what the worker wrote to stderr."""
+    body = text.item.stderr if text.item is not None else None
+    return _CONTROL.sub("", (body or "")[-length:].replace("\r", "\n")).strip()
+
+
+def nothing_read(text: Text, what: str, *keys: Key[Any]) -> Iterator[Unknown]:
+    """The worker wrote no line that can be read: its facts are unknown, and this says why."""
+    last = stderr_tail(text, 2000).splitlines()[-1:]
+    why = f"{what} gave no answer: {ending(text)}" + (f" ({last[0][:200]})" if last else "")
+    for key in keys:
+        yield Unknown(key=key.name, why=why)

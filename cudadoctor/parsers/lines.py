@@ -1,0 +1,131 @@
+"""A text made ready for the recognisers: logger prefixes taken off, lines that a terminal wrapped read as one as well.
+
+ANSI codes and carriage returns are gone already (`Text.lines`). A wrapped line is looked at twice: as it stands, and joined with the
+next one; so a wrong guess about wrapping adds a second look and hides nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from cudadoctor.parsers.base import Text
+
+WRAP_WIDTHS = (79, 80)
+# Frames of tables and rulers fill 79 columns and are not wrapped; a joined line would only glue table rows together.
+_FRAME = ("+", "|", "=", "-", "#", "*")
+REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
+_PREFIX = re.compile(
+    r"""(?:
+      \d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|\ ?[+-]\d\d:?\d\d)?:?\ +   # 2026-11-21T10:00:00.123Z
+    | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ \S{1,64}\ kernel:\ +                  # Nov 21 10:00:00 host kernel:
+    | \[\ {0,8}\d{1,12}\.\d{1,9}\]\ +                                               # [   12.345678] of dmesg
+    | \[[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d\ \d{4}\]\ +          # [Sat Nov 21 10:00:00 2026] of dmesg -T
+    | \[(?:rank)?\d{1,6}(?:,\d{1,6})?\](?:<std(?:err|out)>)?:\ *                    # [rank0]: and [1,0]<stderr>: of MPI
+    | std(?:err|out)\ [FP]\ +                                                       # container logs
+    | [\w.-]{1,64}\ +\|\ +                                                          # service  | of docker compose
+    | \([\w ]{0,32}pid=\d{1,10}[^)\n]{0,64}\)\ +                                    # (worker pid=12) of Ray
+    | E\ {2,}                                                                       # E    of pytest
+    | >\ ?                                                                          # quoted mail
+    )""",
+    re.VERBOSE,
+)
+_PREFIXES_IN_A_ROW = 4
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A place in a text: line numbers from 1 (two where the hit crosses a wrap), and offsets into the prepared line."""
+
+    entry: int
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+class Lines:
+    """The prepared text. `text` holds one entry a line: first the lines themselves, then the wrapped ones joined."""
+
+    def __init__(self, text: Text) -> None:
+        raw = text.lines
+        self._count = len(raw)
+        entries = [without_prefix(line) for line in raw]
+        self._joined: list[tuple[int, int]] = []  # (number of the first line, offset of the seam)
+        for index, line in enumerate(raw[:-1]):
+            if len(line) in WRAP_WIDTHS and raw[index + 1] and not line.startswith(_FRAME):
+                for glue in ("", " ") if len(line) < max(WRAP_WIDTHS) else ("",):
+                    self._joined.append((index + 1, len(entries[index])))
+                    entries.append(entries[index] + glue + raw[index + 1])
+        self.entries = entries
+        self.text = "\n".join(entries)
+        self._starts: list[int] = []
+        at = 0
+        for entry in entries:
+            self._starts.append(at)
+            at += len(entry) + 1
+
+    def hit(self, start: int, end: int) -> Hit | None:
+        """The place of text[start:end]. None where a joined line shows again what one of its halves shows by itself."""
+        entry = bisect_right(self._starts, start) - 1
+        offset = self._starts[entry]
+        if entry < self._count:
+            return Hit(entry, entry + 1, entry + 1, start - offset, end - offset)
+        first, seam = self._joined[entry - self._count]
+        if not start - offset < seam < end - offset:
+            return None
+        return Hit(entry, first, first + 1, start - offset, end - offset)
+
+    def all(self, literal: str) -> Iterator[Hit]:
+        """Every place of a literal."""
+        at = self.text.find(literal)
+        while at >= 0:
+            found = self.hit(at, at + len(literal))
+            if found is not None:
+                yield found
+            at = self.text.find(literal, at + len(literal))
+
+    def line(self, hit: Hit) -> str:
+        """The hit's prepared line, cut to REACH characters on each side."""
+        return self.entries[hit.entry][max(0, hit.start - REACH) : hit.end + REACH]
+
+    def before(self, hit: Hit) -> str:
+        """What stands on the hit's line before it."""
+        return self.entries[hit.entry][max(0, hit.start - REACH) : hit.start]
+
+    def previous(self, hit: Hit, count: int) -> str:
+        """The `count` lines above the hit."""
+        return "\n".join(line[:REACH] for line in self.entries[max(0, hit.first - 1 - count) : hit.first - 1])
+
+    def window(self, hit: Hit, size: int) -> tuple[str, int]:
+        """The hit's line with `size` - 1 lines on each side (1: the line alone), and the number of the first."""
+        reach = max(size, 1) - 1
+        top = max(0, hit.first - 1 - reach)
+        above = [line[:REACH] for line in self.entries[top : hit.first - 1]]
+        below = [line[:REACH] for line in self.entries[hit.last : min(self._count, hit.last + reach)]]
+        return "\n".join([*above, self.line(hit), *below]), top + 1
+
+
+_PREPARED: WeakKeyDictionary[Text, Lines] = WeakKeyDictionary()
+
+
+def prepared(text: Text) -> Lines:
+    """The prepared form of a text, made once however many recognisers ask."""
+    found = _PREPARED.get(text)
+    if found is None:
+        found = _PREPARED[text] = Lines(text)
+    return found
+
+
+def without_prefix(line: str) -> str:
+    """The line without what a logger put before it."""
+    at = 0
+    for _ in range(_PREFIXES_IN_A_ROW):
+        match = _PREFIX.match(line, at)
+        if match is None:
+            break
+        at = match.end()
+    return line[at:] if at else line

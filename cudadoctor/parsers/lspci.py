@@ -1,0 +1,157 @@
+"""lspci in all its usual forms (plain, -n, -nn, -k, -nnk, -v): functions of the PCI bus and the kernel driver in use.
+
+A pasted text never proves that something is missing: it may have been filtered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.values import PCI, PciFunction
+from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia, normal_address
+from cudadoctor.parsers.base import Parser, Text
+
+_HEADER = re.compile(r"[ \t>|]{0,40}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.*)")
+_CODED = re.compile(r"([^:\[\]]{1,80})\[([0-9a-f]{4})\]: ?(.*)")  # -nn: VGA compatible controller [0300]: ...
+_NUMERIC = re.compile(r"(?:Class )?([0-9a-f]{4}): (.*)")  # -n: 0302: 10de:1292 (rev a1)
+_PLAIN = re.compile(r"([A-Z0-9][^:\[\]]{2,80}): (.*)")  # 3D controller: NVIDIA Corporation ...
+_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_BARE_IDS = re.compile(r"(?:Device )?([0-9a-f]{4}):([0-9a-f]{4})\b")
+_UNNAMED = re.compile(r"Device ([0-9a-f]{4})\b")
+_REVISION = re.compile(r"\(rev ([0-9a-f]{2})\)")
+_TAIL = re.compile(r" ?\((?:rev|prog-if) ")
+_DRIVER = re.compile(r"[ \t>|]{0,40}Kernel driver in use: (\S+)")
+_MODULES = re.compile(r"[ \t>|]{0,40}Kernel modules: (.+)")
+# Drivers that bind an NVIDIA GPU. In a filtered paste another function's driver line may stand below the GPU's header.
+_GPU_DRIVERS = ("nvidia", "nouveau", "nova", "Nova", "vfio", "stub", "pciback", "uio_")
+
+
+class _Block:
+    """The lines about one function: its header, then what -k adds below."""
+
+    def __init__(self, function: PciFunction) -> None:
+        self.function = function
+        self.driver: str | None = None
+        self.driver_line = 0
+        self.modules: tuple[str, ...] = ()
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact with all functions; whole only for live lspci -nnk whose every line was understood.
+
+    Where a text shows a function with another driver later on, the later one counts; how it was before is a second fact.
+    """
+    blocks, broken = _blocks(text)
+    if not any(block.function.vendor or block.function.class_code for block in blocks):
+        return
+    live = text.whole and text.origin != "text"
+    bus = Bus()
+    for block in blocks:
+        bus.add(_finished(block, live=live), _quotes(text, block))
+    yield from bus.facts(text, whole=live and not broken)
+
+
+def _quotes(text: Text, block: _Block) -> list[Quote]:
+    """The header and the driver's line, in one piece where they are neighbours."""
+    first, driver = block.function.line, block.driver_line
+    if driver and driver - first <= 3:
+        return [text.quote(first, driver)]
+    return [text.quote(first), text.quote(driver)] if driver else [text.quote(first)]
+
+
+def _blocks(text: Text) -> tuple[list[_Block], bool]:
+    """The blocks, and whether a line looked like a function's header but was cut off."""
+    blocks: list[_Block] = []
+    current: _Block | None = None
+    broken = False
+    for number, line in enumerate(text.lines, 1):
+        header = _HEADER.match(line)
+        if header:
+            function = _function(header[1], header[2], number)
+            current = _Block(function) if function else None
+            broken = broken or current is None
+            if current:
+                blocks.append(current)
+        elif current is None:
+            continue
+        elif not line or line == "--":  # between functions of -v, and between the hits of `grep -A`
+            current = None
+        else:
+            _continue(current, line, number)
+    return blocks, broken
+
+
+def _continue(block: _Block, line: str, number: int) -> None:
+    if "Kernel " not in line:
+        return
+    driver = _DRIVER.match(line)
+    if driver and block.driver is None:
+        block.driver, block.driver_line = driver[1], number
+    modules = _MODULES.match(line)
+    if modules and not block.modules:
+        block.modules = tuple(name.strip() for name in modules[1].split(",") if name.strip())
+
+
+def _function(address: str, description: str, number: int) -> PciFunction | None:
+    """A function from its header, or None where the line was cut or is no header at all."""
+    coded = _CODED.match(description)
+    numeric = None if coded else _NUMERIC.match(description)
+    plain = None if coded or numeric else _PLAIN.match(description)
+    place = normal_address(address)
+    if place is None:
+        return None
+    if coded:
+        return _described(place, coded[2], coded[3], number)
+    if numeric:
+        return _described(place, numeric[1], numeric[2], number)
+    if plain:
+        return _described(place, CLASS_WORDS.get(plain[1].strip()), plain[2], number)
+    return None
+
+
+def _described(address: str, class_code: str | None, rest: str, number: int) -> PciFunction:
+    """`rest` is what follows the class: vendor, name, ids, revision, as far as this form of lspci prints them."""
+    vendor: str | None = None
+    device: str | None = None
+    name = _TAIL.split(rest, maxsplit=1)[0].strip()
+    ids = list(_IDS.finditer(rest))
+    bare = _BARE_IDS.match(rest)
+    if ids:
+        vendor, device = ids[-1][1], ids[-1][2]
+        name = rest[: ids[-1].start()].strip()
+    elif bare:
+        vendor, device = bare[1], bare[2]
+        name = ""
+    if is_nvidia(name):
+        vendor = vendor or NVIDIA
+        name = name[18:].strip()
+        unnamed = _UNNAMED.match(name)
+        device = device or (unnamed[1] if unnamed else None)
+    name = "" if name == "Device" else name  # what lspci prints for an id that it has no name for
+    revision = _REVISION.search(rest)
+    return PciFunction(
+        address=address, vendor=vendor, device=device, class_code=class_code, name=name or None,
+        revision=revision[1] if revision else None, line=number,
+    )  # fmt: skip
+
+
+def _finished(block: _Block, *, live: bool) -> PciFunction:
+    function, driver = block.function, block.driver
+    if driver and not live and function.is_nvidia_gpu and not any(word in driver for word in _GPU_DRIVERS):
+        driver, block.driver_line = None, 0
+    return PciFunction(
+        address=function.address, vendor=function.vendor, device=function.device, class_code=function.class_code, name=function.name,
+        driver=driver, driver_known=driver is not None or live, modules=block.modules, revision=function.revision, line=function.line,
+    )  # fmt: skip
+
+
+PARSER = Parser(
+    name="lspci",
+    reads=("lspci",),
+    keys=(PCI.name,),
+    parse=parse,
+    wakes=("VGA compatible controller", "3D controller", "Display controller", "0302: 10de:", "0300: 10de:"),
+)

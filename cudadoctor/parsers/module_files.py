@@ -1,0 +1,89 @@
+"""NVIDIA's kernel module on disk: a listing of paths below /lib/modules, or what modinfo says of one file.
+
+Only the core module counts (nvidia.ko, nvidia-current.ko, nvidia_470.ko); the kernel's own nvidiafb.ko is no driver for CUDA.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import MODULE_FILES, ModuleFile, ModuleFiles
+from cudadoctor.model.version import ModuleVersion
+from cudadoctor.parsers.base import Parser, Text
+
+_CORE = re.compile(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
+_PATH = re.compile(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
+_KERNEL = re.compile(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
+_FIELD = re.compile(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
+_NUMBER = re.compile(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact from a listing of paths. A whole listing without NVIDIA's module is knowledge: there is none."""
+    found: dict[str, int] = {}
+    seen = False
+    for number, line in enumerate(text.lines, 1):
+        match = _PATH.match(line)
+        seen = seen or match is not None
+        if match and _CORE.match(match[1].rsplit("/", 1)[1]):
+            found.setdefault(match[1], number)
+    if found:
+        files = tuple(ModuleFile(path=path, kernel=_kernel(path)) for path in found)
+        yield text.fact(MODULE_FILES, ModuleFiles(files=files), *(text.quote(number) for number in found.values()))
+    elif text.whole and (seen or not text.text.strip()):
+        yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.absent(f"{text.source}: no nvidia.ko for any kernel"))
+
+
+def parse_modinfo(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact with the files that modinfo describes. Never whole: modinfo looks at the running kernel only."""
+    blocks: list[dict[str, tuple[str, int]]] = []
+    for number, line in enumerate(text.lines, 1):
+        match = _FIELD.match(line)
+        if match is None:
+            continue
+        if match[1] == "filename":
+            blocks.append({})
+        if blocks:
+            blocks[-1].setdefault(match[1], (match[2], number))
+    chosen = [block for block in blocks if _CORE.match(block["filename"][0].rsplit("/", 1)[-1])]
+    if chosen:
+        files = dict.fromkeys(_described(block) for block in chosen)
+        quotes = [text.quote(number) for block in chosen for key, (_, number) in block.items() if key != "vermagic"]
+        yield text.fact(MODULE_FILES, ModuleFiles(files=tuple(files)), *quotes, whole=False)
+
+
+def _kernel(path: str) -> str | None:
+    match = _KERNEL.match(path)
+    return match[1] if match else None
+
+
+def _described(block: dict[str, tuple[str, int]]) -> ModuleFile:
+    path, _ = block["filename"]
+    version, _ = block.get("version", ("", 0))
+    licence, _ = block.get("license", ("", 0))
+    magic, _ = block.get("vermagic", ("", 0))
+    flavour: Literal["open", "proprietary"] | None = None
+    if licence:
+        flavour = "proprietary" if licence == "NVIDIA" else "open" if "MIT" in licence or "GPL" in licence else None
+    return ModuleFile(
+        path=path,
+        kernel=_kernel(path) or (magic.split()[0] if magic else None),
+        version=ModuleVersion(version) if _NUMBER.match(version) else None,
+        flavour=flavour,
+    )
+
+
+PARSERS = (
+    Parser(
+        name="module_files",
+        reads=("module-files",),
+        keys=(MODULE_FILES.name,),
+        parse=parse,
+        wakes=("/nvidia.ko", "/nvidia-current.ko"),
+        absent=(MODULE_FILES.name,),
+    ),
+    Parser(name="modinfo", reads=("modinfo",), keys=(MODULE_FILES.name,), parse=parse_modinfo, wakes=("filename:       /", "vermagic:")),
+)

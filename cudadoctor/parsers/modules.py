@@ -1,0 +1,91 @@
+"""Loaded kernel modules, from /proc/modules, lsmod, or the names in /sys/module.
+
+A live listing is whole; in a pasted text rows are taken below lsmod's header, and elsewhere only where they concern a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import MODULES, KernelModule, KernelModules
+from cudadoctor.parsers.base import Parser, Text
+
+_PROC = re.compile(r"[ \t>|]{0,20}(\w{1,64}) \d{1,12} (?:-|-?\d{1,9}) (\S+) (?:Live|Loading|Unloading) 0x[0-9a-f]{1,16}\b")
+_HEADER = re.compile(r"[ \t>|]{0,20}Module\s{1,60}Size\s{1,20}Used by\b")
+_ROW = re.compile(r"[ \t>|]{0,20}(\w{1,64})\s{1,60}(\d{3,12})\s{1,20}-?\d{1,9}(?:\s{1,4}([\w,]{1,4000}))?(?: ?\[permanent\])?\s*$")
+_NAME = re.compile(r"[\w-]{1,64}$")
+_WAKES = (
+    "Module                  Size  Used by", "Module Size Used by", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nouveau", "mxm_wmi",
+    "vfio_pci",
+)  # fmt: skip
+_GPU = ("nvidia", "nouveau", "nova", "vfio_pci", "vfio_iommu")
+
+
+def _concerns_gpu(name: str) -> bool:
+    return name.startswith(_GPU)
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact from /proc/modules or lsmod rows."""
+    found: dict[str, KernelModule] = {}
+    header = 0
+    whole = text.whole
+    in_table = text.origin != "text"
+    for number, line in enumerate(text.lines, 1):
+        proc = _PROC.match(line)
+        if proc:
+            _add(found, proc[1], proc[2].split("[")[0], number)
+            continue
+        row = _ROW.match(line)
+        if row and (in_table or _concerns_gpu(row[1]) or any(_concerns_gpu(user) for user in (row[3] or "").split(","))):
+            _add(found, row[1], row[3] or "", number)
+        elif row is None and _HEADER.match(line):
+            in_table, header = True, number
+        elif row is None:
+            in_table = text.origin != "text"
+            whole = whole and not line  # a row that is not understood may be the one that matters
+    if found or whole:
+        yield _fact(text, tuple(found.values()), header, whole=whole)
+
+
+def parse_names(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact from the folder names of /sys/module."""
+    found = tuple(
+        KernelModule(name=line.strip(), line=number) for number, line in enumerate(text.lines, 1) if _NAME.match(line.strip())
+    )
+    if found:
+        yield _fact(text, found, 0, whole=text.whole)
+
+
+def _add(found: dict[str, KernelModule], name: str, users: str, number: int) -> None:
+    """A row; the same module again (a second lsmod in the text) adds its users."""
+    known = found[name].used_by if name in found else ()
+    used_by = dict.fromkeys((*known, *(user for user in users.split(",") if user and user != "-")))
+    found[name] = KernelModule(name=name, used_by=tuple(used_by), line=number)
+
+
+def _fact(text: Text, found: tuple[KernelModule, ...], header: int, *, whole: bool) -> Fact[Any]:
+    """All modules; quoted are those that concern a GPU, or their absence in words."""
+    modules = KernelModules(modules=found)
+    lines = [text.quote(module.line) for module in found if _concerns_gpu(module.name)]
+    missing = [name for name in ("nvidia", "nouveau") if modules.find(name) is None]
+    if whole and "nvidia" in missing:
+        lines.append(text.absent(f"{len(found)} kernel modules, none of them {' or '.join(missing)}"))
+    elif not lines:
+        lines = [text.quote(header or found[0].line)]
+    return text.fact(MODULES, modules, *lines, whole=whole)
+
+
+PARSERS = (
+    Parser(
+        name="modules",
+        reads=("modules", "lsmod"),
+        keys=(MODULES.name,),
+        parse=parse,
+        wakes=_WAKES,
+    ),
+    Parser(name="sys_modules", reads=("sys-modules",), keys=(MODULES.name,), parse=parse_names),
+)

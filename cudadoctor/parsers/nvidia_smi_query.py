@@ -1,0 +1,250 @@
+"""What nvidia-smi prints besides its table: `-q`, `-q -x` (XML) and `-L`. Fields are found by name, wherever they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from cudadoctor.model.values import GpuProcess, Smi, SmiGpu
+from cudadoctor.model.version import CudaVersion, ModuleVersion
+from cudadoctor.parsers.nvidia_smi_table import address_of, bytes_of
+
+BANNER = re.compile(r"={8,20}NVSMI LOG={8,20}")
+_FIELD = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][^:]{0,58}?)\s{0,60}: (?P<value>.{0,300})$")
+_SECTION = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58})$")
+_GPU = re.compile(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
+_LISTED = re.compile(r"^\s{0,16}GPU (?P<index>\d{1,3}): (?P<name>.{1,100}?) \(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{4,40})\)?")
+_LISTED_MIG = re.compile(r"^\s{0,16}MIG .{1,60}Device\s{1,6}\d{1,3}: \(UUID: MIG-")
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,300})")
+_AMOUNT = re.compile(r"^(?P<number>\d{1,12}(?:\.\d{1,3})?) (?P<unit>[MG]i?B)$")
+_DEGREES = re.compile(r"^(-?\d{1,4}(?:\.\d)?) C$")
+_FAILED = re.compile(r"^\[?(?:Unknown Error|GPU is lost|GPU requires reset|ERR!)\]?$")
+_NONE = ("N/A", "[N/A]", "None", "", "Requested functionality has been deprecated")
+
+# Field of `-q` (section, name) or element of the XML (parent, name) -> what it tells. Section None: any.
+_FIELDS: dict[tuple[str | None, str], str] = {
+    (None, "Product Name"): "name",
+    (None, "GPU UUID"): "uuid",
+    (None, "Compute Mode"): "mode",
+    (None, "GPU Current Temp"): "temperature",
+    ("MIG Mode", "Current"): "mig",
+    ("FB Memory Usage", "Total"): "total",
+    ("FB Memory Usage", "Used"): "used",
+    ("Shared FB Memory Usage", "Total"): "total",
+    ("Shared FB Memory Usage", "Used"): "used",
+    (None, "product_name"): "name",
+    ("gpu", "uuid"): "uuid",
+    (None, "compute_mode"): "mode",
+    (None, "gpu_temp"): "temperature",
+    (None, "current_mig"): "mig",
+    ("fb_memory_usage", "total"): "total",
+    ("fb_memory_usage", "used"): "used",
+    ("shared_fb_memory_usage", "total"): "total",
+    ("shared_fb_memory_usage", "used"): "used",
+}
+_MODULE_NAMES = ("Driver Version", "KMD Version", "driver_version", "kmd_version")
+_CUDA_NAMES = ("CUDA Version", "CUDA UMD Version", "cuda_version", "cuda_umd_version")
+_TOO_STRANGE = 4  # "ECC Errors", "Volatile", "Double Bit" may follow one another
+_COUNT_NAMES = ("Attached GPUs", "attached_gpus")
+_PROCESS_NAMES = {
+    "Process ID": "pid", "pid": "pid", "Type": "kind", "type": "kind", "Name": "name", "process_name": "name",
+    "Used GPU Memory": "memory", "used_memory": "memory",
+}  # fmt: skip
+
+
+class Log(msgspec.Struct):
+    """One log while it is read."""
+
+    first: int
+    last: int
+    module: ModuleVersion | None = None
+    cuda: CudaVersion | None = None
+    attached: int | None = None
+    gpus: list[SmiGpu] = []
+    processes: list[GpuProcess] = []
+    process: dict[str, str] = {}
+
+    def field(self, section: str, name: str, value: str, number: int, *, volatile: bool) -> None:
+        """Takes in one named value; `section` is the heading or element around it."""
+        value = value.strip()
+        self.last = number
+        if name in _MODULE_NAMES and not self.gpus:
+            self.module = ModuleVersion(value) if value[:1].isdigit() else self.module
+        elif name in _CUDA_NAMES and not self.gpus:
+            self.cuda = CudaVersion(value) if value[:1].isdigit() else self.cuda
+        elif name in _COUNT_NAMES and not self.gpus:
+            self.attached = int(value) if value.isdecimal() and len(value) < 6 else None
+        elif self.gpus:
+            self._of_gpu(section, name, value, volatile=volatile)
+
+    def _of_gpu(self, section: str, name: str, value: str, *, volatile: bool) -> None:
+        gpu = self.gpus[-1]
+        if _FAILED.match(value):
+            if len(gpu.errors) < 40:
+                self.gpus[-1] = msgspec.structs.replace(gpu, errors=(*gpu.errors, f"{name}: {value.strip('[]')}"))
+            return
+        if name in _PROCESS_NAMES and section in ("Processes", "process_info"):
+            self._of_process(_PROCESS_NAMES[name], value)
+            return
+        if volatile and _uncorrected(section, name) and value.isdecimal() and len(value) < 19:
+            self.gpus[-1] = msgspec.structs.replace(gpu, ecc_uncorrected=(gpu.ecc_uncorrected or 0) + int(value))
+            return
+        what = _FIELDS.get((section, name)) or _FIELDS.get((None, name))
+        if what is not None and value not in _NONE:
+            self.gpus[-1] = _with(gpu, what, value)
+
+    def _of_process(self, what: str, value: str) -> None:
+        if what == "pid":
+            self.close_process()
+        self.process[what] = value
+
+    def close_process(self) -> None:
+        """Ends the process that is being read."""
+        pid = self.process.get("pid", "")
+        if pid.isdecimal() and len(pid) < 11 and self.gpus:
+            amount = _AMOUNT.match(self.process.get("memory", ""))
+            self.processes.append(
+                GpuProcess(
+                    gpu=self.gpus[-1].address or str(len(self.gpus) - 1),
+                    pid=int(pid),
+                    kind=self.process.get("kind"),
+                    name=self.process.get("name"),
+                    memory_bytes=bytes_of(amount["number"], amount["unit"]) if amount else None,
+                )
+            )
+        self.process = {}
+
+    def smi(self) -> Smi:
+        """The finished value. GPUs are numbered only where the log shows all of them."""
+        self.close_process()
+        gpus = self.gpus
+        if len(gpus) == self.attached:
+            gpus = [msgspec.structs.replace(gpu, index=index) for index, gpu in enumerate(gpus)]
+        return Smi(module=self.module, cuda=self.cuda, gpus=tuple(gpus), processes=tuple(self.processes))
+
+
+def _uncorrected(section: str, name: str) -> bool:
+    """Counters of uncorrected errors: newer branches name them, older ones total them under "Double Bit"."""
+    if section in ("Double Bit", "double_bit"):
+        return name in ("Total", "total")
+    return "ncorrectable" in name and section in ("Volatile", "volatile")
+
+
+def _with(gpu: SmiGpu, what: str, value: str) -> SmiGpu:
+    amount = _AMOUNT.match(value)
+    degrees = _DEGREES.match(value)
+    if what in ("total", "used"):
+        size = bytes_of(amount["number"], amount["unit"]) if amount else None
+        return msgspec.structs.replace(gpu, **{f"memory_{what}_bytes": size})
+    if what == "temperature":
+        return msgspec.structs.replace(gpu, temperature_c=float(degrees[1]) if degrees else None)
+    if what == "name":
+        return msgspec.structs.replace(gpu, name=value)
+    if what == "uuid":
+        return msgspec.structs.replace(gpu, uuid=value)
+    if what == "mig":
+        return msgspec.structs.replace(gpu, mig=value)
+    return msgspec.structs.replace(gpu, compute_mode=value)
+
+
+def logs(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
+    """Every `nvidia-smi -q` of the text, with its first and last line."""
+    log: Log | None = None
+    section = group = ""
+    strange = 0
+    for number, line in enumerate(lines, 1):
+        if "NVSMI LOG" in line and BANNER.search(line):
+            if log is not None:
+                yield log.smi(), log.first, log.last
+            log, section, group, strange = Log(first=number, last=number), "", "", 0
+            continue
+        if log is None or not line.strip():
+            continue
+        gpu = _GPU.match(line)
+        field = None if gpu else _FIELD.match(line)
+        heading = None if gpu or field else _SECTION.match(line)
+        if gpu is not None:
+            log.close_process()
+            log.gpus.append(SmiGpu(address=address_of(gpu["address"]), line=number))
+            section = group = ""
+        elif field is not None:
+            log.field(section, field["name"], field["value"], number, volatile=group == "Volatile")
+        elif heading is not None:
+            section = heading["name"].strip()
+            group = section if section in ("Volatile", "Aggregate", "ECC Errors") else group
+        # A prompt or prose ends the log; so do several headings at the margin, which only lost indentation explains one by one.
+        if gpu is None and field is None and heading is None:
+            strange = _TOO_STRANGE
+        elif heading is not None and line[:1] not in " \t":
+            strange += 1
+        else:
+            strange = 0
+        if strange >= _TOO_STRANGE:
+            yield log.smi(), log.first, log.last
+            log = None
+    if log is not None:
+        yield log.smi(), log.first, log.last
+
+
+def documents(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
+    """Every `nvidia-smi -q -x` of the text. A cut document counts as far as it goes."""
+    log: Log | None = None
+    path: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if "<" not in line:
+            continue
+        for tag in _TAG.finditer(line):
+            name = tag["name"]
+            if name == "nvidia_smi_log":
+                if log is not None:
+                    yield log.smi(), log.first, number
+                log, path = (None if tag["end"] else Log(first=number, last=number)), []
+            elif log is None:
+                continue
+            elif tag["end"]:
+                _close(path, name)
+            else:
+                _open(log, path, tag, number)
+    if log is not None:
+        yield log.smi(), log.first, log.last
+
+
+def _open(log: Log, path: list[str], tag: re.Match[str], number: int) -> None:
+    name = tag["name"]
+    if name == "gpu":
+        log.close_process()
+        log.gpus.append(SmiGpu(address=address_of(tag["attributes"]), line=number))
+        path.clear()
+    elif name == "process_info":
+        log.close_process()
+    elif tag["text"].strip():
+        log.field(path[-1] if path else "", name, tag["text"], number, volatile="volatile" in path)
+    if len(path) < 40 and not tag["attributes"].endswith("/"):
+        path.append(name)
+
+
+def _close(path: list[str], name: str) -> None:
+    if name in path:
+        while path.pop() != name:
+            pass
+
+
+def lists(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
+    """Every run of lines of `nvidia-smi -L`."""
+    gpus: list[SmiGpu] = []
+    last = 0
+    for number, line in enumerate(lines, 1):
+        found = _LISTED.match(line) if "UUID: GPU-" in line else None
+        if found is not None:
+            if gpus and int(found["index"]) <= (gpus[-1].index or 0):
+                yield Smi(gpus=tuple(gpus)), gpus[0].line, last
+                gpus = []
+            gpus.append(SmiGpu(index=int(found["index"]), name=found["name"], uuid=found["uuid"], line=number))
+            last = number
+        elif gpus and not _LISTED_MIG.match(line):
+            yield Smi(gpus=tuple(gpus)), gpus[0].line, last
+            gpus = []
+    if gpus:
+        yield Smi(gpus=tuple(gpus)), gpus[0].line, last

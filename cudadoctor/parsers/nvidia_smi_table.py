@@ -1,0 +1,206 @@
+"""The table of nvidia-smi, in every layout since branch 352: lines are recognised by what they hold, never counted.
+
+One GPU takes two or three lines, each of three cells. Cells may be cut ("GeForce GTX TIT..."), empty, or say N/A or ERR!.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from cudadoctor.model.values import GpuProcess, SmiGpu
+from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
+
+MIB = 1 << 20
+_VERSION = r"\d{1,4}(?:\.\d{1,4}){1,3}"
+HEADER = re.compile(
+    rf"NVIDIA-SMI\s{{1,20}}(?P<library>{_VERSION}|N/A)(?:\s{{1,40}}(?:Driver|KMD) Version:\s{{0,10}}(?P<module>{_VERSION}|N/A))?"
+    rf"(?:\s{{1,40}}CUDA (?:UMD )?Version:\s{{0,10}}(?P<cuda>\d{{1,3}}\.\d{{1,2}}|N/A|ERR!))?"
+)
+_BUS_ID = re.compile(r"\b([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-9A-Fa-f])\b")
+_FIRST = re.compile(r"^\s{0,20}(?P<index>\d{1,3})\s{1,20}(?P<name>\S.{0,80})$")
+_MODE = re.compile(r"\s{1,40}(?:On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s{0,20}$")
+_FAILED = re.compile(r"ERR!|Unknown Error|GPU is lost|GPU requires reset|Reset Required")
+_TEMPERATURE = re.compile(r"\b(\d{1,3})C\b")
+_AMOUNT = r"[\d.]{1,9}|N/A|ERR!"
+_MEMORY = re.compile(
+    rf"^\s{{0,40}}(?P<used>{_AMOUNT})\s?(?P<unit>[MG]i?B)?\s{{0,20}}/\s{{0,20}}(?P<total>{_AMOUNT})\s?(?P<all>[MG]i?B)?\s{{0,40}}$"
+)
+_USE = re.compile(r"^\s{0,40}(?P<load>\d{1,3}\s?%|N/A|ERR!|\[N/A\])\s{1,40}(?P<mode>\S.{0,40})$")
+_BORDER = re.compile(r"^[+|][-=+|]{10,}$")
+_PROCESS = re.compile(
+    r"^\s{0,20}(?P<gpu>\d{1,3})\s{1,20}(?:(?:\d{1,3}|N/A)\s{1,20}(?:\d{1,3}|N/A)\s{1,20})?(?P<pid>\d{1,10})\s{1,20}"
+    r"(?P<kind>[CGM](?:\+[CGM])?)\s(?P<rest>.{0,300})$"
+)
+_PROCESS_MEMORY = re.compile(r"(?:^|\s)(?:(?P<number>\d{1,9})\s?(?P<unit>[MG]i?B)|N/A)$")
+
+
+class Row(msgspec.Struct):
+    """The GPU whose lines are being read."""
+
+    gpu: SmiGpu
+    has_memory: bool = False
+    last: int = 0  # number of its last line
+
+
+def cells(line: str) -> list[str] | None:
+    """The cells of a table line, whatever stands before it (indent, quote sign, comment sign); None if it is none."""
+    start = line.find("|")
+    if start < 0 or len(line) > 400 or line[:start].strip(" \t>#*\"'/"):
+        return None
+    body = line[start + 1 :]
+    end = body.rfind("|")
+    return (body[:end] if end > 0 and not body[end + 1 :].strip(" \t\"'\\n,;") else body).split("|")
+
+
+def versions(line: str) -> tuple[LibraryVersion | None, ModuleVersion | None, CudaVersion | None] | None:
+    """The versions of the table's first line; None if it is another line. "N/A" is no version."""
+    found = HEADER.search(line) if "NVIDIA-SMI" in line else None
+    if found is None:
+        return None
+    library, module, cuda = (_stated(found[name]) for name in ("library", "module", "cuda"))
+    return (
+        LibraryVersion(library) if library else None,
+        ModuleVersion(module) if module else None,
+        CudaVersion(cuda) if cuda else None,
+    )
+
+
+def _stated(text: str | None) -> str | None:
+    return text if text and text[0].isdigit() else None
+
+
+def address_of(text: str) -> str | None:
+    """A PCI address as the rest of the program writes it: 0000:01:00.0."""
+    found = _BUS_ID.search(text)
+    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}.{found[4]}".lower() if found else None
+
+
+def bytes_of(number: str, unit: str | None) -> int | None:
+    """Bytes of a figure with its unit; the table counts in MiB where it names none."""
+    try:
+        return int(float(number) * (MIB << 10 if (unit or "MiB").startswith("G") else MIB))
+    except ValueError:
+        return None
+
+
+def first_line(row: list[str], number: int) -> Row | None:
+    """A GPU's first line: index, name, PCI address, ECC errors."""
+    address = address_of(row[1]) if len(row) > 1 else None
+    found = _FIRST.match(row[0]) if address else None
+    if found is None:
+        return None
+    name = _MODE.sub("", found["name"]).strip()
+    ecc = row[2].strip() if len(row) > 2 else ""
+    failed = [f"{cell}: {said}" for cell, words in (("name", name), ("ECC", ecc)) for said in _FAILED.findall(words)]
+    gpu = SmiGpu(
+        index=int(found["index"]),
+        name=None if _FAILED.fullmatch(name) else name,
+        address=address,
+        ecc_uncorrected=int(ecc) if ecc.isdecimal() and len(ecc) < 19 else None,
+        errors=tuple(failed),
+        line=number,
+    )
+    return Row(gpu=gpu, last=number)
+
+
+def further_line(current: Row, row: list[str], number: int) -> None:
+    """A GPU's second line (temperature, memory, compute mode) or third (MIG), told apart by their memory cell."""
+    if len(row) < 2:
+        return
+    third = row[2].strip() if len(row) > 2 else ""
+    memory = _MEMORY.match(row[1])
+    if memory is not None or "/" in row[1] or _FAILED.search(row[1]):
+        if current.has_memory:
+            return
+        current.has_memory = True
+        current.gpu = _with_second(current.gpu, row, memory, third)
+    elif not row[0].strip() and not row[1].strip() and third and current.has_memory and current.gpu.mig is None:
+        failed = _FAILED.search(third)
+        mig = None if failed or third == "N/A" else third
+        errors = (*current.gpu.errors, *([f"MIG: {failed[0]}"] if failed else ()))
+        current.gpu = msgspec.structs.replace(current.gpu, mig=mig, errors=errors)
+    else:
+        return
+    current.last = number
+
+
+def _with_second(gpu: SmiGpu, row: list[str], memory: re.Match[str] | None, third: str) -> SmiGpu:
+    use = _USE.match(third)
+    mode = use["mode"].strip() if use else None
+    temperature = _TEMPERATURE.search(row[0])
+    return msgspec.structs.replace(
+        gpu,
+        memory_used_bytes=bytes_of(memory["used"], memory["unit"] or memory["all"]) if memory else None,
+        memory_total_bytes=bytes_of(memory["total"], memory["all"]) if memory else None,
+        temperature_c=float(temperature[1]) if temperature else None,
+        compute_mode=None if mode is None or _FAILED.search(mode) or mode == "N/A" else mode,
+        errors=(*gpu.errors, *_second_errors(row[0], row[1], third)),
+    )
+
+
+def _second_errors(first: str, memory: str, third: str) -> Iterator[str]:
+    """Which cells of a second line say that the driver could not read them."""
+    head, _, power = first.partition("/")
+    words = head.split()
+    if "ERR!" in head or "ERR!" in power:
+        names = ("fan", "temperature", "performance state", "power")
+        for name, word in zip(names, words, strict=False):
+            if word == "ERR!":
+                yield f"{name}: ERR!"
+        if "ERR!" in power and (len(words) < 4 or words[3] != "ERR!"):
+            yield "power: ERR!"
+    else:
+        yield from (f"sensors: {said}" for said in _FAILED.findall(first))
+    yield from (f"memory: {said}" for said in _FAILED.findall(memory)[:1])
+    load, _, mode = third.partition("  ")
+    yield from (f"utilisation: {said}" for said in _FAILED.findall(load)[:1])
+    yield from (f"compute mode: {said}" for said in _FAILED.findall(mode)[:1])
+
+
+def process_line(row: list[str]) -> GpuProcess | None:
+    """A line of the process table, with or without the columns of MIG instances (GI, CI)."""
+    found = _PROCESS.match(row[0]) if len(row) == 1 else None
+    if found is None:
+        return None
+    rest = found["rest"].strip()
+    memory = _PROCESS_MEMORY.search(rest)
+    name = rest[: memory.start()].strip() if memory else rest
+    return GpuProcess(
+        gpu=found["gpu"],
+        pid=int(found["pid"]),
+        kind=found["kind"],
+        name=name or None,
+        memory_bytes=bytes_of(memory["number"], memory["unit"]) if memory and memory["number"] else None,
+    )
+
+
+def unwrap(lines: list[str]) -> list[tuple[int, str]]:
+    """Numbered lines, with table lines that a narrow terminal broke in two put together again.
+
+    The border is a row of unbroken signs, so its first part shows the terminal's width: a shorter part lost blanks at the break.
+    """
+    joined: list[tuple[int, str]] = []
+    width: int | None = None
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        number = index + 1
+        index += 1
+        bare = line.strip()
+        # A part may end in a cell's own "|": it is taken for one only once a broken border was seen.
+        if not bare.startswith(("+", "|")) or (bare[-1] in "+|" and width is None) or len(bare) > 400 or index >= len(lines):
+            joined.append((number, line))
+            continue
+        below = lines[index].strip()
+        if not below or below[0] in "+|" or below[-1] not in "+|" or len(below) > 200:
+            joined.append((number, line))
+            continue
+        if _BORDER.match(bare):
+            width = len(line)
+        gap = "" if width is None or len(line) >= width else " "
+        joined.append((number, line + gap + lines[index]))
+        index += 1
+    return joined

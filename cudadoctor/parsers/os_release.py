@@ -1,0 +1,82 @@
+"""The distribution: /etc/os-release, or `lsb_release -a` in a pasted text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import whole
+
+_RELEASE_LINE = re.compile(
+    r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VERSION|VERSION_ID|VERSION_CODENAME|UBUNTU_CODENAME)=(?P<value>.{1,200})$"
+)
+_LSB_LINE = re.compile(r"^\s{0,16}(?P<name>Distributor ID|Description|Release|Codename):\s{1,16}(?P<value>\S.{0,200})$")
+_LSB_NAMES = {"Distributor ID": "ID", "Description": "PRETTY_NAME", "Release": "VERSION_ID", "Codename": "VERSION_CODENAME"}
+_IN_BRACKETS = re.compile(r"\((?P<words>[A-Za-z]{3,20})(?: [A-Za-z]{3,20})?\)")
+# Names by which a shortened os-release (`head -4`) still tells the distribution.
+_IDS = {
+    "Ubuntu": "ubuntu",
+    "Debian GNU/Linux": "debian",
+    "Fedora Linux": "fedora",
+    "Red Hat Enterprise Linux": "rhel",
+    "Rocky Linux": "rocky",
+    "AlmaLinux": "almalinux",
+    "CentOS Linux": "centos",
+    "CentOS Stream": "centos",
+    "Arch Linux": "arch",
+    "Manjaro Linux": "manjaro",
+    "openSUSE Leap": "opensuse-leap",
+    "openSUSE Tumbleweed": "opensuse-tumbleweed",
+    "Linux Mint": "linuxmint",
+    "Amazon Linux": "amzn",
+}
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact from all lines of the text that state the distribution; of several statements the last counts."""
+    values: dict[str, str] = {}
+    numbers: list[int] = []
+    for number, line in enumerate(text.lines, 1):
+        found = _RELEASE_LINE.match(line) or _LSB_LINE.match(line)
+        if found is None:
+            continue
+        name = _LSB_NAMES.get(found["name"], found["name"])
+        value = found["value"].strip().strip("\"'")
+        values[name] = value.lower() if found["name"] == "Distributor ID" else value
+        numbers.append(number)
+    # A lone NAME= or VERSION= is a line of any shell script.
+    if not values.keys() & {"ID", "PRETTY_NAME", "VERSION_ID"}:
+        return
+    system = OperatingSystem(
+        id=values.get("ID") or _IDS.get(values.get("NAME", "")),
+        version_id=values.get("VERSION_ID"),
+        codename=_codename(values),
+        like=tuple(values.get("ID_LIKE", "").split()),
+        name=values.get("PRETTY_NAME") or values.get("NAME"),
+    )
+    if system.id is None and system.name is None:
+        return
+    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]), whole=whole(text))
+
+
+def _codename(values: dict[str, str]) -> str | None:
+    stated = values.get("VERSION_CODENAME") or values.get("UBUNTU_CODENAME")
+    if stated:
+        return None if stated == "n/a" else stated
+    # Elsewhere the words in brackets are no name that package sources go by.
+    named = values.get("ID") or values.get("NAME", "")
+    found = _IN_BRACKETS.search(values.get("VERSION", "")) if named.lower().startswith(("ubuntu", "debian")) else None
+    return found["words"].lower() if found else None
+
+
+PARSER = Parser(
+    name="os_release",
+    reads=("os-release",),
+    keys=(OPERATING_SYSTEM.name,),
+    parse=parse,
+    wakes=("VERSION_ID=", "PRETTY_NAME=", "VERSION_CODENAME=", "Distributor ID:"),
+)

@@ -1,0 +1,79 @@
+"""Installed packages whose name speaks of NVIDIA or CUDA: dpkg-query, dpkg -l, rpm -qa, dnf list, pacman -Q and -Qs.
+
+A package that dpkg merely remembers (`un`, `rc`) is not installed and not listed; a half-installed one is, with its state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import DRIVER_PACKAGES, DriverPackages, Package
+from cudadoctor.parsers.base import Parser, Text
+
+_DPKG = re.compile(r"[ \t>|]{0,20}([uihrp][nciUFHWt])R? {1,4}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}(\d\S{0,120})(?:\s|$)")
+_RPM = re.compile(r"[ \t>|]{0,20}(\S{3,200})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s*$")
+_DNF = re.compile(
+    r"[ \t>|]{0,20}([\w.+-]{2,120})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s{1,120}(\d\S{0,100}-\S{1,60})\s{1,60}@\S+\s*$"
+)
+_PACMAN = re.compile(
+    r"[ \t>|]{0,20}(?:local/)?([a-z0-9@_+][a-z0-9@._+-]{1,120}) (\d[\w.:+~]{0,80}-\d{1,4}(?:\.\d{1,4})?)(?: \([^()]{1,80}\))?\s*$"
+)
+_INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
+_QUOTES = 12
+_WAKES = (
+    "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
+    "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia",
+)  # fmt: skip
+_NO_MATCH = "no packages found matching"
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
+    found: dict[tuple[str, str, str], Package] = {}
+    for number, line in enumerate(text.lines, 1):
+        if "nvidia" not in line and "cuda" not in line:
+            continue
+        package = _package(line, number)
+        if package and ("nvidia" in package.name or "cuda" in package.name):
+            found.setdefault((package.name, package.version, package.state), package)
+    whole = text.whole or _only_unmatched(text)
+    packages = DriverPackages(packages=tuple(found.values()))
+    if found:
+        quotes = [text.quote(entry.line) for entry in packages.packages[:_QUOTES]]
+        yield text.fact(DRIVER_PACKAGES, packages, *quotes, whole=whole)
+    elif whole:
+        yield text.fact(DRIVER_PACKAGES, packages, text.absent(f"{text.source}: no installed package of NVIDIA or CUDA"), whole=True)
+
+
+def _package(line: str, number: int) -> Package | None:
+    dpkg = _DPKG.match(line)
+    if dpkg:
+        return Package(name=dpkg[2], version=dpkg[3], state=dpkg[1], line=number) if dpkg[1][1] in _INSTALLED else None
+    dnf = _DNF.match(line)
+    if dnf:
+        return Package(name=dnf[1], version=dnf[2], line=number)
+    rpm = _RPM.match(line)
+    if rpm:
+        parts = rpm[1].rsplit("-", 2)
+        if len(parts) == 3 and parts[1][:1].isdigit() and "/" not in rpm[1]:
+            return Package(name=parts[0], version=f"{parts[1]}-{parts[2]}", line=number)
+        return None
+    pacman = _PACMAN.match(line)
+    return Package(name=pacman[1], version=pacman[2], line=number) if pacman else None
+
+
+def _only_unmatched(text: Text) -> bool:
+    """Whether a live query failed for no other reason than that a pattern matched nothing (dpkg-query and pacman then exit with 1)."""
+    item = text.item
+    if item is None or item.origin == "text" or item.status != "failed" or item.exit != 1 or item.dropped_bytes:
+        return False
+    complaints = [line for line in (item.stderr or "").splitlines() if line.strip()]
+    if item.what and item.what[0] == "pacman":
+        return not complaints
+    return bool(complaints) and all(_NO_MATCH in line for line in complaints)
+
+
+PARSER = Parser(name="packages", reads=("packages",), keys=(DRIVER_PACKAGES.name,), parse=parse, wakes=_WAKES)

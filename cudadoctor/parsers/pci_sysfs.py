@@ -1,0 +1,80 @@
+"""/sys/bus/pci/devices as `path:value` lines: every function of the PCI bus, its ids and the driver bound to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.values import PCI, PciFunction
+from cudadoctor.parsers._pci import bus_fact, normal_address
+from cudadoctor.parsers.base import Parser, Text
+
+_LINE = re.compile(
+    r"[ \t>|]{0,20}/sys/bus/pci/devices/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/"
+    r"(?:(vendor|device|class|revision):\s{0,4}0x([0-9a-fA-F]{2,6})\s*$|(driver) -> \S*/([\w.-]+)\s*$|(\w+): )"
+)
+
+
+class _Entry:
+    """The lines seen about one function."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, str] = {}
+        self.driver: str | None = None
+        self.unreadable: set[str] = set()
+        self.numbers: list[int] = []
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact with all functions. A function without a driver line has no driver, if nothing was left out."""
+    entries: dict[str, _Entry] = {}
+    for number, line in enumerate(text.lines, 1):
+        match = _LINE.match(line)
+        address = normal_address(match[1]) if match else None
+        if match is None or address is None:
+            continue
+        entry = entries.setdefault(address, _Entry())
+        entry.numbers.append(number)
+        if match[2]:
+            entry.ids.setdefault(match[2], match[3].lower())
+        elif match[4]:
+            entry.driver = entry.driver or match[5]
+        else:
+            entry.unreadable.add(match[6])
+    if not entries:
+        if text.whole and text.origin != "text" and not text.text.strip():
+            yield bus_fact(text, (), (), whole=True)
+        return
+    functions = [_function(text, address, entry) for address, entry in entries.items()]
+    quotes = [_quotes(text, entry.numbers) for entry in entries.values()]
+    yield bus_fact(text, functions, quotes, whole=text.whole)
+
+
+def _function(text: Text, address: str, entry: _Entry) -> PciFunction:
+    code = entry.ids.get("class")
+    return PciFunction(
+        address=address,
+        vendor=entry.ids.get("vendor"),
+        device=entry.ids.get("device"),
+        class_code=code[:4] if code else None,
+        driver=entry.driver,
+        driver_known=entry.driver is not None or (text.whole and text.origin != "text" and "driver" not in entry.unreadable),
+        revision=entry.ids.get("revision"),
+        line=entry.numbers[0],
+    )
+
+
+def _quotes(text: Text, numbers: list[int]) -> list[Quote]:
+    """One quote for each run of neighbouring lines."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return [text.quote(first, last) for first, last in runs]
+
+
+PARSER = Parser(name="pci_sysfs", reads=("pci",), keys=(PCI.name,), parse=parse, wakes=("/sys/bus/pci/devices/",))

@@ -1,0 +1,131 @@
+"""Texts to facts. PARSERS is the list of all parsers; `read` applies them to evidence.
+
+Several parsers may state the same key: their order here is the order of trust (sysfs before lspci, lspci before lshw).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.values import HANGS, LADDER, Hang, Hangs, Ladder
+from cudadoctor.parsers import (
+    dev,
+    dkms,
+    driver_libraries,
+    driver_version,
+    environment,
+    kernel_log,
+    ldconfig,
+    lshw,
+    lspci,
+    module_files,
+    modules,
+    mokutil,
+    nvcc,
+    nvidia_modprobe,
+    nvidia_smi,
+    os_release,
+    packages,
+    pci_sysfs,
+    surroundings,
+    uname,
+    user,
+    worker_ladder,
+    worker_nvml,
+    worker_processes,
+    worker_python_env,
+)
+from cudadoctor.parsers.base import Parser, Text
+
+_MODULES = (
+    pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release, uname,
+    surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvcc, worker_nvml, worker_python_env,
+    worker_processes, worker_ladder,
+)  # fmt: skip
+PARSERS: tuple[Parser, ...] = tuple(
+    parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,))
+)
+HANG_STATUSES = ("timed-out", "abandoned")
+HANG_NAMES = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "ladder": "the CUDA driver (libcuda)"}
+
+
+def text_of(item: Item, *, with_stderr: bool = False) -> Text:
+    """The item's output as a text to parse."""
+    body = item.stdout or ""
+    if with_stderr and item.stderr:
+        body = f"{body}\n{item.stderr}" if body and not body.endswith("\n") else body + item.stderr
+    return Text(body, source=item.source, origin=item.origin, whole=item.whole, item=item)
+
+
+def read(evidence: Evidence, guard: Guard) -> Facts:
+    """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts."""
+    facts: list[Fact[object]] = []
+    unknown: list[Unknown] = []
+    for parser in PARSERS:
+        for item in evidence.items:
+            if item.kind == "text":
+                found = _from_pasted(parser, item, guard)
+            elif item.id in parser.reads:
+                found = _from_item(parser, item, guard)
+            else:
+                continue
+            for entry in found:
+                (unknown if isinstance(entry, Unknown) else facts).append(entry)  # type: ignore[arg-type]
+    facts.append(_hangs(evidence))
+    return Facts(_merged(facts), unknown)
+
+
+def _from_pasted(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | Unknown]:
+    body = item.stdout or ""
+    if not any(literal in body for literal in parser.wakes):
+        return []
+    output = guard.run("parse", parser.name, [], lambda: list(parser.parse(text_of(item))))
+    return [entry for entry in output if isinstance(entry, Fact)]
+
+
+def _from_item(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | Unknown]:
+    if item.status == "absent":
+        words = item.why or f"{item.source}: not there"
+        quote = Quote(source=item.source, text=words)
+        return [Fact(key=key, value=None, quotes=(quote,), origin=item.origin) for key in parser.absent]
+    if not item.answered and not (item.status in HANG_STATUSES and item.kind == "worker" and item.stdout):
+        return [Unknown(key=key, why=f"{item.status}: {item.why or item.source}") for key in parser.keys]
+    nothing: list[Fact[object] | Unknown] = [Unknown(key=key, why=f"the parser {parser.name} failed") for key in parser.keys]
+    text = text_of(item, with_stderr=parser.reads_stderr)
+    found = guard.run("parse", parser.name, nothing, lambda: list(parser.parse(text)))
+    stated = {entry.key for entry in found}
+    why = f"{item.source}: not understood" if item.status == "ok" else f"{item.source}: ended with {item.exit if item.exit is not None else item.signal}"
+    return found + [Unknown(key=key, why=why) for key in parser.keys if key not in stated]
+
+
+def _hangs(evidence: Evidence) -> Fact[object]:
+    """Which probes gave no answer within their limit: known for every run, whatever the answers would have been."""
+    entries = []
+    for item in evidence.items:
+        if item.id in HANG_NAMES and item.status in HANG_STATUSES:
+            entries.append(
+                Hang(
+                    item=item.id,
+                    what=HANG_NAMES[item.id],
+                    seconds=round(item.seconds, 1),
+                    step=worker_ladder.open_step(item.stdout or "") if item.id == "ladder" else None,
+                    uninterruptible=item.status == "abandoned",
+                )
+            )
+    quotes = tuple(Quote(source=item.source, text=item.why or item.status) for item in evidence.items if item.status in HANG_STATUSES and item.id in HANG_NAMES)
+    return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries)), quotes=quotes, origin=evidence.origin)
+
+
+def _merged(facts: list[Fact[object]]) -> list[Fact[object]]:
+    """The ladder climbed in the doctor's own Python completes the examined interpreter's."""
+    climbs = [fact for fact in facts if fact.key == LADDER.name and isinstance(fact.value, Ladder)]
+    if len(climbs) < 2:
+        return facts
+    first, own = climbs[0], climbs[1]
+    assert isinstance(first.value, Ladder)
+    assert isinstance(own.value, Ladder)
+    joined = msgspec.structs.replace(first, value=worker_ladder.merge(first.value, own.value), quotes=first.quotes + own.quotes)
+    return [joined, *(fact for fact in facts if fact is not first and fact is not own)]

@@ -1,0 +1,84 @@
+"""What a shell leaves in a pasted text: prompts, typed commands, answers, exit codes. Shared by the parsers of this package."""
+
+from __future__ import annotations
+
+import re
+
+from cudadoctor.parsers.base import Text
+
+# A prompt is recognised only with a blank behind its sign, so that "$HOME" or "#include" are none.
+_ENVIRONMENTS = r"(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}"
+_PROMPT = re.compile(
+    r"^[ \t]{0,16}(?:>[ \t])?" + _ENVIRONMENTS + r"(?:"
+    r"\[[^\]\[]{1,120}\][ \t]?[$#%]"  # [user@host dir]$
+    r"|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]"  # user@host:~/dir$
+    r"|[A-Za-z]:\\[^>|]{0,200}>"  # C:\Users\x>
+    r"|PS [A-Za-z]:\\[^>|]{0,200}>"
+    r"|\+{1,4}|[$%❯]|➜[ \t]+\S{1,120}"  # set -x trace, bare sign, zsh themes
+    r"|(?:ba|z|da)?sh-\d[\d.]{0,8}[$#]"  # bash-4.2$
+    r")[ \t]+(?P<command>\S.{0,2000})$"
+)
+_EMPTY_PROMPT = re.compile(
+    r"^[ \t]{0,16}" + _ENVIRONMENTS + r"(?:\[[^\]\[]{1,120}\][ \t]?[$#%]|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]|[$%❯])$"
+)
+_NOTEBOOK = re.compile(r"^[ \t]{0,16}!(?P<command>[a-z][\w./-]{0,60}(?: .{0,2000})?)$")
+_ROOT_SIGN = re.compile(r"^[ \t]{0,16}#[ \t]+(?P<command>\S.{0,2000})$")
+_NUMBER = re.compile(r"^\s{0,16}(\d{1,3})$")
+
+
+def pasted(text: Text) -> bool:
+    """Whether this is a user's text with anything around, not the output of one known command."""
+    return text.origin == "text" or (text.item is not None and text.item.kind == "text")
+
+
+def whole(text: Text) -> bool:
+    """What a pasted text does not show may exist all the same."""
+    return text.whole and not pasted(text)
+
+
+def command(line: str) -> str | None:
+    """The command typed on this line, if it begins with a prompt (or a notebook's `!`)."""
+    found = _PROMPT.match(line) or _NOTEBOOK.match(line)
+    return found["command"].strip() if found else None
+
+
+def root_command(line: str) -> str | None:
+    """As `command`, also behind a bare `#`, which may as well be a comment: only for a command that the caller knows."""
+    typed = command(line)
+    if typed is not None:
+        return typed
+    found = _ROOT_SIGN.match(line)
+    return found["command"].strip() if found else None
+
+
+def is_prompt(line: str) -> bool:
+    """Whether a prompt begins this line, with or without a command."""
+    return bool(_EMPTY_PROMPT.match(line)) or command(line) is not None
+
+
+def exit_code(lines: list[str], start: int, reach: int = 6) -> int | None:
+    """The answer to an `echo $?` within `reach` lines from index `start`, before any other command."""
+    for index in range(start, min(start + reach, len(lines))):
+        typed = command(lines[index])
+        if typed is None:
+            continue
+        if typed.replace('"', "") not in ("echo $?", "echo $? "):
+            return None
+        found = _NUMBER.match(lines[index + 1]) if index + 1 < len(lines) else None
+        return int(found[1]) if found and int(found[1]) < 256 else None
+    return None
+
+
+def not_found(name: str) -> re.Pattern[str]:
+    """Lines by which shells say that there is no program of this name."""
+    quoted = re.escape(name)
+    return re.compile(
+        rf"(?:^|[\s:/])['\"`]?{quoted}['\"`]?: (?:command )?not found"
+        rf"|command not found: {quoted}\b"
+        rf"|[Cc]ommand ['\"`]{quoted}['\"`] not found"
+        rf"|Unknown command:? ['\"`]?{quoted}\b"
+        rf"|['\"`]{quoted}['\"`] is not recognized as"
+        rf"|['\"]{quoted}['\"]: executable file not found"
+        rf"|The term '{quoted}' is not recognized"
+        rf"|\b{quoted}: No such file or directory"
+    )

@@ -1,0 +1,121 @@
+"""Messages that state their cause: looks for every `[[match]]` of the causes in a text.
+
+A match counts where its literal stands, its `pattern` (if any) is found in the window around it, and its `unless` is not.
+Patterns see the lines of the window joined by newlines, with ^ and $ at each line. Named groups become the clue's values;
+a group `address` (a PCI address) makes that GPU the clue's subject.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.model.facts import Quote
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.recipe import Match
+from cudadoctor.parsers._pci import normal_address
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.lines import Hit, Lines, prepared
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+QUOTE_LINES = 4  # the literal's line and the pattern's are quoted together when they stand this close
+ADDRESS = "address"
+
+
+class Sign(msgspec.Struct, frozen=True):
+    """A match with its patterns ready to use."""
+
+    cause: str
+    match: Match
+    pattern: re.Pattern[str] | None
+    unless: re.Pattern[str] | None
+
+
+class _Place(msgspec.Struct, frozen=True):
+    """Where a sign was found: the lines to quote and what its pattern captured."""
+
+    first: int
+    last: int
+    values: dict[str, str] = {}
+
+
+def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> tuple[Clue, ...]:
+    """What the text states: one clue for each cause and subject, quoting the first place and the last."""
+    lines = prepared(text)
+    ends: dict[tuple[str, str], tuple[_Place, _Place]] = {}
+    values: dict[tuple[str, str], dict[str, str]] = {}
+    for sign in knowledge.once("signs", lambda: _signs(knowledge)):
+        for place in _places(sign, lines):
+            key = (sign.cause, _subject(place))
+            first, last = ends.get(key, (place, place))
+            ends[key] = (min(first, place, key=_order), max(last, place, key=_order))
+            values.setdefault(key, {}).update({name: value for name, value in place.values.items() if name != ADDRESS})
+    return tuple(
+        Clue(
+            cause=cause,
+            quotes=_quotes(text, lines, *ends[cause, subject]),
+            basis="stated",
+            subject=subject,
+            from_rung=from_rung,
+            text=is_text,
+            values=values[cause, subject],
+        )
+        for cause, subject in ends
+    )
+
+
+def _order(place: _Place) -> tuple[int, int]:
+    return place.first, place.last
+
+
+def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quote, ...]:
+    """Both ends, or the first alone where the last says the same."""
+    same = lines.entries[first.first - 1 : first.last] == lines.entries[last.first - 1 : last.last]
+    return tuple(text.quote(place.first, place.last) for place in ((first,) if same else (first, last)))
+
+
+def _signs(knowledge: Knowledge) -> tuple[Sign, ...]:
+    return tuple(
+        Sign(cause.id, match, _compiled(match.pattern), _compiled(match.unless))
+        for cause in knowledge.causes.values()
+        for match in cause.match
+    )
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    return None if pattern is None else re.compile(pattern, re.MULTILINE)
+
+
+def _places(sign: Sign, lines: Lines) -> Iterator[_Place]:
+    for hit in lines.all(sign.match.contains):
+        place = _judged(sign, hit, lines)
+        if place is not None:
+            yield place
+
+
+def _judged(sign: Sign, hit: Hit, lines: Lines) -> _Place | None:
+    if sign.pattern is None and sign.unless is None:
+        return _Place(hit.first, hit.last)
+    window, top = lines.window(hit, sign.match.window)
+    if sign.unless is not None and sign.unless.search(window):
+        return None
+    if sign.pattern is None:
+        return _Place(hit.first, hit.last)
+    found = sign.pattern.search(window)
+    if found is None:
+        return None
+    first = min(hit.first, top + window.count("\n", 0, found.start()))
+    last = max(hit.last, top + window.count("\n", 0, max(found.start(), found.end() - 1)))
+    if last - first >= QUOTE_LINES:
+        first, last = hit.first, hit.last
+    return _Place(first, last, {name: value for name, value in found.groupdict().items() if value is not None})
+
+
+def _subject(place: _Place) -> str:
+    address = normal_address(place.values.get(ADDRESS, ""))
+    return "machine" if address is None else f"gpu:{address}"

@@ -1,0 +1,131 @@
+"""Where the program runs: marks of a container (which prove nothing alone), WSL, Jetson, a virtual machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, TEGRA, WSL
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import whole
+
+_CGROUP = re.compile(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
+_CGROUP_MARK = re.compile(r"docker|kubepods|libpod|lxc|containerd|garden|machine\.slice")
+_HOST_INIT = "/init.scope"  # the host's own systemd; a container's first process is not in this group
+_VARIABLE = re.compile(r"^\s{0,16}container=(?P<engine>[\w.-]{1,60})$")
+_KERNEL_LINE = re.compile(r"^\s{0,16}Linux (?:version \d|\S{1,100} \d{1,3}\.\d{1,4}\S{0,100} )")
+_TEGRA_LINE = re.compile(r"^# R\d{2} \(release\)")
+_HYPERVISORS = (
+    ("VirtualBox", "VirtualBox"),
+    ("VMware", "VMware"),
+    ("Virtual Machine", "Hyper-V"),
+    ("HVM domU", "Xen"),
+    ("KVM", "KVM"),
+    ("Standard PC", "QEMU"),
+    ("QEMU", "QEMU"),
+    ("Bochs", "QEMU"),
+    ("OpenStack", "OpenStack"),
+    ("RHEV", "KVM"),
+    ("oVirt", "KVM"),
+    ("BHYVE", "bhyve"),
+    ("Google Compute Engine", "Google Compute Engine"),
+    ("Alibaba Cloud", "Alibaba Cloud"),
+    ("Droplet", "KVM"),
+)
+_EC2 = re.compile(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
+
+
+def _is_item(text: Text, item: str) -> bool:
+    """Files that say something by their place alone are read as that item only."""
+    return text.item is not None and text.item.id == item
+
+
+def parse_cgroup(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """Names of container engines in the control groups of process 1. Without one, only the host's own group says "no container"."""
+    host = None
+    for number, line in enumerate(text.lines, 1):
+        group = _CGROUP.match(line)
+        if group is None:
+            continue
+        mark = _CGROUP_MARK.search(group["path"])
+        if mark is not None:
+            yield text.fact(CONTAINER_MARKS, (f"cgroup {mark[0]}",), text.quote(number), whole=False)
+            return
+        if group["path"] == _HOST_INIT:
+            host = number
+    if host is not None:
+        yield text.fact(CONTAINER_MARKS, None, text.quote(host), whole=False)
+
+
+def parse_dockerenv(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The file is a mark by being there; Docker leaves it empty."""
+    if _is_item(text, "dockerenv"):
+        yield text.fact(CONTAINER_MARKS, ("/.dockerenv",), text.absent("/.dockerenv: there"), whole=False)
+
+
+def parse_containerenv(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """Podman's mark."""
+    if _is_item(text, "containerenv"):
+        yield text.fact(CONTAINER_MARKS, ("/run/.containerenv",), text.absent("/run/.containerenv: there"), whole=False)
+
+
+def parse_variable(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """`container=podman`, which some engines put into the environment."""
+    for number, line in enumerate(text.lines, 1):
+        found = _VARIABLE.match(line) if "container=" in line else None
+        if found is not None:
+            yield text.fact(CONTAINER_MARKS, (f"container={found['engine']}",), text.quote(number), whole=False)
+            return
+
+
+def parse_kernel(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """A kernel made by Microsoft is WSL's; a kernel that names Tegra runs on a Jetson."""
+    for number, line in enumerate(text.lines, 1):
+        if not _KERNEL_LINE.match(line):
+            continue
+        words = line.lower()
+        yield text.fact(WSL, "microsoft" in words, text.quote(number), whole=whole(text))
+        if "-tegra" in words:
+            yield text.fact(TEGRA, True, text.quote(number), whole=whole(text))
+        return
+
+
+def parse_tegra(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """/etc/nv_tegra_release begins with `# R36 (release)`."""
+    for number, line in enumerate(text.lines, 1):
+        if _TEGRA_LINE.match(line):
+            yield text.fact(TEGRA, True, text.quote(number), whole=whole(text))
+            return
+
+
+def parse_dmi(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The firmware's product name: that of a hypervisor, or of a machine (then known to be none)."""
+    if not _is_item(text, "dmi"):
+        return
+    product = text.lines[0].strip()
+    if not product:
+        return
+    name = next((name for words, name in _HYPERVISORS if words in product), None)
+    if name is None and _EC2.match(product):
+        name = "Amazon EC2"
+    yield text.fact(HYPERVISOR, name, text.quote(1), whole=whole(text))
+
+
+_MARKS = (CONTAINER_MARKS.name,)
+PARSERS = (
+    Parser(
+        name="surroundings",
+        reads=("proc-version", "uname"),
+        keys=(WSL.name, TEGRA.name),
+        parse=parse_kernel,
+        wakes=("Linux version ", "GNU/Linux"),
+    ),
+    Parser(name="cgroup", reads=("cgroup",), keys=_MARKS, parse=parse_cgroup, wakes=("/docker/", "kubepods", "libpod-", ":/lxc/")),
+    Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=parse_dockerenv, absent=_MARKS),
+    Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=parse_containerenv, absent=_MARKS),
+    Parser(name="container_variable", reads=("environment",), keys=_MARKS, parse=parse_variable, wakes=("container=",)),
+    Parser(name="tegra", reads=("tegra",), keys=(TEGRA.name,), parse=parse_tegra, wakes=("(release), REVISION",), absent=(TEGRA.name,)),
+    Parser(name="dmi", reads=("dmi",), keys=(HYPERVISOR.name,), parse=parse_dmi),
+)

@@ -1,0 +1,46 @@
+"""The running kernel: `uname -a`, `uname -r` with its answer, /proc/version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import KERNEL, Kernel
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import root_command, whole
+
+_UNAME = re.compile(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
+_MACHINE = re.compile(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
+_PROC_VERSION = re.compile(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
+_RELEASE = re.compile(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact for every kernel named. A source that leaves the machine out counts after one that tells it (`whole`)."""
+    lines = text.lines
+    for number, line in enumerate(lines, 1):
+        found = _UNAME.match(line)
+        if found is not None:
+            machines = _MACHINE.findall(f" {found['rest']}")
+            kernel = Kernel(system="Linux", release=found["release"], machine=machines[-1] if machines else None)
+            yield text.fact(KERNEL, kernel, text.quote(number), whole=whole(text) and bool(machines))
+            continue
+        found = _PROC_VERSION.match(line)
+        if found is not None:
+            yield text.fact(KERNEL, Kernel(system="Linux", release=found["release"]), text.quote(number), whole=False)
+            continue
+        if root_command(line) == "uname -r" and number < len(lines):
+            found = _RELEASE.match(lines[number])
+            if found is not None:
+                yield text.fact(KERNEL, Kernel(system="Linux", release=found["release"]), text.quote(number, number + 1), whole=False)
+
+
+PARSER = Parser(
+    name="uname",
+    reads=("uname", "proc-version"),
+    keys=(KERNEL.name,),
+    parse=parse,
+    wakes=("GNU/Linux", "Linux version ", "uname -r", "uname -a"),
+)

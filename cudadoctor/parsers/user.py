@@ -1,0 +1,46 @@
+"""Who runs this: `id`, and from /proc/self/status whether that user may make device nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import MAY_MAKE_NODES, USER, User
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import whole
+
+_IDENTITY = re.compile(
+    r"\buid=(?P<uid>\d{1,10})(?:\((?P<name>[^)]{1,100})\))? gid=(?P<gid>\d{1,10})(?:\([^)]{1,100}\))?"
+    r"(?: groups=(?P<groups>[^\s=]{1,4000}(?: [^\s=,()]{1,60}\)[^\s=]{0,4000}){0,20}))?"
+)
+_GROUP = re.compile(r"(\d{1,10})(?:\(([^)]{1,100})\))?")
+_CAPABILITIES = re.compile(r"^\s{0,16}CapEff:\s{1,16}(?P<bits>[0-9A-Fa-f]{8,16})$")
+CAP_MKNOD = 27  # linux/capability.h
+
+
+def parse_user(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The user that `id` names."""
+    for number, line in enumerate(text.lines, 1):
+        found = _IDENTITY.search(line) if "uid=" in line else None
+        if found is None:
+            continue
+        groups = tuple(name or digits for digits, name in _GROUP.findall(found["groups"] or ""))
+        user = User(name=found["name"] or found["uid"], uid=int(found["uid"]), gid=int(found["gid"]), groups=groups)
+        yield text.fact(USER, user, text.quote(number), whole=whole(text))
+
+
+def parse_capabilities(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """Whether CAP_MKNOD is in the effective set: with it the driver's libraries make missing nodes themselves."""
+    for number, line in enumerate(text.lines, 1):
+        found = _CAPABILITIES.match(line)
+        if found is not None:
+            may = bool(int(found["bits"], 16) >> CAP_MKNOD & 1)
+            yield text.fact(MAY_MAKE_NODES, may, text.quote(number), whole=whole(text))
+
+
+PARSERS = (
+    Parser(name="user", reads=("user",), keys=(USER.name,), parse=parse_user, wakes=("groups=",)),
+    Parser(name="capabilities", reads=("capabilities",), keys=(MAY_MAKE_NODES.name,), parse=parse_capabilities, wakes=("CapEff:",)),
+)

@@ -1,0 +1,189 @@
+"""What the worker ladder.py wrote: how far the climb from libcuda to a Numba kernel came, and on which rung it broke.
+
+A rung that began and did not end is itself an answer: the process crashed there, or hung.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.values import LADDER, CudaDevice, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_tail
+
+OUTPUT_TAIL = 4000  # characters of stderr kept as a crashed rung's output
+LIFE_LIMIT_EXIT = 124  # the worker ended itself at the limit it was given
+HANGING = ("timed-out", "abandoned")
+TITLES = {
+    "libcuda": ("libcuda", "dlopen"), "init": ("libcuda (cuInit)", "cuInit"), "devices": ("libcuda (device count)", "cuDeviceGetCount"),
+    "context": ("libcuda (context)", "context"), "memory": ("libcuda (memory)", "memory"), "ptx-kernel": ("PTX kernel", "PTX kernel"),
+    "numba-kernel": ("Numba kernel", "Numba kernel"),
+}  # fmt: skip
+ERROR_MARKS = ("Error", "error", "ERROR")
+
+
+# ---------------------------------------------------------------- quotes
+def telling_line(output: str) -> str:
+    """The line of a failing rung's output that says most: the last one that names an error, else the last."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    named = [line for line in lines if any(mark in line for mark in ERROR_MARKS)]
+    return (named or lines or [""])[-1]
+
+
+def _quote_rung(result: RungResult) -> Quote:
+    """`cuInit: 100 CUDA_ERROR_NO_DEVICE`, or what the rung printed."""
+    title, function = TITLES.get(result.rung, (result.rung, result.rung))
+    where = f" on GPU {result.gpu}" if result.gpu is not None else ""
+    if result.code is not None and result.status != "pass":
+        words = f"{result.code} {result.name or ''}"
+    elif result.status == "pass":
+        words = "passed"
+    elif result.status == "skip":
+        words = f"not run: {result.why or 'no reason given'}"
+    elif result.status in ("crash", "hang"):
+        words = f"{result.status}, {result.why}" + (f": {telling_line(result.output)}" if result.output else "")
+    else:
+        words = telling_line(result.output) or result.why or "failed"
+    return said(title, result.line or None, f"{function}{where}: {words}")
+
+
+def _quote_record(record: Record) -> Quote | None:
+    fields = record.fields
+    if record.event == "opening":
+        return said(str(fields.get("path")), record.line, f"open {fields.get('path')}: {fields.get('errno_name') or 'opened'}")
+    if record.event == "smoke" and fields.get("status") == "fail":
+        why = telling_line(str(fields.get("why") or "failed"))
+        return said("smoke test", record.line, f"GPU {fields.get('gpu')}: {fields.get('step')}: {why}")
+    if record.event == "numba":
+        kind = "its simulator" if fields.get("simulator") is True else str(fields.get("implementation") or "unknown target")
+        return said("Numba", record.line, f"Numba {fields.get('version')}, {kind}")
+    if record.event == "error":
+        return said("ladder", record.line, f"{fields.get('step')}: {fields.get('error')}")
+    return None
+
+
+# ---------------------------------------------------------------- the steps
+def _open_begin(entries: Iterable[Record]) -> Record | None:
+    """The step that had begun when the worker fell silent. One that is followed by other steps lost its end on the way."""
+    last: Record | None = None
+    for entry in entries:
+        if entry.event in ("begin", "end", "done"):
+            last = entry
+    return last if last is not None and last.event == "begin" else None
+
+
+def open_step(stdout: str) -> str | None:
+    """The name of the step that had begun and did not end."""
+    begin = _open_begin(records(stdout))
+    step = begin.fields.get("step") if begin is not None else None
+    return step if isinstance(step, str) else None
+
+
+def _unfinished(text: Text, entries: list[Record]) -> RungResult | None:
+    """The rung at which the process crashed or hung."""
+    begin, item = _open_begin(entries), text.item
+    if begin is None or (item is not None and item.status == "ok" and item.dropped_bytes > 0):
+        return None
+    hung = item is not None and (item.status in HANGING or item.exit == LIFE_LIMIT_EXIT)
+    fields = {"rung": begin.fields.get("step"), "gpu": begin.fields.get("gpu")}
+    why, output = ending(text), stderr_tail(text, OUTPUT_TAIL)
+    seconds = item.seconds if item is not None and hung else None
+    return build(RungResult, fields, status="hang" if hung else "crash", why=why, output=output, seconds=seconds, line=begin.line)
+
+
+def _rungs(entries: list[Record]) -> list[RungResult]:
+    results = []
+    for entry in entries:
+        if entry.event == "end":
+            status = entry.fields.get("status")
+            result = build(RungResult, {**entry.fields, "rung": entry.fields.get("step")}, line=entry.line)
+            if result is not None and status in ("pass", "fail", "skip"):
+                results.append(result)
+    return results
+
+
+def _devices(entries: list[Record]) -> tuple[CudaDevice, ...]:
+    """The visible devices, with the free memory that the context rung saw."""
+    free: dict[int, int] = {}
+    found: list[CudaDevice] = []
+    for entry in entries:
+        gpu, memory, listed = (entry.fields.get(name) for name in ("gpu", "memory_free_bytes", "devices"))
+        if entry.event != "end":
+            continue
+        if isinstance(gpu, int) and isinstance(memory, int):
+            free.setdefault(gpu, memory)
+        if entry.fields.get("step") == "devices" and isinstance(listed, list):
+            devices = (build(CudaDevice, fields) for fields in listed if isinstance(fields, dict))
+            found = [device for device in devices if device is not None]
+    return tuple(
+        msgspec.structs.replace(device, memory_free_bytes=free[device.index]) if device.index in free else device for device in found
+    )
+
+
+def _of(kind: Any, event: str, entries: list[Record], with_line: bool) -> tuple[Any, ...]:
+    made = (build(kind, entry.fields, **({"line": entry.line} if with_line else {})) for entry in entries if entry.event == event)
+    return tuple(value for value in made if value is not None)
+
+
+def _heading(entries: list[Record]) -> dict[str, Any]:
+    """Fields of the whole climb, from the lines that carry them."""
+    fields: dict[str, Any] = {}
+    for entry in entries:
+        step = entry.fields.get("step") if entry.event == "end" else None
+        if entry.event == "start":
+            fields.update(python=entry.fields.get("python"), quick=entry.fields.get("quick"))
+        elif step == "libcuda":
+            fields.update(library_path=entry.fields.get("path"), library=entry.fields.get("library"))
+        elif step == "devices":
+            fields.update(cuda=entry.fields.get("cuda"))
+    return fields
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """Facts of one climb."""
+    entries = list(records(text))
+    if not any(entry.event in ("start", "begin", "end") for entry in entries):
+        yield from nothing_read(text, "the ladder", LADDER)
+        return
+    rungs = _rungs(entries)
+    unfinished = _unfinished(text, entries)
+    if unfinished is not None:
+        rungs.append(unfinished)
+    states = _of(NumbaState, "numba", entries, True)  # said when Numba was imported, and again with its components
+    ladder = build(
+        Ladder,
+        _heading(entries),
+        rungs=tuple(rungs),
+        devices=_devices(entries),
+        openings=_of(Opening, "opening", entries, False),
+        numba=states[-1] if states else None,
+        smoke=_of(SmokeStep, "smoke", entries, True),
+        benchmark=_of(Measurement, "benchmark", entries, True),
+    )
+    quotes = [_quote_rung(result) for result in rungs]
+    spoken = [entry for entry in entries if entry.event != "numba" or (states and entry.line == states[-1].line)]
+    quotes += [quote for quote in map(_quote_record, spoken) if quote is not None]
+    if not quotes:
+        quotes.append(said("ladder", 1, "started, and no step began"))
+    yield text.fact(LADDER, ladder, *quotes)
+
+
+def merge(ladder: Ladder, own: Ladder) -> Ladder:
+    """The climb of the examined interpreter, its Numba rung taken from the doctor's own Python if there was no Numba to climb with."""
+    skipped = ladder.result("numba-kernel")
+    no_numba = bool(skipped) and all(entry.status == "skip" and "numba" in (entry.why or "").lower() for entry in skipped)
+    climbed = own.result("numba-kernel")
+    if not no_numba or not climbed:
+        return ladder
+    state = own.numba
+    if state is not None and state.python is None:
+        state = msgspec.structs.replace(state, python=own.python)
+    others = tuple(entry for entry in ladder.rungs if entry.rung != "numba-kernel")
+    return msgspec.structs.replace(ladder, rungs=others + climbed, numba=state, smoke=own.smoke or ladder.smoke)
+
+
+PARSER = Parser(name="worker-ladder", reads=("ladder", "ladder-own"), keys=(LADDER.name,), parse=parse)

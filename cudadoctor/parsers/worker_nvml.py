@@ -1,0 +1,94 @@
+"""What the worker nvml.py wrote: NVML's answer to nvmlInit, each GPU, and the processes on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.values import NVML, GpuProcess, Nvml, NvmlGpu
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.json_lines import Record, build, mib, nothing_read, records, said
+
+SOURCE = "NVML"
+
+
+def _quote_head(nvml: Nvml, line: int) -> Iterator[Quote]:
+    words = f"nvmlInit: {nvml.code} {nvml.message or ''}"
+    if nvml.code == 0:
+        words += f"; driver {nvml.library or 'unknown'}, CUDA {nvml.cuda or 'unknown'}"
+    yield said("NVML (nvmlInit)", line, words)
+    if nvml.provider_error is not None:
+        yield said("import pynvml", line, nvml.provider_error)
+
+
+def _notable(gpu: NvmlGpu) -> Iterator[str]:
+    """What about a GPU is worth a word beyond its memory."""
+    if gpu.recovery_action not in (None, "none"):
+        yield f"recovery action {gpu.recovery_action}"
+    if gpu.ecc_uncorrected_volatile:
+        yield f"{gpu.ecc_uncorrected_volatile} uncorrected ECC errors since the driver was loaded"
+    if gpu.remap_pending or gpu.remap_failed:
+        yield "row remapping " + ("failed" if gpu.remap_failed else "pending")
+    reasons = [reason for reason in gpu.throttle_reasons if reason != "gpu-idle"]
+    if reasons:
+        yield "clocks held by " + ", ".join(reasons)
+    if gpu.compute_mode not in (None, "default"):
+        yield f"compute mode {gpu.compute_mode}"
+    if None not in (gpu.pcie_width, gpu.pcie_width_max) and gpu.pcie_width != gpu.pcie_width_max:
+        yield f"PCIe width {gpu.pcie_width} of {gpu.pcie_width_max}"
+    if gpu.nvlinks_inactive:
+        yield f"{gpu.nvlinks_inactive} NVLinks inactive, {gpu.nvlinks_active or 0} active"
+
+
+def _quote_gpu(gpu: NvmlGpu, line: int) -> Quote:
+    if gpu.handle_error is not None:
+        return said(SOURCE, line, f"GPU {gpu.index}: {gpu.handle_error}")
+    parts = [f"{mib(gpu.memory_used_bytes)} of {mib(gpu.memory_total_bytes)} in use"]
+    if gpu.memory_reserved_bytes is not None:
+        parts.append(f"{mib(gpu.memory_reserved_bytes)} kept by the driver")
+    return said(SOURCE, line, f"GPU {gpu.index} {gpu.address or ''} {gpu.name or ''}: " + ", ".join([*parts, *_notable(gpu)]))
+
+
+def _quote_process(process: GpuProcess, line: int) -> Quote:
+    kind, name = process.kind or "kind unknown", f" {process.name}" if process.name else ""
+    return said(SOURCE, line, f"GPU {process.gpu}: process {process.pid} ({kind}){name}, {mib(process.memory_bytes)}")
+
+
+def _head(entries: list[Record]) -> tuple[Nvml, int] | None:
+    """NVML's first answer, and its line."""
+    for entry in entries:
+        found = build(Nvml, entry.fields, gpus=(), processes=()) if entry.event == "nvml" else None
+        if found is not None:
+            return found, entry.line
+    return None
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """Facts of one NVML interview."""
+    entries = list(records(text))
+    head = _head(entries)
+    if head is None:
+        yield from nothing_read(text, "NVML", NVML)
+        return
+    nvml, line = head
+    quotes = list(_quote_head(nvml, line))
+    gpus, processes = [], []
+    whole = text.whole
+    for entry in entries:
+        if entry.event == "gpu" and (gpu := build(NvmlGpu, entry.fields)) is not None:
+            gpus.append(gpu)
+            quotes.append(_quote_gpu(gpu, entry.line))
+        elif entry.event == "process" and (process := build(GpuProcess, entry.fields)) is not None:
+            processes.append(process)
+            quotes.append(_quote_process(process, entry.line))
+        elif entry.event == "error":
+            whole = False
+            quotes.append(said(SOURCE, entry.line, f"{entry.fields.get('step')}: {entry.fields.get('error')}"))
+    value = msgspec.structs.replace(nvml, gpus=tuple(gpus), processes=tuple(processes))
+    yield text.fact(NVML, value, *quotes, whole=whole)
+
+
+PARSER = Parser(name="worker-nvml", reads=("nvml",), keys=(NVML.name,), parse=parse)

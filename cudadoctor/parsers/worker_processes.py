@@ -1,0 +1,53 @@
+"""What the worker processes.py wrote: the process table, and who of it holds a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.values import PROCESSES, Process, Processes
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.json_lines import build, nothing_read, records, said
+
+SOURCE = "process table"
+COMMAND_LENGTH = 120  # characters of a command line in a quote
+UNUSUAL = ("stopped", "orphaned", "defunct", "uninterruptible")
+
+
+def _quote(process: Process) -> Quote:
+    """pid, parent, user and state; what it holds and runs, where that was read."""
+    words = [f"process {process.pid}", f"parent {process.ppid if process.ppid is not None else 'unknown'}"]
+    words += [f"user {process.user or 'unknown'}", process.state]
+    if process.service:
+        words.append("a service")
+    if process.devices:
+        words.append("holds " + " ".join(process.devices))
+    line = ", ".join(words) + (f": {process.command[:COMMAND_LENGTH]}" if process.command else "")
+    return said(SOURCE, process.line, line)
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The table. Quoted are those that hold a device or are in an unusual state."""
+    head: Processes | None = None
+    head_line = 0
+    processes: dict[int, Process] = {}
+    for entry in records(text):
+        if entry.event == "processes" and head is None:
+            head, head_line = build(Processes, entry.fields, processes=()), entry.line
+        elif entry.event == "process" and (process := build(Process, entry.fields, line=entry.line)) is not None:
+            processes.setdefault(process.pid, process)
+    if head is None:
+        yield from nothing_read(text, "the process table", PROCESSES)
+        return
+    readable = "could be read" if head.complete else "could not all be read"
+    words = f"{head.provider or 'processes'}: open files of other users' processes {readable}"
+    quotes = [said(SOURCE, head_line, words + (f"; {head.provider_error}" if head.provider_error else ""))]
+    quotes += [_quote(process) for process in processes.values() if process.devices or process.state in UNUSUAL]
+    value = Processes(
+        processes=tuple(processes.values()), provider=head.provider, provider_error=head.provider_error, complete=head.complete
+    )
+    yield text.fact(PROCESSES, value, *quotes, whole=text.whole and head.complete)
+
+
+PARSER = Parser(name="worker-processes", reads=("processes",), keys=(PROCESSES.name,), parse=parse)

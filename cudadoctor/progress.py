@@ -1,0 +1,53 @@
+"""Rows on a terminal while the run goes on: each is written to stderr once all it reads has arrived.
+
+Only for people: piped, nothing is written. What a row says here is what is known so far; the report says what it means.
+"""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.sources.probes import PROBES
+
+
+class Progress:
+    """Takes evidence as it arrives and writes a line for each row that is complete."""
+
+    def __init__(self, stream: TextIO, *, color: bool) -> None:
+        self.stream, self.color = stream, color
+        self.items: dict[str, Item] = {}
+        self.shown: set[str] = set()
+        self.expected = {probe.id for probe in PROBES if not probe.instead_of}
+
+    def __call__(self, item: Item) -> None:
+        self.items[item.id] = item
+        if item.kind in ("worker", "command"):  # files arrive all at once, before any row can be complete
+            self.update(final=False)
+
+    def close(self) -> None:
+        self.update(final=True)
+
+    def update(self, *, final: bool) -> None:
+        from cudadoctor.checks.rows import CHECKS, describe
+        from cudadoctor.knowledge.load import load
+        from cudadoctor.model.guard import Guard
+        from cudadoctor.parsers.read import read
+        from cudadoctor.report.clean import one_line
+
+        ready = [
+            check for check in CHECKS
+            if check.id not in self.shown and (final or all(item in self.items for item in check.items if item in self.expected))
+        ]  # fmt: skip
+        if not ready:
+            return
+        guard = Guard()
+        facts = read(Evidence(items=tuple(self.items.values())), guard)
+        knowledge = load()
+        for check in ready:
+            self.shown.add(check.id)
+            line = guard.run("describe", check.id, None, describe, check, facts, knowledge)
+            if line is not None:
+                name = f"{check.id:<16}"
+                self.stream.write((f"\x1b[2m{name}\x1b[0m" if self.color else name) + f" {one_line(line.summary)}\n")
+        self.stream.flush()

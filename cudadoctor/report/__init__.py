@@ -1,0 +1,1 @@
+"""Report to text: one module per format. No other module builds output."""

@@ -1,0 +1,177 @@
+"""The ladder from the PCI bus to a Numba kernel: which rung needs which, and which were seen to work or to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Facts, Key, Quote, Unknown
+from cudadoctor.model.values import (
+    DEVICE_NODES,
+    HANGS,
+    LADDER,
+    LOADED_DRIVER,
+    NVML,
+    PCI,
+    PYTHON,
+    TEGRA,
+    TOOLKITS,
+    WSL,
+    RungName,
+)
+
+Seen = Literal["worked", "failed"]
+LADDER_ORDER: tuple[RungName, ...] = (
+    "pci", "driver", "nodes", "libcuda", "init", "devices", "context", "memory", "ptx-kernel", "numba-kernel",
+)  # fmt: skip
+ORDER: tuple[RungName, ...] = (*LADDER_ORDER, "nvml", "toolkit", "framework", "program", "speed")
+NEEDS: dict[RungName, tuple[RungName, ...]] = {
+    **{rung: (LADDER_ORDER[place - 1],) if place else () for place, rung in enumerate(LADDER_ORDER)},
+    "numba-kernel": ("ptx-kernel", "toolkit"),
+    "nvml": ("nodes",),
+    "framework": ("memory",),
+    "program": ("memory",),
+    "speed": ("memory",),
+    "toolkit": (),
+}
+# What a working rung proves. libcuda.so.1 loads without any GPU or driver, so it proves nothing below it.
+_PROVES: dict[RungName, tuple[RungName, ...]] = {**NEEDS, "libcuda": ()}
+
+
+def below(rung: RungName, graph: dict[RungName, tuple[RungName, ...]] = NEEDS) -> frozenset[RungName]:
+    """All rungs that this one needs, itself left out."""
+    found: set[RungName] = set()
+    todo = list(graph[rung])
+    while todo:
+        one = todo.pop()
+        if one not in found:
+            found.add(one)
+            todo.extend(graph[one])
+    return frozenset(found)
+
+
+class Rungs(msgspec.Struct, frozen=True):
+    """What was seen of each rung. A rung that is not in `seen` was not looked at."""
+
+    seen: dict[RungName, Seen]
+    quotes: dict[RungName, tuple[Quote, ...]]
+
+    def worked(self, rung: RungName) -> bool:
+        return self.seen.get(rung) == "worked"
+
+    def failed(self, rung: RungName) -> bool:
+        return self.seen.get(rung) == "failed"
+
+    def first_failed(self) -> RungName | None:
+        return next((rung for rung in ORDER if self.failed(rung)), None)
+
+
+def _known(facts: Facts, key: Key[object]) -> Fact[object] | None:
+    found = facts.get(key)
+    return None if isinstance(found, Unknown) else found
+
+
+def observe(facts: Facts, *, shown_failing: Iterable[RungName] = ()) -> Rungs:
+    """The rungs as the facts show them. `shown_failing`: rungs that a failing rung's own output says are broken."""
+    looks: dict[RungName, tuple[Seen, tuple[Quote, ...]]] = {}
+    for look in (_pci, _driver, _nodes, _nvml, _toolkit, _ladder):
+        looks.update(look(facts))
+    for rung in shown_failing:
+        looks.setdefault(rung, ("failed", ()))
+        looks[rung] = ("failed", looks[rung][1])
+    # A rung seen to work clears every rung it needs: no missing file or node can block a kernel whose result was checked.
+    for rung in ORDER:
+        if looks.get(rung, ("", ()))[0] == "worked":
+            for needed in below(rung, _PROVES):
+                looks[needed] = ("worked", looks[needed][1] if needed in looks else ())
+    return Rungs({rung: seen for rung, (seen, _) in looks.items()}, {rung: quotes for rung, (_, quotes) in looks.items()})
+
+
+Looks = dict[RungName, tuple[Seen, tuple[Quote, ...]]]
+
+
+def _bus_speaks(facts: Facts) -> bool:
+    """Whether a GPU of this machine would stand on the PCI bus with nodes under /dev/nvidia* (not in WSL, not on Jetson)."""
+    for key in (WSL, TEGRA):
+        found = facts.get(key)
+        if not isinstance(found, Unknown) and found.value:
+            return False
+    return True
+
+
+def _pci(facts: Facts) -> Looks:
+    found = facts.get(PCI)
+    if isinstance(found, Unknown) or found.value is None or not _bus_speaks(facts):
+        return {}
+    if found.value.nvidia_gpus:
+        return {"pci": ("worked", found.quotes)}
+    return {"pci": ("failed", found.quotes)} if found.whole else {}
+
+
+def _driver(facts: Facts) -> Looks:
+    if not _bus_speaks(facts):
+        return {}
+    loaded = facts.get(LOADED_DRIVER)
+    bus = facts.get(PCI)
+    if not isinstance(loaded, Unknown) and loaded.value is not None:
+        return {"driver": ("worked", loaded.quotes)}
+    if isinstance(bus, Unknown) or bus.value is None:
+        return {}
+    gpus = [gpu for gpu in bus.value.nvidia_gpus if gpu.driver_known]
+    if any(gpu.driver == "nvidia" for gpu in gpus):
+        return {"driver": ("worked", bus.quotes)}
+    return {"driver": ("failed", bus.quotes)} if gpus else {}
+
+
+def _nodes(facts: Facts) -> Looks:
+    found = facts.get(DEVICE_NODES)
+    if isinstance(found, Unknown) or not _bus_speaks(facts):
+        return {}
+    paths = {node.path for node in found.value.nodes} if found.value is not None else set()
+    complete = {"/dev/nvidiactl", "/dev/nvidia-uvm"} <= paths and any(
+        path[11:].isdigit() for path in paths if path.startswith("/dev/nvidia")
+    )
+    if complete:
+        return {"nodes": ("worked", found.quotes)}
+    return {"nodes": ("failed", found.quotes)} if found.whole else {}
+
+
+def _nvml(facts: Facts) -> Looks:
+    found = facts.get(NVML)
+    if isinstance(found, Unknown):
+        hangs = _known(facts, HANGS)  # type: ignore[arg-type]
+        hung = hangs is not None and any(entry.item == "nvml" for entry in hangs.value.entries)  # type: ignore[attr-defined]
+        return {"nvml": ("failed", hangs.quotes)} if hung and hangs is not None else {}
+    if found.value is None or found.value.code != 0:
+        return {"nvml": ("failed", found.quotes)}
+    usable = [gpu for gpu in found.value.gpus if gpu.handle_error is None]
+    return {"nvml": ("worked", found.quotes)} if usable else {}
+
+
+def _toolkit(facts: Facts) -> Looks:
+    python, toolkits = facts.get(PYTHON), facts.get(TOOLKITS)
+    if isinstance(python, Unknown) or isinstance(toolkits, Unknown) or python.value is None or toolkits.value is None:
+        return {}
+    if python.value.package("numba") is None:
+        return {}
+    needed = ["nvvm", "cudart"] + (["nvrtc"] if python.value.package("numba-cuda") is not None else ["libdevice"])
+    entries = [toolkits.value.component(name) for name in needed]
+    if any(entry is None for entry in entries):
+        return {}  # not recorded by this worker
+    complete = all(entry is not None and entry.path is not None for entry in entries)
+    return {"toolkit": ("worked" if complete else "failed", toolkits.quotes)}
+
+
+def _ladder(facts: Facts) -> Looks:
+    found = facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None:
+        return {}
+    looks: Looks = {}
+    for rung in LADDER_ORDER:
+        results = [entry for entry in found.value.result(rung) if entry.status != "skip"]
+        if results:
+            good = all(entry.status == "pass" for entry in results)
+            looks[rung] = ("worked" if good else "failed", found.quotes)
+    return looks

@@ -1,0 +1,181 @@
+"""Child processes that can hang, flood or crash without taking the doctor down.
+
+Each child has its own session, a limit in seconds, and a bound on what is kept of its output. At its limit its whole process
+group is killed; a child that survives that (uninterruptible sleep) is abandoned and reported, never waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO
+
+from cudadoctor.model.evidence import Kind, Status
+
+OUTPUT_LIMIT = 4 << 20  # bytes kept of each stream; the rest is counted and dropped
+KILL_GRACE = 0.3  # seconds a killed child has to disappear
+_TICK = 0.02  # seconds between looks at children whose pipes stay open after their end
+
+
+class Child:
+    """One running child. `over` becomes True when it ended, was killed or was abandoned."""
+
+    def __init__(
+        self,
+        item: str,
+        kind: Kind,
+        argv: Sequence[str],
+        *,
+        limit: float,
+        environment: dict[str, str],
+        shown: tuple[str, ...],
+        talks: bool = False,
+    ) -> None:
+        self.item, self.kind, self.shown = item, kind, shown
+        self.started = time.monotonic()
+        self.deadline = self.started + limit
+        self.limit = limit
+        self.status: Status = "ok"
+        self.why: str | None = None
+        self.over = False
+        self.seconds = 0.0
+        self.dropped = 0
+        self.buffers: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.open_pipes: dict[str, IO[bytes]] = {}
+        self.on_line: Callable[[str], None] | None = None
+        self._line_start = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        try:
+            self.process = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            self._finish("absent", f"{shown[0]}: command not found")
+        except PermissionError as error:
+            self._finish("denied", f"{shown[0]}: {error.strerror}")
+        except OSError as error:
+            self._finish("not-run", f"{shown[0]}: {error.strerror}")
+        else:
+            assert self.process.stdout is not None
+            assert self.process.stderr is not None
+            self.open_pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
+            for pipe in self.open_pipes.values():
+                os.set_blocking(pipe.fileno(), False)
+
+    def _finish(self, status: Status, why: str | None = None) -> None:
+        self.status, self.why, self.over = status, why, True
+        self.seconds = time.monotonic() - self.started
+        for pipe in self.open_pipes.values():
+            pipe.close()
+        self.open_pipes = {}
+        if self.process is not None and self.process.stdin is not None:
+            try:
+                self.process.stdin.close()
+            except OSError:
+                pass  # the child is gone; what it did not read is lost with it
+
+    def say(self, line: str) -> None:
+        """Write one line to a talking child; a child that is gone is no error, its end is seen elsewhere."""
+        if self.process is None or self.process.stdin is None or self.over:
+            return
+        try:
+            self.process.stdin.write(line.encode())
+            self.process.stdin.flush()
+        except OSError:
+            pass
+
+    def read(self, stream: str) -> bool:
+        """Take what is there; False at the end of the stream."""
+        pipe = self.open_pipes.get(stream)
+        if pipe is None:
+            return False
+        while True:
+            try:
+                chunk = os.read(pipe.fileno(), 1 << 16)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not chunk:
+                return False
+            room = OUTPUT_LIMIT - len(self.buffers[stream])
+            self.buffers[stream] += chunk[:room]
+            self.dropped += max(0, len(chunk) - room)
+            if stream == "stdout":
+                self._announce_lines()
+
+    def _announce_lines(self) -> None:
+        buffer = self.buffers["stdout"]
+        while (end := buffer.find(b"\n", self._line_start)) >= 0:
+            line = bytes(buffer[self._line_start : end]).decode("utf-8", "replace")
+            self._line_start = end + 1
+            if self.on_line is not None:
+                self.on_line(line)
+
+    def step(self, now: float) -> None:
+        """Look whether it ended or reached its limit."""
+        if self.over or self.process is None:
+            return
+        if self.process.poll() is not None:
+            for stream in tuple(self.open_pipes):
+                self.read(stream)  # what is still in the pipe; a grandchild may hold the other end open for ever
+            code = self.process.returncode
+            self._finish("ok" if code == 0 else "failed")
+        elif now >= self.deadline:
+            self.kill(f"no answer within {self.limit:g} s")
+
+    def kill(self, why: str) -> None:
+        """End the process group. What cannot be killed is abandoned."""
+        if self.over or self.process is None:
+            return
+        for stream in tuple(self.open_pipes):
+            self.read(stream)
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        try:
+            self.process.wait(KILL_GRACE)
+        except subprocess.TimeoutExpired:
+            self._finish("abandoned", f"{why}, and the process could not be killed (uninterruptible sleep)")
+        else:
+            self._finish("timed-out", why)
+
+    def text(self, stream: str) -> str:
+        return self.buffers[stream].decode("utf-8", "replace")
+
+
+def watch(children: Iterable[Child], until: Callable[[], bool] | None = None, on_over: Callable[[Child], None] | None = None) -> None:
+    """Serve all children until each is over, or until `until()` is true."""
+    waiting = [child for child in children if not child.over]
+    with selectors.DefaultSelector() as selector:
+        for child in waiting:
+            for stream, pipe in child.open_pipes.items():
+                selector.register(pipe.fileno(), selectors.EVENT_READ, (child, stream))
+        while waiting and not (until is not None and until()):
+            # A child that closed its pipes is about to end: look again soon.
+            for key, _ in selector.select(_TICK if all(child.open_pipes for child in waiting) else _TICK / 10):
+                child, stream = key.data
+                if not child.read(stream):
+                    selector.unregister(key.fd)
+                    child.open_pipes.pop(stream).close()
+            now = time.monotonic()
+            for child in waiting:
+                fds = [pipe.fileno() for pipe in child.open_pipes.values()]
+                child.step(now)
+                if child.over:
+                    for fd in fds:
+                        if fd in selector.get_map():
+                            selector.unregister(fd)
+                    if on_over is not None:
+                        on_over(child)
+            waiting = [child for child in waiting if not child.over]

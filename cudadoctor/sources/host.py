@@ -1,0 +1,252 @@
+"""The live host: carries out the probes in their three waves and returns evidence. Nothing is judged here."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from cudadoctor.model.evidence import Evidence, Item, Kind, Status
+from cudadoctor.sources.children import Child, watch
+from cudadoctor.sources.interpreters import examined_python, worker_path
+from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe
+from cudadoctor.sources.readers import PROGRAM_FOLDERS, READERS
+
+WSL_FOLDER = "/usr/lib/wsl/lib"  # where WSL puts nvidia-smi; not on every PATH
+Progress = Callable[[Item], None]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to collect. `timeout` bounds the whole collection in seconds."""
+
+    python: str | None = None
+    quick: bool = False
+    timeout: float = 60.0
+    benchmark: bool = True
+    leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
+    distro: str | None = None
+
+
+class Collector:
+    """One collection. Items are kept in the order in which the probes are listed, whatever order they end in."""
+
+    def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
+        self.plan, self.progress = plan, progress
+        self.end = time.monotonic() + plan.timeout
+        self.items: dict[str, Item] = {}
+        self.python, self.python_why = examined_python(plan.python)
+        self.ladder: Child | None = None
+        self.at_gate = False
+        self.children: list[Child] = []
+
+    # ------------------------------------------------------------ single probes
+    def keep(self, item: Item) -> None:
+        """Record an item. A second way to the same evidence replaces the first only if the first did not answer."""
+        before = self.items.get(item.id)
+        if before is None or (not before.answered and item.status != "absent"):
+            self.items[item.id] = item
+            if self.progress is not None:
+                self.progress(item)
+
+    def read(self, probe: Probe) -> None:
+        started = time.monotonic()
+        status: Status = "ok"
+        why = text = None
+        assert probe.reader is not None
+        assert isinstance(probe.what, str) or probe.kind == "command"
+        target = probe.what if isinstance(probe.what, str) else probe.what[0]
+        try:
+            text = READERS[probe.reader](target)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            status, why = "absent", f"{target}: {error.strerror}"
+        except OSError as error:
+            status, why = "denied", f"{target}: {error.strerror}"
+        self.keep(
+            Item(id=probe.id, kind=probe.kind, what=probe.what, status=status, why=why, stdout=text, seconds=time.monotonic() - started)
+        )
+
+    def start(self, probe: Probe) -> Child | None:
+        """Start a command or worker; None where its interpreter may not be run."""
+        environment = dict(os.environ)
+        limit = min(probe.limit, QUICK_LIMIT if self.plan.quick else probe.limit, max(0.1, self.end - time.monotonic()))
+        if probe.kind == "worker":
+            python = sys.executable if probe.own_python else self.python
+            assert isinstance(probe.what, str)
+            if python is None:
+                self.keep(Item(id=probe.id, kind="worker", what=("python", probe.what), status="not-run", why=self.python_why))
+                return None
+            environment["CUDA_CACHE_DISABLE"] = "1"  # a kernel must really be compiled, and nothing be left in the user's cache
+            argv = [python, "-u", "-B", worker_path(probe.what), *self.worker_arguments(probe)]
+            shown = (python, probe.what)
+        else:
+            assert not isinstance(probe.what, str)
+            environment["LC_ALL"] = "C"
+            environment["PATH"] = search_path(probe.what[0])
+            shown = probe.what
+            argv = list(probe.what)
+            # Popen looks a name up in the parent's PATH, not in the one it hands on.
+            argv[0] = next((path for path in candidates(argv[0], environment["PATH"])), argv[0])
+        return Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=probe.id.startswith("ladder"))
+
+    def worker_arguments(self, probe: Probe) -> list[str]:
+        if probe.id.startswith("ladder"):
+            return (["--quick"] if self.plan.quick else []) + ([] if self.plan.benchmark else ["--no-benchmark"])
+        if probe.id == "processes":
+            return ["--doctor", str(os.getpid())]
+        return []
+
+    def finished(self, child: Child) -> None:
+        kind: Kind = child.kind
+        code = child.process.returncode if child.process is not None else None
+        self.keep(
+            Item(
+                id=child.item,
+                kind=kind,
+                what=child.shown,
+                status=child.status,
+                why=child.why,
+                exit=code if code is not None and code >= 0 and child.status in ("ok", "failed") else None,
+                signal=-code if code is not None and code < 0 and child.status == "failed" else None,
+                stdout=child.text("stdout") if child.process is not None else None,
+                stderr=child.text("stderr") if child.process is not None else None,
+                dropped_bytes=child.dropped,
+                seconds=child.seconds,
+            )
+        )
+        if child.item == "nvml" and child.status == "ok":
+            self.hurry("nvidia-smi", SMI_LIMIT_AFTER_NVML)
+
+    def hurry(self, item: str, limit: float) -> None:
+        for child in self.children:
+            if child.item == item and child.limit > limit:
+                child.deadline = min(child.deadline, max(child.started + limit, time.monotonic() + 0.5))
+                child.limit = limit
+
+    # ------------------------------------------------------------ waves
+    def wave(self, name: str) -> list[Probe]:
+        return [probe for probe in PROBES if probe.wave == name and probe.id not in self.plan.leave_out]
+
+    def run_children(self, probes: list[Probe], until: Callable[[], bool] | None = None) -> None:
+        """Start every probe at once, then those that stand in for one that did not answer."""
+        started = [child for probe in probes if not probe.instead_of and (child := self.start(probe)) is not None]
+        self.children = started
+        for child in started:
+            if child.item == "ladder":
+                self.ladder = child
+                child.on_line = self.ladder_line
+            if child.over:  # it could not be started
+                self.finished(child)
+        watch(started, until=until, on_over=self.finished)
+        for probe in probes:
+            if probe.instead_of and not any(self.answered(item) for item in probe.instead_of):
+                child = self.start(probe)
+                if child is not None:
+                    if child.over:
+                        self.finished(child)
+                    watch([child], on_over=self.finished)
+
+    def answered(self, item: str) -> bool:
+        known = self.items.get(item)
+        return known is not None and known.answered
+
+    def ladder_line(self, line: str) -> None:
+        # The worker waits after its last rung of this wave; that a line names the rung is all that is read here.
+        if '"end"' in line and '"devices"' in line and '"pass"' in line:
+            self.at_gate = True
+
+    def collect(self) -> Evidence:
+        look = self.wave("look")
+        # Listings and files first: they take a few milliseconds and no child may have opened a device before them.
+        for probe in look:
+            if probe.reader is not None:
+                self.read(probe)
+        ask = [probe for probe in self.wave("ask") if probe.reader is None]
+        try:
+            self.run_look_and_ask([probe for probe in look if probe.reader is None], ask)
+            for probe in self.wave("ask"):
+                if probe.reader is not None:
+                    self.read(probe)
+            self.load()
+        except BaseException:
+            self.stop("interrupted")
+            raise
+        order = {probe.id: number for number, probe in enumerate(PROBES)}
+        items = sorted(self.items.values(), key=lambda item: order.get(item.id, len(order)))
+        return Evidence(
+            items=tuple(items),
+            platform=sys.platform,
+            python=self.python,
+            python_why=self.python_why,
+            quick=self.plan.quick,
+            distro=self.plan.distro,
+        )
+
+    def run_look_and_ask(self, look: list[Probe], ask: list[Probe]) -> None:
+        """The children of both waves run side by side: what has to be seen as it was is already read.
+
+        Package tools and the Python listing open no device, so they need not end before nvidia-smi, NVML and cuInit begin; the
+        list of processes leaves the doctor's own children out.
+        """
+
+        def settled() -> bool:
+            others = all(child.over for child in self.children if child is not self.ladder)
+            return others and (self.ladder is None or self.ladder.over or self.at_gate)
+
+        self.run_children(look + ask, until=settled)
+
+    def load(self) -> None:
+        """Contexts, kernels, benchmark: the ladder goes on, unless it ended or only a quick look was asked for."""
+        ladder = self.ladder
+        if ladder is not None and not ladder.over:
+            ladder.limit = max(0.1, self.end - time.monotonic())
+            ladder.deadline = time.monotonic() + ladder.limit
+            if not self.plan.quick:
+                ladder.say("go\n")
+            watch([ladder], on_over=self.finished)
+        item = self.items.get("ladder")
+        if item is None or self.plan.quick:
+            return
+        started = bool((item.stdout or "").strip())
+        without_numba = '"no Numba here"' in (item.stdout or "")
+        if (without_numba or not started) and self.python != sys.executable and item.status not in ("timed-out", "abandoned"):
+            self.climb_in_own_python()
+
+    def climb_in_own_python(self) -> None:
+        probe = Probe(id="ladder-own", wave="load", kind="worker", what="ladder.py", own_python=True, limit=ANSWER_LIMIT)
+        child = self.start(probe)
+        if child is None:
+            return
+        child.limit = max(0.1, self.end - time.monotonic())
+        child.deadline = time.monotonic() + child.limit
+        child.say("go\n")
+        if child.over:
+            self.finished(child)
+        watch([child], on_over=self.finished)
+
+    def stop(self, why: str) -> None:
+        for child in [*self.children, *([self.ladder] if self.ladder else [])]:
+            child.kill(why)
+
+
+def search_path(program: str) -> str:
+    """The user's PATH; for admin tools the system folders as well, for nvidia-smi WSL's."""
+    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    if program == "nvidia-smi":
+        folders.append(WSL_FOLDER)
+    elif program != "nvcc":
+        folders.extend(PROGRAM_FOLDERS)
+    return os.pathsep.join(folders)
+
+
+def candidates(program: str, path: str) -> list[str]:
+    """Executable files of that name, in the order of PATH."""
+    found = (os.path.join(folder, program) for folder in path.split(os.pathsep) if folder)
+    return [name for name in found if os.path.isfile(name) and os.access(name, os.X_OK)]
+
+
+def collect(plan: Plan, progress: Progress | None = None) -> Evidence:
+    """All evidence of this machine. Children are gone when this returns or raises."""
+    return Collector(plan, progress).collect()

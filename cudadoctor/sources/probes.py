@@ -1,0 +1,93 @@
+"""What to ask a machine: data. sources/host.py carries it out.
+
+Waves: `look` reads files, listings and package tools and opens no NVIDIA device; `ask` runs nvidia-smi, NVML and the ladder up
+to the device count; `load` lets the ladder go on to contexts and kernels. Within a wave all probes start at once.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cudadoctor.model.evidence import Kind
+
+Wave = Literal["look", "ask", "load"]
+ANSWER_LIMIT = 10.0  # seconds within which nvidia-smi, NVML and cuInit must answer
+QUICK_LIMIT = 3.0  # the same for --quick
+SMI_LIMIT_AFTER_NVML = 3.0  # once NVML has answered, nvidia-smi has no reason to take longer
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """One question. `reader` names a function of sources/readers.py; without it a command or worker is run.
+
+    `instead_of`: asked only when none of these items answered. `needs`: asked only when one of these answered or is present.
+    """
+
+    id: str
+    wave: Wave
+    kind: Kind
+    what: tuple[str, ...] | str
+    limit: float = 5.0
+    reader: str | None = None
+    instead_of: tuple[str, ...] = ()
+    own_python: bool = False  # a worker that runs in the doctor's own interpreter
+    quick: bool = True  # asked with --quick too
+
+
+def _file(item: str, path: str, **more: object) -> Probe:
+    return Probe(id=item, wave="look", kind="file", what=path, reader="read_file", **more)  # type: ignore[arg-type]
+
+
+PROBES: tuple[Probe, ...] = (
+    # -- look: in-process reads first, they cost microseconds and must see the machine before any device is opened
+    Probe(id="dev", wave="look", kind="listing", what="/dev", reader="list_dev"),
+    Probe(id="environment", wave="look", kind="environment", what="environment", reader="read_environment"),
+    Probe(id="pci", wave="look", kind="file", what="/sys/bus/pci/devices", reader="read_pci"),
+    _file("modules", "/proc/modules"),
+    Probe(id="sys-modules", wave="look", kind="listing", what="/sys/module", reader="list_names"),
+    _file("driver-version", "/proc/driver/nvidia/version"),
+    _file("sys-driver-version", "/sys/module/nvidia/version"),
+    Probe(id="module-files", wave="look", kind="listing", what="/lib/modules", reader="list_module_files"),
+    Probe(id="user", wave="look", kind="command", what=("id",), reader="read_user"),
+    _file("capabilities", "/proc/self/status"),
+    _file("os-release", "/etc/os-release"),
+    Probe(id="uname", wave="look", kind="command", what=("uname", "-a"), reader="read_uname"),
+    _file("cgroup", "/proc/1/cgroup"),
+    _file("dockerenv", "/.dockerenv"),
+    _file("containerenv", "/run/.containerenv"),
+    _file("proc-version", "/proc/version"),
+    _file("tegra", "/etc/nv_tegra_release"),
+    _file("dmi", "/sys/class/dmi/id/product_name"),
+    Probe(id="wsl-lib", wave="look", kind="listing", what="/usr/lib/wsl/lib", reader="list_names"),
+    Probe(id="driver-libraries", wave="look", kind="listing", what="driver libraries", reader="list_driver_libraries"),
+    Probe(id="nvidia-modprobe", wave="look", kind="file", what="nvidia-modprobe", reader="find_program"),
+    # -- look: commands and workers that open no device
+    Probe(id="processes", wave="look", kind="worker", what="processes.py", own_python=True, limit=5),
+    Probe(id="ldconfig", wave="look", kind="command", what=("ldconfig", "-p")),
+    Probe(id="nvcc", wave="look", kind="command", what=("nvcc", "--version")),
+    Probe(id="dkms", wave="look", kind="command", what=("dkms", "status")),
+    Probe(id="mokutil", wave="look", kind="command", what=("mokutil", "--sb-state")),
+    Probe(id="modinfo", wave="look", kind="command", what=("modinfo", "nvidia")),
+    # All packages: dpkg-query ends with an error when one of several patterns matches nothing.
+    Probe(id="packages", wave="look", kind="command", what=("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\n")),
+    Probe(id="packages", wave="look", kind="command", what=("rpm", "-qa", "*nvidia*", "*cuda*"), instead_of=("packages",)),
+    Probe(id="packages", wave="look", kind="command", what=("pacman", "-Q"), instead_of=("packages",)),
+    Probe(id="lspci", wave="look", kind="command", what=("lspci", "-nnk"), instead_of=("pci",)),
+    Probe(id="lsmod", wave="look", kind="command", what=("lsmod",), instead_of=("modules",)),
+    Probe(id="lshw", wave="look", kind="command", what=("lshw", "-C", "display"), limit=10, instead_of=("pci", "lspci")),
+    Probe(id="python-env", wave="look", kind="worker", what="python_env.py", limit=10),
+    # -- ask
+    Probe(id="nvml", wave="ask", kind="worker", what="nvml.py", own_python=True, limit=ANSWER_LIMIT),
+    Probe(id="nvidia-smi", wave="ask", kind="command", what=("nvidia-smi",), limit=ANSWER_LIMIT),
+    Probe(id="ladder", wave="ask", kind="worker", what="ladder.py", limit=ANSWER_LIMIT),
+    Probe(id="kernel-log", wave="ask", kind="command", what=("dmesg",)),
+    Probe(
+        id="kernel-log",
+        wave="ask",
+        kind="command",
+        what=("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"),
+        instead_of=("kernel-log",),
+    ),
+    Probe(id="dev-after", wave="ask", kind="listing", what="/dev", reader="list_dev"),
+)

@@ -1,0 +1,172 @@
+"""In-process reads of a live Linux host: files, sysfs, listings, environment. Each returns text in the form a user would paste.
+
+A reader raises OSError where the thing cannot be read; sources/host.py turns that into a status.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+from collections.abc import Callable
+
+FILE_LIMIT = 1 << 20  # bytes of one file; nothing that is read here is larger on a sound machine
+PCI_DEVICES = "/sys/bus/pci/devices"
+LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
+    "/usr/lib/aarch64-linux-gnu/tegra", "/usr/lib/aarch64-linux-gnu/nvidia", "/run/opengl-driver/lib", "/usr/local/cuda/compat",
+)  # fmt: skip
+MODULE_NAMES = ("nvidia", "nouveau", "nova-core", "nova_core")
+PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")  # where admin tools live that a user's PATH may lack
+
+
+def read_file(path: str) -> str:
+    """At most FILE_LIMIT bytes of a file, as text."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        chunks = []
+        left = FILE_LIMIT
+        while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 16))):
+            chunks.append(chunk)
+            left -= len(chunk)
+    finally:
+        os.close(descriptor)
+    return b"".join(chunks).decode("utf-8", "replace")
+
+
+def read_environment(_: str) -> str:
+    """All variables, one a line, as `env` prints them; a line break inside a value is written as \\n."""
+    return "".join(f"{name}={value}".replace("\n", "\\n") + "\n" for name, value in sorted(os.environ.items()))
+
+
+def read_pci(path: str) -> str:
+    """`path:value` for vendor, device, class and revision of every function, and where its driver link points."""
+    lines = []
+    for address in sorted(os.listdir(path)):
+        folder = f"{path}/{address}"
+        for name in ("vendor", "device", "class", "revision"):
+            try:
+                lines.append(f"{folder}/{name}:{read_file(f'{folder}/{name}').strip()}")
+            except OSError as error:
+                lines.append(f"{folder}/{name}: {error.strerror}")
+        try:
+            lines.append(f"{folder}/driver -> {os.readlink(f'{folder}/driver')}")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            lines.append(f"{folder}/driver: {error.strerror}")
+    return "\n".join(lines) + "\n"
+
+
+def list_names(path: str) -> str:
+    """The names in a folder, one a line."""
+    return "".join(f"{name}\n" for name in sorted(os.listdir(path)))
+
+
+def _long(path: str) -> str:
+    """One entry as `ls -l` prints it, with the full path; a device shows its numbers instead of a size."""
+    info = os.lstat(path)
+    if stat.S_ISCHR(info.st_mode) or stat.S_ISBLK(info.st_mode):
+        size = f"{os.major(info.st_rdev)}, {os.minor(info.st_rdev)}"
+    else:
+        size = str(info.st_size)
+    target = f" -> {os.readlink(path)}" if stat.S_ISLNK(info.st_mode) else ""
+    return f"{stat.filemode(info.st_mode)} {info.st_nlink} {_user(info.st_uid)} {_group(info.st_gid)} {size} {path}{target}"
+
+
+def _user(uid: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return str(uid)
+
+
+def _group(gid: int) -> str:
+    try:
+        import grp
+
+        return grp.getgrgid(gid).gr_name
+    except (ImportError, KeyError):
+        return str(gid)
+
+
+def list_dev(path: str) -> str:
+    """`ls -l` of the entries of /dev that concern a GPU."""
+    lines = []
+    for name in sorted(os.listdir(path)):
+        if not name.startswith(("nvidia", "dri", "dxg", "nvhost", "nvmap", "kfd")):
+            continue
+        full = f"{path}/{name}"
+        try:
+            lines.append(_long(full))
+            if stat.S_ISDIR(os.lstat(full).st_mode):
+                lines.extend(_long(f"{full}/{inner}") for inner in sorted(os.listdir(full)))
+        except OSError as error:
+            lines.append(f"ls: cannot access '{full}': {error.strerror}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def list_module_files(path: str) -> str:
+    """Full paths of the NVIDIA and nouveau modules of every installed kernel. One unreadable kernel folder makes it an error."""
+    found: list[str] = []
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for kernel in sorted(os.listdir(path)):
+        for folder, folders, files in os.walk(f"{path}/{kernel}", onerror=fail):
+            if folder == f"{path}/{kernel}":
+                # `build` and `source` are links into kernel sources; the other names hold no GPU module.
+                folders[:] = [name for name in folders if name not in ("build", "source", "vdso")]
+            found.extend(f"{folder}/{name}" for name in files if name.split(".")[0] in MODULE_NAMES and ".ko" in name)
+    return "".join(f"{name}\n" for name in sorted(found))
+
+
+def list_driver_libraries(_: str) -> str:
+    """`ls -l` of libcuda and libnvidia-ml in the folders where drivers put them."""
+    lines = []
+    seen = set()
+    for folder in LIBRARY_FOLDERS:
+        real = os.path.realpath(folder)
+        if real in seen or not os.path.isdir(real):
+            continue
+        seen.add(real)
+        names = [name for name in sorted(os.listdir(real)) if name.startswith(("libcuda.so", "libnvidia-ml.so"))]
+        lines.extend(_long(f"{folder}/{name}") for name in names)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def read_user(_: str) -> str:
+    """Who runs this, in the form of `id`."""
+    uid, gid = os.geteuid(), os.getegid()
+    groups = sorted({gid, *os.getgroups()})
+    named = ",".join(f"{number}({_group(number)})" for number in groups)
+    return f"uid={uid}({_user(uid)}) gid={gid}({_group(gid)}) groups={named}\n"
+
+
+def read_uname(_: str) -> str:
+    """The form of `uname -a`."""
+    info = platform.uname()
+    return f"{info.system} {info.node} {info.release} {info.version} {info.machine} GNU/{info.system}\n"
+
+
+def find_program(name: str) -> str:
+    """Where a program is, on PATH or in the usual system folders; FileNotFoundError where it is not."""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    found = shutil.which(name, path=os.pathsep.join([*folders, *PROGRAM_FOLDERS]))
+    if found is None:
+        raise FileNotFoundError(2, "No such file or directory", name)
+    return f"{found}\n"
+
+
+READERS: dict[str, Callable[[str], str]] = {
+    function.__name__: function
+    for function in (
+        read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
+        read_user, read_uname, find_program,
+    )
+}  # fmt: skip

@@ -1,0 +1,138 @@
+"""Takes what names a person or a machine out of evidence, when a recording is written.
+
+Equal things stay equal, a prefix of a UUID stays a prefix of its pseudonym, line counts stay, and a path keeps its tail below the
+home directory. The salt is drawn anew for each recording, so pseudonyms of two recordings do not match.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+
+import msgspec
+
+from cudadoctor.model.evidence import Evidence, Item
+
+# Variables whose value a diagnosis reads. All others keep their name and lose their value.
+KEPT_VARIABLES = re.compile(
+    r"^(CUDA|NVIDIA|NUMBA|NV_|NCCL|LD_|SLURM_|PBS_|LSB_|GPU_|CONDA|VIRTUAL_ENV|PATH$|PYTHONPATH$|LANG$|LC_|TERM$|WSL|container$|"
+    r"MPI|CUDNN|TORCH_CUDA|XLA_|JAX_|TF_|__NV|LIBRARY_PATH$|ROCR_|HIP_|TMPDIR$)"
+)
+_SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSW|KEY|CREDENTIAL)", re.IGNORECASE)
+_UUID = re.compile(r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|\b([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b")
+_HOME = re.compile(r"(/home/|/Users/)([^/\s:;'\",]+)")
+_IPV4 = re.compile(r"\b(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)\b")
+_MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
+_EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
+_COMMAND_FIELD = re.compile(r'("command": ?")((?:[^"\\]|\\.)*)(")')
+_USER_FIELD = re.compile(r'("user": ?")((?:[^"\\]|\\.)*)(")')
+_COMMON_USERS = frozenset({"root", "nobody", "daemon", "video", "render", "vglusers"})
+
+
+class Redactor:
+    """One recording's pseudonyms."""
+
+    def __init__(self, names: frozenset[str], hosts: frozenset[str]) -> None:
+        self.salt = secrets.token_bytes(16)
+        words = [re.escape(name) for name in sorted(names - _COMMON_USERS, key=len, reverse=True) if len(name) > 1]
+        machines = [re.escape(host) for host in sorted(hosts, key=len, reverse=True) if len(host) > 2 and host != "localhost"]
+        self.users = re.compile(r"(?<![\w.-])(" + "|".join(words) + r")(?![\w-])") if words else None
+        self.hosts = re.compile(r"(?<![\w.-])(" + "|".join(machines) + r")(?![\w-])") if machines else None
+
+    def digest(self, text: str, length: int = 6) -> str:
+        return hashlib.blake2s(text.encode(), key=self.salt).hexdigest()[:length]
+
+    def uuid(self, match: re.Match[str]) -> str:
+        head, tail = (match.group(1), match.group(2)) if match.group(1) else ("", match.group(3))
+        out = []
+        for place, letter in enumerate(tail):
+            if letter == "-":
+                out.append(letter)
+            else:
+                shift = int(self.digest(tail[:place].lower(), 1), 16)
+                shifted = f"{(int(letter, 16) + shift) % 16:x}"
+                out.append(shifted.upper() if letter.isupper() else shifted)
+        return head + "".join(out)
+
+    def text(self, text: str) -> str:
+        text = _UUID.sub(self.uuid, text)
+        text = _HOME.sub(lambda match: f"{match.group(1)}user-{self.digest(match.group(2))}", text)
+        text = _EMAIL.sub("<address>", text)
+        text = _IPV4.sub(lambda match: match.group() if self.version_like(text, match) else "<ip>", text)
+        text = _MAC.sub("<mac>", text)
+        if self.hosts is not None:
+            text = self.hosts.sub("host", text)
+        if self.users is not None:
+            text = self.users.sub(lambda match: f"user-{self.digest(match.group(1))}", text)
+        return text
+
+    @staticmethod
+    def version_like(text: str, match: re.Match[str]) -> bool:
+        """Package versions such as 13.1.0.3 have the form of an address; what stands before them tells."""
+        before = text[max(0, match.start() - 24) : match.start()]
+        return not re.search(r"(addr|inet|host|from|to|ip|@|//)[ :=]*$", before, re.IGNORECASE)
+
+    def environment(self, text: str) -> str:
+        lines = []
+        for line in text.split("\n"):
+            name, equals, value = line.partition("=")
+            if equals and (not KEPT_VARIABLES.match(name) or _SECRET_NAME.search(name)):
+                value = "<redacted>"
+            lines.append(f"{name}{equals}{value}")
+        return "\n".join(lines)
+
+    def processes(self, text: str) -> str:
+        text = _COMMAND_FIELD.sub(lambda match: match.group(1) + (match.group(2).split(" ")[0]) + match.group(3), text)
+        return _USER_FIELD.sub(lambda match: match.group(1) + self.user(match.group(2)) + match.group(3), text)
+
+    def user(self, name: str) -> str:
+        return name if name in _COMMON_USERS else f"user-{self.digest(name)}"
+
+    def item(self, item: Item) -> Item:
+        out, err = item.stdout, item.stderr
+        if out is not None:
+            if item.kind == "environment":
+                out = self.environment(out)
+            if item.id == "processes":
+                out = self.processes(out)
+            out = self.text(out)
+        what = self.text(item.what) if isinstance(item.what, str) else tuple(self.text(word) for word in item.what)
+        return msgspec.structs.replace(
+            item,
+            what=what,
+            stdout=out,
+            stderr=None if err is None else self.text(err),
+            why=None if item.why is None else self.text(item.why),
+        )
+
+
+def _names_of(evidence: Evidence) -> tuple[frozenset[str], frozenset[str]]:
+    """User and host names that the evidence itself shows."""
+    users: set[str] = set()
+    hosts: set[str] = set()
+    user = evidence.get("user")
+    if user is not None and user.stdout:
+        users.update(re.findall(r"uid=\d+\(([^)]+)\)", user.stdout))
+    uname = evidence.get("uname")
+    if uname is not None and uname.stdout:
+        hosts.update(uname.stdout.split()[1:2])
+    environment = evidence.get("environment")
+    if environment is not None and environment.stdout:
+        users.update(re.findall(r"^(?:USER|LOGNAME|SUDO_USER)=(.+)$", environment.stdout, re.MULTILINE))
+        hosts.update(re.findall(r"^HOSTNAME=(.+)$", environment.stdout, re.MULTILINE))
+        users.update(os.path.basename(home) for home in re.findall(r"^HOME=(/(?:home|Users)/[^/\n]+)$", environment.stdout, re.MULTILINE))
+    return frozenset(users), frozenset(hosts)
+
+
+def redact(evidence: Evidence) -> Evidence:
+    """The same evidence without names of people and machines."""
+    redactor = Redactor(*_names_of(evidence))
+    return msgspec.structs.replace(
+        evidence,
+        items=tuple(redactor.item(item) for item in evidence.items),
+        redacted=True,
+        python=None if evidence.python is None else redactor.text(evidence.python),
+        python_why=None if evidence.python_why is None else redactor.text(evidence.python_why),
+    )

@@ -1,0 +1,108 @@
+"""Evidence to clues that the machine's own words state: failing rungs, NVML, nvidia-smi, the kernel log, a user's text.
+
+Codes are recognised by parsers/error_codes.py, messages by parsers/signs.py; this module says which texts they are shown and what
+a hit there means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.values import LADDER, NVML, SMI
+from cudadoctor.parsers import error_codes, signs
+from cudadoctor.parsers.base import Text
+from cudadoctor.rungs import Rungs
+
+
+def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
+    yield from signs.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
+    yield from error_codes.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
+
+
+def _of_python(clue: Clue, knowledge: Knowledge, python: str | None) -> Clue:
+    """A fault of the Python side belongs to the interpreter that showed it."""
+    cause = knowledge.causes.get(clue.cause)
+    if cause is None or cause.layer != "python" or python is None:
+        return clue
+    return msgspec.structs.replace(clue, subject=f"python:{python}", values={**clue.values, "python": python})
+
+
+def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Clue, ...]:
+    """What failing rungs, NVML and nvidia-smi say of themselves, and what the user's text says."""
+    found: list[Clue] = []
+    for name, source in (("rungs", _rungs), ("nvml", _nvml), ("nvidia-smi", _smi)):
+        found.extend(guard.run("texts", name, [], lambda source=source: list(source(facts, knowledge))))
+    for item in evidence.items:
+        if item.kind == "text":
+            found.extend(guard.run("texts", "text", [], lambda item=item: list(_recognise(_text(item), knowledge, is_text=True))))
+    return tuple(found)
+
+
+def _text(item: Item) -> Text:
+    return Text(item.stdout or "", source=item.source, origin=item.origin, whole=item.whole, item=item)
+
+
+def _rungs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    ladder = facts.get(LADDER)
+    if isinstance(ladder, Unknown) or ladder.value is None:
+        return
+    for result in ladder.value.rungs:
+        if result.status in ("fail", "crash", "hang") and result.output:
+            where = f"{result.rung} on GPU {result.gpu}" if result.gpu is not None else result.rung
+            text = Text(result.output, source=f"ladder: {where}", origin=ladder.origin)
+            numba = ladder.value.numba
+            python = (numba.python if numba is not None and numba.python else None) or ladder.value.python
+            for clue in _recognise(text, knowledge, from_rung=result.rung):
+                yield _of_python(clue, knowledge, python)
+
+
+def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    nvml = facts.get(NVML)
+    if isinstance(nvml, Unknown) or nvml.value is None or nvml.value.code == 0:
+        return
+    error = knowledge.nvml_error(nvml.value.code)
+    if error is None:
+        return
+    candidates = [cause for cause in error.causes if cause in knowledge.causes]
+    for cause in candidates:
+        yield Clue(
+            cause=cause,
+            quotes=nvml.quotes,
+            basis="stated" if len(error.causes) == 1 else "suspected",
+            from_rung="nvml" if len(error.causes) == 1 else None,
+        )
+
+
+def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    smi = facts.get(SMI)
+    if isinstance(smi, Unknown) or smi.value is None or smi.value.failure is None:
+        return
+    text = Text(smi.value.failure, source="nvidia-smi", origin=smi.origin)
+    for clue in _recognise(text, knowledge, from_rung="nvml"):
+        yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
+
+
+def of_kernel_log(evidence: Evidence, knowledge: Knowledge, rungs: Rungs, guard: Guard) -> tuple[list[Clue], list[Clue]]:
+    """What the kernel log states, split into what may hold now and what the machine contradicts.
+
+    A log is history: a line is blamed for now only where a rung that its cause breaks is not seen to work at present.
+    """
+    item = evidence.get("kernel-log")
+    if item is None or not item.answered:
+        return [], []
+    text = _text(item)
+    found = guard.run("texts", "kernel log", [], lambda: list(_recognise(text, knowledge)))
+    now, past = [], []
+    for clue in found:
+        cause = knowledge.causes.get(clue.cause)
+        if cause is None:
+            continue
+        (past if all(rungs.worked(rung) for rung in cause.breaks) else now).append(clue)
+    return now, past

@@ -1,0 +1,187 @@
+"""One GPU by libcuda alone: its description, a context, memory copied there and back, and a kernel that the driver itself compiles.
+
+Loaded by ladder.py by its path. No compiler, toolkit or Python package is involved, so a failure here is the driver's or the GPU's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+COPIED = 4 << 20  # bytes of the memory rung
+COUNT = 8192  # integers that the kernel computes
+THREADS = 128
+LOG_SIZE = 8192  # bytes for the messages of the driver's compiler
+FACTOR, SHIFT = 2654435761, 3
+
+# Compiled by the driver for the GPU at hand. PTX 6.0 is read by all drivers from branch 384 on; the target is the oldest of the
+# GPU's family, because newer GPUs accept older targets and never the reverse.
+PTX = """
+.version 6.0
+.target {target}
+.address_size 64
+
+.visible .entry cudadoctor_fill(.param .u64 p_out, .param .u32 p_count)
+{{
+    .reg .pred %p<2>;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [p_out];
+    ld.param.u32 %r1, [p_count];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    setp.ge.u32 %p1, %r5, %r1;
+    @%p1 bra DONE;
+    cvta.to.global.u64 %rd2, %rd1;
+    mul.wide.u32 %rd3, %r5, 4;
+    add.s64 %rd4, %rd2, %rd3;
+    mul.lo.s32 %r6, %r5, -1640531535;
+    shr.u32 %r7, %r5, 3;
+    xor.b32 %r6, %r6, %r7;
+    st.global.u32 [%rd4], %r6;
+DONE:
+    ret;
+}}
+
+.visible .entry cudadoctor_empty()
+{{
+    ret;
+}}
+"""
+
+
+def target_for(capability: str | None) -> str:
+    """The PTX target that the driver can compile for a GPU of this compute capability."""
+    major = int((capability or "5.0").split(".")[0])
+    if major >= 5:
+        return "sm_50"
+    return "sm_30" if major >= 3 else "sm_20"
+
+
+def uuid_of(driver: Any, device: int) -> str | None:
+    """The UUID as nvidia-smi prints it. Only for a slice of a GPU do the two functions differ."""
+    answers = []
+    for function in ("cuDeviceGetUuid", "cuDeviceGetUuid_v2"):
+        raw = (ctypes.c_ubyte * 16)()
+        if driver.tried(function, raw, ctypes.c_int(device)):
+            answers.append(bytes(raw))
+    if not answers:
+        return None
+    digits = answers[-1].hex()
+    parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+    return ("MIG-" if answers[0] != answers[-1] else "GPU-") + "-".join(parts)
+
+
+def describe(driver: Any, index: int) -> dict[str, Any]:
+    """What libcuda says about one visible device, without a context."""
+    device = int(driver.value(ctypes.c_int, "cuDeviceGet", ctypes.c_int(index)))
+    name, address = ctypes.create_string_buffer(256), ctypes.create_string_buffer(32)
+    named = driver.tried("cuDeviceGetName", name, ctypes.c_int(256), ctypes.c_int(device))
+    placed = driver.tried("cuDeviceGetPCIBusId", address, ctypes.c_int(32), ctypes.c_int(device))
+    major, minor = driver.attribute(75, device), driver.attribute(76, device)
+    return {
+        "index": index,
+        "name": name.value.decode("utf-8", "replace") if named else None,
+        "uuid": uuid_of(driver, device),
+        "address": address.value.decode("ascii", "replace").lower() if placed else None,
+        "compute_capability": None if major is None or minor is None else "{}.{}".format(major, minor),
+        "memory_total_bytes": driver.ask(ctypes.c_size_t, "cuDeviceTotalMem_v2", ctypes.c_int(device)),
+        "memory_free_bytes": None,
+    }
+
+
+class Gpu:
+    """One visible device. Its primary context is kept, so that Numba later uses the same one."""
+
+    def __init__(self, driver: Any, described: dict[str, Any], broken: type[Exception]) -> None:
+        self.driver, self.index, self.broken = driver, described["index"], broken
+        self.address: str | None = described["address"]
+        self.capability: str | None = described["compute_capability"]
+        self.device = ctypes.c_int(0)
+        self.free_bytes = 0
+        self.empty: Any = None  # a kernel that does nothing, for the benchmark
+
+    def context(self) -> dict[str, Any]:
+        """Rung context: the device's primary context can be made and used."""
+        self.device = ctypes.c_int(self.driver.value(ctypes.c_int, "cuDeviceGet", ctypes.c_int(self.index)))
+        context = ctypes.c_void_p()
+        self.driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
+        self.driver.call("cuCtxSetCurrent", context)
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        self.free_bytes = free.value
+        return {"memory_free_bytes": free.value}
+
+    def memory(self) -> dict[str, Any]:
+        """Rung memory: what is copied to the device comes back unchanged."""
+        pattern = bytes(range(251)) * (COPIED // 251 + 1)  # 251: no power of two, so a page in the wrong place shows
+        sent = ctypes.create_string_buffer(pattern[:COPIED], COPIED)
+        back = ctypes.create_string_buffer(COPIED)
+        size = ctypes.c_size_t(COPIED)
+        place = ctypes.c_uint64(self.driver.value(ctypes.c_uint64, "cuMemAlloc_v2", size))
+        try:
+            self.driver.call("cuMemcpyHtoD_v2", place, sent, size)
+            self.driver.call("cuMemcpyDtoH_v2", back, place, size)
+        finally:
+            self.driver.tried("cuMemFree_v2", place)
+        if back.raw != sent.raw:
+            wrong = next(index for index, pair in enumerate(zip(sent.raw, back.raw)) if pair[0] != pair[1])
+            raise self.broken("{} bytes copied to the GPU and back differ, first at byte {}".format(COPIED, wrong))
+        return {}
+
+    def _compile(self) -> Any:
+        """The module, compiled by the driver. Its compiler's messages join the error."""
+        log = ctypes.create_string_buffer(LOG_SIZE)
+        options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER and its size
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_SIZE)
+        module = ctypes.c_void_p()
+        text = PTX.format(target=target_for(self.capability)).encode("ascii")
+        try:
+            self.driver.call("cuModuleLoadDataEx", ctypes.byref(module), ctypes.c_char_p(text), ctypes.c_uint(2), options, values)
+        except self.broken as error:
+            message = log.value.decode("utf-8", "replace").strip()
+            if message:
+                error.output = "{}\n{}".format(error.output, message)  # type: ignore[attr-defined]
+            raise
+        return module
+
+    def _function(self, module: Any, name: bytes) -> Any:
+        return ctypes.c_void_p(self.driver.value(ctypes.c_void_p, "cuModuleGetFunction", module, ctypes.c_char_p(name)))
+
+    def launch(self, kernel: Any, blocks: int, threads: int, arguments: Any = None) -> None:
+        """Queue a kernel on the default stream."""
+        one, none = ctypes.c_uint(1), ctypes.c_uint(0)
+        self.driver.call(
+            "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, none, None, arguments, None
+        )  # fmt: skip
+
+    def kernel(self) -> dict[str, Any]:
+        """Rung ptx-kernel: a kernel compiled by the driver computes what Python computes."""
+        module = self._compile()
+        fill = self._function(module, b"cudadoctor_fill")
+        size = ctypes.c_size_t(4 * COUNT)
+        back = (ctypes.c_uint32 * COUNT)()
+        place, count = ctypes.c_uint64(self.driver.value(ctypes.c_uint64, "cuMemAlloc_v2", size)), ctypes.c_uint32(COUNT)
+        arguments = (ctypes.c_void_p * 2)(ctypes.addressof(place), ctypes.addressof(count))
+        try:
+            self.driver.call("cuMemcpyHtoD_v2", place, back, size)  # zeros: what the memory held before must not pass for a result
+            self.launch(fill, COUNT // THREADS, THREADS, arguments)
+            self.driver.call("cuCtxSynchronize")
+            self.driver.call("cuMemcpyDtoH_v2", back, place, size)
+        finally:
+            self.driver.tried("cuMemFree_v2", place)
+        for index, value in enumerate(back):
+            expected = (index * FACTOR & 0xFFFFFFFF) ^ (index >> SHIFT)
+            if value != expected:
+                raise self.broken("the kernel computed {:#x} for element {}, {:#x} is right".format(value, index, expected))
+        self.empty = self._function(module, b"cudadoctor_empty")
+        return {}
+
+    def leave(self) -> None:
+        """Make no context current, as a program finds it that has not used CUDA yet."""
+        self.driver.tried("cuCtxSetCurrent", None)

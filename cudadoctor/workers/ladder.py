@@ -1,0 +1,392 @@
+"""The ladder: climbs from loading libcuda to a Numba kernel in the examined interpreter and says on which rung it stopped.
+
+Started as `[python, "-u", "-B", /abs/ladder.py, "--quick"?, "--no-benchmark"?, "--limit-seconds", N?]`. It writes one JSON object a
+line, one when a rung begins and one when it ends, so the last line names the rung that crashed or hung. After the device count it
+waits for the line `go` on stdin: no context is made before that. Steps of one GPU stop at its first broken rung, other GPUs go on.
+
+Everything that a rung prints (device printf, libraries, tracebacks) is caught from descriptors 1 and 2; a failing rung carries it.
+It imports nothing of ours and runs on Python 3.8 and later.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and sys.path and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # this folder: its files must not hide modules of the examined interpreter
+
+import json
+import os
+import threading
+import time
+
+TYPE_CHECKING = False  # importing typing would cost more than all rungs up to cuInit's own work
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+try:
+    import ctypes
+
+    NO_CTYPES: str | None = None
+except ImportError as error:  # a Python that was built without libffi
+    NO_CTYPES = str(error)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KEPT = 64 * 1024  # bytes of a rung's output that are kept: the head and, being where errors stand, most of the tail
+KEPT_HEAD = 16 * 1024
+LOADED: dict[str, Any] = {}
+# What cuGetErrorName would say, for libraries whose own functions do not answer (the toolkit's stub is one).
+KNOWN_ERRORS = {
+    3: ("CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
+    34: ("CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"),
+    100: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
+    101: ("CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"),
+    802: ("CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"),
+    803: ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "system has unsupported display driver / cuda driver combination"),
+    804: ("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "forward compatibility was attempted on non supported HW"),
+    999: ("CUDA_ERROR_UNKNOWN", "unknown error"),
+}
+
+
+class RungError(Exception):
+    """A rung failed, or a function of libcuda returned an error. `output` is what a user would have seen."""
+
+    def __init__(self, output: str, code: int | None = None, name: str | None = None, why: str | None = None) -> None:
+        super().__init__(output)
+        self.output, self.code, self.name, self.why = output, code, name, why
+
+
+class Capture:
+    """Takes over descriptors 1 and 2 and keeps, within bounds, what is written to them."""
+
+    def __init__(self) -> None:
+        self.libc: Any = ctypes.CDLL(None) if NO_CTYPES is None else None
+        source, self._sink = os.pipe()
+        try:
+            import fcntl
+
+            fcntl.fcntl(self._sink, 1031, 1 << 20)  # F_SETPIPE_SZ: a library that prints while it holds the GIL must not block
+        except (ImportError, OSError):
+            pass
+        os.dup2(self._sink, 1)
+        os.dup2(self._sink, 2)
+        self._source, self._seen, self._marks = source, bytearray(), 0
+        self._news = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        while True:
+            chunk = os.read(self._source, 65536)
+            with self._news:
+                self._seen += chunk
+                if len(self._seen) > KEPT:
+                    del self._seen[KEPT_HEAD : len(self._seen) - KEPT + KEPT_HEAD]
+                self._news.notify_all()
+
+    def _settle(self) -> None:
+        """Flush all buffers and wait until the reader has everything that was written up to now."""
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        if self.libc is not None:
+            self.libc.fflush(None)
+        self._marks += 1
+        mark = b"\0mark %d\0" % self._marks
+        os.write(self._sink, mark)
+        with self._news:
+            self._news.wait_for(lambda: mark in self._seen, timeout=2.0)
+            self._seen = self._seen.replace(mark, b"")
+
+    def clear(self) -> None:
+        """Forget what was written so far."""
+        self._settle()
+        with self._news:
+            self._seen = bytearray()
+
+    def text(self) -> str:
+        """What was written since `clear`."""
+        self._settle()
+        with self._news:
+            return bytes(self._seen).decode("utf-8", "replace")
+
+
+class Worker:
+    """Writes the events, and carries out rungs so that every begin gets its end."""
+
+    def __init__(self, out: int, capture: Capture) -> None:
+        self.out, self.capture = out, capture
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Write one JSON line. A reader that is gone ends the worker."""
+        record: dict[str, Any] = {"event": event}
+        record.update(fields)
+        data = (json.dumps(record) + "\n").encode("ascii")
+        try:
+            while data:
+                data = data[os.write(self.out, data) :]
+        except OSError:
+            os._exit(0)
+
+    def climb(self, step: str, action: Callable[[], dict[str, Any]], gpu: int | None = None) -> bool:
+        """Carry out one rung; what `action` returns joins its end event. True: it held."""
+        self.capture.clear()
+        self.emit("begin", step=step, gpu=gpu)
+        started = time.monotonic()
+        result: dict[str, Any] = {"status": "pass", "gpu": gpu, "code": None, "name": None, "output": "", "why": None}
+        try:
+            result.update(action())
+        except RungError as broken:
+            result.update(status="fail", code=broken.code, name=broken.name, output=broken.output, why=broken.why)
+        except Exception as bug:
+            result.update(status="fail", why="the worker itself failed: {}: {}".format(type(bug).__name__, bug))
+        if result["status"] == "fail":
+            result["output"] = join(self.capture.text(), result["output"])
+        result["seconds"] = round(time.monotonic() - started, 6)
+        self.emit("end", step=step, **result)
+        return bool(result["status"] == "pass")
+
+    def guard(self, step: str, action: Callable[[], None]) -> None:
+        """Carry out something beside the rungs; a bug in it is an event and ends nothing else."""
+        try:
+            action()
+        except Exception as bug:
+            self.emit("error", step=step, error="the worker itself failed: {}: {}".format(type(bug).__name__, bug))
+
+
+def join(*texts: str) -> str:
+    """Texts one below the other, empty ones left out."""
+    return "\n".join(text.rstrip("\n") for text in texts if text.strip())
+
+
+class Driver:
+    """libcuda by ctypes: `call` raises RungError where a function returns anything but 0."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Call a function of libcuda."""
+        entry = getattr(self.library, function, None)
+        if entry is None:
+            raise RungError("libcuda has no function " + function)
+        code = int(entry(*arguments))
+        if code != 0:
+            name, text = self.explain(code)
+            shown = "{} returned {}{}".format(function, code, " ({})".format(name) if name else "")
+            raise RungError(shown + (": " + text if text else ""), code, name)
+
+    def value(self, kind: Any, function: str, *arguments: Any) -> Any:
+        """Call a function whose first argument receives a value of ctypes type `kind`."""
+        result = kind()
+        self.call(function, ctypes.byref(result), *arguments)
+        return result.value
+
+    def explain(self, code: int) -> list[str | None]:
+        """Name and message of an error code, by the library itself where it answers."""
+        known = KNOWN_ERRORS.get(code, (None, None))
+        answers: list[str | None] = []
+        for function, fallback in zip(("cuGetErrorName", "cuGetErrorString"), known):
+            text = ctypes.c_char_p()
+            entry = getattr(self.library, function, None)
+            answered = entry is not None and entry(code, ctypes.byref(text)) == 0 and text.value
+            answers.append(text.value.decode("utf-8", "replace") if answered and text.value else fallback)
+        return answers
+
+    def tried(self, function: str, *arguments: Any) -> bool:
+        """Whether a call worked, where the loss of its value must not lose the rest."""
+        try:
+            self.call(function, *arguments)
+        except RungError:
+            return False
+        return True
+
+    def ask(self, kind: Any, function: str, *arguments: Any) -> Any:
+        """As `value`, but None where the call fails."""
+        try:
+            return self.value(kind, function, *arguments)
+        except RungError:
+            return None
+
+    def attribute(self, number: int, device: int) -> Any:
+        """A device attribute (CU_DEVICE_ATTRIBUTE_...), None where it is not known."""
+        return self.ask(ctypes.c_int, "cuDeviceGetAttribute", ctypes.c_int(number), ctypes.c_int(device))
+
+
+def sibling(name: str) -> Any:
+    """A module of this folder, loaded by its path: the folder itself is not importable."""
+    if name in LOADED:
+        return LOADED[name]
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("cudadoctor_" + name, os.path.join(HERE, name + ".py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    LOADED[name] = module
+    return module
+
+
+# ------------------------------------------------------------------ rungs without a context
+def loaded_file(library: Any) -> str | None:
+    """The file that libcuda was loaded from, links resolved: the mapping that holds cuInit."""
+    try:
+        address = ctypes.cast(library.cuInit, ctypes.c_void_p).value or 0
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            for line in maps:
+                fields = line.split(None, 5)
+                first, _, last = fields[0].partition("-")
+                if int(first, 16) <= address < int(last, 16):
+                    return fields[5].rstrip("\n") if len(fields) > 5 else None
+    except (AttributeError, OSError, ValueError):
+        pass
+    return None
+
+
+def version_in(path: str | None) -> str | None:
+    """The driver version in a file name such as libcuda.so.580.159.04; None for libcuda.so.1 and the like."""
+    _, found, version = os.path.basename(path or "").partition("libcuda.so.")
+    first = version.partition(".")[0]
+    return version if found and first.isdigit() and int(first) >= 100 else None
+
+
+def load_library(found: dict[str, Any]) -> dict[str, Any]:
+    """Rung libcuda: the loader finds the driver's library. `found["driver"]` receives it."""
+    if NO_CTYPES is not None:
+        raise RungError("ImportError: " + NO_CTYPES, why="this Python has no ctypes")
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as refused:
+        raise RungError(str(refused))
+    found["driver"] = Driver(library)
+    path = loaded_file(library)
+    return {"path": path, "library": version_in(path)}
+
+
+def initialise(driver: Driver) -> dict[str, Any]:
+    """Rung init: cuInit, the first call that talks to the kernel driver."""
+    driver.call("cuInit", ctypes.c_uint(0))
+    return {}
+
+
+def report_openings(worker: Worker) -> None:
+    """After a failed cuInit: which device nodes this process may open, and what refuses."""
+    nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
+    try:
+        nodes += ["/dev/" + name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]
+    except OSError:
+        pass
+    for path in nodes:
+        refusal = None
+        try:
+            os.close(os.open(path, os.O_RDWR))
+        except OSError as refused:
+            import errno
+
+            refusal = errno.errorcode.get(refused.errno or 0, str(refused.errno))
+        worker.emit("opening", path=path, errno_name=refusal)
+
+
+def count_devices(driver: Driver, found: dict[str, Any]) -> dict[str, Any]:
+    """Rung devices: at least one device is visible. `found["devices"]` receives their descriptions."""
+    version = driver.ask(ctypes.c_int, "cuDriverGetVersion")
+    count = int(driver.value(ctypes.c_int, "cuDeviceGetCount"))
+    if count == 0:
+        raise RungError("cuDeviceGetCount returned 0 devices")
+    devices = found["devices"] = [sibling("gpu_steps").describe(driver, index) for index in range(count)]
+    return {"cuda": "{}.{}".format(version // 1000, version % 1000 // 10) if version else None, "devices": devices}
+
+
+# ------------------------------------------------------------------ the whole climb
+def told_to_go() -> bool:
+    """Wait for the line `go` on stdin. Its end, or anything else, means: stop here."""
+    line = b""
+    try:
+        while not line.endswith(b"\n"):
+            byte = os.read(0, 1)
+            if not byte:
+                break
+            line += byte
+    except OSError:
+        return False
+    return line.strip() == b"go"
+
+
+def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], benchmark: bool) -> list[int]:
+    """Context, memory, kernel and figures of each GPU. Returns the GPUs whose kernel computed."""
+    steps_of = sibling("gpu_steps")
+    working = []
+    for described in devices:
+        index = described["index"]
+        gpu = steps_of.Gpu(driver, described, RungError)
+        rungs = (("context", gpu.context), ("memory", gpu.memory), ("ptx-kernel", gpu.kernel))
+        if all(worker.climb(step, action, index) for step, action in rungs):
+            working.append(index)
+            if benchmark:
+                worker.guard("benchmark", lambda gpu=gpu: sibling("copy_steps").measure(worker.emit, driver, gpu))  # type: ignore[misc]
+        gpu.leave()
+    return working
+
+
+def limit_life(seconds: float) -> threading.Timer:
+    """End the process after so many seconds, whatever a library is waiting for."""
+    timer = threading.Timer(seconds, os._exit, (124,))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def follow_parent(libc: Any) -> None:
+    """Ask the kernel to end this process with its parent. Where it cannot, the parent's own limits must do."""
+    try:
+        libc.prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    except (AttributeError, OSError):
+        pass
+
+
+def climb(worker: Worker, arguments: list[str]) -> None:
+    """All rungs, as far as they hold."""
+    quick = "--quick" in arguments
+    limit = float(arguments[arguments.index("--limit-seconds") + 1]) if "--limit-seconds" in arguments else None
+    timer = limit_life(limit) if limit else None
+    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick)
+    found: dict[str, Any] = {}
+    if not worker.climb("libcuda", lambda: load_library(found)):
+        return
+    driver = found["driver"]
+    if not worker.climb("init", lambda: initialise(driver)):
+        report_openings(worker)
+        return
+    if not worker.climb("devices", lambda: count_devices(driver, found)) or quick:
+        return
+    if timer is not None:
+        timer.cancel()  # the wait for the parent is not ours
+    if not told_to_go():
+        return
+    if limit:
+        limit_life(limit)
+    working = climb_gpus(worker, driver, found["devices"], "--no-benchmark" not in arguments)
+    if working:
+        sibling("numba_steps").climb(worker, working)  # Numba is imported here and no earlier
+
+
+def main(arguments: list[str]) -> None:
+    """Set up the descriptors, climb, and leave without tearing anything down."""
+    out, errors = os.dup(1), os.dup(2)
+    try:
+        import faulthandler
+
+        faulthandler.enable(errors)  # a crash inside a library shows its Python stack to the parent
+    except (ImportError, OSError, RuntimeError, ValueError):
+        pass
+    capture = Capture()
+    follow_parent(capture.libc)
+    worker = Worker(out, capture)
+    worker.guard("ladder", lambda: climb(worker, arguments))
+    worker.emit("done")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

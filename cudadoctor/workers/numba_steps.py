@@ -1,0 +1,325 @@
+"""The last rung: kernels written with Numba run on each GPU, and their results are checked.
+
+Loaded by ladder.py by its path, after the driver's own compiler was seen to work; Numba is imported here and nowhere earlier. Whether
+its simulator is on is asked before any kernel starts: ten million simulated threads do not end. Four small kernels are compiled once
+and run on every GPU: device printf, double precision in place, 32-bit integers, and `exp`, which needs libdevice.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+import warnings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+STEP = "numba-kernel"
+PRINTED = 16
+INCREMENTED = 10_000_000  # float64, 80 MB
+ADDED = 20_000_000  # int32, three arrays of 80 MB
+EXPONENTS = 1_000_000  # float32
+CHUNK = 1 << 20  # elements that are checked at once: temporaries stay in the CPU's cache
+THREADS = 256
+EXP_ERROR = 1e-6  # relative; two units in the last place of float32 are 2.4e-7
+WHY_LENGTH = 300  # characters; the whole traceback is in the rung's output
+
+# Set after the import: Numba looks the names that a kernel uses up in its module.
+cuda: Any = None
+math: Any = None
+numpy: Any = None
+
+
+class WrongError(Exception):
+    """A kernel ran and computed something else than the CPU."""
+
+
+class SkipError(Exception):
+    """A step cannot be carried out here, which is nobody's fault."""
+
+
+# ------------------------------------------------------------------ kernels
+def _print_thread() -> None:
+    print("thread", cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x)
+
+
+def _increment(values: Any) -> None:
+    index = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x
+    if index < values.size:
+        values[index] += 1.0
+
+
+def _add(first: Any, second: Any, result: Any) -> None:
+    index = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x
+    if index < result.size:
+        result[index] = first[index] + second[index]
+
+
+def _exponential(values: Any, result: Any) -> None:
+    index = cuda.threadIdx.x + cuda.blockIdx.x * cuda.blockDim.x
+    if index < result.size:
+        result[index] = math.exp(values[index])
+
+
+class Smoke:
+    """The smoke steps. Kernels and host memory are made once and serve every GPU."""
+
+    def __init__(self, printed: Callable[[], str]) -> None:
+        self.printed = printed  # what appeared on descriptor 1 since the step began
+        kernels = (_print_thread, _increment, _add, _exponential)
+        self.print_thread, self.increment_kernel, self.add_kernel, self.exp_kernel = (cuda.jit(kernel) for kernel in kernels)
+        self.host: Any = None
+        self.steps: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("device print", self.device_print),
+            ("increment", self.increment),
+            ("vector add", self.vector_add),
+            ("float32 exp", self.float32_exp),
+        )
+
+    def array(self, kind: Any, count: int) -> Any:
+        """The shared host memory, seen as `count` elements of a type."""
+        if self.host is None:
+            self.host = numpy.empty(max(8 * INCREMENTED, 4 * ADDED, 4 * EXPONENTS), dtype=numpy.uint8)
+        return self.host[: count * numpy.dtype(kind).itemsize].view(kind)
+
+    def need(self, size: int) -> None:
+        """Skip a step whose arrays cannot fit, with room to spare for what is freed later."""
+        free = cuda.current_context().get_memory_info()[0]
+        if free < size + size // 4:
+            raise SkipError("needs {} MB of device memory, {:.0f} MB are free".format(size // 1000000, free / 1e6))
+
+    def device_print(self) -> None:
+        """Sixteen threads print their index, as their owner would see it."""
+        self.print_thread[4, 4]()
+        cuda.synchronize()
+        lines = set(self.printed().splitlines())
+        missing = [index for index in range(PRINTED) if "thread {}".format(index) not in lines]
+        if missing:
+            raise WrongError("{} of {} threads printed nothing".format(len(missing), PRINTED))
+
+    def increment(self) -> None:
+        """Ten million doubles, each one larger afterwards."""
+        self.need(8 * INCREMENTED)
+        values = self.array(numpy.float64, INCREMENTED)
+        for first, last in chunks(INCREMENTED):
+            values[first:last] = numpy.arange(first, last) * 0.5
+        on_device = cuda.to_device(values)
+        self.increment_kernel[blocks(INCREMENTED), THREADS](on_device)
+        on_device.copy_to_host(values)
+        for first, last in chunks(INCREMENTED):
+            compare(values[first:last], numpy.arange(first, last) * 0.5 + 1.0, first)
+
+    def vector_add(self) -> None:
+        """Twenty million integers of each of two vectors."""
+        self.need(3 * 4 * ADDED)
+        values = self.array(numpy.int32, ADDED)
+        for first, last in chunks(ADDED):
+            values[first:last] = numpy.arange(first, last, dtype=numpy.int32)
+        left = cuda.to_device(values)
+        numpy.multiply(values, 3, out=values)
+        right = cuda.to_device(values)
+        result = cuda.device_array(ADDED, dtype=numpy.int32)
+        self.add_kernel[blocks(ADDED), THREADS](left, right, result)
+        result.copy_to_host(values)
+        for first, last in chunks(ADDED):
+            compare(values[first:last], numpy.arange(4 * first, 4 * last, 4, dtype=numpy.int32), first)
+
+    def float32_exp(self) -> None:
+        """The exponential function in single precision against the CPU's in double precision."""
+        self.need(2 * 4 * EXPONENTS)
+        values = numpy.linspace(-10.0, 10.0, EXPONENTS).astype(numpy.float32)
+        result = cuda.device_array(EXPONENTS, dtype=numpy.float32)
+        self.exp_kernel[blocks(EXPONENTS), THREADS](cuda.to_device(values), result)
+        found = self.array(numpy.float32, EXPONENTS)
+        result.copy_to_host(found)
+        expected = numpy.exp(values.astype(numpy.float64))
+        error = numpy.abs(found - expected) / expected
+        if not bool(error.max() < EXP_ERROR):  # a NaN is not below it either
+            raise WrongError("relative error {:.2g}, {:g} is allowed".format(float(error.max()), EXP_ERROR))
+
+
+def blocks(count: int) -> int:
+    """Blocks of THREADS threads that cover `count` elements."""
+    return (count + THREADS - 1) // THREADS
+
+
+def chunks(count: int) -> list[tuple[int, int]]:
+    """Ranges of at most CHUNK elements."""
+    return [(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
+
+
+def compare(found: Any, expected: Any, offset: int) -> None:
+    """Every element, exactly."""
+    if not numpy.array_equal(found, expected):
+        wrong = int(numpy.flatnonzero(found != expected)[0])
+        raise WrongError("element {} is {}, {} is right".format(offset + wrong, found[wrong], expected[wrong]))
+
+
+# ------------------------------------------------------------------ what Numba says about itself
+def simulated(numba: Any) -> bool:
+    """Whether kernels would run on the CPU."""
+    configured = any(getattr(getattr(owner, "config", None), "ENABLE_CUDASIM", 0) for owner in (numba, cuda))
+    return configured or "simulator" in (getattr(cuda.jit, "__module__", None) or "")
+
+
+def mapped(stem: str) -> str | None:
+    """The library of this name that the process has loaded."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            paths = (line.split(None, 5)[5].rstrip("\n") for line in maps if "/" in line)
+            return next((path for path in paths if os.path.basename(path).startswith("lib{}.so".format(stem))), None)
+    except OSError:
+        return None
+
+
+def by_pathfinder(name: str) -> str | None:
+    """numba-cuda finds its libraries through cuda.pathfinder."""
+    from cuda import pathfinder  # type: ignore[import-untyped,unused-ignore]
+
+    return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
+
+
+def by_numba(name: str) -> str | None:
+    """Numba's own resolver (its built-in CUDA target, and numba-cuda for libdevice)."""
+    from numba.cuda.cudadrv import libs
+
+    path = libs.get_libdevice() if name == "libdevice" else libs.get_cudalib(name)
+    return path if isinstance(path, str) and os.path.isabs(path) else None
+
+
+def components() -> dict[str, str]:
+    """The file that this Numba uses for each part of the toolkit, as far as it says."""
+    found = {}
+    for name, stem in (("nvvm", "nvvm"), ("libdevice", ""), ("nvrtc", "nvrtc"), ("nvjitlink", "nvJitLink"), ("cudart", "cudart")):
+        ways: list[Callable[[], str | None]] = [lambda name=name: by_numba(name)]  # type: ignore[misc]
+        if stem:
+            ways.insert(0, lambda stem=stem: by_pathfinder(stem))  # type: ignore[misc]
+            ways.append(lambda stem=stem: mapped(stem))  # type: ignore[misc]
+        for way in ways:
+            try:
+                path = way()
+            except Exception:
+                continue
+            if path:
+                found[name] = path
+                break
+    return found
+
+
+# ------------------------------------------------------------------ the rung
+def climb(worker: Any, gpus: list[int]) -> None:
+    """Rung numba-kernel of each of these GPUs. Numba's import counts to the first of them."""
+    smoke: list[Smoke] = []
+    worker.climb(STEP, lambda: start(worker, smoke) or on_gpu(worker, smoke[0], gpus[0]), gpus[0])
+    for gpu in gpus[1:]:
+        if smoke:
+            worker.climb(STEP, lambda gpu=gpu: on_gpu(worker, smoke[0], gpu), gpu)
+        else:
+            worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(gpus[0])}, gpu)
+    if smoke:
+        worker.emit("numba", **state(with_components=True))
+
+
+def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
+    """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
+    global cuda, math, numpy
+    try:
+        import numba
+    except ModuleNotFoundError as error:
+        if error.name == "numba" and "numba" not in sys.modules and not installed("numba"):
+            return {"status": "skip", "why": "no Numba here"}
+        return {"status": "fail", "output": traceback.format_exc()}
+    except BaseException:  # a broken package may raise anything, SystemExit too
+        return {"status": "fail", "output": traceback.format_exc()}
+    try:
+        import math as standard_math
+
+        import numpy as np
+        from numba import cuda as loaded_cuda
+
+        cuda, math, numpy = loaded_cuda, standard_math, np
+        quiet()
+        worker.emit("numba", **state())
+        if simulated(numba):
+            return {"status": "fail", "output": simulator_text()}
+        smoke.append(Smoke(worker.capture.text))
+    except BaseException:
+        return {"status": "fail", "output": traceback.format_exc()}
+    return None
+
+
+def installed(name: str) -> bool:
+    """Whether the import system finds a package, without importing it."""
+    import importlib.util
+
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError, AttributeError):
+        return True  # it is there in some form
+
+
+def simulator_text() -> str:
+    """Says what switched the simulator on."""
+    value = os.environ.get("NUMBA_ENABLE_CUDASIM")
+    origin = "NUMBA_ENABLE_CUDASIM={} in the environment".format(value) if value else "ENABLE_CUDASIM in Numba's configuration"
+    return "Numba's CUDA simulator is on: {}. Kernels would run on the CPU.".format(origin)
+
+
+def quiet() -> None:
+    """Leave out the advice about small grids: sixteen threads are enough to print sixteen lines."""
+    for module in ("numba.core.errors", "numba.cuda.core.errors"):
+        category = getattr(sys.modules.get(module), "NumbaPerformanceWarning", None)
+        if category is not None:
+            warnings.simplefilter("ignore", category)
+
+
+def state(with_components: bool = False) -> dict[str, Any]:
+    """The `numba` event. It is written before the first kernel, and again with the components once they were used."""
+    numba = sys.modules["numba"]
+    return {
+        "version": getattr(numba, "__version__", None),
+        "implementation": getattr(cuda, "implementation", "Built-in"),
+        "simulator": simulated(numba),
+        "python": None,
+        "components": components() if with_components else {},
+    }
+
+
+def on_gpu(worker: Any, smoke: Smoke, gpu: int) -> dict[str, Any]:
+    """All steps on one GPU. A step that raises ends them: what follows would fail the same way."""
+    outputs: list[str] = []
+    raised = False
+    passed = 0
+    for name, step in smoke.steps:
+        if raised:
+            worker.emit("smoke", gpu=gpu, step=name, status="skip", why="an earlier step failed", seconds=None)
+            continue
+        worker.capture.clear()
+        started = time.monotonic()
+        status, why = "pass", None
+        try:
+            with cuda.gpus[gpu]:
+                step()
+            passed += 1
+        except SkipError as error:
+            status, why = "skip", str(error)
+        except WrongError as error:
+            status, why = "fail", str(error)
+            outputs.append("{}: {}".format(name, error))
+        except BaseException as error:
+            status, why, raised = "fail", one_line(error), True
+            outputs.append(worker.capture.text() + traceback.format_exc())
+        worker.emit("smoke", gpu=gpu, step=name, status=status, why=why, seconds=round(time.monotonic() - started, 6))
+    worker.capture.clear()
+    if outputs or not passed:
+        return {"status": "fail", "output": "\n".join(outputs), "why": None if outputs else "no step could be carried out"}
+    return {"status": "pass"}
+
+
+def one_line(error: BaseException) -> str:
+    """An exception as its traceback ends, on one line."""
+    return " ".join("".join(traceback.format_exception_only(type(error), error)).split())[:WHY_LENGTH]

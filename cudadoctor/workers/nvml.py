@@ -1,0 +1,399 @@
+"""Worker: what NVML says about the driver, each GPU and the processes on it, as JSON lines.
+
+It asks through `import pynvml` (nvidia-ml-py). Where that import does not serve, plain ctypes asks for the essentials.
+Every value is asked on its own: a query that fails costs that value only, and its answer is kept under `errors`.
+No CUDA context is opened here.
+"""
+
+# ruff: noqa: E402 - the path is put right before anything is imported
+from __future__ import annotations
+
+import sys
+
+sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
+
+import ctypes
+import json
+import os
+import signal
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+LIBRARY = "libnvidia-ml.so.1"
+LIBRARY_NOT_FOUND = 12
+TEXT_LIMIT = 300  # characters of one message
+NOT_AVAILABLE = (1 << 64) - 1  # NVML's way to say that a size is not shown
+
+COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
+SWITCH = {0: "disabled", 1: "enabled"}
+RECOVERY_ACTIONS = ("none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex-domain", "bus-reset", "system-reboot")
+RECOVERY_FIELD = 230
+EVENT_REASONS = (
+    (0x1, "gpu-idle"), (0x2, "applications-clocks-setting"), (0x4, "sw-power-cap"), (0x8, "hw-slowdown"), (0x10, "sync-boost"),
+    (0x20, "sw-thermal-slowdown"), (0x40, "hw-thermal-slowdown"), (0x80, "hw-power-brake-slowdown"), (0x100, "display-clock-setting"),
+)  # fmt: skip
+
+_OUT = 1  # where JSON goes; `start` moves it
+
+
+def start() -> None:
+    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
+    global _OUT
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    except Exception:
+        pass
+    _OUT = os.dup(1)
+    os.dup2(2, 1)
+    if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry means the working directory
+        sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+
+
+def emit(event: str, **fields: Any) -> None:
+    """One JSON line."""
+    line = json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n"
+    os.write(_OUT, line.encode("utf-8", "replace"))
+
+
+def text(value: Any) -> str:
+    """A string that may have come as bytes, bounded."""
+    return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))[:TEXT_LIMIT]
+
+
+def address(bus_id: Any) -> str:
+    """PCI address as sysfs writes it: 00000000:00:06.0 becomes 0000:00:06.0."""
+    domain, _, rest = text(bus_id).strip().lower().partition(":")
+    return "%04x:%s" % (int(domain, 16), rest)
+
+
+def version_of_file() -> Optional[str]:
+    """The version in the loaded library's file name: the only one to be had where nvmlInit fails."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            if "/libnvidia-ml.so" in line:
+                path = os.path.realpath("/" + line.partition("/")[2].strip())
+                version = os.path.basename(path).partition(".so.")[2]
+                return version if "." in version else None
+    return None
+
+
+class Answers:
+    """The values of one GPU. `ask` keeps what a query gave, or notes under `errors` why it gave nothing."""
+
+    def __init__(self) -> None:
+        self.values: Dict[str, Any] = {}
+        self.errors: Dict[str, str] = {}
+
+    def ask(self, name: str, query: Callable[[], Any]) -> Any:
+        try:
+            value = query()
+        except Exception as error:
+            self.errors[name] = text(error) or type(error).__name__
+            return None
+        self.values[name] = value
+        return value
+
+
+# ---------------------------------------------------------------- through pynvml
+def distributions(folder: str) -> Dict[str, str]:
+    """NVML bindings installed in one site folder: name to version."""
+    found = {}
+    for entry in os.listdir(folder):
+        stem, _, kind = entry.rpartition(".")
+        name, _, version = stem.partition("-")
+        if kind in ("dist-info", "egg-info") and name in ("nvidia_ml_py", "pynvml"):
+            found[name.replace("_", "-")] = version.partition("-")[0]
+    return found
+
+
+def import_pynvml() -> Tuple[Any, str, Optional[str]]:
+    """The binding, what it is, and what is wrong with it. The binding is None where it cannot serve."""
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pynvml
+    except BaseException as error:  # a broken module may even call sys.exit
+        return None, "ctypes", text("import pynvml: %s: %s" % (type(error).__name__, error))
+    file = getattr(pynvml, "__file__", None) or ""
+    missing = [name for name in ("nvmlInit", "nvmlDeviceGetCount", "NVMLError") if not hasattr(pynvml, name)]
+    if missing:
+        return None, "ctypes", text("%s has no %s: not the NVML binding" % (file or "pynvml", ", ".join(missing)))
+    package = os.path.basename(file).startswith("__init__")
+    try:
+        found = distributions(os.path.dirname(os.path.dirname(file) if package else file))
+    except OSError:
+        found = {}
+    if "nvidia-ml-py" in found and not package:
+        return pynvml, "nvidia-ml-py " + found["nvidia-ml-py"], None
+    if "pynvml" in found:
+        beside = ", which hides nvidia-ml-py " + found["nvidia-ml-py"] if "nvidia-ml-py" in found else ", without nvidia-ml-py"
+        return pynvml, "pynvml " + found["pynvml"], "%s is of the deprecated distribution pynvml %s%s" % (file, found["pynvml"], beside)
+    return pynvml, "pynvml of unknown origin", "%s belongs to no installed distribution nvidia-ml-py" % file
+
+
+def memory(nv: Any, handle: Any, answers: Answers) -> None:
+    """Version 2 keeps the driver's reserve apart from what programs use; version 1 counts it as used."""
+    info = None
+    if hasattr(nv, "nvmlMemory_v2"):
+        info = answers.ask("memory_v2", lambda: nv.nvmlDeviceGetMemoryInfo(handle, version=nv.nvmlMemory_v2))
+    if info is not None:
+        answers.values["memory_reserved_bytes"] = int(answers.values.pop("memory_v2").reserved)
+    else:
+        info = answers.ask("memory", lambda: nv.nvmlDeviceGetMemoryInfo(handle))
+    answers.values.pop("memory", None)
+    if info is not None:
+        answers.values.update(memory_total_bytes=int(info.total), memory_used_bytes=int(info.used))
+
+
+def event_reasons(nv: Any, handle: Any) -> List[str]:
+    """Why clocks are held down, in words. Older bindings and drivers know it as throttle reasons."""
+    query = getattr(nv, "nvmlDeviceGetCurrentClocksEventReasons", None) or nv.nvmlDeviceGetCurrentClocksThrottleReasons
+    try:
+        mask = query(handle)
+    except nv.NVMLError_FunctionNotFound:
+        mask = nv.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    return [word for bit, word in EVENT_REASONS if int(mask) & bit]
+
+
+def recovery_action(nv: Any, handle: Any) -> Optional[str]:
+    value = nv.nvmlDeviceGetFieldValues(handle, [getattr(nv, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", RECOVERY_FIELD)])[0]
+    if value.nvmlReturn != 0:
+        raise nv.NVMLError(value.nvmlReturn)
+    return dict(enumerate(RECOVERY_ACTIONS)).get(int(value.value.uiVal))
+
+
+def nvlinks(nv: Any, handle: Any, answers: Answers) -> None:
+    states: List[int] = []
+    for link in range(36):
+        try:
+            states.append(int(nv.nvmlDeviceGetNvLinkState(handle, link)))
+        except Exception as error:  # past the last link, or a GPU without NVLink
+            if not states:
+                answers.errors["nvlinks"] = text(error)
+            break
+    if states:
+        answers.values.update(nvlinks_active=sum(state == 1 for state in states), nvlinks_inactive=sum(state == 0 for state in states))
+
+
+def mig(nv: Any, handle: Any, answers: Answers) -> None:
+    mode = answers.ask("mig_mode", lambda: SWITCH.get(int(nv.nvmlDeviceGetMigMode(handle)[0])))
+    if mode != "enabled":
+        return
+    uuids = []
+    for index in range(int(answers.ask("mig_uuids", lambda: nv.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0)):
+        try:
+            uuids.append(text(nv.nvmlDeviceGetUUID(nv.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))))
+        except Exception:
+            continue  # a free slot
+    answers.values["mig_uuids"] = uuids
+
+
+def describe(nv: Any, handle: Any) -> Answers:
+    """All values of one GPU."""
+    answers = Answers()
+    ask = answers.ask
+    ask("address", lambda: address(nv.nvmlDeviceGetPciInfo(handle).busId))
+    ask("name", lambda: text(nv.nvmlDeviceGetName(handle)))
+    ask("uuid", lambda: text(nv.nvmlDeviceGetUUID(handle)))
+    ask("compute_capability", lambda: "%d.%d" % tuple(nv.nvmlDeviceGetCudaComputeCapability(handle)))
+    memory(nv, handle, answers)
+    mig(nv, handle, answers)
+    ask("compute_mode", lambda: COMPUTE_MODES.get(int(nv.nvmlDeviceGetComputeMode(handle))))
+    ask("persistence", lambda: SWITCH.get(int(nv.nvmlDeviceGetPersistenceMode(handle))))
+    ask("temperature_c", lambda: float(nv.nvmlDeviceGetTemperature(handle, 0)))
+    ask("power_w", lambda: nv.nvmlDeviceGetPowerUsage(handle) / 1000.0)
+    ask("throttle_reasons", lambda: event_reasons(nv, handle))
+    ask("ecc_mode", lambda: SWITCH.get(int(nv.nvmlDeviceGetEccMode(handle)[0])))
+    ask("ecc_uncorrected_volatile", lambda: int(nv.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
+    ask("remap_pending", lambda: bool(nv.nvmlDeviceGetRemappedRows(handle)[2]))
+    ask("remap_failed", lambda: bool(nv.nvmlDeviceGetRemappedRows(handle)[3]))
+    ask("pcie_generation", lambda: int(nv.nvmlDeviceGetCurrPcieLinkGeneration(handle)))
+    ask("pcie_generation_max", lambda: int(nv.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
+    ask("pcie_width", lambda: int(nv.nvmlDeviceGetCurrPcieLinkWidth(handle)))
+    ask("pcie_width_max", lambda: int(nv.nvmlDeviceGetMaxPcieLinkWidth(handle)))
+    ask("sm_clock_mhz", lambda: int(nv.nvmlDeviceGetClockInfo(handle, 1)))
+    ask("sm_clock_max_mhz", lambda: int(nv.nvmlDeviceGetMaxClockInfo(handle, 1)))
+    ask("memory_clock_max_mhz", lambda: int(nv.nvmlDeviceGetMaxClockInfo(handle, 2)))
+    ask("memory_bus_bits", lambda: int(nv.nvmlDeviceGetMemoryBusWidth(handle)))
+    ask("recovery_action", lambda: recovery_action(nv, handle))
+    nvlinks(nv, handle, answers)
+    return answers
+
+
+def process_lists(nv: Any, handle: Any, answers: Answers) -> List[Dict[str, Any]]:
+    """Compute and graphics processes on one GPU; a process in both lists is C+G, as nvidia-smi writes it."""
+    merged: Dict[int, Dict[str, Any]] = {}
+    for kind, query in (("C", "nvmlDeviceGetComputeRunningProcesses"), ("G", "nvmlDeviceGetGraphicsRunningProcesses")):
+        try:
+            entries = getattr(nv, query)(handle)
+        except Exception as error:
+            answers.errors["processes_" + kind.lower()] = text(error)
+            continue
+        for entry in entries:
+            used = entry.usedGpuMemory
+            seen = merged.setdefault(int(entry.pid), {"pid": int(entry.pid), "kind": None, "memory_bytes": None, "name": None})
+            seen["kind"] = kind if seen["kind"] in (None, kind) else "C+G"
+            if used is not None and int(used) != NOT_AVAILABLE:
+                seen["memory_bytes"] = max(int(used), seen["memory_bytes"] or 0)
+    for pid, entry in merged.items():
+        try:
+            entry["name"] = text(nv.nvmlSystemGetProcessName(pid))
+        except Exception:
+            pass  # ended meanwhile, or of another PID namespace
+    return list(merged.values())
+
+
+class Binding:
+    """NVML through pynvml."""
+
+    def __init__(self, nv: Any) -> None:
+        self.nv = nv
+        self.driver = lambda: text(nv.nvmlSystemGetDriverVersion())
+        self.cuda = lambda: int(nv.nvmlSystemGetCudaDriverVersion_v2())
+        self.count = lambda: int(nv.nvmlDeviceGetCount())
+
+    def init(self) -> Tuple[int, str]:
+        try:
+            self.nv.nvmlInit()
+        except self.nv.NVMLError as error:
+            return int(getattr(error, "value", 999)), text(error)
+        return 0, "Success"
+
+    def open(self, index: int) -> Any:
+        return self.nv.nvmlDeviceGetHandleByIndex(index)
+
+    def look(self, handle: Any) -> Tuple[Answers, List[Dict[str, Any]]]:
+        answers = describe(self.nv, handle)
+        return answers, process_lists(self.nv, handle, answers)
+
+
+# ---------------------------------------------------------------- through ctypes: the essentials
+def _structure(**fields: Any) -> Any:
+    return type("NvmlStructure", (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
+_INT, _LONG = ctypes.c_uint, ctypes.c_ulonglong
+_Memory1 = _structure(total=_LONG, free=_LONG, used=_LONG)
+_Memory2 = _structure(version=_INT, total=_LONG, reserved=_LONG, free=_LONG, used=_LONG)
+_Pci = _structure(legacy=ctypes.c_char * 16, domain=_INT, bus=_INT, device=_INT, ids=_INT, subsystem=_INT, bus_id=ctypes.c_char * 32)
+_Process = _structure(pid=_INT, used=_LONG, gpu_instance=_INT, compute_instance=_INT)
+
+
+class Plain:
+    """libnvidia-ml by ctypes. A call that fails raises with NVML's own words."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+        library.nvmlErrorString.restype = ctypes.c_char_p
+        self.driver = lambda: self.string("nvmlSystemGetDriverVersion")
+        self.cuda = lambda: self.number("nvmlSystemGetCudaDriverVersion_v2")
+        self.count = lambda: self.number("nvmlDeviceGetCount_v2")
+
+    def message(self, code: int) -> str:
+        return text(self.library.nvmlErrorString(code) or "error %d" % code)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self.library, name)(*arguments)
+        if code != 0:
+            raise RuntimeError(self.message(code))
+
+    def string(self, name: str, *arguments: Any) -> str:
+        buffer = ctypes.create_string_buffer(256)
+        self.call(name, *arguments, buffer, 256)
+        return text(buffer.value)
+
+    def number(self, name: str) -> int:
+        value = ctypes.c_uint(0)
+        self.call(name, ctypes.byref(value))
+        return value.value
+
+    def init(self) -> Tuple[int, str]:
+        code = int(self.library.nvmlInit_v2())
+        return code, self.message(code)
+
+    def open(self, index: int) -> Any:
+        handle = ctypes.c_void_p()
+        self.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
+        return handle
+
+    def address(self, handle: Any) -> str:
+        pci = _Pci()
+        self.call("nvmlDeviceGetPciInfo_v3", handle, ctypes.byref(pci))
+        return address(pci.bus_id)
+
+    def memory(self, handle: Any) -> Dict[str, int]:
+        two = _Memory2(version=ctypes.sizeof(_Memory2) | 2 << 24)
+        try:
+            self.call("nvmlDeviceGetMemoryInfo_v2", handle, ctypes.byref(two))
+        except Exception:
+            one = _Memory1()
+            self.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(one))
+            return {"memory_total_bytes": one.total, "memory_used_bytes": one.used}
+        return {"memory_total_bytes": two.total, "memory_used_bytes": two.used, "memory_reserved_bytes": two.reserved}
+
+    def processes(self, handle: Any) -> List[Dict[str, Any]]:
+        count = ctypes.c_uint(256)
+        table = (_Process * 256)()
+        self.call("nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), table)
+        running = table[: min(count.value, 256)]
+        return [{"pid": entry.pid, "kind": "C", "memory_bytes": None if entry.used == NOT_AVAILABLE else entry.used} for entry in running]
+
+    def look(self, handle: Any) -> Tuple[Answers, List[Dict[str, Any]]]:
+        answers = Answers()
+        answers.ask("address", lambda: self.address(handle))
+        answers.ask("name", lambda: self.string("nvmlDeviceGetName", handle))
+        answers.ask("uuid", lambda: self.string("nvmlDeviceGetUUID", handle))
+        answers.ask("memory", lambda: self.memory(handle))
+        answers.values.update(answers.values.pop("memory", {}))
+        answers.ask("processes_c", lambda: self.processes(handle))
+        return answers, answers.values.pop("processes_c", [])
+
+
+# ---------------------------------------------------------------- the order of questions
+def interview(nvml: Any, head: Dict[str, Any]) -> None:
+    """nvmlInit, the versions, then one GPU after the other. `nvml` is a Binding or a Plain."""
+    head["code"], head["message"] = nvml.init()
+    if head["code"] != 0:
+        emit("nvml", **head)
+        return
+    whole = Answers()
+    head["library"] = whole.ask("library", nvml.driver) or head["library"]
+    head["cuda"] = whole.ask("cuda", lambda: "%d.%d" % (nvml.cuda() // 1000, nvml.cuda() % 1000 // 10))
+    emit("nvml", **head)
+    count = whole.ask("count", nvml.count)
+    if count is None:  # no GPU lines then means nothing
+        emit("error", step="count", error=whole.errors["count"])
+    for index in range(count or 0):
+        try:
+            handle = nvml.open(index)
+        except Exception as error:
+            emit("gpu", index=index, handle_error=text(error))
+            continue
+        answers, running = nvml.look(handle)
+        emit("gpu", index=index, errors=answers.errors, **answers.values)
+        for entry in running:
+            emit("process", gpu=answers.values.get("address") or str(index), **entry)
+
+
+def main() -> None:
+    """Find a way to ask, then ask."""
+    start()
+    binding, provider, wrong = import_pynvml()
+    head: Dict[str, Any] = {"code": LIBRARY_NOT_FOUND, "message": None, "library": None, "cuda": None}
+    head.update(provider=provider, provider_error=wrong)
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError as error:
+        head["message"] = text(error)
+        emit("nvml", **head)
+        return
+    try:
+        head["library"] = version_of_file()
+    except OSError:
+        pass
+    interview(Plain(library) if binding is None else Binding(binding), head)
+
+
+if __name__ == "__main__":
+    main()

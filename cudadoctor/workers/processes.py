@@ -1,0 +1,249 @@
+"""Worker: the process table as far as it matters to a GPU, as JSON lines.
+
+One line for each process that is no kernel thread. What a process holds open, its command line and its control group are read
+only where they matter: for those that hold a device, and for those that may be left over from a job that ended.
+psutil names the processes; where it cannot be imported, /proc is read directly.
+
+Options: `--doctor PID` leaves out that process and all it started (default: the parent); `--device-prefix PATH` says what a
+device's path begins with.
+"""
+
+# ruff: noqa: E402 - the path is put right before anything is imported
+from __future__ import annotations
+
+import sys
+
+sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
+
+import ctypes
+import json
+import os
+import signal
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+DEVICE_PREFIX = "/dev/nvidia"
+COMMAND_LIMIT = 300  # characters
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
+# What may be the parent of a process whose own parent ended: an init, or a supervisor that asked to be one.
+REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "podman-init", "catatonit", "runit", "s6-svscan", "supervisord")
+# The driver's own daemons leave their session on purpose. Names as the kernel cuts them, at 15 characters.
+DAEMONS = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "nv-fabricmanage", "nvidia-powerd", "nvidia-imex", "nvsm_core")
+SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "command")
+
+_OUT = 1  # where JSON goes; `start` moves it
+Entry = Dict[str, Any]
+
+
+def start() -> None:
+    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
+    global _OUT
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    except Exception:
+        pass
+    _OUT = os.dup(1)
+    os.dup2(2, 1)
+    if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry means the working directory
+        sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+
+
+def emit(event: str, **fields: Any) -> None:
+    """One JSON line."""
+    line = json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n"
+    os.write(_OUT, line.encode("utf-8", "replace"))
+
+
+def option(name: str, otherwise: str) -> str:
+    if name in sys.argv[1:-1]:
+        return sys.argv[sys.argv.index(name) + 1]
+    return otherwise
+
+
+def read(path: str) -> str:
+    """A whole file of /proc, whatever bytes it holds."""
+    with open(path, "rb") as file:
+        return file.read().decode("utf-8", "replace")
+
+
+def stat_fields(pid: int) -> Tuple[str, List[str]]:
+    """Name and the fields after it of /proc/PID/stat. The name may hold blanks and brackets."""
+    before, _, after = read("/proc/%d/stat" % pid).rpartition(")")
+    return before.partition("(")[2], after.split()
+
+
+# ---------------------------------------------------------------- who there is
+def table_from_proc() -> Dict[int, Entry]:
+    """Every process by /proc alone."""
+    import pwd
+
+    ticks = os.sysconf("SC_CLK_TCK")
+    boot = next((int(line.split()[1]) for line in read("/proc/stat").splitlines() if line.startswith("btime ")), None)
+    names: Dict[int, Optional[str]] = {}
+    table: Dict[int, Entry] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            uid = os.stat("/proc/" + name).st_uid
+            _, fields = stat_fields(int(name))
+        except OSError:
+            continue  # it ended meanwhile
+        if uid not in names:
+            try:
+                names[uid] = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                names[uid] = str(uid)
+        began = boot + int(fields[19]) / ticks if boot is not None else None
+        table[int(name)] = {"pid": int(name), "ppid": int(fields[1]), "user": names[uid], "uid": uid, "start_time": began}
+    return table
+
+
+def table_from_psutil(psutil: Any) -> Dict[int, Entry]:
+    """Every process by psutil."""
+    table: Dict[int, Entry] = {}
+    for process in psutil.process_iter():
+        try:
+            with process.oneshot():
+                table[process.pid] = {
+                    "pid": process.pid, "ppid": process.ppid(), "user": process.username(), "uid": process.uids().real,
+                    "start_time": process.create_time(),
+                }  # fmt: skip
+        except psutil.Error:
+            continue  # it ended meanwhile
+    return table
+
+
+def process_table() -> Tuple[Dict[int, Entry], str, Optional[str]]:
+    """The processes, who named them, and why not psutil."""
+    try:
+        import psutil
+
+        return table_from_psutil(psutil), "psutil %s" % psutil.__version__, None
+    except BaseException as error:  # a broken module may even call sys.exit
+        wrong = ("psutil: %s: %s" % (type(error).__name__, error))[:COMMAND_LIMIT]
+    return table_from_proc(), "/proc", wrong
+
+
+def add_stat(table: Dict[int, Entry]) -> None:
+    """Session, state letter, name and flags from /proc/PID/stat; kernel threads and those that ended are dropped."""
+    for pid in list(table):
+        try:
+            name, fields = stat_fields(pid)
+            flags = int(fields[6])
+        except (OSError, IndexError, ValueError):
+            del table[pid]
+            continue
+        if flags & KERNEL_THREAD:
+            del table[pid]
+        else:
+            table[pid].update(letter=fields[0], sid=int(fields[3]), name=name)
+
+
+def doctors_own(table: Dict[int, Entry], doctor: int) -> Set[int]:
+    """The doctor, its descendants, and the sessions that these lead."""
+    family = {doctor, os.getpid()}
+    leaders: Set[int] = set()
+    grown = True
+    while grown:
+        more = {pid for pid, entry in table.items() if pid not in family and (entry["ppid"] in family or entry["sid"] in leaders)}
+        grown = bool(more)
+        family |= more
+        leaders |= more
+    return family
+
+
+# ---------------------------------------------------------------- what each holds
+def open_devices(folder: str, prefix: str) -> Set[str]:
+    found = set()
+    for number in os.listdir(folder):
+        try:
+            target = os.readlink(folder + "/" + number)
+        except OSError:
+            continue
+        if target.startswith(prefix):
+            found.add(target)
+    return found
+
+
+def devices(pid: int, letter: str, prefix: str) -> Tuple[List[str], bool]:
+    """Device files that a process holds, and whether that could be read."""
+    folder = "/proc/%d" % pid
+    try:
+        if letter in ("Z", "X"):  # its first thread ended; others may still hold files
+            found: Set[str] = set()
+            for thread in os.listdir(folder + "/task"):
+                if thread != str(pid):
+                    found |= open_devices(folder + "/task/" + thread + "/fd", prefix)
+            return sorted(found), True
+        return sorted(open_devices(folder + "/fd", prefix)), True
+    except PermissionError:
+        return [], False
+    except OSError:
+        return [], True  # it ended meanwhile
+
+
+def command(pid: int, name: str) -> str:
+    try:
+        line = read("/proc/%d/cmdline" % pid).replace("\0", " ").strip()
+    except OSError:
+        line = ""
+    return (line or "[%s]" % name)[:COMMAND_LIMIT]
+
+
+def in_service(pid: int) -> Optional[bool]:
+    """Whether its control group is that of a systemd service, which would be started again and is nobody's left-over."""
+    try:
+        groups = read("/proc/%d/cgroup" % pid).splitlines()
+    except OSError:
+        return None
+    return any(group.rpartition("/")[2].endswith(".service") and not group.rpartition("/")[2].startswith("user@") for group in groups)
+
+
+def may_be_left_over(entry: Entry, table: Dict[int, Entry]) -> bool:
+    """Parent is a reaper and the session's leader is gone. A leader of its own session is a daemon; session 0 is another namespace's."""
+    pid, ppid, sid = entry["pid"], entry["ppid"], entry["sid"]
+    if pid == 1 or sid in (0, pid) or entry["name"] in DAEMONS:
+        return False
+    parent = table.get(ppid)
+    adopted = ppid == 1 or (parent is not None and parent["name"] in REAPERS)
+    leader = table.get(sid)
+    return adopted and (leader is None or leader["letter"] in ("Z", "X"))
+
+
+def state(entry: Entry, table: Dict[int, Entry]) -> str:
+    """One word. `orphaned` is decided last: a stopped or defunct process is that first."""
+    word = {"T": "stopped", "t": "stopped", "Z": "defunct", "X": "defunct", "D": "uninterruptible"}.get(entry["letter"])
+    if word is not None:
+        return word
+    if may_be_left_over(entry, table):
+        entry["service"] = in_service(entry["pid"])
+        return "unknown" if entry["service"] is None else "running" if entry["service"] else "orphaned"
+    return "running"
+
+
+def main() -> None:
+    """Read the table, then write it; the first line says whether other users' open files could be read."""
+    start()
+    prefix = option("--device-prefix", DEVICE_PREFIX)
+    table, provider, wrong = process_table()
+    add_stat(table)
+    family = doctors_own(table, int(option("--doctor", str(os.getppid()))))
+    complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
+    for pid, entry in table.items():
+        if pid in family:
+            continue
+        entry["devices"], readable = devices(pid, entry["letter"], prefix)
+        complete = complete and readable
+        entry["state"] = state(entry, table)
+        if entry["devices"]:
+            entry["command"] = command(pid, entry["name"])
+            entry["service"] = in_service(pid)
+    emit("processes", provider=provider, provider_error=wrong, complete=complete)
+    for pid in sorted(set(table) - family):
+        entry = table[pid]
+        fields = {key: entry[key] for key in SHOWN if entry.get(key) not in (None, [])}
+        emit("process", own=entry["uid"] == os.getuid(), **fields)
+
+
+if __name__ == "__main__":
+    main()

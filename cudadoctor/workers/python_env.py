@@ -1,0 +1,296 @@
+"""Worker: the examined interpreter, from listings and metadata alone, as JSON lines.
+
+It says which packages are installed and in which build, which toolkit files its Numba would load, and what stands in the way:
+files of the user's that hide a package, Numba's configuration file, a start-up hook that did not run. Nothing is imported
+that could fail, and no program is run.
+
+Option: `--root PATH` looks for system-wide toolkits below PATH.
+"""
+
+# ruff: noqa: E402 - the path is put right before anything is imported
+from __future__ import annotations
+
+import sys
+
+sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
+
+import json
+import os
+
+TYPE_CHECKING = False  # importing typing would cost as much as all listings
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+EXACT = (
+    "numba", "llvmlite", "numpy", "scipy", "torch", "torchvision", "torchaudio", "triton", "pytorch-triton", "jax", "jaxlib",
+    "bitsandbytes", "pycuda", "psutil", "pynvml", "pytorch", "cudatoolkit", "libnvjitlink",
+)  # fmt: skip
+PREFIXES = ("numba-cuda", "nvidia-", "cuda-", "cupy", "jax-", "tensorflow", "onnxruntime")
+WITH_REQUIREMENTS = ("numba", "numba-cuda")
+SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
+CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
+LINE_LIMIT = 300
+
+_OUT = 1  # where JSON goes; `start` moves it
+
+
+def start() -> None:
+    """Leave when the parent dies, and keep JSON apart from anything else."""
+    global _OUT
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    except Exception:
+        pass
+    _OUT = os.dup(1)
+    os.dup2(2, 1)
+
+
+def emit(event: str, **fields: Any) -> None:
+    """One JSON line."""
+    record = {"event": event}
+    record.update(fields)
+    data = (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    while data:
+        data = data[os.write(_OUT, data) :]
+
+
+def guarded(step: str, action: Callable[[], None]) -> None:
+    """One step; its failure costs that step only."""
+    try:
+        action()
+    except Exception as error:
+        emit("error", step=step, error=("%s: %s" % (type(error).__name__, error))[:LINE_LIMIT])
+
+
+def listing(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def normal(name: str) -> str:
+    """A distribution's name as the index writes it."""
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def interesting(name: str) -> bool:
+    return name in EXACT or name.startswith(PREFIXES)
+
+
+# ---------------------------------------------------------------- packages
+class Distribution:
+    """An installed distribution, by the name of its metadata folder."""
+
+    def __init__(self, name: str, version: str, folder: str, metadata: str) -> None:
+        self.name, self.version, self.folder, self.metadata = name, version, folder, metadata
+
+    def requires(self) -> list[str]:
+        """Requires-Dist of the metadata's head."""
+        found = []
+        for file in ("METADATA", "PKG-INFO"):
+            try:
+                with open(os.path.join(self.folder, self.metadata, file), encoding="utf-8", errors="replace") as lines:
+                    for line in lines:
+                        if not line.strip():
+                            break
+                        if line.startswith("Requires-Dist:"):
+                            found.append(line.partition(":")[2].strip()[:LINE_LIMIT])
+            except OSError:
+                continue
+        return found
+
+    def build(self) -> str | None:
+        """cpu, cu128, rocm6.2 ... from the version's local part or torch's own file."""
+        local = self.version.partition("+")[2]
+        if local or self.name != "torch":
+            return local or None
+        values = {}
+        with open(os.path.join(self.folder, "torch", "version.py"), encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                name, equals, value = line.partition("=")
+                if equals:
+                    values[name.partition(":")[0].strip()] = value.strip().strip("'\"")
+        if values.get("cuda") not in (None, "None"):
+            return "cu" + values["cuda"].replace(".", "")
+        if values.get("hip") not in (None, "None"):
+            return "rocm" + values["hip"]
+        return "cpu" if "cuda" in values else None
+
+
+def distributions(folders: list[str]) -> dict[str, Distribution]:
+    """Distributions in the order of the search path: the first of a name is the one that is imported."""
+    found: dict[str, Distribution] = {}
+    for folder in folders:
+        for entry in listing(folder):
+            stem, _, kind = entry.rpartition(".")
+            if kind not in ("dist-info", "egg-info"):
+                continue
+            name, _, version = stem.partition("-")
+            name, version = normal(name), version.partition("-")[0]
+            if version and name not in found:
+                found[name] = Distribution(name, version, folder, entry)
+    return found
+
+
+def conda_packages(prefix: str) -> dict[str, tuple[str, str]]:
+    """Name to version and build string, from the names of the files in conda-meta."""
+    found = {}
+    for entry in listing(os.path.join(prefix, "conda-meta")):
+        parts = entry[:-5].rsplit("-", 2) if entry.endswith(".json") else []
+        if len(parts) == 3:
+            found[normal(parts[0])] = parts[1], parts[2]
+    return found
+
+
+def report_packages(installed: dict[str, Distribution], conda: dict[str, tuple[str, str]]) -> None:
+    for name, entry in sorted(installed.items()):
+        if not interesting(name):
+            continue
+        build = None
+        try:
+            build = entry.build()
+        except OSError:
+            pass
+        if build is None:
+            build = conda.get("pytorch" if name == "torch" and "torch" not in conda else name, (None, None))[1]
+        requires = entry.requires() if name in WITH_REQUIREMENTS else []
+        emit("package", name=name, version=entry.version, build=build, path=entry.folder, requires=requires)
+    for name, (version, build) in sorted(conda.items()):
+        if interesting(name) and name not in installed:
+            emit("package", name=name, version=version, build=build, path=os.path.join(sys.prefix, "conda-meta"), requires=[])
+
+
+# ---------------------------------------------------------------- what stands in the way
+def shadows(folder: str) -> Iterator[tuple[str, str]]:
+    """Files and packages in a folder that hide an installed package. One that is installed there hides nothing."""
+    names = listing(folder)
+    installed = {normal(entry.partition("-")[0]) for entry in names if entry.endswith((".dist-info", ".egg-info"))}
+    for module in SHADOWED:
+        if module in installed or ("nvidia-ml-py" in installed and module == "pynvml"):
+            continue
+        if module + ".py" in names:
+            yield module, os.path.join(folder, module + ".py")
+        elif module in names and os.path.isfile(os.path.join(folder, module, "__init__.py")):
+            yield module, os.path.join(folder, module)
+
+
+def report_shadows(folders: list[str]) -> None:
+    """The working directory and what PYTHONPATH names come before all installed packages."""
+    places = [os.getcwd()] + [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    for folder in dict.fromkeys(places):
+        if os.path.basename(folder) not in ("site-packages", "dist-packages"):
+            for module, path in shadows(folder):
+                emit("shadow", module=module, path=path)
+
+
+def report_config() -> None:
+    """Lines of Numba's configuration file that turn CUDA off or simulate it. Numba reads it from the working directory."""
+    path = os.path.join(os.getcwd(), ".numba_config.yaml")
+    if not os.path.isfile(path):
+        return
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip().lower().partition(":")[0] in CONFIG_WORDS:
+                emit("config", path=path, line=number, text=line.rstrip()[:LINE_LIMIT])
+
+
+def redirects(installed: dict[str, Distribution]) -> bool | None:
+    """Whether numba-cuda's start-up hook ran in this interpreter; None where numba-cuda is not installed."""
+    return "_numba_cuda_redirector" in sys.modules if "numba-cuda" in installed else None
+
+
+def site_folders_of(python: str) -> Iterator[str]:
+    """Where a Python found on PATH keeps its packages."""
+    prefix = os.path.dirname(os.path.dirname(python))
+    for lib in (os.path.join(prefix, "lib"), os.path.join(prefix, "local", "lib")):
+        for entry in listing(lib):
+            if entry.startswith("python3"):
+                yield os.path.join(lib, entry, "site-packages")
+                yield os.path.join(lib, entry, "dist-packages")
+
+
+def report_others(own: list[str]) -> None:
+    """Other Pythons on PATH whose packages hold Numba. They are not run."""
+    mine = {os.path.realpath(folder) for folder in own}
+    seen = set()
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        for name in ("python3", "python"):
+            path = os.path.join(folder, name)
+            if not os.path.isfile(path) or not os.access(path, os.X_OK):
+                continue
+            home = os.path.realpath(os.path.dirname(folder))
+            if home not in seen and home != os.path.realpath(sys.prefix):
+                seen.add(home)
+                sites = [os.path.realpath(site) for site in site_folders_of(path) if os.path.isdir(os.path.join(site, "numba"))]
+                if any(site not in mine for site in sites):
+                    emit("other", path=path)
+            break
+
+
+# ---------------------------------------------------------------- the toolkit's part
+def sibling(name: str) -> Any:
+    """A module of this folder, loaded by its path: the folder itself is not importable."""
+    from importlib.machinery import SourceFileLoader
+
+    loader = SourceFileLoader("cudadoctor_" + name, os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py"))
+    module = type(sys)(loader.name)
+    loader.exec_module(module)
+    return module
+
+
+def flavour(installed: dict[str, Distribution]) -> str:
+    """How this Numba looks for the toolkit: `pathfinder`, `own` or `built-in`."""
+    if not redirects(installed):
+        return "built-in"
+    try:
+        home = installed["numba-cuda"].folder
+        with open(os.path.join(home, "numba_cuda", "numba", "cuda", "cuda_paths.py"), encoding="utf-8", errors="replace") as file:
+            return "pathfinder" if "pathfinder" in file.read() else "own"
+    except OSError:  # an editable installation keeps its sources elsewhere
+        numbers = installed["numba-cuda"].version.split(".")
+        return "pathfinder" if [int(number) for number in numbers[:2] if number.isdigit()] >= [0, 26] else "own"
+
+
+def report_toolkits(installed: dict[str, Distribution]) -> None:
+    """Components that this Numba would load, then the toolkit folders."""
+    search = sibling("toolkit_search")
+    import site
+
+    folders = list(site.getsitepackages())
+    if site.ENABLE_USER_SITE:
+        folders.insert(1 if sys.prefix != sys.base_prefix else 0, site.getusersitepackages())
+    wheels = {name: entry.version for name, entry in installed.items() if name.startswith("nvidia-")}
+    root = sys.argv[sys.argv.index("--root") + 1] if "--root" in sys.argv[1:-1] else ""
+    places = search.Places(sys.prefix, folders, wheels, flavour(installed), root)
+    if "numba" in installed:
+        for name in search.COMPONENTS:
+            guarded("components", lambda name=name: emit("component", **search.find(places, name)))  # type: ignore[misc]
+
+    def report_folders() -> None:
+        for entry in search.toolkits(places):
+            emit("toolkit", **entry)
+
+    guarded("toolkits", report_folders)
+
+
+def main() -> None:
+    """Say who this is, then one step after the other, each in its own guard."""
+    start()
+    conda = sys.prefix if os.path.isdir(os.path.join(sys.prefix, "conda-meta")) else None
+    version = sys.version.split()[0]
+    emit("python", path=sys.executable, version=version, prefix=sys.prefix, conda=conda, virtual=sys.prefix != sys.base_prefix)
+    installed = distributions(sys.path)
+    guarded("packages", lambda: report_packages(installed, conda_packages(sys.prefix)))
+    guarded("redirect", lambda: emit("redirect", value=redirects(installed)))
+    guarded("components", lambda: report_toolkits(installed))
+    guarded("shadows", lambda: report_shadows(sys.path))
+    guarded("config", report_config)
+    guarded("others", lambda: report_others(sys.path))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tests of cudadoctor; the files mirror the package."""

@@ -1,0 +1,177 @@
+/* A libcuda.so.1 for tests on machines without a GPU. Its "devices" keep their memory in host memory and know two kernels.
+
+   Build: gcc -shared -fPIC -o libcuda.so.1 fakecuda.c -Wl,-soname,libcuda.so.1 -ldl
+
+   What it answers is said by environment variables:
+   FAKE_CUDA_INIT      what cuInit returns (0), or "hang", or "crash"
+   FAKE_CUDA_MUTE      set: cuGetErrorName and cuGetErrorString answer like the toolkit's stub, with an error of their own
+   FAKE_CUDA_VERSION   cuDriverGetVersion (13000)
+   FAKE_CUDA_DEVICES   number of devices (1)
+   FAKE_CUDA_FAIL      calls that fail, comma separated: cuMemAlloc_v2=2 or, on one device, cuDevicePrimaryCtxRetain@0=46
+   FAKE_CUDA_WRONG     "kernel": the kernel computes one element wrongly; "copy": a byte is lost on the way back;
+                       "bench": the same, but only in copies larger than the memory rung's
+   FAKE_CUDA_LOG       what the driver's compiler writes into its error log
+   FAKE_CUDA_SAY       printed by cuInit, on descriptor 1 through C's buffers
+*/
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef uint64_t ptr;
+
+static const struct { int code; const char *name, *text; } ERRORS[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
+    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {221, "CUDA_ERROR_JIT_COMPILER_NOT_FOUND", "PTX JIT compiler library not found"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+static int current; /* the device whose context is current */
+
+static int number(const char *name, int otherwise) {
+    const char *value = getenv(name);
+    return value && *value ? atoi(value) : otherwise;
+}
+static int is(const char *name, const char *wanted) {
+    const char *value = getenv(name);
+    return value && !strcmp(value, wanted);
+}
+/* The code that FAKE_CUDA_FAIL gives this call on this device, else 0. */
+static int failing(const char *call, int device) {
+    char list[512], *save = 0;
+    const char *all = getenv("FAKE_CUDA_FAIL");
+    if (!all) return 0;
+    snprintf(list, sizeof list, "%s", all);
+    for (char *part = strtok_r(list, ",", &save); part; part = strtok_r(0, ",", &save)) {
+        char *code = strchr(part, '='), *at = strchr(part, '@');
+        if (!code) continue;
+        *code++ = 0;
+        if (at) *at++ = 0;
+        if (!strcmp(part, call) && (!at || atoi(at) == device)) return atoi(code);
+    }
+    return 0;
+}
+#define REFUSE(device) do { int code = failing(__func__, device); if (code) return code; } while (0)
+
+static int find(int code, const char **out, int text) {
+    *out = 0;
+    if (getenv("FAKE_CUDA_MUTE")) return 34;
+    for (unsigned i = 0; i < sizeof ERRORS / sizeof *ERRORS; i++)
+        if (ERRORS[i].code == code) { *out = text ? ERRORS[i].text : ERRORS[i].name; return 0; }
+    return 1;
+}
+int cuGetErrorName(int code, const char **out) { return find(code, out, 0); }
+int cuGetErrorString(int code, const char **out) { return find(code, out, 1); }
+
+int cuInit(unsigned flags) {
+    (void)flags;
+    if (getenv("FAKE_CUDA_SAY")) printf("%s\n", getenv("FAKE_CUDA_SAY"));
+    if (is("FAKE_CUDA_INIT", "hang")) for (;;) pause();
+    if (is("FAKE_CUDA_INIT", "crash")) *(volatile int *)16 = 1;
+    return number("FAKE_CUDA_INIT", 0);
+}
+int cuDriverGetVersion(int *version) { REFUSE(-1); *version = number("FAKE_CUDA_VERSION", 13000); return 0; }
+int cuDeviceGetCount(int *count) { REFUSE(-1); *count = number("FAKE_CUDA_DEVICES", 1); return 0; }
+int cuDeviceGet(int *device, int index) { REFUSE(index); *device = index; return 0; }
+int cuDeviceGetName(char *name, int size, int device) { REFUSE(device); snprintf(name, size, "NVIDIA Fake %d", device); return 0; }
+int cuDeviceGetPCIBusId(char *id, int size, int device) { REFUSE(device); snprintf(id, size, "00FA:%02X:00.0", device + 0xC); return 0; }
+int cuDeviceTotalMem_v2(size_t *size, int device) { REFUSE(device); *size = 2ull << 30; return 0; }
+static int uuid(unsigned char *out, int device) { for (int i = 0; i < 16; i++) out[i] = i * 17 + device; return 0; }
+int cuDeviceGetUuid(unsigned char *out, int device) { REFUSE(device); return uuid(out, device); }
+int cuDeviceGetUuid_v2(unsigned char *out, int device) { REFUSE(device); return uuid(out, device); }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    REFUSE(device);
+    switch (attribute) {
+    case 36: *value = 2619000; break; /* memory clock, kHz */
+    case 37: *value = 5120; break;    /* bus width, bits */
+    case 75: *value = 9; break;
+    case 76: *value = 0; break;
+    default: *value = 1;
+    }
+    return 0;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device) { REFUSE(device); *context = (void *)(intptr_t)(device + 1); return 0; }
+int cuCtxSetCurrent(void *context) { current = (int)(intptr_t)context - 1; REFUSE(current); return 0; }
+int cuCtxSynchronize(void) { REFUSE(current); return 0; }
+int cuMemGetInfo_v2(size_t *available, size_t *total) { REFUSE(current); *available = 1ull << 30; *total = 2ull << 30; return 0; }
+int cuMemAlloc_v2(ptr *place, size_t size) { REFUSE(current); *place = (ptr)(uintptr_t)malloc(size); return *place ? 0 : 2; }
+int cuMemFree_v2(ptr place) { free((void *)(uintptr_t)place); return 0; }
+int cuMemHostAlloc(void **place, size_t size, unsigned flags) { (void)flags; REFUSE(current); *place = malloc(size); return *place ? 0 : 2; }
+int cuMemFreeHost(void *place) { free(place); return 0; }
+
+static void move(void *to, const void *from, size_t size, int back) {
+    memcpy(to, from, size);
+    if (back && (is("FAKE_CUDA_WRONG", "copy") || (is("FAKE_CUDA_WRONG", "bench") && size > 4u << 20))) ((char *)to)[1000] ^= 1;
+}
+#define AT(place) ((void *)(uintptr_t)(place))
+int cuMemcpyHtoD_v2(ptr to, const void *from, size_t size) { REFUSE(current); move(AT(to), from, size, 0); return 0; }
+int cuMemcpyDtoH_v2(void *to, ptr from, size_t size) { REFUSE(current); move(to, AT(from), size, 1); return 0; }
+int cuMemcpyHtoDAsync_v2(ptr to, const void *from, size_t size, void *s) { (void)s; REFUSE(current); move(AT(to), from, size, 0); return 0; }
+int cuMemcpyDtoHAsync_v2(void *to, ptr from, size_t size, void *s) { (void)s; REFUSE(current); move(to, AT(from), size, 1); return 0; }
+int cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t size, void *s) { (void)s; REFUSE(current); move(AT(to), AT(from), size, 0); return 0; }
+
+int cuStreamCreate(void **stream, unsigned flags) { (void)flags; REFUSE(current); *stream = (void *)8; return 0; }
+int cuStreamDestroy_v2(void *stream) { (void)stream; return 0; }
+int cuStreamSynchronize(void *stream) { (void)stream; REFUSE(current); return 0; }
+int cuEventCreate(void **event, unsigned flags) { (void)flags; REFUSE(current); *event = calloc(1, sizeof(struct timespec)); return 0; }
+int cuEventDestroy_v2(void *event) { free(event); return 0; }
+int cuEventRecord(void *event, void *stream) { (void)stream; clock_gettime(CLOCK_MONOTONIC, event); return 0; }
+int cuEventSynchronize(void *event) { (void)event; REFUSE(current); return 0; }
+int cuEventElapsedTime(float *ms, struct timespec *a, struct timespec *b) {
+    *ms = (b->tv_sec - a->tv_sec) * 1e3f + (b->tv_nsec - a->tv_nsec) / 1e6f;
+    return 0;
+}
+
+int cuModuleLoadDataEx(void **module, const char *text, unsigned count, const int *options, void **values) {
+    int code = failing(__func__, current);
+    const char *log = getenv("FAKE_CUDA_LOG");
+    for (unsigned i = 0; i < count; i++)
+        if (options[i] == 5 && log) strcpy(values[i], log);
+    if (!strstr(text, ".version 6.0") || !strstr(text, ".target sm_50")) return 218;
+    *module = (void *)16;
+    return code;
+}
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+    (void)module;
+    REFUSE(current);
+    *function = !strcmp(name, "cudadoctor_fill") ? (void *)1 : !strcmp(name, "cudadoctor_empty") ? (void *)2 : 0;
+    return *function ? 0 : 500;
+}
+int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
+                   void **arguments, void **extra) {
+    (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+    REFUSE(current);
+    if (function == (void *)1) {
+        uint32_t *out = AT(*(ptr *)arguments[0]), count = *(uint32_t *)arguments[1];
+        for (uint32_t i = 0; i < gx * bx && i < count; i++) out[i] = i * 2654435761u ^ i >> 3;
+        if (is("FAKE_CUDA_WRONG", "kernel")) out[count - 1] += 1;
+    }
+    return 0;
+}
+
+/* Bindings ask for every function by name; what is not here says that it is not initialised. */
+int cudadoctor_absent(void) { return 3; }
+int cuGetProcAddress_v2(const char *name, void **function, int version, unsigned long long flags, void *status) {
+    char wide[128];
+    (void)version, (void)flags;
+    snprintf(wide, sizeof wide, "%s_v2", name);
+    *function = dlsym(RTLD_DEFAULT, wide);
+    if (!*function) *function = dlsym(RTLD_DEFAULT, name);
+    if (!*function) *function = (void *)cudadoctor_absent;
+    if (status) *(int *)status = 0;
+    return 0;
+}
+int cuGetProcAddress(const char *name, void **function, int version, unsigned long long flags) {
+    return cuGetProcAddress_v2(name, function, version, flags, 0);
+}

@@ -1,0 +1,88 @@
+"""Children that hang, flood, crash or are not there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import pytest
+
+from cudadoctor.sources.children import OUTPUT_LIMIT, Child, watch
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups of POSIX")
+
+
+def child(code: str, *, limit: float = 5.0, talks: bool = False) -> Child:
+    return Child("x", "command", [sys.executable, "-c", code], limit=limit, environment=dict(os.environ), shown=("python",), talks=talks)
+
+
+def test_output_and_exit_code() -> None:
+    one = child("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    watch([one])
+    assert (one.status, one.text("stdout"), one.text("stderr")) == ("failed", "out\n", "err\n")
+    assert one.process is not None
+    assert one.process.returncode == 3
+
+
+def test_a_program_that_is_not_there_is_absent() -> None:
+    one = Child("x", "command", ["/nonexistent/program"], limit=1, environment={}, shown=("program",))
+    assert (one.status, one.over) == ("absent", True)
+
+
+def test_a_hang_ends_at_its_limit_with_what_was_said_before() -> None:
+    one = child("import time; print('begin', flush=True); time.sleep(60)", limit=0.5)
+    watch([one])
+    assert one.status == "timed-out"
+    assert "begin" in one.text("stdout")
+    assert one.seconds < 10
+
+
+def test_the_whole_group_is_killed() -> None:
+    code = "import subprocess, sys, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
+    one = child(code, limit=0.6)
+    watch([one])
+    grandchild = int(one.text("stdout"))
+    for _ in range(50):
+        try:
+            with open(f"/proc/{grandchild}/stat") as stream:
+                if stream.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    return
+        except FileNotFoundError:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"process {grandchild} is still there")
+
+
+def test_a_flood_is_bounded_and_counted() -> None:
+    one = child("import sys; sys.stdout.write('x' * (9 << 20))", limit=20)
+    watch([one])
+    assert len(one.text("stdout")) == OUTPUT_LIMIT
+    assert one.dropped == (9 << 20) - OUTPUT_LIMIT
+
+
+def test_an_open_pipe_of_a_grandchild_does_not_hold_the_doctor() -> None:
+    one = child("import subprocess; subprocess.Popen(['sleep', '30'], start_new_session=True); print('done')", limit=20)
+    started = time.monotonic()
+    watch([one])
+    assert (one.status, one.text("stdout")) == ("ok", "done\n")
+    assert time.monotonic() - started < 10
+
+
+def test_a_child_that_waits_for_a_line() -> None:
+    one = child("import sys; print('ready', flush=True); print(sys.stdin.readline().strip())", talks=True)
+    seen: list[str] = []
+    one.on_line = seen.append
+    watch([one], until=lambda: bool(seen))
+    assert seen == ["ready"]
+    one.say("go\n")
+    watch([one])
+    assert (one.status, seen) == ("ok", ["ready", "go"])
+
+
+def test_a_crash_shows_its_signal() -> None:
+    one = child("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    watch([one])
+    assert one.status == "failed"
+    assert one.process is not None
+    assert one.process.returncode == -11

@@ -1,0 +1,210 @@
+"""Real faults on a machine with an NVIDIA GPU, made as root in mount namespaces, by environment and by helper processes.
+
+    CUDADOCTOR_PATIENT=/path/to/python pytest -m gpu tests/test_gpu_faults.py
+
+The patient is an interpreter in which Numba kernels run. The card's settings are never touched, and each fault ends with its
+namespace. Where a fault can be cured on the spot, the printed steps are run in the same shell and the machine is examined again.
+CUDADOCTOR_OLD_DRIVER may name a folder with libcuda.so.1 and libnvidia-ml.so.1 of another driver branch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+PATIENT = os.environ.get("CUDADOCTOR_PATIENT", "")
+OLD_DRIVER = os.environ.get("CUDADOCTOR_OLD_DRIVER", "")
+READY = bool(PATIENT) and os.path.exists("/dev/nvidiactl") and hasattr(os, "geteuid") and os.geteuid() == 0
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not READY, reason="needs root, an NVIDIA GPU and CUDADOCTOR_PATIENT")]
+
+NO_MKNOD = "setpriv --bounding-set -mknod --inh-caps -mknod --"
+NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
+COPY_DEV = "mkdir -p $D/dev && mount -t tmpfs none $D/dev && cp -a /dev/. $D/dev/ 2>/dev/null; mount --bind $D/dev /dev"
+HIDE_SMI = 'export PATH="$(echo "$PATH" | tr ":" "\\n" | while read p; do [ -x "$p/nvidia-smi" ] || printf "%s:" "$p"; done)/usr/bin"'
+LIBRARY_FOLDER = "L=$(dirname \"$(readlink -f \"$(ldconfig -p | awk '/libcuda.so.1 /{print $NF; exit}')\")\")"
+HIDE_LIBCUDA = (
+    LIBRARY_FOLDER + "; mkdir -p $D/full && mount --bind $L $D/full && mount -t tmpfs none $L && "
+    'for f in $D/full/*; do case "$f" in */libcuda.so*) ;; *) ln -s "$f" "$L/";; esac; done'
+)
+HIDE_TOOLKIT = "for t in /usr/local/cuda-*; do mount -t tmpfs none $t; done"
+HOLD = """
+import ctypes, sys, time
+cuda = ctypes.CDLL("libcuda.so.1"); cuda.cuInit(0)
+ctx = ctypes.c_void_p(); cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctx), 0); cuda.cuCtxSetCurrent(ctx)
+free, total = ctypes.c_size_t(), ctypes.c_size_t(); cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+pointer = ctypes.c_void_p(); size = int(free.value * float(sys.argv[1]))
+while size > 0 and cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)) != 0:
+    size -= 64 << 20
+if float(sys.argv[1]) >= 1:  # leave no room at all
+    for step in (16 << 20, 2 << 20, 1 << 16):
+        while cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(step)) == 0: pass
+open(sys.argv[2], "w").write("held"); time.sleep(120)
+"""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault: how it is made, what the doctor must say, and whether its printed fix cures it here."""
+
+    name: str
+    root: str | None
+    verdict: str
+    setup: str = ":"
+    prefix: str = ""
+    cured: str | None = None  # verdict after the printed steps were run
+    python: str = PATIENT
+    after: str = ":"  # clean up
+    needs: str = "yes"
+    rows: dict[str, str] = {}
+
+
+def _visible(value: str, root: str, verdict: str = "broken") -> Fault:
+    return Fault(name=f"visible-devices={value!r}", root=root, verdict=verdict, setup=f"export CUDA_VISIBLE_DEVICES='{value}'", cured="healthy")
+
+
+def _hold(share: str, *, orphan: bool) -> str:
+    start = f'"$PATIENT" $D/hold.py {share} $D/held'
+    run = f"( ( setsid sh -c '{start} & sleep 0.1' ) & ) >/dev/null 2>&1" if orphan else f"{start} & HELPER=$!"
+    return f"{run}; for i in $(seq 100); do [ -e $D/held ] && break; sleep 0.1; done"
+
+
+FAULTS = (
+    Fault(name="as it is", root=None, verdict="healthy"),
+    _visible("", "cuda-visible-devices-hides-all"),
+    _visible("-1", "cuda-visible-devices-hides-all"),
+    _visible("bash", "cuda-visible-devices-hides-all"),
+    _visible("7", "cuda-visible-devices-invalid"),
+    _visible("7,0", "cuda-visible-devices-invalid"),
+    _visible("GPU-deadbeef-0000-0000-0000-000000000000", "cuda-visible-devices-invalid"),
+    _visible("0,7", "cuda-visible-devices-invalid", "degraded"),
+    Fault(
+        name="job without GPU", root="scheduler-gave-no-gpu", verdict="broken", setup="export CUDA_VISIBLE_DEVICES=NoDevFiles SLURM_JOB_ID=17"
+    ),
+    Fault(name="simulator", root="numba-simulator-enabled", verdict="broken", setup="export NUMBA_ENABLE_CUDASIM=1", cured="healthy"),
+    Fault(name="disabled", root="numba-cuda-disabled", verdict="broken", setup="export NUMBA_DISABLE_CUDA=1", cured="healthy"),
+    Fault(
+        name="no uvm node, no right to make it", root="uvm-unavailable", verdict="broken", setup=f"{COPY_DEV}; rm /dev/nvidia-uvm",
+        prefix=NO_MKNOD, cured="healthy",
+    ),
+    Fault(name="no uvm node, root", root="uvm-unavailable", verdict="degraded", setup=f"{COPY_DEV}; rm /dev/nvidia-uvm", cured="healthy"),
+    Fault(
+        name="no nvidiactl, no right to make it", root="device-nodes-missing", verdict="broken", setup=f"{COPY_DEV}; rm /dev/nvidiactl",
+        prefix=NO_MKNOD, cured="healthy",
+    ),
+    Fault(
+        name="no nodes, no right to make them", root="device-nodes-missing", verdict="broken",
+        setup=f"{COPY_DEV}; rm -rf /dev/nvidia*", prefix=NO_MKNOD, cured="healthy",
+    ),
+    Fault(name="no nodes, root", root="device-nodes-missing", verdict="degraded", setup=f"{COPY_DEV}; rm -rf /dev/nvidia*", cured="healthy"),
+    Fault(
+        name="nodes for root only", root="device-permission-denied", verdict="broken", setup=f"{COPY_DEV}; chmod 600 /dev/nvidia*[0-9lms]",
+        prefix=NOBODY, cured="healthy",
+    ),
+    Fault(name="libcuda hidden", root="libcuda-missing", verdict="broken", setup=HIDE_LIBCUDA),
+    Fault(
+        name="stub first", root="libcuda-stub-loaded", verdict="broken", cured="healthy",
+        setup="mkdir -p $D/lib64/stubs; ln -s /usr/local/cuda/lib64/stubs/libcuda.so $D/lib64/stubs/libcuda.so.1;"
+        ' export LD_LIBRARY_PATH="$D/lib64/stubs:$LD_LIBRARY_PATH"',
+        needs="[ -e /usr/local/cuda/lib64/stubs/libcuda.so ]",
+    ),
+    Fault(
+        name="older user-space driver", root="driver-version-mismatch", verdict="broken",
+        setup=f'export LD_LIBRARY_PATH="{OLD_DRIVER}:$LD_LIBRARY_PATH"', needs=f"[ -e '{OLD_DRIVER}/libcuda.so.1' ]",
+    ),
+    Fault(
+        name="CUDA_HOME absent", root="cuda-home-wrong", verdict="degraded", setup="export CUDA_HOME=/nonexistent/cuda", cured="healthy",
+    ),
+    Fault(
+        name="CUDA_HOME with a colon", root="cuda-home-wrong", verdict="degraded", setup="export CUDA_HOME=/usr/local/cuda:", cured="healthy",
+    ),
+    Fault(name="toolkit hidden", root="toolkit-missing", verdict="broken", setup=HIDE_TOOLKIT),
+    Fault(name="nvidia-smi absent", root="nvidia-smi-missing", verdict="degraded", setup=HIDE_SMI),
+    Fault(
+        name="nvidia-smi hangs", root="driver-hung", verdict="degraded",
+        setup='mkdir $D/bin; printf "#!/bin/sh\\nexec sleep 300\\n" > $D/bin/nvidia-smi; chmod +x $D/bin/nvidia-smi; export PATH="$D/bin:$PATH"',
+    ),
+    Fault(
+        name="nvidia-smi prints noise", root=None, verdict="healthy", rows={"nvidia-smi": "unknown"},
+        setup='mkdir $D/bin; printf "#!/bin/sh\\necho lorem ipsum\\n" > $D/bin/nvidia-smi; chmod +x $D/bin/nvidia-smi; export PATH="$D/bin:$PATH"',
+    ),
+    Fault(
+        name="memory held, none left", root="gpu-memory-held-by-others", verdict="broken", setup=_hold("1.0", orphan=False),
+        after="kill -9 $HELPER 2>/dev/null", cured="healthy",
+    ),
+    Fault(
+        name="memory held, some left", root="gpu-memory-held-by-others", verdict="degraded", setup=_hold("0.6", orphan=False),
+        after="kill -9 $HELPER 2>/dev/null", cured="healthy",
+    ),
+    Fault(
+        name="memory held by an orphan", root="zombie-gpu-process", verdict="degraded", setup=_hold("0.5", orphan=True),
+        after="pkill -9 -f hold.py", cured="healthy",
+    ),
+    Fault(
+        name="no memory left to an orphan", root="zombie-gpu-process", verdict="broken", setup=_hold("1.0", orphan=True),
+        after="pkill -9 -f hold.py", cured="healthy",
+    ),
+    Fault(name="/proc/driver hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /proc/driver"),
+)  # fmt: skip
+
+
+def _script(fault: Fault, folder: Path) -> str:
+    (folder / "hold.py").write_text(HOLD)
+    doctor = f"{fault.prefix} {sys.executable} -m cudadoctor"
+    options = f"--python {fault.python} --format json --timeout 60"
+    lines = [
+        f"D={folder}; PATIENT={fault.python}; chmod 777 $D; cd /; export PYTHONPATH={Path(__file__).resolve().parent.parent}",
+        fault.setup,
+        f"{doctor} check {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
+        f"{sys.executable} -m cudadoctor check --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",
+    ]
+    if fault.cured is not None:
+        lines += [
+            f"{sys.executable} -c 'import json, sys; p = json.load(open(sys.argv[1]))[\"prescription\"];"
+            ' print("\\n".join(s["shell"] for s in (p or {"steps": []})["steps"] if s["shell"]))\' $D/before.json > $D/fix.sh',
+            ". $D/fix.sh > $D/fix.out 2>&1",
+            f"{doctor} check {options} > $D/after.json 2>> $D/before.err",
+        ]
+    return "\n".join([*lines, fault.after, "true"])
+
+
+def run(fault: Fault, folder: Path) -> None:
+    subprocess.run(["unshare", "-m", "bash", "-c", _script(fault, folder)], timeout=200, check=True, stdin=subprocess.DEVNULL)
+
+
+def _load(path: Path) -> dict[str, object]:
+    text = path.read_text("utf-8")
+    assert text.strip(), (path.parent / "before.err").read_text("utf-8")
+    return dict(json.loads(text))
+
+
+def said(report: dict[str, object]) -> tuple[str | None, object]:
+    diagnosis = report["diagnosis"]
+    assert isinstance(diagnosis, dict)
+    root = diagnosis["root"]
+    return (root["cause"] if root else None), report["verdict"]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_fault(fault: Fault, tmp_path: Path) -> None:
+    if subprocess.run(["sh", "-c", fault.needs], check=False).returncode != 0:
+        pytest.skip(f"not here: {fault.needs}")
+    run(fault, tmp_path)
+    before = _load(tmp_path / "before.json")
+    assert said(before) == (fault.root, fault.verdict)
+    diagnosis, checks = before["diagnosis"], before["checks"]
+    assert isinstance(diagnosis, dict)
+    assert isinstance(checks, list)
+    assert [finding["cause"] for finding in diagnosis["also"] if finding["effect"] == "blocks"] == []
+    statuses = {row["id"]: row["status"] for row in checks}
+    assert {row: statuses[row] for row in fault.rows} == fault.rows
+    replay = _load(tmp_path / "replay.json")
+    same = [key for key in before if key not in ("origin", "timing")]
+    assert {key: replay[key] for key in same} == {key: before[key] for key in same}
+    if fault.cured is not None:
+        after = _load(tmp_path / "after.json")
+        assert said(after) == (None, fault.cured), (tmp_path / "fix.sh").read_text("utf-8") + (tmp_path / "fix.out").read_text("utf-8")

@@ -1,0 +1,122 @@
+"""Every recorded machine gets the verdict that its expected.json states; and what a recording lacks never accuses nor absolves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.report import Report
+from cudadoctor.report.json import render
+from cudadoctor.sources import recording
+from cudadoctor.sources.redact import redact
+
+HOSTS = Path(__file__).resolve().parent.parent / "fixtures" / "hosts"
+NAMES = sorted(path.name for path in HOSTS.iterdir() if (path / "recording.json").exists())
+
+
+@pytest.fixture(scope="module")
+def knowledge() -> Knowledge:
+    return load()
+
+
+def ids(report: Report) -> dict[str, list[str]]:
+    diagnosis = report.diagnosis
+    return {
+        "root": [diagnosis.root.cause] if diagnosis.root else [],
+        "suspects": [finding.cause for finding in diagnosis.suspects],
+        "explains": [finding.cause for finding in diagnosis.explains],
+        "also": [finding.cause for finding in diagnosis.also],
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_verdict(name: str, knowledge: Knowledge) -> None:
+    expected: dict[str, Any] = json.loads((HOSTS / name / "expected.json").read_text("utf-8"))
+    report = judge(recording.read(str(HOSTS / name)), knowledge)
+    assert report.diagnosis.crashes == ()
+    assert (report.verdict, report.diagnosis.root.cause if report.diagnosis.root else None) == (expected["verdict"], expected["root"])
+    assert report.exit_code == expected["exit_code"]
+    assert report.action == expected["action"]
+    assert {row.id: row.status for row in report.checks} == expected["rows"]
+    assert sorted(ids(report)["also"]) == sorted(expected.get("also", []))
+    blocking = [finding for finding in report.diagnosis.also if finding.effect == "blocks"]
+    assert len(blocking) == len(expected.get("also_blocking", []))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_finding_quotes_the_machine(name: str, knowledge: Knowledge) -> None:
+    diagnosis = judge(recording.read(str(HOSTS / name)), knowledge).diagnosis
+    for finding in (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *diagnosis.also, *diagnosis.suspects):
+        assert finding.evidence, f"{finding.cause} shows no line"
+        assert all(quote.text.strip() for quote in finding.evidence), f"{finding.cause} quotes an empty line"
+
+
+def blamed(report: Report) -> set[str]:
+    diagnosis = report.diagnosis
+    found = (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *diagnosis.also)
+    return {finding.cause for finding in found if finding.effect == "blocks"}
+
+
+def found(report: Report) -> set[str]:
+    diagnosis = report.diagnosis
+    return {finding.cause for finding in (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *diagnosis.also)}
+
+
+def subsets(evidence: Evidence, seed: str) -> list[frozenset[str]]:
+    """Each item, each pair, and 100 random subsets (seeded), to be dropped."""
+    names = [item.id for item in evidence.items]
+    drawn = random.Random(seed)
+    some = [frozenset(drawn.sample(names, drawn.randint(2, max(2, len(names) - 1)))) for _ in range(100)]
+    return [frozenset({one}) for one in names] + [frozenset(pair) for pair in itertools.combinations(names, 2)] + some
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ignorance_never_accuses_nor_absolves(name: str, knowledge: Knowledge) -> None:
+    evidence = recording.read(str(HOSTS / name))
+    whole = judge(evidence, knowledge)
+    bad_rows = {row.id for row in whole.checks if row.status in ("fail", "warn")}
+    everything = found(whole)
+    chosen = subsets(evidence, name)
+    for dropped in chosen if len(NAMES) < 12 else random.Random(name).sample(chosen, min(len(chosen), 120)):
+        less = judge(msgspec.structs.replace(evidence, items=tuple(item for item in evidence.items if item.id not in dropped)), knowledge)
+        assert blamed(less) <= everything, f"without {sorted(dropped)}: {blamed(less) - everything} is accused"
+        absolved = {row.id for row in less.checks if row.status == "pass"} & bad_rows
+        assert not absolved, f"without {sorted(dropped)}: {absolved} pass"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_replay_is_identity(name: str, knowledge: Knowledge, tmp_path: Path) -> None:
+    evidence = recording.read(str(HOSTS / name))
+    report = judge(evidence, knowledge)
+    for target in ("folder", "file.tar.gz"):
+        recording.write(evidence, str(tmp_path / target))
+        assert render(judge(recording.read(str(tmp_path / target)), knowledge)) == render(report)
+    recording.write(redact(evidence), str(tmp_path / "redacted"))
+    redacted = judge(recording.read(str(tmp_path / "redacted")), knowledge)
+    assert (redacted.verdict, redacted.exit_code, redacted.action, ids(redacted)) == (report.verdict, report.exit_code, report.action, ids(report))
+    assert redacted.diagnosis.ruled_out == report.diagnosis.ruled_out
+    assert [(row.id, row.status) for row in redacted.checks] == [(row.id, row.status) for row in report.checks]
+
+
+def test_each_row_is_seen_in_each_state(knowledge: Knowledge) -> None:
+    """Some host shows each row passing, some shows it warning or failing, some skipped or unknown."""
+    seen: dict[str, set[str]] = {}
+    for name in NAMES:
+        for row in judge(recording.read(str(HOSTS / name)), knowledge).checks:
+            seen.setdefault(row.id, set()).add(row.status)
+    lacking = [
+        f"{row}: no host where it {word}"
+        for row, states in seen.items()
+        for word, wanted in (("passes", {"pass"}), ("warns or fails", {"warn", "fail"}), ("is skipped or unknown", {"skip", "unknown"}))
+        if not states & wanted
+    ]
+    assert not lacking, "add host fixtures: " + "; ".join(lacking)

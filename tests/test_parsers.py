@@ -1,0 +1,96 @@
+"""Every parser against its fixture pairs: fixtures/parsers/<parser>/<origin>--<what>.txt and the facts it must give, in .json.
+
+A pair is found by its place alone. `<what>` that begins with `paste` is read as a user's text, anything else as the whole output of the
+live command or file. The .json is a list of {key, value, whole}; quotes are checked for being there and for pointing into the text.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import cudadoctor.parsers
+from cudadoctor.model.facts import Fact
+from cudadoctor.parsers.base import Parser, Text
+
+FOLDER = Path(__file__).parent.parent / "fixtures" / "parsers"
+ORIGINS = ("recorded", "seed", "reproduced", "reconstructed")
+
+
+def all_parsers() -> dict[str, Parser]:
+    """Each parser that a module of cudadoctor/parsers/ defines, by name."""
+    found: dict[str, Parser] = {}
+    for info in pkgutil.iter_modules(cudadoctor.parsers.__path__):
+        if info.name == "read":  # the list itself
+            continue
+        module = importlib.import_module(f"cudadoctor.parsers.{info.name}")
+        for parser in getattr(module, "PARSERS", None) or ([module.PARSER] if hasattr(module, "PARSER") else []):
+            assert parser.name not in found, f"two parsers are called {parser.name}"
+            found[parser.name] = parser
+    return found
+
+
+PARSERS = all_parsers()
+TEXTS = sorted(FOLDER.glob("*/*.txt"))
+
+
+def read_pair(path: Path) -> tuple[Text, list[dict[str, object]]]:
+    """The fixture's text as a parser gets it, and the facts that must come out."""
+    answer = path.with_suffix(".json")
+    assert answer.is_file(), f"{path.relative_to(FOLDER)} needs its facts in {answer.name}"
+    pasted = path.stem.partition("--")[2].startswith("paste")
+    text = Text(path.read_bytes().decode(), source=path.parent.name, origin="text" if pasted else "live", whole=not pasted)
+    return text, json.loads(answer.read_text())
+
+
+def facts_of(parser: Parser, text: Text) -> list[Fact[object]]:
+    return [entry for entry in parser.parse(text) if isinstance(entry, Fact)]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_fixture(path: Path) -> None:
+    assert path.stem.split("--")[0] in ORIGINS, f"{path.name}: begin with one of {ORIGINS} and --"
+    assert path.parent.name in PARSERS, f"no parser is called {path.parent.name}"
+    parser = PARSERS[path.parent.name]
+    text, expected = read_pair(path)
+    facts = facts_of(parser, text)
+    stated = [{"key": fact.key, "value": msgspec.to_builtins(fact.value, str_keys=True), "whole": fact.whole} for fact in facts]
+    assert json.loads(json.dumps(stated)) == expected
+    for fact in facts:
+        assert fact.key in parser.keys, f"{parser.name} does not say in `keys` that it states {fact.key}"
+        assert fact.origin == text.origin
+        assert fact.quotes, f"{fact.key} is stated without a quote"
+        for quote in fact.quotes:
+            assert quote.text.strip(), f"{fact.key} quotes an empty line"
+            if quote.first is not None and quote.last is not None:
+                assert 1 <= quote.first <= quote.last <= len(text.lines)
+    if facts and text.origin == "text":
+        assert any(literal in text.text for literal in parser.wakes), f"nothing in {path.name} wakes {parser.name}"
+
+
+def test_no_answer_without_its_text() -> None:
+    lonely = [path for path in FOLDER.glob("*/*.json") if not path.with_suffix(".txt").is_file()]
+    assert not lonely
+
+
+def test_every_parser_has_a_fixture_that_shows_something() -> None:
+    shown = {path.parent.name for path in FOLDER.glob("*/*.json") if json.loads(path.read_text())}
+    missing = sorted(set(PARSERS) - shown)
+    assert not missing, f"add a pair to fixtures/parsers/<name>/ for: {', '.join(missing)}"
+
+
+def test_the_list_holds_every_parser() -> None:
+    from cudadoctor.parsers.read import PARSERS as LISTED
+
+    forgotten = sorted(set(PARSERS) - {parser.name for parser in LISTED})
+    assert not forgotten, f"add to _MODULES in parsers/read.py: {', '.join(forgotten)}"
+
+
+@pytest.mark.parametrize("parser", PARSERS.values(), ids=lambda parser: parser.name)
+def test_wakes_are_long_enough_to_tell_something(parser: Parser) -> None:
+    assert all(len(literal) >= 6 for literal in parser.wakes)

@@ -1,0 +1,108 @@
+"""Recordings: written and read back, refused where they are not what they claim, and redacted without losing what a diagnosis reads."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.sources import recording
+from cudadoctor.sources.redact import redact
+
+UUID = "GPU-5b1e0c7a-90ab-4d12-8f3e-1c2d3e4f5a6b"
+
+
+def evidence() -> Evidence:
+    environment = f"API_TOKEN=hunter2\nCUDA_VISIBLE_DEVICES=GPU-5b1e\nHOME=/home/ada\nPATH=/home/ada/bin:/usr/bin\nUSER=ada\nNV_KEY=abc\nX={UUID}\n"
+    return Evidence(
+        items=(
+            Item(id="environment", kind="environment", what="environment", status="ok", stdout=environment),
+            Item(id="uname", kind="command", what=("uname", "-a"), status="ok", stdout="Linux analytical 6.8.0 #1 SMP x86_64 GNU/Linux\n"),
+            Item(id="user", kind="command", what=("id",), status="ok", stdout="uid=1000(ada) gid=1000(ada) groups=1000(ada)\n"),
+            Item(id="nvidia-smi", kind="command", what=("nvidia-smi",), status="failed", exit=9, stdout=f"{UUID}\n", stderr="oops ada@example.org\n"),
+            Item(id="modules", kind="file", what="/proc/modules", status="absent", why="/proc/modules: No such file or directory"),
+            Item(
+                id="processes", kind="worker", what=("python", "processes.py"), status="ok",
+                stdout='{"event": "process", "pid": 7, "user": "ada", "command": "python train.py --token hunter2"}\n',
+            ),
+        ),
+        python="/home/ada/env/bin/python",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["folder", "file.tar.gz"])
+def test_written_and_read_back(name: str, tmp_path: Path) -> None:
+    recording.write(evidence(), str(tmp_path / name))
+    back = recording.read(str(tmp_path / name))
+    assert [(item.id, item.status, item.why, item.exit, item.stdout, item.stderr) for item in back.items] == [
+        (item.id, item.status, item.why, item.exit, item.stdout, item.stderr) for item in evidence().items
+    ]
+    assert {item.origin for item in back.items} == {"recording"}
+
+
+def test_redaction_takes_names_and_keeps_what_counts() -> None:
+    redacted = redact(evidence())
+    texts = "".join((item.stdout or "") + (item.stderr or "") for item in redacted.items) + str(redacted.python)
+    for secret in ("hunter2", "ada", "analytical", UUID, "example.org", "abc"):
+        assert secret not in texts, secret
+    environment = redacted.get("environment")
+    assert environment is not None
+    assert environment.stdout is not None
+    lines = dict(line.split("=", 1) for line in environment.stdout.splitlines())
+    assert lines["API_TOKEN"] == lines["NV_KEY"] == "<redacted>"
+    assert (environment.stdout or "").count("\n") == 7
+    smi = redacted.get("nvidia-smi")
+    assert smi is not None
+    # A prefix of a UUID stays a prefix of its pseudonym, so that CUDA_VISIBLE_DEVICES still names the GPU.
+    assert (smi.stdout or "").startswith(lines["CUDA_VISIBLE_DEVICES"])
+    assert lines["PATH"].endswith("/bin:/usr/bin")
+    assert (redacted.python or "").endswith("/env/bin/python")
+
+
+def test_a_missing_recording_says_so() -> None:
+    with pytest.raises(recording.RecordingError, match="no such file"):
+        recording.read("/nonexistent/recording")
+
+
+def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
+    recording.write(evidence(), str(tmp_path / "folder"))
+    with pytest.raises(recording.RecordingError, match="already holds"):
+        recording.write(evidence(), str(tmp_path / "folder"))
+
+
+def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
+    target = tmp_path / "file.tar.gz"
+    recording.write(evidence(), str(target))
+    target.write_bytes(target.read_bytes()[:200])
+    with pytest.raises(recording.RecordingError, match=r"not a whole|missing"):
+        recording.read(str(target))
+
+
+def _archive(path: Path, member: tarfile.TarInfo, content: bytes = b"") -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        archive.addfile(member, io.BytesIO(content))
+
+
+def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
+    member = tarfile.TarInfo("recording.json")
+    member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    _archive(tmp_path / "a.tar.gz", member)
+    with pytest.raises(recording.RecordingError, match="link or device"):
+        recording.read(str(tmp_path / "a.tar.gz"))
+
+
+def test_a_path_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    recording.write(evidence(), str(tmp_path / "folder"))
+    head = tmp_path / "folder" / "recording.json"
+    head.write_text(head.read_text().replace("evidence/uname.out.txt", "../../../../../../etc/passwd"))
+    with pytest.raises(recording.RecordingError, match="outside"):
+        recording.read(str(tmp_path / "folder"))
+
+
+def test_a_wrong_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "recording.json").write_text('{"format": "something/9", "tool": "x", "origin": {}, "evidence": []}')
+    with pytest.raises(recording.RecordingError, match="not of format"):
+        recording.read(str(tmp_path))
