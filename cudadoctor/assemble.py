@@ -28,6 +28,7 @@ from cudadoctor.model.values import (
     OPERATING_SYSTEM,
     PCI,
     PYTHON,
+    SMI,
     WSL,
     Ladder,
     Measurement,
@@ -170,9 +171,11 @@ def _status(
     if _rows_of(blocking, knowledge, check.id):
         return "fail", None
     explained = _rows_of(diagnosis.explains, knowledge, check.id)
-    failed = [rung for rung in ROW_RUNGS.get(check.id, ()) if rungs.failed(rung)]
+    failed = [rung for rung in ROW_RUNGS.get(check.id, ()) if rungs.failed(rung)] or _smi_failed(check, facts)
     if root is not None and root.effect == "blocks" and (explained or failed):
         return "skip", root.cause
+    if line.skip is not None and not explained:
+        return "skip", line.skip
     not_run = _not_run(check, facts, evidence, judged, rungs)
     if not_run is not None:
         return "skip", not_run
@@ -181,11 +184,17 @@ def _status(
     beside = [finding for finding in (*diagnosis.also, *((root,) if root is not None else ())) if finding.effect != "blocks"]
     if _rows_of(beside, knowledge, check.id):
         return "warn", None
-    if line.skip is not None:
-        return "skip", line.skip
     if line.because is not None:
         return "unknown", line.because
     return "pass", None
+
+
+def _smi_failed(check: Check, facts: Facts) -> bool:
+    """nvidia-smi is no rung of the ladder, but a row of its own: absent, or ended with a failure message."""
+    if check.id != "nvidia-smi":
+        return False
+    smi = facts.get(SMI)
+    return not isinstance(smi, Unknown) and (smi.value is None or smi.value.failure is not None)
 
 
 def _not_run(check: Check, facts: Facts, evidence: Evidence, judged: Judged, rungs: Rungs) -> str | None:
@@ -305,7 +314,8 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
     python = value(facts, PYTHON)
     if python is not None and python.package("numba") is None and python.others_with_numba:
         out.append(
-            f"The examined Python has no Numba, but {', '.join(python.others_with_numba)} has: name it with --python if your program runs there."
+            f"The examined Python has no Numba, but {', '.join(python.others_with_numba)} has: "
+            "name it with --python if your program runs there."
         )
     ladder = value(facts, LADDER)
     if ladder is not None and ladder.numba is not None and ladder.numba.python and ladder.result("numba-kernel"):
@@ -316,7 +326,8 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
         out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}.")
     if judged.not_now is not None:
         out.append(
-            f"The text says: {judged.not_now.title}. That is not so at present: what it breaks works now. Run the program again; if it fails, give the new text with --log."
+            f"The text says: {judged.not_now.title}. That is not so at present: what it breaks works now. "
+            "Run the program again; if it fails, give the new text with --log."
         )
     out.extend(f"From the kernel log, and contradicted by what works now: {line}" for line in past)
     return tuple(out)

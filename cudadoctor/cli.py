@@ -153,7 +153,8 @@ def _gather(options: dict[str, Any], requirements: Requirements) -> Evidence:
 def _live(options: dict[str, Any], requirements: Requirements) -> Evidence:
     if not sys.platform.startswith("linux"):
         click.echo(
-            "A live check needs Linux or WSL for now. Give the text of the failure to `cudadoctor explain -`, or a recording to `--replay`.",
+            "A live check needs Linux or WSL for now. Give the text of the failure to `cudadoctor explain -`, "
+            "or a recording to `--replay`.",
             err=True,
         )
         sys.exit(3)

@@ -42,6 +42,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     from_rung: str | None
     text: bool
     rung: RungName
+    scope: str  # what the finding covers: its subject, or the machine where its GPU is the only one
     values: dict[str, str]
 
 
@@ -94,9 +95,12 @@ def diagnose(
 def _effect(clue: Clue, cause: Cause, rungs: Rungs) -> Effect:
     if cause.effect == "advises":
         return "advises"
-    if clue.text or clue.from_rung is not None:
+    if clue.text or (clue.from_rung is not None and clue.from_rung != "nvml"):
         return "blocks"  # a failing program or rung says so itself
-    if any(rungs.failed(rung) for rung in cause.breaks):
+    failed = [rung for rung in cause.breaks if rungs.failed(rung)]
+    if failed == ["nvml"] and rungs.worked("init"):
+        return "degrades"  # NVML stands beside the ladder: kernels run without it
+    if failed:
         return "blocks"
     if any(rungs.worked(rung) for rung in cause.breaks):
         return "degrades"
@@ -109,11 +113,11 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
     addresses = _gpu_addresses(facts)
     for clue in clues:
         if clue.cause in knowledge.causes:
-            # On a machine with one GPU, what befalls it befalls the machine: `gpu:X` and `machine` are one subject.
-            single = clue.subject.startswith("gpu:") and len(addresses) <= 1
-            groups.setdefault((clue.cause, "machine" if single else clue.subject), []).append(clue)
+            # One interpreter is examined, and with one GPU what befalls it befalls the machine: only several GPUs are kept apart.
+            apart = clue.subject.startswith("gpu:") and len(addresses) > 1
+            groups.setdefault((clue.cause, clue.subject if apart else "machine"), []).append(clue)
     cases = []
-    for (cause_id, _), group in groups.items():
+    for (cause_id, scope), group in groups.items():
         cause = knowledge.causes[cause_id]
         group.sort(key=lambda clue: (_BASIS_ORDER[clue.basis], clue.text))
         if group[0].basis != "suspected":
@@ -136,6 +140,7 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
                 from_rung=next((clue.from_rung for clue in group if clue.from_rung is not None), None),
                 text=all(clue.text for clue in group),
                 rung=failed[0] if failed else min(cause.breaks, key=ORDER.index),
+                scope="machine" if not subject.startswith("python:") and scope == "machine" else subject,
                 values={name: value for clue in reversed(group) for name, value in clue.values.items()},
             )
         )
@@ -168,8 +173,7 @@ def _sorted(cases: Iterable[_Case]) -> list[_Case]:
 
 
 def _covers(a: _Case, b: _Case) -> bool:
-    ours, theirs = a.finding.subject, b.finding.subject
-    return ours == "machine" or ours == theirs or (ours.startswith("python:") and theirs.startswith("python:"))
+    return a.scope in ("machine", b.scope)
 
 
 def explains(a: _Case, b: _Case) -> bool:

@@ -115,14 +115,12 @@ def _driver(facts: Facts) -> Looks:
         return {}
     loaded = facts.get(LOADED_DRIVER)
     bus = facts.get(PCI)
+    gpus = [gpu for gpu in bus.value.nvidia_gpus if gpu.driver_known] if not isinstance(bus, Unknown) and bus.value is not None else []
+    if gpus:  # a module that is loaded and drives no GPU is no working driver
+        return {"driver": ("worked" if any(gpu.driver == "nvidia" for gpu in gpus) else "failed", bus.quotes)}  # type: ignore[union-attr]
     if not isinstance(loaded, Unknown) and loaded.value is not None:
         return {"driver": ("worked", loaded.quotes)}
-    if isinstance(bus, Unknown) or bus.value is None:
-        return {}
-    gpus = [gpu for gpu in bus.value.nvidia_gpus if gpu.driver_known]
-    if any(gpu.driver == "nvidia" for gpu in gpus):
-        return {"driver": ("worked", bus.quotes)}
-    return {"driver": ("failed", bus.quotes)} if gpus else {}
+    return {}
 
 
 def _nodes(facts: Facts) -> Looks:

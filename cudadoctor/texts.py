@@ -6,7 +6,7 @@ a hit there means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -15,7 +15,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.values import LADDER, NVML, SMI
+from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA
 from cudadoctor.parsers import error_codes, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.rungs import Rungs
@@ -37,12 +37,21 @@ def _of_python(clue: Clue, knowledge: Knowledge, python: str | None) -> Clue:
 def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Clue, ...]:
     """What failing rungs, NVML and nvidia-smi say of themselves, and what the user's text says."""
     found: list[Clue] = []
+    none: list[Clue] = []
     for name, source in (("rungs", _rungs), ("nvml", _nvml), ("nvidia-smi", _smi)):
-        found.extend(guard.run("texts", name, [], lambda source=source: list(source(facts, knowledge))))
+        found.extend(guard.run("texts", name, none, _listed, source, facts, knowledge))
     for item in evidence.items:
         if item.kind == "text":
-            found.extend(guard.run("texts", "text", [], lambda item=item: list(_recognise(_text(item), knowledge, is_text=True))))
+            found.extend(guard.run("texts", "text", none, _said, item, knowledge, is_text=True))
     return tuple(found)
+
+
+def _listed(source: Callable[[Facts, Knowledge], Iterator[Clue]], facts: Facts, knowledge: Knowledge) -> list[Clue]:
+    return list(source(facts, knowledge))
+
+
+def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
+    return list(_recognise(_text(item), knowledge, is_text=is_text))
 
 
 def _text(item: Item) -> Text:
@@ -67,6 +76,9 @@ def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nvml = facts.get(NVML)
     if isinstance(nvml, Unknown) or nvml.value is None or nvml.value.code == 0:
         return
+    tegra = facts.get(TEGRA)
+    if not isinstance(tegra, Unknown) and tegra.value:
+        return  # Jetson has no NVML on older JetPack, by design
     error = knowledge.nvml_error(nvml.value.code)
     if error is None:
         return
@@ -97,9 +109,10 @@ def of_kernel_log(evidence: Evidence, knowledge: Knowledge, rungs: Rungs, guard:
     item = evidence.get("kernel-log")
     if item is None or not item.answered:
         return [], []
-    text = _text(item)
-    found = guard.run("texts", "kernel log", [], lambda: list(_recognise(text, knowledge)))
-    now, past = [], []
+    none: list[Clue] = []
+    found = guard.run("texts", "kernel log", none, _said, item, knowledge, is_text=False)
+    now: list[Clue] = []
+    past: list[Clue] = []
     for clue in found:
         cause = knowledge.causes.get(clue.cause)
         if cause is None:

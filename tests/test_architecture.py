@@ -73,7 +73,11 @@ def test_every_run_time_dependency_is_imported_somewhere() -> None:
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         for name in (
-            [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
         )
     }
     unused = [match.group(1) for match in names if match and imports.get(match.group(1), match.group(1)) not in imported]
@@ -118,5 +122,11 @@ def test_no_unix_only_module_at_the_top(path: Path) -> None:
     """explain and --replay work on every system."""
     unix = {"pwd", "grp", "fcntl", "resource", "termios"}
     for node in ast.parse(path.read_text("utf-8")).body:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+        names = (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
         assert not unix.intersection(name or "" for name in names)

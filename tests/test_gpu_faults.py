@@ -27,7 +27,7 @@ NO_MKNOD = "setpriv --bounding-set -mknod --inh-caps -mknod --"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
 COPY_DEV = "mkdir -p $D/dev && mount -t tmpfs none $D/dev && cp -a /dev/. $D/dev/ 2>/dev/null; mount --bind $D/dev /dev"
 HIDE_SMI = 'export PATH="$(echo "$PATH" | tr ":" "\\n" | while read p; do [ -x "$p/nvidia-smi" ] || printf "%s:" "$p"; done)/usr/bin"'
-LIBRARY_FOLDER = "L=$(dirname \"$(readlink -f \"$(ldconfig -p | awk '/libcuda.so.1 /{print $NF; exit}')\")\")"
+LIBRARY_FOLDER = 'L=$(dirname "$(readlink -f "$(ldconfig -p | awk \'/libcuda.so.1 /{print $NF; exit}\')")")'
 HIDE_LIBCUDA = (
     LIBRARY_FOLDER + "; mkdir -p $D/full && mount --bind $L $D/full && mount -t tmpfs none $L && "
     'for f in $D/full/*; do case "$f" in */libcuda.so*) ;; *) ln -s "$f" "$L/";; esac; done'
@@ -64,7 +64,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _visible(value: str, root: str, verdict: str = "broken") -> Fault:
-    return Fault(name=f"visible-devices={value!r}", root=root, verdict=verdict, setup=f"export CUDA_VISIBLE_DEVICES='{value}'", cured="healthy")
+    return Fault(
+        name=f"visible-devices={value!r}", root=root, verdict=verdict, setup=f"export CUDA_VISIBLE_DEVICES='{value}'", cured="healthy"
+    )
 
 
 def _hold(share: str, *, orphan: bool) -> str:
@@ -164,7 +166,7 @@ def _script(fault: Fault, folder: Path) -> str:
     ]
     if fault.cured is not None:
         lines += [
-            f"{sys.executable} -c 'import json, sys; p = json.load(open(sys.argv[1]))[\"prescription\"];"
+            f'{sys.executable} -c \'import json, sys; p = json.load(open(sys.argv[1]))["prescription"];'
             ' print("\\n".join(s["shell"] for s in (p or {"steps": []})["steps"] if s["shell"]))\' $D/before.json > $D/fix.sh',
             ". $D/fix.sh > $D/fix.out 2>&1",
             f"{doctor} check {options} > $D/after.json 2>> $D/before.err",

@@ -102,7 +102,12 @@ def test_replay_is_identity(name: str, knowledge: Knowledge, tmp_path: Path) -> 
         assert render(judge(recording.read(str(tmp_path / target)), knowledge)) == render(report)
     recording.write(redact(evidence), str(tmp_path / "redacted"))
     redacted = judge(recording.read(str(tmp_path / "redacted")), knowledge)
-    assert (redacted.verdict, redacted.exit_code, redacted.action, ids(redacted)) == (report.verdict, report.exit_code, report.action, ids(report))
+    assert (redacted.verdict, redacted.exit_code, redacted.action, ids(redacted)) == (
+        report.verdict,
+        report.exit_code,
+        report.action,
+        ids(report),
+    )
     assert redacted.diagnosis.ruled_out == report.diagnosis.ruled_out
     assert [(row.id, row.status) for row in redacted.checks] == [(row.id, row.status) for row in report.checks]
 

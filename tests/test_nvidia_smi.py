@@ -127,9 +127,7 @@ def test_what_is_no_output_of_nvidia_smi(line: str) -> None:
 
 
 def test_wrapped_at_eighty_columns() -> None:
-    wrapped = "".join(
-        f"{line[:80].rstrip()}\n{line[80:]}\n" if len(line) > 80 else f"{line}\n" for line in TABLE.splitlines()
-    )
+    wrapped = "".join(f"{line[:80].rstrip()}\n{line[80:]}\n" if len(line) > 80 else f"{line}\n" for line in TABLE.splitlines())
     assert "CUDA Version: 13.0" not in wrapped
     whole, broken = one(TABLE), one(wrapped)
     assert broken.cuda == whole.cuda
@@ -204,7 +202,8 @@ def test_a_cut_xml_document_counts_as_far_as_it_goes() -> None:
 def test_xml_on_one_line() -> None:
     smi = one(
         '<?xml version="1.0" ?><nvidia_smi_log><driver_version>535.1</driver_version><cuda_version>12.2</cuda_version>'
-        '<gpu id="00000000:01:00.0"><product_name>NVIDIA A10</product_name><fb_memory_usage><total>24 MiB</total></fb_memory_usage>'
+        '<gpu id="00000000:01:00.0"><product_name>NVIDIA A10</product_name>'
+        "<fb_memory_usage><total>24 MiB</total><used>1 MiB</used><free>23 MiB</free></fb_memory_usage>"
         "<bar1_memory_usage><total>99 MiB</total></bar1_memory_usage></gpu></nvidia_smi_log>"
     )
     assert (smi.gpus[0].name, smi.gpus[0].memory_total_bytes, smi.gpus[0].index) == ("NVIDIA A10", 24 << 20, None)

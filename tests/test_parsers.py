@@ -1,6 +1,7 @@
 """Every parser against its fixture pairs: fixtures/parsers/<parser>/<origin>--<what>.txt and the facts it must give, in .json.
 
-A pair is found by its place alone. `<what>` that begins with `paste` is read as a user's text, anything else as the whole output of the
+A pair is found by its place alone. A folder named after a module with several parsers serves them all: the one that gives the pair's
+facts reads it. `<what>` that begins with `paste` is read as a user's text, anything else as the whole output of the
 live command or file. The .json is a list of {key, value, whole}; quotes are checked for being there and for pointing into the text.
 """
 
@@ -22,20 +23,19 @@ FOLDER = Path(__file__).parent.parent / "fixtures" / "parsers"
 ORIGINS = ("recorded", "seed", "reproduced", "reconstructed")
 
 
-def all_parsers() -> dict[str, Parser]:
-    """Each parser that a module of cudadoctor/parsers/ defines, by name."""
-    found: dict[str, Parser] = {}
+def all_modules() -> dict[str, list[Parser]]:
+    """The parsers that each module of cudadoctor/parsers/ defines, by the module's name."""
+    found: dict[str, list[Parser]] = {}
     for info in pkgutil.iter_modules(cudadoctor.parsers.__path__):
         if info.name == "read":  # the list itself
             continue
         module = importlib.import_module(f"cudadoctor.parsers.{info.name}")
-        for parser in getattr(module, "PARSERS", None) or ([module.PARSER] if hasattr(module, "PARSER") else []):
-            assert parser.name not in found, f"two parsers are called {parser.name}"
-            found[parser.name] = parser
+        found[info.name] = list(getattr(module, "PARSERS", None) or ([module.PARSER] if hasattr(module, "PARSER") else []))
     return found
 
 
-PARSERS = all_parsers()
+MODULES = all_modules()
+PARSERS = {parser.name: parser for parsers in MODULES.values() for parser in parsers}
 TEXTS = sorted(FOLDER.glob("*/*.txt"))
 
 
@@ -52,15 +52,31 @@ def facts_of(parser: Parser, text: Text) -> list[Fact[object]]:
     return [entry for entry in parser.parse(text) if isinstance(entry, Fact)]
 
 
+def stated(facts: list[Fact[object]]) -> object:
+    """Facts in the form of the .json files."""
+    plain = [{"key": fact.key, "value": msgspec.to_builtins(fact.value, str_keys=True), "whole": fact.whole} for fact in facts]
+    return json.loads(json.dumps(plain))
+
+
+def parser_of(path: Path) -> Parser:
+    """The parser called like the folder, or the one of that module that gives the pair's facts."""
+    folder = path.parent.name
+    candidates = [PARSERS[folder]] if folder in PARSERS else []
+    candidates += [parser for parser in MODULES.get(folder, []) if parser not in candidates]
+    assert candidates, f"no parser or module of parsers is called {folder}"
+    text, expected = read_pair(path)
+    if not expected:
+        return candidates[0]
+    return next((parser for parser in candidates if stated(facts_of(parser, text)) == expected), candidates[0])
+
+
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_fixture(path: Path) -> None:
     assert path.stem.split("--")[0] in ORIGINS, f"{path.name}: begin with one of {ORIGINS} and --"
-    assert path.parent.name in PARSERS, f"no parser is called {path.parent.name}"
-    parser = PARSERS[path.parent.name]
+    parser = parser_of(path)
     text, expected = read_pair(path)
     facts = facts_of(parser, text)
-    stated = [{"key": fact.key, "value": msgspec.to_builtins(fact.value, str_keys=True), "whole": fact.whole} for fact in facts]
-    assert json.loads(json.dumps(stated)) == expected
+    assert stated(facts) == expected
     for fact in facts:
         assert fact.key in parser.keys, f"{parser.name} does not say in `keys` that it states {fact.key}"
         assert fact.origin == text.origin
@@ -79,9 +95,14 @@ def test_no_answer_without_its_text() -> None:
 
 
 def test_every_parser_has_a_fixture_that_shows_something() -> None:
-    shown = {path.parent.name for path in FOLDER.glob("*/*.json") if json.loads(path.read_text())}
+    shown = {parser_of(path).name for path in TEXTS if read_pair(path)[1]}
     missing = sorted(set(PARSERS) - shown)
     assert not missing, f"add a pair to fixtures/parsers/<name>/ for: {', '.join(missing)}"
+
+
+def test_no_two_parsers_share_a_name() -> None:
+    names = [parser.name for parsers in MODULES.values() for parser in parsers]
+    assert len(names) == len(set(names)), sorted(names)
 
 
 def test_the_list_holds_every_parser() -> None:

@@ -16,7 +16,9 @@ UUID = "GPU-5b1e0c7a-90ab-4d12-8f3e-1c2d3e4f5a6b"
 
 
 def evidence() -> Evidence:
-    environment = f"API_TOKEN=hunter2\nCUDA_VISIBLE_DEVICES=GPU-5b1e\nHOME=/home/ada\nPATH=/home/ada/bin:/usr/bin\nUSER=ada\nNV_KEY=abc\nX={UUID}\n"
+    environment = (
+        f"API_TOKEN=hunter2\nCUDA_VISIBLE_DEVICES=GPU-5b1e\nHOME=/home/ada\nPATH=/home/ada/bin:/usr/bin\nUSER=ada\nNV_KEY=abc\nX={UUID}\n"
+    )
     return Evidence(
         items=(
             Item(id="environment", kind="environment", what="environment", status="ok", stdout=environment),

@@ -44,7 +44,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     looks_at: str
     items: tuple[str, ...]
     rules: tuple[Rule, ...]
-    describe: Callable[[Facts, "Knowledge"], Line]
+    describe: Callable[[Facts, Knowledge], Line]
 
 
 def value_or_none(facts: Facts, key: Key[object]) -> object | None:

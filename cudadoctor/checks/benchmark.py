@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line
-from cudadoctor.checks.common import at_line, passed
+from cudadoctor.checks.common import passed, spoken
 from cudadoctor.checks.smoke import QUICK
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.report import BenchmarkResult
@@ -41,7 +41,8 @@ def assess(measurement: Measurement) -> BenchmarkResult:
     if share is None or good is None:
         verdict = "cannot judge"
         if why is None:
-            why = "not measured" if value is None else "what the hardware can do is not known" if share is None else "no limit judges this figure"
+            unlimited = "what the hardware can do is not known" if share is None else "no limit judges this figure"
+            why = "not measured" if value is None else unlimited
     else:
         verdict = "ok" if share >= good else "slow"
         if verdict == "slow":
@@ -88,7 +89,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         chosen = [entries[name] for name in SHOWN if name in entries] or list(entries.values())
         said = ", ".join(_said(assess(entry)) for entry in chosen)
         lines.append(said if len(gpus) == 1 else f"GPU {gpu}: {said}")
-        quotes += [at_line(fact, entry.line, f"{entry.name}: {entry.value} {entry.unit}") for entry in chosen]
+        quotes += [spoken("benchmark", entry.line, f"GPU {gpu}: {entry.name}: {entry.value} {entry.unit}") for entry in chosen]
     return Line("; ".join(lines), tuple(quotes))
 
 

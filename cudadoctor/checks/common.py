@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks.base import Function
@@ -57,12 +57,9 @@ def line_with(fact: Fact[Any], *needles: str, words: str) -> Quote:
     return Quote(source=source_of(fact), text=words)
 
 
-def at_line(fact: Fact[Any], line: int, words: str) -> Quote:
-    """Line `line` of this fact's source as the fact quotes it; `words` where it does not."""
-    for quote in single_lines(fact):
-        if line and quote.first == line:
-            return quote
-    return Quote(source=source_of(fact), text=words)
+def spoken(source: str, line: int, words: str) -> Quote:
+    """What one line of a worker's output says, in words; `line` 0: nobody noted which."""
+    return Quote(source=source, first=line or None, last=line or None, text=words[:300])
 
 
 # ---------------------------------------------------------------- environment
@@ -93,11 +90,19 @@ def broken(ladder: Ladder, rung: RungName) -> tuple[RungResult, ...]:
 
 
 def rung_quote(fact: Fact[Ladder], result: RungResult) -> Quote:
-    """The ladder's own line about one step."""
-    said = [result.status, *(str(part) for part in (result.code, result.name) if part is not None)]
-    output = result.output.strip().rsplit("\n", 1)[-1]
-    words = f"{result.rung}: {' '.join(said)}" + (f": {output}" if output else "")
-    return at_line(fact, result.line, words[:300])
+    """The ladder's own line about one step. The lines of a climb in the doctor's own Python come after the examined one's."""
+    found = [quote for quote in single_lines(fact) if result.line and quote.first == result.line]
+    elsewhere = fact.value is not None and fact.value.numba is not None and fact.value.numba.python is not None
+    if found:
+        return found[-1] if elsewhere and result.rung == "numba-kernel" else found[0]
+    parts = [result.status, *(str(part) for part in (result.code, result.name) if part is not None)]
+    output = last_line(result.output)
+    return spoken("ladder", result.line, f"{result.rung}: {' '.join(parts)}" + (f": {output}" if output else ""))
+
+
+def last_line(text: str) -> str:
+    """The last line of an output, where Python and the loader put what went wrong."""
+    return text.strip().rsplit("\n", 1)[-1].strip()
 
 
 def numba_kernel_worked(facts: Facts) -> bool:
@@ -115,13 +120,21 @@ def numba_kernel_worked(facts: Facts) -> bool:
 def driver_cuda(facts: Facts) -> tuple[CudaVersion, Quote] | None:
     """The newest CUDA that the driver supports: what libcuda says, else NVML, else nvidia-smi. None: all known, none states it."""
     ignorance: Unknown | None = None
-    asked: Iterable[Fact[Any] | Unknown] = (facts.get(LADDER), facts.get(NVML), facts.get(SMI))
+    stated: CudaVersion | None = None
+    ladder, asked = facts.get(LADDER), (facts.get(NVML), facts.get(SMI))
+    if isinstance(ladder, Unknown):
+        ignorance = ladder
+    elif ladder.value is not None:
+        stated = ladder.value.cuda
     for found in asked:
         if isinstance(found, Unknown):
             ignorance = ignorance if ignorance is not None else found
-        elif found.value is not None and found.value.cuda is not None:
-            version: CudaVersion = found.value.cuda
-            return version, line_with(found, version.text, words=f"the driver supports CUDA {version}")
+            continue
+        other = found.value.cuda if found.value is not None else None
+        if other is not None and (stated is None or stated == other):
+            return other, line_with(found, other.text, words=f"the driver supports CUDA {other}")
+    if stated is not None:
+        return stated, spoken("libcuda (cuDriverGetVersion)", 0, f"CUDA {stated}")
     if ignorance is not None:
         raise NotKnown(ignorance)
     return None
@@ -133,9 +146,19 @@ def python_subject(python: PythonEnvironment) -> str:
     return f"python:{python.path}"
 
 
+def package_of(fact: Fact[PythonEnvironment], name: str) -> PythonPackage | None:
+    """An installed package, None where it is known not to be installed."""
+    found = fact.value.package(name) if fact.value is not None else None
+    if found is None and fact.value is not None and not fact.whole:
+        raise NotKnown(Unknown(key=fact.key, why="the packages could not be listed"))
+    return found
+
+
 def package_quote(fact: Fact[PythonEnvironment], package: PythonPackage) -> Quote:
     """The line that states one installed package."""
-    return line_with(fact, f'"{package.name}"', package.version.text, words=f"{package.name} {package.version}")
+    words = f"{package.name} {package.version}"
+    found = [quote for quote in single_lines(fact) if f"{quote.text} ".startswith(f"{words} ")]
+    return found[0] if found else Quote(source=source_of(fact), text=words)
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -166,6 +166,7 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         quotes = merged(quotes, some(marks))
     if not words:
         words.append("no container")
+        quotes = some(marks)[:1]
         hypervisor = facts.get(HYPERVISOR)
         if isinstance(hypervisor, Fact) and hypervisor.value is not None:
             words.append(f"a virtual machine ({hypervisor.value})")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import line_with, variable_quote, variables_of
-from cudadoctor.checks.toolkit import HOME_VARIABLES, needed_parts, usable
+from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, needed_parts, usable
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, NVCC, PYTHON, TOOLKITS, Environment, Toolkit, Toolkits
@@ -51,7 +51,7 @@ def _folder_elsewhere(toolkits: Fact[Toolkits], value: str) -> tuple[str, Quote]
     """Another folder that holds a toolkit."""
     for entry in toolkits.value.toolkits if toolkits.value is not None else ():
         if usable(entry) and entry.path.rstrip("/") != value.rstrip("/"):
-            return entry.path, line_with(toolkits, f'"{entry.path}"', words=f"{entry.path} holds a toolkit")
+            return entry.path, folder_quote(toolkits, entry)
     return None
 
 
@@ -66,7 +66,7 @@ def _parts_elsewhere(facts: Facts, toolkits: Fact[Toolkits]) -> Quote | None:
     parts = [toolkits.value.component(name) for name in needed_parts(python.value)]
     if any(part is None or part.path is None for part in parts) or parts[0] is None:
         return None
-    return line_with(toolkits, f'"{parts[0].path}"', words=f"{parts[0].name}: {parts[0].path}")
+    return component_quote(toolkits, parts[0])
 
 
 def _wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -83,10 +83,16 @@ def _wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _values(facts: Facts, name: str, value: str, reason: str) -> dict[str, str]:
-    """What a recipe needs. `path` is a toolkit to point to, empty where none is known."""
+    """What a recipe needs, from the toolkits that any source names."""
     toolkits = facts.all(TOOLKITS)
     folders = [entry.path for fact in toolkits if fact.value is not None for entry in fact.value.toolkits if usable(entry)]
-    return {"variable": name, "value": value, "reason": reason, "path": next((path for path in folders if path != value.rstrip("/")), "")}
+    return _pointing(name, value, reason, next((path for path in folders if path != value.rstrip("/")), None))
+
+
+def _pointing(name: str, value: str, reason: str, home: str | None) -> dict[str, str]:
+    """`cuda_home` is a toolkit that the variable could name; without one the recipe says to leave it unset."""
+    values = {"variable": name, "cuda_variable": name, "value": value, "reason": reason}
+    return values if home is None else {**values, "cuda_home": home}
 
 
 def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, value: str) -> Iterator[Clue]:
@@ -99,20 +105,19 @@ def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, valu
         seen = Quote(source=toolkits.quotes[0].source if toolkits.quotes else toolkits.key, text=f"{value}: no such toolkit folder")
         reason = "the folder is not there"
     else:
-        seen = line_with(toolkits, f'"{folder.path}"', words=f"{folder.path} holds neither bin/nvcc nor nvvm")
+        seen = folder_quote(toolkits, folder)
         reason = "its content is gone" if folder.stale else "it holds neither bin/nvcc nor nvvm"
     quotes = (variable_quote(environment, name), seen)
-    values = {"variable": name, "value": value, "reason": reason}
     other = _folder_elsewhere(toolkits, value)
     if other is not None:
-        yield Clue(cause=WRONG, quotes=(*quotes, other[1]), values={**values, "path": other[0]})
+        yield Clue(cause=WRONG, quotes=(*quotes, other[1]), values=_pointing(name, value, reason, other[0]))
     elif folder is None or folder.stale:
         # Libraries alone are what a runtime image holds: nothing is wrong there as long as nobody compiles.
         parts = _parts_elsewhere(facts, toolkits)
         if parts is not None:
-            yield Clue(cause=WRONG, quotes=(*quotes, parts), values={**values, "path": ""})
+            yield Clue(cause=WRONG, quotes=(*quotes, parts), values=_pointing(name, value, reason, None))
         else:
-            yield Clue(cause=MISSING, quotes=quotes, values={**values, "path": value})
+            yield Clue(cause=MISSING, quotes=quotes, values=_pointing(name, value, reason, None))
 
 
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:

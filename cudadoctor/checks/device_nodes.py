@@ -12,6 +12,7 @@ from cudadoctor.checks.reading import (
     Quotes,
     driver_runs,
     elsewhere,
+    gpus,
     line_of,
     lines_with,
     listed,
@@ -32,6 +33,7 @@ from cudadoctor.model.values import (
     LADDER,
     MODULES,
     NVIDIA_MODPROBE,
+    PCI,
     USER,
     DeviceNode,
     DeviceNodes,
@@ -97,9 +99,18 @@ def nodes_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not gone:
         return
     driver = driver_runs(facts)
-    if not driver or (marks_of_container(facts, nodes) and not traces.any_library(facts)) or _made_on_demand(facts, gone):
+    if not driver or not _holds_a_gpu(facts) or (marks_of_container(facts, nodes) and not traces.any_library(facts)):
+        return
+    if _made_on_demand(facts, gone):
         return
     yield Clue(cause="device-nodes-missing", quotes=merged(_absences(facts, gone), driver[:1]), values={"nodes": " ".join(gone)})
+
+
+def _holds_a_gpu(facts: Facts) -> bool:
+    """Whether NVIDIA's driver holds a GPU: it makes no nodes where it passes every GPU by. Without a bus to look at it is taken to."""
+    if facts[DEVICE_NODES].origin == "text" or facts[PCI].value is None:
+        return True
+    return any(gpu.driver == "nvidia" or not gpu.driver_known for gpu in gpus(facts))
 
 
 def uvm_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -45,8 +45,8 @@ from cudadoctor.model.values import (
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-NOUVEAU = ("nouveau", "nova", "nova-core", "nova_core", "novacore", "nova-drm", "nova_drm")
-PASSTHROUGH = ("vfio-pci", "vfio_pci", "pci-stub", "pci_stub")
+NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
+PASSTHROUGH = ("vfiopci", "pcistub")
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 NO_CONTACT = "communicate with the NVIDIA driver"
 
@@ -62,7 +62,7 @@ def vfio_bound(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _held_by(facts: Facts, cause: str, drivers: tuple[str, ...]) -> Iterator[Clue]:
     for gpu in gpus(facts):
-        if gpu.driver in drivers:
+        if gpu.driver is not None and gpu.driver.lower().replace("-", "").replace("_", "") in drivers:
             values = {"address": gpu.address, "driver": gpu.driver, "device": gpu.device or ""}
             yield Clue(cause=cause, quotes=gpu.quotes, subject=gpu.subject, values=values)
 

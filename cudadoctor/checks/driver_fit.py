@@ -50,6 +50,7 @@ _REFUSED = re.compile(
     r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).*(?:rejected|trusted key)"
     r"|[Kk]ey was rejected by service|[Rr]equired key not available|unsigned module loading is restricted"
 )
+_UNVERIFIED = re.compile(r"nvidia\S*: module verification failed")  # alone it only taints the kernel; with Secure Boot on it refuses
 _SPEAKER = re.compile(r"^(?:\[[ \d.]+\]\s*)?([\w-]+): ")
 _NEUTRAL_SPEAKERS = ("Lockdown", "lockdown", "kernel", "modprobe", "insmod", "systemd-modules-load", "module", "PKCS")
 _FILE_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
@@ -61,17 +62,18 @@ ASKED = ("nvidia-smi", "nvml")
 def secure_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The kernel refused a module for its signature, and NVIDIA's module is not loaded.
 
-    A line that names no module counts only where Secure Boot is known to be on.
+    A line that names no module, or only says that a signature was not verified, counts where Secure Boot is known to be on.
     """
     log = facts[KERNEL_LOG]
-    refused = [event for event in log.value.events if _REFUSED.search(event.text)] if log.value is not None else []
+    events = log.value.events if log.value is not None else ()
+    refused = [event for event in events if _REFUSED.search(event.text) or _UNVERIFIED.search(event.text)]
     if not refused or elsewhere(facts, log) is not None or not driver_is_out(facts, log):
         return
-    named = [event for event in refused if "nvidia" in event.text.lower()]
+    named = [event for event in refused if "nvidia" in event.text.lower() and not _UNVERIFIED.search(event.text)]
     if named:
         yield Clue(cause="secure-boot-blocks-module", quotes=_lines(log, named))
         return
-    anonymous = [event for event in refused if _names_nothing(event.text)]
+    anonymous = [event for event in refused if _names_nothing(event.text) or _UNVERIFIED.search(event.text)]
     if anonymous and facts[SECURE_BOOT].value:
         yield Clue(cause="secure-boot-blocks-module", quotes=merged(_lines(log, anonymous), some(facts[SECURE_BOOT])[:1]))
 

@@ -71,7 +71,7 @@ def state(gpu: NvmlGpu) -> str:
         words.append(f"{gpu.temperature_c:.0f} C")
     if gpu.power_w is not None:
         words.append(f"{gpu.power_w:.0f} W")
-    if "throttle_reasons" not in gpu.errors:
+    if gpu.throttle_reasons or (gpu.temperature_c is not None and "throttle_reasons" not in gpu.errors):
         words.append(_clocks(gpu))
     if gpu.ecc_uncorrected_volatile is not None:
         words.append(f"ECC {gpu.ecc_uncorrected_volatile}")

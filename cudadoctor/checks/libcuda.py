@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, at_line, broken, passed, plural, rung_quote, variable_quote, variables_of
-from cudadoctor.checks.reading import lines_with, some, unknown
+from cudadoctor.checks.common import any_of, broken, passed, plural, rung_quote, spoken, variable_quote, variables_of
+from cudadoctor.checks.reading import line_of, lines_with, some, unknown
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LADDER, LIBRARIES, LOADED_DRIVER, NVML, SMI, Ladder, RungResult
+from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LADDER, LIBRARIES, LOADED_DRIVER, NVML, SMI, TEGRA, Ladder, RungResult
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -58,9 +58,8 @@ def _nowhere(facts: Facts, quote: Quote) -> Clue:
             continue
         copies = [file for file in found.value.find("libcuda.so") if not _STUBS.search(file.path) and not _COMPAT.search(file.path)]
         if copies:
-            seen = at_line(found, copies[0].line, copies[0].path)
-            values = {"library": "libcuda.so.1", "path": copies[0].path}
-            return Clue(cause=MISSING, quotes=(quote, seen), from_rung="libcuda", values=values)
+            values = {"library": "libcuda.so.1", "path": copies[0].path, "libcuda_folder": copies[0].path.rpartition("/")[0]}
+            return Clue(cause=MISSING, quotes=(quote, *line_of(found, copies[0].line)), from_rung="libcuda", values=values)
     return Clue(cause=MISSING, quotes=(quote,), from_rung="libcuda", values={"library": "libcuda.so.1"})
 
 
@@ -70,6 +69,8 @@ def _nvml_not_found(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     absent = nvml.value is None or nvml.value.code == NVML_LIBRARY_NOT_FOUND
     if not absent or ladder.value is None or not passed(ladder.value, "devices"):
         return
+    if facts[TEGRA].value:
+        return  # older JetPack has no NVML, by design
     environment = facts[ENVIRONMENT]
     given = variables_of(environment).get("NVIDIA_DRIVER_CAPABILITIES")
     if given is not None and not {"utility", "all"} & set(given.replace(" ", "").split(",")):
@@ -90,12 +91,17 @@ def _stub(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     answers = [result for result in broken(ladder, "init") if result.code == STUB_LIBRARY]
     if not by_path and not answers:
         return
-    quotes = [rung_quote(fact, answers[0])] if answers else []
-    if by_path:
-        path = ladder.library_path or ""
-        quotes.insert(0, lines_with(fact, path)[0] if fact.quotes else Quote(source=fact.key, text=path))
-    found = Clue(cause=STUB, quotes=tuple(dict.fromkeys(quotes)), from_rung="init", values={"path": ladder.library_path or ""})
+    quotes = (*(rung_quote(fact, answer) for answer in answers[:1]), *_loaded(ladder))
+    path = ladder.library_path if by_path else None
+    values = {"path": path, "stub_folder": path.rpartition("/")[0]} if path is not None else {}
+    found = Clue(cause=STUB, quotes=quotes, from_rung="init", values=values)
     yield _with_library_path(facts, found, _STUBS)
+
+
+def _loaded(ladder: Ladder) -> tuple[Quote, ...]:
+    """Which file the loader took."""
+    line = next((result.line for result in ladder.result("libcuda")), 0)
+    return (spoken("libcuda", line, f"loaded {ladder.library_path}"),) if ladder.library_path is not None else ()
 
 
 def _with_library_path(facts: Facts, clue: Clue, folder: re.Pattern[str]) -> Clue:
@@ -120,8 +126,7 @@ def _compat(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     quote = rung_quote(fact, refused[0])
     if ladder.library_path is not None and _COMPAT.search(ladder.library_path):
-        loaded = lines_with(fact, ladder.library_path)[:1]
-        clue = Clue(cause=COMPAT, quotes=(quote, *loaded), from_rung="init", values={"path": ladder.library_path})
+        clue = Clue(cause=COMPAT, quotes=(quote, *_loaded(ladder)), from_rung="init", values={"path": ladder.library_path})
         yield _with_library_path(facts, clue, _COMPAT)
         return
     yield from _above_the_branch(facts, knowledge, fact, refused[0], quote)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
     any_of,
     broken,
     driver_cuda,
+    last_line,
     line_with,
+    package_of,
     package_quote,
     passed,
     plural,
@@ -22,7 +24,8 @@ from cudadoctor.checks.common import (
 )
 from cudadoctor.checks.python import release_fits, requirements_of
 from cudadoctor.checks.reading import Quotes, some
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.checks.toolkit import component_quote
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, PYTHON, TOOLKITS, Ladder, NumbaState, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion
@@ -65,8 +68,9 @@ def _switch(facts: Facts, knowledge: Knowledge, variable: str, key: str, cause: 
         for entry in python.value.numba_config if python.value is not None else ():
             found = re.match(rf"\s*{key}\s*:\s*['\"]?(\w+)", entry.text, re.IGNORECASE)
             if found is not None and (switched_on(found.group(1)) or found.group(1).lower() in _TRUE_WORDS):
-                quote = line_with(python, key, words=f"{entry.path}: {entry.text.strip()}")
-                yield Clue(cause=cause, quotes=(quote,), values={"variable": key, "value": found.group(1), "path": entry.path})
+                quote = line_with(python, " ".join(entry.text.split()), words=f"{entry.path}: {entry.text.strip()}")
+                values = {"variable": key, "value": found.group(1), "numba_config": entry.path}
+                yield Clue(cause=cause, quotes=(quote,), values=values)
 
     yield from any_of(facts, knowledge, in_environment, in_file)
 
@@ -81,7 +85,7 @@ def _simulator_answers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     ladder = facts[LADDER]
     if ladder.value is None or ladder.value.numba is None or not ladder.value.numba.simulator:
         return
-    quote = line_with(ladder, '"simulator"', "true", words="Numba answers from its simulator")
+    quote = line_with(ladder, "its simulator", words="Numba answers from its simulator")
     yield Clue(cause=SIMULATOR, quotes=(quote,), from_rung="numba-kernel", values={"variable": "NUMBA_ENABLE_CUDASIM"})
 
 
@@ -98,33 +102,41 @@ def _disabled(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 # ---------------------------------------------------------------- the target
-def _packages(facts: Facts) -> tuple[Fact[PythonEnvironment], PythonPackage, PythonPackage | None] | None:
-    """The examined interpreter with its Numba and numba-cuda; None where it has no Numba."""
+class _Installed(NamedTuple):
+    """The examined interpreter with its Numba and numba-cuda."""
+
+    python: Fact[PythonEnvironment]
+    numba: PythonPackage
+    target: PythonPackage | None
+
+
+def _installed(facts: Facts) -> _Installed | None:
+    """None where the examined interpreter has no Numba."""
     python = facts[PYTHON]
-    numba = python.value.package("numba") if python.value is not None else None
-    return None if numba is None else (python, numba, python.need().package("numba-cuda"))
+    numba = package_of(python, "numba")
+    return None if numba is None else _Installed(python, numba, package_of(python, "numba-cuda"))
 
 
 def _bindings_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """numba-cuda without the packages that it cannot be imported without."""
-    found = _packages(facts)
-    if found is None or found[2] is None or found[2].version < BINDINGS_SINCE:
+    found = _installed(facts)
+    if found is None or found.target is None or found.target.version < BINDINGS_SINCE:
         return
-    python, _, target = found
-    missing = [name for name in ("cuda-bindings", "cuda-core") if python.need().package(name) is None]
+    python, target = found.python, found.target
+    missing = [name for name in ("cuda-bindings", "cuda-core") if package_of(python, name) is None]
     if missing:
-        words = f"{' and '.join(missing)}: not installed in {python.need().path}"
-        quotes = (package_quote(python, target), line_with(python, '"missing"', *missing, words=words))
+        words = f"{' and '.join(missing)}: not installed"
+        quotes = (package_quote(python, target), Quote(source=python.need().path, text=words))
         values = {"package": " ".join(missing), "wanted_by": f"{target.name} {target.version}", "python": python.need().path}
         yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
 
 
 def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """numba-cuda is installed and Numba's own target answers: its start-up hook does not act."""
-    found = _packages(facts)
-    if found is None or found[2] is None:
+    found = _installed(facts)
+    if found is None or found.target is None:
         return
-    python, _, target = found
+    python, target = found.python, found.target
     values = {"package": "numba-cuda", "python": python.need().path, "reason": "its start-up hook does not act"}
     ladder = facts.get(LADDER)
     state = _state(facts)
@@ -133,16 +145,16 @@ def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             quotes = (line_with(ladder, BUILT_IN, words="numba.cuda.implementation is Built-in"), package_quote(python, target))
             yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
     elif python.need().numba_cuda_redirects is False:
-        quotes = (line_with(python, '"redirect"', words="numba-cuda's start-up hook is not in place"), package_quote(python, target))
+        quotes = (line_with(python, "start-up hook", words="numba-cuda's start-up hook is not in place"), package_quote(python, target))
         yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
 
 
 def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Numba without a CUDA target of its own, and no numba-cuda."""
-    found = _packages(facts)
-    if found is None or found[2] is not None:
+    found = _installed(facts)
+    if found is None or found.target is not None:
         return
-    python, numba, _ = found
+    python, numba = found.python, found.numba
     rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
     if rows and rows[0].builtin_cuda is False:
         values = {"package": "numba-cuda", "wanted_by": f"numba {numba.version}", "python": python.need().path}
@@ -164,10 +176,10 @@ def _state(facts: Facts) -> NumbaState | None:
 # ---------------------------------------------------------------- numba-too-old
 def _older_than_target_wants(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """numba-cuda asks for a newer Numba than there is."""
-    found = _packages(facts)
-    if found is None or found[2] is None:
+    found = _installed(facts)
+    if found is None or found.target is None:
         return
-    python, numba, target = found
+    python, numba, target = found.python, found.numba, found.target
     for requirement in requirements_of(target):
         if requirement.name.lower() == "numba" and not requirement.specifier.contains(numba.version.text, prereleases=True):
             quotes = (package_quote(python, target), package_quote(python, numba))
@@ -176,17 +188,17 @@ def _older_than_target_wants(facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 def _older_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The compiler that Numba would load is of a major version that came after this Numba."""
-    found = _packages(facts)
+    found = _installed(facts)
     if found is None:
         return
     toolkits = facts[TOOLKITS]
-    python, numba, target = found
+    python, numba, target = found.python, found.numba, found.target
     parts = [part for part in (toolkits.value.components if toolkits.value is not None else ()) if part.name in ("nvvm", "nvrtc", "cudart")]
     versions = [part for part in parts if part.version is not None]
     newest = _newest_toolkit(numba, target, knowledge)
     for part in versions if newest is not None else ():
         if part.version is not None and newest is not None and part.version.major > newest:
-            shown = line_with(toolkits, '"component"', f'"{part.name}"', words=f"{part.name} {part.version}: {part.path}")
+            shown = component_quote(toolkits, part)
             subject = target if target is not None else numba
             reason = f"{subject.name} {subject.version} knows toolkits up to {newest}, {part.name} is {part.version}"
             yield _old(python, subject, (package_quote(python, subject), shown), reason)
@@ -204,10 +216,10 @@ def _newest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledg
 
 def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Numba's own target on a driver of CUDA 13: it crashes up to 0.62, and a seen crash counts for every release."""
-    found = _packages(facts)
-    if found is None or found[2] is not None:
+    found = _installed(facts)
+    if found is None or found.target is not None:
         return
-    python, numba, _ = found
+    python, numba = found.python, found.numba
     driver = driver_cuda(facts)
     if driver is None or driver[0].major < CRASHING_CUDA:
         return
@@ -237,25 +249,25 @@ def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 # ---------------------------------------------------------------- the row's line
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     python = facts[PYTHON]
-    found = _packages(facts)
+    found = _installed(facts)
     ladder = facts.get(LADDER)
     climb = None if isinstance(ladder, Unknown) else ladder.value
     if found is None:
         return Line(_none_here(climb), some(python)[:1], skip="no Numba here")
-    _, numba, target = found
+    numba, target = found.numba, found.target
     said = f"Numba {numba.version}" + (f" with numba-cuda {target.version}" if target is not None else " with its own CUDA target")
     quotes = tuple(package_quote(python, entry) for entry in (numba, target) if entry is not None)
     if climb is not None and climb.quick:
         return Line(f"{said}; not imported", quotes, skip="--quick")
     if isinstance(ladder, Unknown):
         return Line(f"{said}; whether it works is not known", quotes, because=ladder.why)
-    if climb is None or not climb.result("numba-kernel"):
+    failed = broken(climb, "numba-kernel") if climb is not None else ()
+    if climb is None or not (failed or passed(climb, "numba-kernel")):
         return Line(f"{said}; its kernel was not reached", quotes)
     if climb.numba is not None and climb.numba.simulator:
         return Line(f"{said}: its simulator answers, nothing runs on a GPU", quotes)
-    failed = broken(climb, "numba-kernel")
     if failed:
-        last = failed[0].output.strip().rsplit("\n", 1)[-1] or failed[0].why or failed[0].name or failed[0].status
+        last = last_line(failed[0].output) or failed[0].why or failed[0].name or failed[0].status
         return Line(f"{said}: a kernel ends with {last}"[:240], (rung_quote(ladder, failed[0]), *quotes))
     return Line(f"{said} sees {plural(len(climb.devices), 'GPU')}", quotes)
 

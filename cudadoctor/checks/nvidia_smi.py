@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import passed, plural, rung_quote
-from cudadoctor.checks.reading import Quotes, elsewhere, first_true, lines_with, merged, some, told
+from cudadoctor.checks.reading import Quotes, elsewhere, first_true, lines_with, marks_of_container, merged, some
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import CONTAINER_MARKS, LADDER, LOADED_DRIVER, SMI, Smi
+from cudadoctor.model.values import LADDER, LOADED_DRIVER, SMI, Smi
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -31,7 +31,7 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:
     """The loaded module. It may be the host's where this could be a container: there libcuda must answer."""
     driver = facts[LOADED_DRIVER]
-    if not driver.present or told(facts, CONTAINER_MARKS, smi):
+    if not driver.present or marks_of_container(facts, smi):
         return ()
     return some(driver)[:1]
 

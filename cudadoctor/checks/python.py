@@ -29,9 +29,9 @@ LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), Package
 # Neighbours whose versions Numba and numba-cuda are bound to. Numba itself under numba-cuda is row numba's (numba-too-old).
 BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
 # What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
-BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml"), "tensorflow": ("tensorflow",)}
+BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml")}
 _SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "torch", "cupy")
-_WRONG_MODULE = re.compile(r"has no attribute|deprecated|not the (?:NVIDIA|nvidia)|wrong package")
+_WRONG_MODULE = re.compile(r"has no attribute|deprecated distribution|not the NVML binding")
 
 
 # ---------------------------------------------------------------- python-abi-mismatch
@@ -139,7 +139,7 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     for shadow in fact.value.shadows:
         if any(entry.name.startswith(BEHIND.get(shadow.module, (shadow.module,))) for entry in fact.value.packages):
-            quote = line_with(fact, f'"{shadow.path}"', words=f"{shadow.path} is found before the package {shadow.module}")
+            quote = line_with(fact, f"{shadow.path}: hides", words=f"{shadow.path}: hides the package {shadow.module}")
             values = {"module": shadow.module, "path": shadow.path}
             yield Clue(cause=SHADOWED, quotes=(quote,), subject=python_subject(fact.value), values=values)
 
@@ -160,7 +160,7 @@ def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[NVML]
     error = fact.value.provider_error if fact.value is not None else None
     if error is not None and _WRONG_MODULE.search(error):
-        yield Clue(cause=CONFLICT, quotes=(line_with(fact, "provider_error", words=error),), values={"package": "pynvml", "reason": error})
+        yield Clue(cause=CONFLICT, quotes=(line_with(fact, error[:60], words=error),), values={"package": "pynvml", "reason": error})
 
 
 def _conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -203,12 +203,18 @@ def _gpu(address: str, entries: list[tuple[Fact[object], PciFunction]]) -> Gpu:
         driver=driver,
         driver_known=driver is not None or any(function.driver_known for function in functions),
         revision="ff" if "ff" in revisions else next(iter(revisions), None),
-        quotes=merged(*(_block(fact, function, driver) for fact, function in entries)),
+        quotes=merged(*(_block(fact, function, driver) for fact, function in entries)) + _unheld(address, entries, driver),
     )
 
 
+def _unheld(address: str, entries: list[tuple[Fact[object], PciFunction]], driver: str | None) -> Quotes:
+    """That no kernel driver holds the GPU, said in words by the listing that would show one."""
+    source = next((fact.quotes[0].source for fact, function in entries if function.driver_known and fact.quotes), None)
+    return (Quote(source=source, text=f"{address}: no kernel driver"),) if driver is None and source is not None else ()
+
+
 def _block(fact: Fact[object], function: PciFunction, driver: str | None) -> Quotes:
-    """The lines that describe one function: its own line, and the one that names its driver."""
+    """The lines that describe one function: the one that names it, and the one that names its driver."""
     lines = single_lines(fact)
     own = [quote for quote in lines if quote.first is not None and quote.first == function.line]
     block = list(own)
@@ -219,8 +225,9 @@ def _block(fact: Fact[object], function: PciFunction, driver: str | None) -> Quo
                     break
                 block.append(quote)
     about = [quote for quote in lines if function.address in quote.text]
+    called = [quote for quote in block if function.name is not None and function.name in quote.text]
     naming = [quote for quote in (*block, *about) if driver is not None and driver in quote.text]
-    return tuple(dict.fromkeys((*(own or about[:1]), *naming[:1]))) or some(fact)
+    return tuple(dict.fromkeys((*(called[:1] or own or about[:1]), *naming[:1]))) or some(fact)
 
 
 def unbound(facts: Facts) -> tuple[Gpu, ...]:

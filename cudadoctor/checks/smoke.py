@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line
-from cudadoctor.checks.common import at_line, passed, plural
+from cudadoctor.checks.common import passed, plural, spoken
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.values import LADDER, Ladder, SmokeStep
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if bad:
         step = bad[0]
         where = f" on GPU {step.gpu}" if step.gpu is not None else ""
-        return Line(f"{step.step} went wrong{where}: {step.why or 'no reason given'}"[:240], _quotes(fact, tuple(bad)))
+        return Line(f"{step.step} went wrong{where}: {step.why or 'no reason given'}"[:240], _quotes(tuple(bad)))
     if not ladder.smoke:
         kernel = "; the driver's own kernel computed right" if passed(ladder, "ptx-kernel") else ""
         return Line(f"no Numba kernel was run{kernel}", fact.quotes[:1])
@@ -52,11 +52,16 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     skipped = [step for step in ladder.smoke if step.status == "skip"]
     said = f"{_steps_right(ladder.smoke) or 'nothing was carried out'} on {plural(len(gpus), 'GPU')}"
     said += f"; {plural(len(skipped), 'step')} skipped ({skipped[0].why})" if skipped else ""
-    return Line(said + _where(ladder), _quotes(fact, ladder.smoke))
+    return Line(said + _where(ladder), _quotes(ladder.smoke))
 
 
-def _quotes(fact: Fact[Ladder], steps: tuple[SmokeStep, ...]) -> Quotes:
-    return tuple(at_line(fact, step.line, f"{step.step}: {step.status}{f' ({step.why})' if step.why else ''}") for step in steps[:4])
+def _quotes(steps: tuple[SmokeStep, ...]) -> Quotes:
+    return tuple(_quote(step) for step in steps[:4])
+
+
+def _quote(step: SmokeStep) -> Quote:
+    where = f"GPU {step.gpu}: " if step.gpu is not None else ""
+    return spoken("smoke test", step.line, f"{where}{step.step}: {step.why if step.status == 'fail' and step.why else step.status}")
 
 
 CHECK = Check(

@@ -15,9 +15,11 @@ from cudadoctor.checks.common import (
     driver_cuda,
     line_with,
     numba_kernel_worked,
+    package_of,
     package_quote,
     python_subject,
     rung_quote,
+    source_of,
 )
 from cudadoctor.checks.reading import plain_address, some, unknown
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
@@ -52,7 +54,7 @@ def usable(toolkit: Toolkit) -> bool:
 def _parts(facts: Facts) -> tuple[Fact[PythonEnvironment], Fact[Toolkits], dict[str, Component]] | None:
     """What the Numba of the examined interpreter would load; None where there is no Numba in it."""
     python = facts[PYTHON]
-    if python.value is None or python.value.package("numba") is None:
+    if python.value is None or package_of(python, "numba") is None:
         return None
     toolkits = facts[TOOLKITS]
     parts: dict[str, Component] = {}
@@ -64,8 +66,16 @@ def _parts(facts: Facts) -> tuple[Fact[PythonEnvironment], Fact[Toolkits], dict[
     return python, toolkits, parts
 
 
-def _component_quote(toolkits: Fact[Toolkits], part: Component) -> Quote:
-    return line_with(toolkits, '"component"', f'"{part.name}"', words=f"{part.name}: {part.path or 'not found'}")
+def component_quote(toolkits: Fact[Toolkits], part: Component) -> Quote:
+    """The line that says where a part was found, or that it was not."""
+    words = f"{part.name}: {part.path or 'not found'}"
+    return line_with(toolkits, words if part.path is None else part.path, words=words)
+
+
+def folder_quote(toolkits: Fact[Toolkits], folder: Toolkit) -> Quote:
+    """The line that says what a toolkit folder holds."""
+    words = f"{folder.rule or 'toolkit'}: {folder.path}"
+    return line_with(toolkits, words, words=words)
 
 
 # ---------------------------------------------------------------- toolkit-missing
@@ -78,7 +88,7 @@ def _parts_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     missing = [part for part in parts.values() if part.path is None and part.name not in _resolved(facts)]
     target = python.need().package("numba-cuda") or python.need().package("numba")
     if missing and target is not None:
-        quotes = (*(_component_quote(toolkits, part) for part in missing), package_quote(python, target))
+        quotes = (*(component_quote(toolkits, part) for part in missing), package_quote(python, target))
         values = {
             "parts": " ".join(part.name for part in missing),
             "target": target.name,
@@ -118,8 +128,7 @@ def _stale(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             continue  # a variable that points there is row cuda-home's
         harmless = facts[NVCC].present if entry.rule == "PATH" else bool(good) and entry.rule != "/usr/local/cuda"
         if not harmless:
-            words = f"{entry.path}: the folder is there, its toolkit is not"
-            yield Clue(cause=MISSING, quotes=(line_with(toolkits, f'"{entry.path}"', words=words),), values={"path": entry.path})
+            yield Clue(cause=MISSING, quotes=(folder_quote(toolkits, entry),), values={"path": entry.path})
             return
 
 
@@ -142,8 +151,8 @@ def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if newer:
         part = newer[0]
         values = {"component": part.name, "version": str(part.version), "path": part.path or ""}
-        values |= {"cuda": cuda.text, "extra": f"cu{cuda.major}", "python": python.need().path}
-        quotes = (_component_quote(toolkits, part), shown)
+        values |= {"driver_cuda": cuda.text, "extra": f"cu{cuda.major}", "python": python.need().path}
+        quotes = (component_quote(toolkits, part), shown)
         yield Clue(cause=NEWER, quotes=quotes, subject=python_subject(python.need()), values=values)
 
 
@@ -173,7 +182,7 @@ def _capabilities(facts: Facts, knowledge: Knowledge) -> list[_Capable]:
 def _capable(fact: Fact[Any], address: str | None, name: str | None, capability: ComputeCapability | None) -> _Capable | None:
     if address is None or capability is None:
         return None
-    quote = line_with(fact, f'"{capability.text}"', address, words=f"{name or 'GPU'}: compute capability {capability}")
+    quote = Quote(source=source_of(fact), text=f"{address} {name or 'GPU'}: compute capability {capability}")
     return _Capable(f"gpu:{plain_address(address)}", name or "GPU", capability, quote)
 
 
@@ -201,7 +210,7 @@ def _compiler(facts: Facts) -> tuple[ToolkitVersion, Quote] | None:
     for name in ("nvrtc", "nvvm", "cudart"):
         part = parts.get(name)
         if part is not None and part.version is not None:
-            return part.version, _component_quote(toolkits, part)
+            return part.version, component_quote(toolkits, part)
     if any(part.path is not None for part in parts.values()):
         raise unknown(TOOLKITS, "the version of Numba's compiler is not known")
     return None

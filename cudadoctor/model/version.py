@@ -6,7 +6,6 @@ A version is kept as the text that was read; it is ordered by its number groups 
 from __future__ import annotations
 
 import re
-from functools import total_ordering
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ import msgspec
 _NUMBERS = re.compile(r"\d+")
 
 
-@total_ordering
 class Version(msgspec.Struct, frozen=True, eq=False):
     """A version of one kind of thing. Only versions of the same class compare; anything else raises TypeError."""
 
@@ -42,8 +40,18 @@ class Version(msgspec.Struct, frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.numbers == self._other(other)
 
+    # All four are written out: functools.total_ordering takes the wrappers that Struct inherits for definitions of ours.
     def __lt__(self, other: Any) -> bool:
         return self.numbers < self._other(other)
+
+    def __le__(self, other: Any) -> bool:
+        return self.numbers <= self._other(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self.numbers > self._other(other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self.numbers >= self._other(other)
 
     def __hash__(self) -> int:
         return hash((type(self), self.numbers))

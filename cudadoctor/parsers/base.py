@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -43,12 +43,10 @@ class Text:
         return Quote(source=self.source, text=words)
 
     def fact(self, key: Key[T], value: T | None, *quotes: Quote, whole: bool | None = None) -> Fact[T]:
-        return Fact(
-            key=key.name, value=value, quotes=quotes, origin=self.origin, whole=self.whole if whole is None else whole
-        )
+        return Fact(key=key.name, value=value, quotes=quotes, origin=self.origin, whole=self.whole if whole is None else whole)
 
 
-Output = Iterable["Fact[object] | Unknown"]
+Output = Iterable["Fact[Any] | Unknown"]
 
 
 class Parser(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,13 +10,14 @@ from cudadoctor.model.facts import Fact, Key, Quote, Unknown
 from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DeviceNode, DeviceNodes
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.listing import Entry, entry_of, missing_path
-from cudadoctor.parsers.shell import pasted, root_command, whole
+from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
 
 _FOLDER = re.compile(r"^\s{0,16}(?P<path>/dev(?:/[\w.-]{1,60}){0,2}):$")
 _LS = re.compile(r"^(?:sudo )?ls(?: -\w{1,10}){0,4} (?P<path>/dev(?:/[\w.-]{1,60}){0,2})/?(?: .{0,200})?$")
 _NAME = re.compile(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
 _INSIDE = re.compile(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
 _ALL = "/dev/nvidia*"
+_HINTS = ("/dev", "nvidia", "nvhost", "nvmap", "card", "renderD", "dxg", "kfd", "ls ")  # no other line bears on device nodes
 
 
 def _path(entry: Entry, folder: str | None) -> str | None:
@@ -39,7 +40,9 @@ def _parse(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
     absent: dict[str, int] = {}
     folder: str | None = None
     unread = False  # an entry that could not be looked at: the listing is not whole
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
+        if not line or not any(hint in line for hint in _HINTS):
+            continue
         missing = missing_path(line)
         if missing is not None:
             if missing.startswith("/dev/") and _NAME.match(missing[5:]):
@@ -99,9 +102,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 def parse_after(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """The nodes once the driver was asked: only the item itself says that it came after."""
-    if text.item is not None and text.item.id == "dev-after":
-        yield from _parse(text, DEVICE_NODES_AFTER)
+    """The nodes once the driver was asked; no paste tells that, so nothing wakes this one."""
+    return _parse(text, DEVICE_NODES_AFTER)
 
 
 PARSERS = (

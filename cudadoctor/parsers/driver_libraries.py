@@ -10,7 +10,7 @@ from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import DRIVER_FILES, WSL_LIBRARIES, Libraries, LibraryFile
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.listing import entry_of
-from cudadoctor.parsers.shell import pasted, whole
+from cudadoctor.parsers.shell import pasted, plain_lines, whole
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
 _NAME = re.compile(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
@@ -21,7 +21,7 @@ _WSL_NAME = re.compile(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvid
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact from all lines that show such a file with its full path: `ls -l`, `find`, `locate`."""
     files: dict[str, LibraryFile] = {}
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         if ".so" not in line:
             continue
         bare = _BARE.match(line)
@@ -38,11 +38,9 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """The names in /usr/lib/wsl/lib. Names alone do not tell which folder they stand in, so this reads that item only."""
-    if text.item is None or text.item.id != "wsl-lib":
-        return
+    """The names in /usr/lib/wsl/lib. Names alone do not tell which folder they stand in, so no paste wakes this one."""
     files = []
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         found = _WSL_NAME.match(line)
         if found is not None:
             files.append(LibraryFile(name=found["name"], path=f"{WSL_FOLDER}/{found['name']}", line=number))

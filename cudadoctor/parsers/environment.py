@@ -9,7 +9,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import ENVIRONMENT, Environment
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import is_prompt, pasted, root_command, whole
+from cudadoctor.parsers.shell import is_prompt, pasted, plain_lines, root_command, whole
 
 _LINE = re.compile(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
 _DECLARED = re.compile(r"^declare -[a-zA-Z-]{1,6} (?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
@@ -61,7 +61,7 @@ def _from_env(text: Text) -> list[tuple[int, str, str]]:
 
 def _from_paste(text: Text) -> list[tuple[int, str, str]]:
     found: list[tuple[int, str, str]] = []
-    lines = text.lines
+    lines = plain_lines(text)
     for number, line in enumerate(lines, 1):
         if "=" not in line and "echo" not in line and "printenv" not in line and "setenv" not in line:
             continue

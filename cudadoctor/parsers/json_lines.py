@@ -36,7 +36,7 @@ class Record(msgspec.Struct, frozen=True):
 
 def records(body: str | Text) -> Iterator[Record]:
     """The lines that can be read, in order."""
-    for number, line in enumerate(body.lines if isinstance(body, Text) else body.splitlines(), 1):
+    for number, line in enumerate(body.lines if isinstance(body, Text) else body.split("\n"), 1):
         if not line.startswith("{"):
             continue
         try:
@@ -105,7 +105,8 @@ def build(kind: type[V], fields: Mapping[str, Any], **fixed: Any) -> V | None:
 # ---------------------------------------------------------------- words
 def said(source: str, line: int | None, words: str) -> Quote:
     """A quote that a person can read. `line` is the JSON line that holds it."""
-    return Quote(source=source, first=line, last=line, text=" ".join(words.split())[:QUOTE_LENGTH])
+    number = line if line is not None and line > 0 else None
+    return Quote(source=source, first=number, last=number, text=" ".join(words.split())[:QUOTE_LENGTH] or "nothing")
 
 
 def mib(size: int | None) -> str:
@@ -117,10 +118,10 @@ def ending(text: Text) -> str:
     item = text.item
     if item is None:
         return "it ended early"
+    if item.status in ("timed-out", "abandoned"):  # a signal was then ours
+        return item.why or f"no answer within {item.seconds:.1f} s"
     if item.signal:
         return f"ended by {_SIGNALS.get(item.signal, f'signal {item.signal}')}"
-    if item.status in ("timed-out", "abandoned"):
-        return item.why or f"no answer within {item.seconds:.1f} s"
     return item.why or f"ended with exit code {item.exit}" if item.exit or item.why else "it ended early"
 
 

@@ -70,9 +70,7 @@ def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:
     xid = _XID.search(message) if "Xid (" in message else None
     place = None if xid else _PLACE.search(message)
     address = normal_address(xid[1]) if xid else normal_address(place[0]) if place else None
-    return KernelEvent(
-        text=line.strip()[:QUOTE_LENGTH], line=number, seconds=seconds, xid=int(xid[2]) if xid else None, address=address
-    )
+    return KernelEvent(text=line.strip()[:QUOTE_LENGTH], line=number, seconds=seconds, xid=int(xid[2]) if xid else None, address=address)
 
 
 def _prefix(line: str) -> tuple[int, float | None, bool]:

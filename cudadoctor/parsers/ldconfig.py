@@ -9,7 +9,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import LIBRARIES, Libraries, LibraryFile
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, whole
+from cudadoctor.parsers.shell import pasted, plain_lines, whole
 
 _ENTRY = re.compile(r"^[\s|>#]{0,20}(?P<name>lib[\w.+-]{1,120}) \((?P<flags>[^)]{1,120})\) =>\s{0,20}(?P<path>/\S{1,400})?$")
 _PATH = re.compile(r"^\s{0,20}(?P<path>/\S{1,400})$")
@@ -22,7 +22,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     found: list[tuple[LibraryFile, str]] = []
     native = False
     count: int | None = None
-    lines = text.lines
+    lines = plain_lines(text)
     for number, line in enumerate(lines, 1):
         if " =>" not in line:
             if count is None and "libs found in" in line and _COUNT.search(line):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -53,24 +54,30 @@ class Lines:
     def __init__(self, text: Text) -> None:
         raw = text.lines
         self._count = len(raw)
-        entries = [without_prefix(line) for line in raw]
+        entries = [without_prefix(line) if line else line for line in raw]
         self._joined: list[tuple[int, int]] = []  # (number of the first line, offset of the seam)
-        for index, line in enumerate(raw[:-1]):
-            if len(line) in WRAP_WIDTHS and raw[index + 1] and not line.startswith(_FRAME):
+        wrapped = [index for index, line in enumerate(raw[:-1]) if len(line) in WRAP_WIDTHS]
+        for index in wrapped:
+            line = raw[index]
+            if raw[index + 1] and not line.startswith(_FRAME):
                 for glue in ("", " ") if len(line) < max(WRAP_WIDTHS) else ("",):
                     self._joined.append((index + 1, len(entries[index])))
                     entries.append(entries[index] + glue + raw[index + 1])
         self.entries = entries
         self.text = "\n".join(entries)
-        self._starts: list[int] = []
-        at = 0
-        for entry in entries:
-            self._starts.append(at)
-            at += len(entry) + 1
+        self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
+
+    def entry(self, at: int) -> int:
+        """The index of the entry that holds a place of `text`."""
+        return bisect_right(self._starts, at) - 1
+
+    def offset(self, entry: int) -> int:
+        """Where an entry begins in `text`."""
+        return self._starts[entry]
 
     def hit(self, start: int, end: int) -> Hit | None:
         """The place of text[start:end]. None where a joined line shows again what one of its halves shows by itself."""
-        entry = bisect_right(self._starts, start) - 1
+        entry = self.entry(start)
         offset = self._starts[entry]
         if entry < self._count:
             return Hit(entry, entry + 1, entry + 1, start - offset, end - offset)

@@ -25,6 +25,7 @@ _REVISION = re.compile(r"\(rev ([0-9a-f]{2})\)")
 _TAIL = re.compile(r" ?\((?:rev|prog-if) ")
 _DRIVER = re.compile(r"[ \t>|]{0,40}Kernel driver in use: (\S+)")
 _MODULES = re.compile(r"[ \t>|]{0,40}Kernel modules: (.+)")
+_ONCE = ("Subsystem", "Flags", "Control", "Kernel driver in use", "Kernel modules")  # at most one of each below a header
 # Drivers that bind an NVIDIA GPU. In a filtered paste another function's driver line may stand below the GPU's header.
 _GPU_DRIVERS = ("nvidia", "nouveau", "nova", "Nova", "vfio", "stub", "pciback", "uio_")
 
@@ -37,6 +38,7 @@ class _Block:
         self.driver: str | None = None
         self.driver_line = 0
         self.modules: tuple[str, ...] = ()
+        self.seen: set[str] = set()
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -77,22 +79,28 @@ def _blocks(text: Text) -> tuple[list[_Block], bool]:
                 blocks.append(current)
         elif current is None:
             continue
-        elif not line or line == "--":  # between functions of -v, and between the hits of `grep -A`
+        elif not _continue(current, line, number):
             current = None
-        else:
-            _continue(current, line, number)
     return blocks, broken
 
 
-def _continue(block: _Block, line: str, number: int) -> None:
-    if "Kernel " not in line:
-        return
+def _continue(block: _Block, line: str, number: int) -> bool:
+    """Take a line below a header. False where the function ends: an empty line (-v), `--` (grep -A), or a second line of a kind."""
+    words = line.lstrip(" \t>|")
+    if not words or words == "--":
+        return False
+    key = words.partition(":")[0]
+    if key in _ONCE:
+        if key in block.seen:
+            return False
+        block.seen.add(key)
     driver = _DRIVER.match(line)
     if driver and block.driver is None:
         block.driver, block.driver_line = driver[1], number
     modules = _MODULES.match(line)
     if modules and not block.modules:
         block.modules = tuple(name.strip() for name in modules[1].split(",") if name.strip())
+    return True
 
 
 def _function(address: str, description: str, number: int) -> PciFunction | None:

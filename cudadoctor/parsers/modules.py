@@ -1,6 +1,6 @@
 """Loaded kernel modules, from /proc/modules, lsmod, or the names in /sys/module.
 
-A live listing is whole; in a pasted text rows are taken below lsmod's header, and elsewhere only where they concern a GPU.
+A live listing is whole; in a pasted text only those rows of lsmod are taken that concern a GPU, because other tables look alike.
 """
 
 from __future__ import annotations
@@ -24,50 +24,51 @@ _WAKES = (
 _GPU = ("nvidia", "nouveau", "nova", "vfio_pci", "vfio_iommu")
 
 
+class _Users(dict[str, None]):
+    """The modules that use one, in order, and the line that says so."""
+
+    line = 0
+
+
 def _concerns_gpu(name: str) -> bool:
     return name.startswith(_GPU)
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact from /proc/modules or lsmod rows."""
-    found: dict[str, KernelModule] = {}
-    header = 0
+    found: dict[str, _Users] = {}
     whole = text.whole
-    in_table = text.origin != "text"
     for number, line in enumerate(text.lines, 1):
         proc = _PROC.match(line)
         if proc:
             _add(found, proc[1], proc[2].split("[")[0], number)
             continue
         row = _ROW.match(line)
-        if row and (in_table or _concerns_gpu(row[1]) or any(_concerns_gpu(user) for user in (row[3] or "").split(","))):
+        if row is None:
+            # A row that is not understood may be the one that matters.
+            whole = whole and (not line or _HEADER.match(line) is not None)
+        elif text.origin != "text" or _concerns_gpu(row[1]) or any(_concerns_gpu(user) for user in (row[3] or "").split(",")):
             _add(found, row[1], row[3] or "", number)
-        elif row is None and _HEADER.match(line):
-            in_table, header = True, number
-        elif row is None:
-            in_table = text.origin != "text"
-            whole = whole and not line  # a row that is not understood may be the one that matters
     if found or whole:
-        yield _fact(text, tuple(found.values()), header, whole=whole)
+        modules = (KernelModule(name=name, used_by=tuple(users), line=users.line) for name, users in found.items())
+        yield _fact(text, tuple(modules), whole=whole)
 
 
 def parse_names(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact from the folder names of /sys/module."""
-    found = tuple(
-        KernelModule(name=line.strip(), line=number) for number, line in enumerate(text.lines, 1) if _NAME.match(line.strip())
-    )
+    found = tuple(KernelModule(name=line.strip(), line=number) for number, line in enumerate(text.lines, 1) if _NAME.match(line.strip()))
     if found:
-        yield _fact(text, found, 0, whole=text.whole)
+        yield _fact(text, found, whole=text.whole)
 
 
-def _add(found: dict[str, KernelModule], name: str, users: str, number: int) -> None:
+def _add(found: dict[str, _Users], name: str, users: str, number: int) -> None:
     """A row; the same module again (a second lsmod in the text) adds its users."""
-    known = found[name].used_by if name in found else ()
-    used_by = dict.fromkeys((*known, *(user for user in users.split(",") if user and user != "-")))
-    found[name] = KernelModule(name=name, used_by=tuple(used_by), line=number)
+    known = found.setdefault(name, _Users())
+    known.line = number
+    known.update(dict.fromkeys(user for user in users.split(",") if user and user != "-"))
 
 
-def _fact(text: Text, found: tuple[KernelModule, ...], header: int, *, whole: bool) -> Fact[Any]:
+def _fact(text: Text, found: tuple[KernelModule, ...], *, whole: bool) -> Fact[Any]:
     """All modules; quoted are those that concern a GPU, or their absence in words."""
     modules = KernelModules(modules=found)
     lines = [text.quote(module.line) for module in found if _concerns_gpu(module.name)]
@@ -75,7 +76,7 @@ def _fact(text: Text, found: tuple[KernelModule, ...], header: int, *, whole: bo
     if whole and "nvidia" in missing:
         lines.append(text.absent(f"{len(found)} kernel modules, none of them {' or '.join(missing)}"))
     elif not lines:
-        lines = [text.quote(header or found[0].line)]
+        lines = [text.quote(found[0].line)]
     return text.fact(MODULES, modules, *lines, whole=whole)
 
 

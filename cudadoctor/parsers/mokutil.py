@@ -21,6 +21,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     states: list[tuple[bool, int]] = []
     shim = no_efi = 0
     for number, line in enumerate(text.lines, 1):
+        if "Secure" not in line and "EFI" not in line:
+            continue
         match = _STATE.match(line)
         if match:
             states.append((match[1] == "enabled", number))

@@ -10,7 +10,7 @@ from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import NVCC, Nvcc
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import not_found, whole
+from cudadoctor.parsers.shell import not_found, plain_lines, whole
 
 _RELEASE = re.compile(r"Cuda compilation tools, release (?P<release>\d{1,3}\.\d{1,3})(?:, V(?P<full>\d{1,3}(?:\.\d{1,4}){1,3}))?")
 _BUILD = re.compile(r"^\s{0,16}Build (?P<build>cuda_\S{1,100})")
@@ -20,7 +20,7 @@ _REACH = 3  # lines below the release within which its build line stands
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact for every `nvcc --version` in the text, in its order."""
-    lines = text.lines
+    lines = plain_lines(text)
     for number, line in enumerate(lines, 1):
         found = _RELEASE.search(line)
         if found is not None:

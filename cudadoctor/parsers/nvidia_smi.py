@@ -18,7 +18,7 @@ from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
 from cudadoctor.parsers import nvidia_smi_query as query
 from cudadoctor.parsers import nvidia_smi_table as table
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import exit_code, is_prompt, not_found, pasted, whole
+from cudadoctor.parsers.shell import exit_code, is_prompt, not_found, pasted, plain_lines, whole
 
 _STATEMENTS = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
@@ -43,6 +43,7 @@ _NVML_LIBRARY = re.compile(r"^NVML library version: (\d{1,4}(?:\.\d{1,4}){1,3})"
 _EXIT_WORDS = re.compile(r"(?:exit(?:ed)?|returned|rc)\b[ \w]{0,30}?[ :=]{1,3}(\d{1,3})\b")
 _NOT_FOUND = not_found("nvidia-smi")
 _LEAD = " \t>#*`\"'"
+_FORMS = (("NVSMI LOG", query.logs), ("nvidia_smi_log", query.documents), ("UUID: GPU-", query.lists))
 _NEAR = 3  # lines within which messages belong to one run
 _BEFORE = 6  # lines that may stand between a complaint about one GPU and the table of the others
 
@@ -80,13 +81,14 @@ def _place(gpu: SmiGpu) -> int:
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """Every run that the text shows. The output of nvidia-smi itself that is none of its known forms is said to be not recognised."""
-    found = [(run.smi(_exit(text, run.last)), run.lines, run.first) for run in _runs(text.lines)]
-    for form in (query.logs, query.documents, query.lists):
-        for smi, first, last in form(text.lines):
-            found.append((msgspec.structs.replace(smi, exit=_exit(text, last)), _shown(smi, first), first))
+    lines = plain_lines(text)
+    found = [(run.smi(_exit(text, lines, run.last)), run.lines, run.first) for run in _runs(lines)]
+    for literal, form in _FORMS:
+        for smi, first, last in form(lines) if literal in text.text else ():
+            found.append((msgspec.structs.replace(smi, exit=_exit(text, lines, last)), _shown(smi, first), first))
     found.sort(key=lambda entry: (not _failed(entry[0]), entry[0].module is None, -entry[2]))
-    for smi, lines, _ in found:
-        quotes = (text.quote(first, last) for first, last in lines)
+    for smi, shown, _ in found:
+        quotes = (text.quote(first, last) for first, last in shown)
         yield text.fact(SMI, smi, *quotes, whole=whole(text) and smi.failure is None)
     missing = list(_missing(text))
     yield from missing
@@ -105,24 +107,26 @@ def _shown(smi: Smi, first: int) -> list[tuple[int, int]]:
 def _not_recognised(text: Text) -> Fact[Smi]:
     number = next((index for index, line in enumerate(text.lines, 1) if line.strip()), None)
     quote = text.absent("nvidia-smi printed nothing") if number is None else text.quote(number)
-    return text.fact(SMI, Smi(recognised=False, exit=_exit(text, 0)), quote, whole=False)
+    return text.fact(SMI, Smi(recognised=False, exit=_exit(text, [], 0)), quote, whole=False)
 
 
 def _missing(text: Text) -> Iterator[Fact[Smi]]:
     """A shell that found no nvidia-smi."""
+    if "nvidia-smi" not in text.text:
+        return
     for number, line in enumerate(text.lines, 1):
         if "nvidia-smi" in line and len(line) < 400 and _NOT_FOUND.search(line):
             yield text.fact(SMI, None, text.quote(number), whole=False)
 
 
-def _exit(text: Text, last: int) -> int | None:
+def _exit(text: Text, lines: list[str], last: int) -> int | None:
     """The exit status: the item's own, or what the pasted lines below the run tell."""
     if not pasted(text):
         return text.item.exit if text.item is not None else None
-    told = exit_code(text.lines, last)
+    told = exit_code(lines, last)
     if told is not None:
         return told
-    for line in text.lines[last : last + _NEAR]:
+    for line in lines[last : last + _NEAR]:
         found = _EXIT_WORDS.search(line) if len(line) < 200 else None
         if found is not None and int(found[1]) < 256:
             return int(found[1])
@@ -163,6 +167,8 @@ class _Reader:
 
     def take(self, number: int, line: str) -> None:
         """Takes in one line."""
+        if not line:
+            return
         versions = table.versions(line)
         if versions is not None:
             self._header(number, versions)
@@ -171,7 +177,7 @@ class _Reader:
         if row is not None:
             self._table_line(number, row)
             return
-        if line.lstrip(_LEAD).startswith("+--"):
+        if "+--" in line and line.lstrip(_LEAD).startswith("+--"):
             self.row = None
             return
         said = message(line) if _may_be_message(line) else None

@@ -30,20 +30,15 @@ _FIELDS: dict[tuple[str | None, str], str] = {
     (None, "Compute Mode"): "mode",
     (None, "GPU Current Temp"): "temperature",
     ("MIG Mode", "Current"): "mig",
-    ("FB Memory Usage", "Total"): "total",
-    ("FB Memory Usage", "Used"): "used",
-    ("Shared FB Memory Usage", "Total"): "total",
-    ("Shared FB Memory Usage", "Used"): "used",
     (None, "product_name"): "name",
     ("gpu", "uuid"): "uuid",
     (None, "compute_mode"): "mode",
     (None, "gpu_temp"): "temperature",
     (None, "current_mig"): "mig",
-    ("fb_memory_usage", "total"): "total",
-    ("fb_memory_usage", "used"): "used",
-    ("shared_fb_memory_usage", "total"): "total",
-    ("shared_fb_memory_usage", "used"): "used",
 }
+_MEMORY_SECTIONS = ("FB Memory Usage", "Shared FB Memory Usage", "fb_memory_usage", "shared_fb_memory_usage")
+_MEMORY_PARTS = ("total", "reserved", "used", "free")  # in this order; the first is the sum of the others, each rounded
+_ROUNDING = 4 << 20
 _MODULE_NAMES = ("Driver Version", "KMD Version", "driver_version", "kmd_version")
 _CUDA_NAMES = ("CUDA Version", "CUDA UMD Version", "cuda_version", "cuda_umd_version")
 _TOO_STRANGE = 4  # "ECC Errors", "Volatile", "Double Bit" may follow one another
@@ -65,6 +60,8 @@ class Log(msgspec.Struct):
     gpus: list[SmiGpu] = []
     processes: list[GpuProcess] = []
     process: dict[str, str] = {}
+    memory: dict[str, int] = {}  # the parts of the GPU's memory as they come
+    counters: list[int] = []  # volatile uncorrected errors as they come
 
     def field(self, section: str, name: str, value: str, number: int, *, volatile: bool) -> None:
         """Takes in one named value; `section` is the heading or element around it."""
@@ -88,12 +85,45 @@ class Log(msgspec.Struct):
         if name in _PROCESS_NAMES and section in ("Processes", "process_info"):
             self._of_process(_PROCESS_NAMES[name], value)
             return
+        if section in _MEMORY_SECTIONS:
+            self._of_memory(name.lower(), value)
+            return
         if volatile and _uncorrected(section, name) and value.isdecimal() and len(value) < 19:
-            self.gpus[-1] = msgspec.structs.replace(gpu, ecc_uncorrected=(gpu.ecc_uncorrected or 0) + int(value))
+            self.counters.append(int(value))
             return
         what = _FIELDS.get((section, name)) or _FIELDS.get((None, name))
         if what is not None and value not in _NONE:
             self.gpus[-1] = _with(gpu, what, value)
+
+    def _of_memory(self, part: str, value: str) -> None:
+        """Memory counts once its parts add up: the heading of the next section, which has parts of the same names, may be lost."""
+        amount = _AMOUNT.match(value)
+        size = bytes_of(amount["number"], amount["unit"]) if amount else None
+        if part == "total":
+            self.memory = {}
+        if size is None or part not in _MEMORY_PARTS:
+            return
+        self.memory[part] = size
+        if part != "free":
+            return
+        parts, self.memory = self.memory, {}
+        if not {"total", "used"} <= parts.keys() or self.gpus[-1].memory_total_bytes is not None:
+            return
+        if abs(parts["total"] - sum(parts.get(name, 0) for name in _MEMORY_PARTS[1:])) <= _ROUNDING:
+            gpu = msgspec.structs.replace(self.gpus[-1], memory_total_bytes=parts["total"], memory_used_bytes=parts["used"])
+            self.gpus[-1] = gpu
+
+    def close_counters(self) -> None:
+        """The volatile counters end here; without this end they could be those since the GPU was made."""
+        if self.counters and self.gpus and self.gpus[-1].ecc_uncorrected is None:
+            self.gpus[-1] = msgspec.structs.replace(self.gpus[-1], ecc_uncorrected=sum(self.counters))
+        self.counters = []
+
+    def next_gpu(self, gpu: SmiGpu) -> None:
+        """A further GPU begins."""
+        self.close_process()
+        self.memory, self.counters = {}, []
+        self.gpus.append(gpu)
 
     def _of_process(self, what: str, value: str) -> None:
         if what == "pid":
@@ -133,11 +163,7 @@ def _uncorrected(section: str, name: str) -> bool:
 
 
 def _with(gpu: SmiGpu, what: str, value: str) -> SmiGpu:
-    amount = _AMOUNT.match(value)
     degrees = _DEGREES.match(value)
-    if what in ("total", "used"):
-        size = bytes_of(amount["number"], amount["unit"]) if amount else None
-        return msgspec.structs.replace(gpu, **{f"memory_{what}_bytes": size})
     if what == "temperature":
         return msgspec.structs.replace(gpu, temperature_c=float(degrees[1]) if degrees else None)
     if what == "name":
@@ -149,43 +175,54 @@ def _with(gpu: SmiGpu, what: str, value: str) -> SmiGpu:
     return msgspec.structs.replace(gpu, compute_mode=value)
 
 
+class _QueryReader:
+    """Walks down one `nvidia-smi -q`."""
+
+    def __init__(self, number: int) -> None:
+        self.log = Log(first=number, last=number)
+        self.section = self.group = ""
+        self.strange = 0
+
+    def take(self, number: int, line: str) -> bool:
+        """Takes in one line; False where the log has ended before it."""
+        gpu = _GPU.match(line)
+        if gpu is not None:
+            self.log.next_gpu(SmiGpu(address=address_of(gpu["address"]), line=number))
+            self.section, self.group, self.strange = "", "", 0
+            return True
+        field = _FIELD.match(line)
+        if field is not None:
+            self.log.field(self.section, field["name"], field["value"], number, volatile=self.group == "Volatile")
+            self.strange = 0
+            return True
+        heading = _SECTION.match(line)
+        if heading is None:  # a prompt or prose
+            return False
+        self._heading(heading["name"].strip())
+        # One heading at the margin is due to lost indentation; several on end are another text.
+        self.strange = self.strange + 1 if line[:1] not in " \t" else 0
+        return self.strange < _TOO_STRANGE
+
+    def _heading(self, name: str) -> None:
+        self.section = name
+        if name == "Aggregate":
+            self.log.close_counters()
+        if name in ("Volatile", "Aggregate", "ECC Errors"):
+            self.group = name
+
+
 def logs(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
     """Every `nvidia-smi -q` of the text, with its first and last line."""
-    log: Log | None = None
-    section = group = ""
-    strange = 0
+    reader: _QueryReader | None = None
     for number, line in enumerate(lines, 1):
-        if "NVSMI LOG" in line and BANNER.search(line):
-            if log is not None:
-                yield log.smi(), log.first, log.last
-            log, section, group, strange = Log(first=number, last=number), "", "", 0
-            continue
-        if log is None or not line.strip():
-            continue
-        gpu = _GPU.match(line)
-        field = None if gpu else _FIELD.match(line)
-        heading = None if gpu or field else _SECTION.match(line)
-        if gpu is not None:
-            log.close_process()
-            log.gpus.append(SmiGpu(address=address_of(gpu["address"]), line=number))
-            section = group = ""
-        elif field is not None:
-            log.field(section, field["name"], field["value"], number, volatile=group == "Volatile")
-        elif heading is not None:
-            section = heading["name"].strip()
-            group = section if section in ("Volatile", "Aggregate", "ECC Errors") else group
-        # A prompt or prose ends the log; so do several headings at the margin, which only lost indentation explains one by one.
-        if gpu is None and field is None and heading is None:
-            strange = _TOO_STRANGE
-        elif heading is not None and line[:1] not in " \t":
-            strange += 1
-        else:
-            strange = 0
-        if strange >= _TOO_STRANGE:
-            yield log.smi(), log.first, log.last
-            log = None
-    if log is not None:
-        yield log.smi(), log.first, log.last
+        begins = "NVSMI LOG" in line and BANNER.search(line) is not None
+        if reader is not None and line.strip() and (begins or not reader.take(number, line)):
+            yield reader.log.smi(), reader.log.first, reader.log.last
+            reader = None
+        if begins:
+            reader = _QueryReader(number)
+    if reader is not None:
+        yield reader.log.smi(), reader.log.first, reader.log.last
 
 
 def documents(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
@@ -204,7 +241,7 @@ def documents(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
             elif log is None:
                 continue
             elif tag["end"]:
-                _close(path, name)
+                _close(log, path, name)
             else:
                 _open(log, path, tag, number)
     if log is not None:
@@ -214,8 +251,7 @@ def documents(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
 def _open(log: Log, path: list[str], tag: re.Match[str], number: int) -> None:
     name = tag["name"]
     if name == "gpu":
-        log.close_process()
-        log.gpus.append(SmiGpu(address=address_of(tag["attributes"]), line=number))
+        log.next_gpu(SmiGpu(address=address_of(tag["attributes"]), line=number))
         path.clear()
     elif name == "process_info":
         log.close_process()
@@ -225,7 +261,9 @@ def _open(log: Log, path: list[str], tag: re.Match[str], number: int) -> None:
         path.append(name)
 
 
-def _close(path: list[str], name: str) -> None:
+def _close(log: Log, path: list[str], name: str) -> None:
+    if name == "volatile":
+        log.close_counters()
     if name in path:
         while path.pop() != name:
             pass

@@ -29,6 +29,8 @@ _MEMORY = re.compile(
     rf"^\s{{0,40}}(?P<used>{_AMOUNT})\s?(?P<unit>[MG]i?B)?\s{{0,20}}/\s{{0,20}}(?P<total>{_AMOUNT})\s?(?P<all>[MG]i?B)?\s{{0,40}}$"
 )
 _USE = re.compile(r"^\s{0,40}(?P<load>\d{1,3}\s?%|N/A|ERR!|\[N/A\])\s{1,40}(?P<mode>\S.{0,40})$")
+_COMPUTE_MODE = re.compile(r"^(?:Default|Prohibited|E\. ?(?:Process|Thread)|Exclusive_\w{1,20})$")
+_MIG_MODE = re.compile(r"^(?:Enabled|Disabled)\*?$")
 _BORDER = re.compile(r"^[+|][-=+|]{10,}$")
 _PROCESS = re.compile(
     r"^\s{0,20}(?P<gpu>\d{1,3})\s{1,20}(?:(?:\d{1,3}|N/A)\s{1,20}(?:\d{1,3}|N/A)\s{1,20})?(?P<pid>\d{1,10})\s{1,20}"
@@ -108,18 +110,18 @@ def first_line(row: list[str], number: int) -> Row | None:
 
 def further_line(current: Row, row: list[str], number: int) -> None:
     """A GPU's second line (temperature, memory, compute mode) or third (MIG), told apart by their memory cell."""
-    if len(row) < 2:
+    if not 2 <= len(row) <= 3:  # the table of MIG instances has four cells
         return
     third = row[2].strip() if len(row) > 2 else ""
     memory = _MEMORY.match(row[1])
-    if memory is not None or "/" in row[1] or _FAILED.search(row[1]):
-        if current.has_memory:
+    if row[0].strip() and (memory is not None or _FAILED.search(row[1])):
+        if current.has_memory or not ("/" in row[0] or _FAILED.search(row[0])):
             return
         current.has_memory = True
         current.gpu = _with_second(current.gpu, row, memory, third)
     elif not row[0].strip() and not row[1].strip() and third and current.has_memory and current.gpu.mig is None:
         failed = _FAILED.search(third)
-        mig = None if failed or third == "N/A" else third
+        mig = third if _MIG_MODE.match(third) else None
         errors = (*current.gpu.errors, *([f"MIG: {failed[0]}"] if failed else ()))
         current.gpu = msgspec.structs.replace(current.gpu, mig=mig, errors=errors)
     else:
@@ -136,7 +138,7 @@ def _with_second(gpu: SmiGpu, row: list[str], memory: re.Match[str] | None, thir
         memory_used_bytes=bytes_of(memory["used"], memory["unit"] or memory["all"]) if memory else None,
         memory_total_bytes=bytes_of(memory["total"], memory["all"]) if memory else None,
         temperature_c=float(temperature[1]) if temperature else None,
-        compute_mode=None if mode is None or _FAILED.search(mode) or mode == "N/A" else mode,
+        compute_mode=mode if mode is not None and _COMPUTE_MODE.match(mode) else None,
         errors=(*gpu.errors, *_second_errors(row[0], row[1], third)),
     )
 
@@ -189,6 +191,9 @@ def unwrap(lines: list[str]) -> list[tuple[int, str]]:
         line = lines[index]
         number = index + 1
         index += 1
+        if "|" not in line and "+" not in line:
+            joined.append((number, line))
+            continue
         bare = line.strip()
         # A part may end in a cell's own "|": it is taken for one only once a broken border was seen.
         if not bare.startswith(("+", "|")) or (bare[-1] in "+|" and width is None) or len(bare) > 400 or index >= len(lines):

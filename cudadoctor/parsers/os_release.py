@@ -9,7 +9,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import whole
+from cudadoctor.parsers.shell import plain_lines, whole
 
 _RELEASE_LINE = re.compile(
     r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VERSION|VERSION_ID|VERSION_CODENAME|UBUNTU_CODENAME)=(?P<value>.{1,200})$"
@@ -40,7 +40,9 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact from all lines of the text that state the distribution; of several statements the last counts."""
     values: dict[str, str] = {}
     numbers: list[int] = []
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
+        if "=" not in line and ":" not in line:
+            continue
         found = _RELEASE_LINE.match(line) or _LSB_LINE.match(line)
         if found is None:
             continue
@@ -56,7 +58,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         version_id=values.get("VERSION_ID"),
         codename=_codename(values),
         like=tuple(values.get("ID_LIKE", "").split()),
-        name=values.get("PRETTY_NAME") or values.get("NAME"),
+        name=values.get("PRETTY_NAME"),
     )
     if system.id is None and system.name is None:
         return

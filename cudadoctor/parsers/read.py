@@ -45,9 +45,7 @@ _MODULES = (
     surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvcc, worker_nvml, worker_python_env,
     worker_processes, worker_ladder,
 )  # fmt: skip
-PARSERS: tuple[Parser, ...] = tuple(
-    parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,))
-)
+PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
 HANG_STATUSES = ("timed-out", "abandoned")
 HANG_NAMES = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "ladder": "the CUDA driver (libcuda)"}
 
@@ -82,7 +80,8 @@ def _from_pasted(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] 
     body = item.stdout or ""
     if not any(literal in body for literal in parser.wakes):
         return []
-    output = guard.run("parse", parser.name, [], lambda: list(parser.parse(text_of(item))))
+    nothing: list[Fact[object] | Unknown] = []
+    output = guard.run("parse", parser.name, nothing, lambda: list(parser.parse(text_of(item))))
     return [entry for entry in output if isinstance(entry, Fact)]
 
 
@@ -97,7 +96,11 @@ def _from_item(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | 
     text = text_of(item, with_stderr=parser.reads_stderr)
     found = guard.run("parse", parser.name, nothing, lambda: list(parser.parse(text)))
     stated = {entry.key for entry in found}
-    why = f"{item.source}: not understood" if item.status == "ok" else f"{item.source}: ended with {item.exit if item.exit is not None else item.signal}"
+    why = (
+        f"{item.source}: not understood"
+        if item.status == "ok"
+        else f"{item.source}: ended with {item.exit if item.exit is not None else item.signal}"
+    )
     return found + [Unknown(key=key, why=why) for key in parser.keys if key not in stated]
 
 
@@ -115,7 +118,11 @@ def _hangs(evidence: Evidence) -> Fact[object]:
                     uninterruptible=item.status == "abandoned",
                 )
             )
-    quotes = tuple(Quote(source=item.source, text=item.why or item.status) for item in evidence.items if item.status in HANG_STATUSES and item.id in HANG_NAMES)
+    quotes = tuple(
+        Quote(source=item.source, text=item.why or item.status)
+        for item in evidence.items
+        if item.status in HANG_STATUSES and item.id in HANG_NAMES
+    )
     return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries)), quotes=quotes, origin=evidence.origin)
 
 

@@ -23,6 +23,7 @@ _EMPTY_PROMPT = re.compile(
 )
 _NOTEBOOK = re.compile(r"^[ \t]{0,16}!(?P<command>[a-z][\w./-]{0,60}(?: .{0,2000})?)$")
 _ROOT_SIGN = re.compile(r"^[ \t]{0,16}#[ \t]+(?P<command>\S.{0,2000})$")
+_QUOTED = re.compile(r"^ ?(?:> ?){1,4}")
 _NUMBER = re.compile(r"^\s{0,16}(\d{1,3})$")
 
 
@@ -34,6 +35,13 @@ def pasted(text: Text) -> bool:
 def whole(text: Text) -> bool:
     """What a pasted text does not show may exist all the same."""
     return text.whole and not pasted(text)
+
+
+def plain_lines(text: Text) -> list[str]:
+    """The lines without the signs of quotation that mail and bug trackers put before them."""
+    if ">" not in text.text:
+        return text.lines
+    return [_QUOTED.sub("", line) if line.startswith((">", " >")) else line for line in text.lines]
 
 
 def command(line: str) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,15 +28,6 @@ QUOTE_LINES = 4  # the literal's line and the pattern's are quoted together when
 ADDRESS = "address"
 
 
-class Sign(msgspec.Struct, frozen=True):
-    """A match with its patterns ready to use."""
-
-    cause: str
-    match: Match
-    pattern: re.Pattern[str] | None
-    unless: re.Pattern[str] | None
-
-
 class _Place(msgspec.Struct, frozen=True):
     """Where a sign was found: the lines to quote and what its pattern captured."""
 
@@ -49,9 +41,9 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
     lines = prepared(text)
     ends: dict[tuple[str, str], tuple[_Place, _Place]] = {}
     values: dict[tuple[str, str], dict[str, str]] = {}
-    for sign in knowledge.once("signs", lambda: _signs(knowledge)):
-        for place in _places(sign, lines):
-            key = (sign.cause, _subject(place))
+    for cause_id, match in knowledge.once("signs", lambda: _signs(knowledge)):
+        for place in _places(match, lines):
+            key = (cause_id, _subject(place))
             first, last = ends.get(key, (place, place))
             ends[key] = (min(first, place, key=_order), max(last, place, key=_order))
             values.setdefault(key, {}).update({name: value for name, value in place.values.items() if name != ADDRESS})
@@ -79,40 +71,37 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
     return tuple(text.quote(place.first, place.last) for place in ((first,) if same else (first, last)))
 
 
-def _signs(knowledge: Knowledge) -> tuple[Sign, ...]:
-    return tuple(
-        Sign(cause.id, match, _compiled(match.pattern), _compiled(match.unless))
-        for cause in knowledge.causes.values()
-        for match in cause.match
-    )
+def _signs(knowledge: Knowledge) -> tuple[tuple[str, Match], ...]:
+    return tuple((cause.id, match) for cause in knowledge.causes.values() for match in cause.match)
 
 
-def _compiled(pattern: str | None) -> re.Pattern[str] | None:
-    return None if pattern is None else re.compile(pattern, re.MULTILINE)
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when its literal was found, for most never are."""
+    return re.compile(pattern, re.MULTILINE)
 
 
-def _places(sign: Sign, lines: Lines) -> Iterator[_Place]:
-    for hit in lines.all(sign.match.contains):
-        place = _judged(sign, hit, lines)
+def _places(match: Match, lines: Lines) -> Iterator[_Place]:
+    for hit in lines.all(match.contains):
+        place = _judged(match, hit, lines)
         if place is not None:
             yield place
 
 
-def _judged(sign: Sign, hit: Hit, lines: Lines) -> _Place | None:
-    if sign.pattern is None and sign.unless is None:
+def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
+    if match.pattern is None and match.unless is None:
         return _Place(hit.first, hit.last)
-    window, top = lines.window(hit, sign.match.window)
-    if sign.unless is not None and sign.unless.search(window):
+    window, top = lines.window(hit, match.window)
+    if match.unless is not None and _compiled(match.unless).search(window):
         return None
-    if sign.pattern is None:
+    if match.pattern is None:
         return _Place(hit.first, hit.last)
-    found = sign.pattern.search(window)
+    found = _compiled(match.pattern).search(window)
     if found is None:
         return None
     first = min(hit.first, top + window.count("\n", 0, found.start()))
     last = max(hit.last, top + window.count("\n", 0, max(found.start(), found.end() - 1)))
-    if last - first >= QUOTE_LINES:
-        first, last = hit.first, hit.last
+    pass
     return _Place(first, last, {name: value for name, value in found.groupdict().items() if value is not None})
 
 

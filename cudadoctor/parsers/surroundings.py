@@ -1,4 +1,7 @@
-"""Where the program runs: marks of a container (which prove nothing alone), WSL, Jetson, a virtual machine."""
+"""Where the program runs: marks of a container (which prove nothing alone), WSL, Jetson, a virtual machine.
+
+Files that say something by their place alone (/.dockerenv, the firmware's product name) have parsers that no pasted text wakes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, TEGRA, WSL
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import whole
+from cudadoctor.parsers.shell import plain_lines, whole
 
 _CGROUP = re.compile(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
 _CGROUP_MARK = re.compile(r"docker|kubepods|libpod|lxc|containerd|garden|machine\.slice")
@@ -37,15 +40,10 @@ _HYPERVISORS = (
 _EC2 = re.compile(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
 
 
-def _is_item(text: Text, item: str) -> bool:
-    """Files that say something by their place alone are read as that item only."""
-    return text.item is not None and text.item.id == item
-
-
 def parse_cgroup(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """Names of container engines in the control groups of process 1. Without one, only the host's own group says "no container"."""
     host = None
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         group = _CGROUP.match(line)
         if group is None:
             continue
@@ -61,19 +59,17 @@ def parse_cgroup(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def parse_dockerenv(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """The file is a mark by being there; Docker leaves it empty."""
-    if _is_item(text, "dockerenv"):
-        yield text.fact(CONTAINER_MARKS, ("/.dockerenv",), text.absent("/.dockerenv: there"), whole=False)
+    yield text.fact(CONTAINER_MARKS, ("/.dockerenv",), text.absent("/.dockerenv: there"), whole=False)
 
 
 def parse_containerenv(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """Podman's mark."""
-    if _is_item(text, "containerenv"):
-        yield text.fact(CONTAINER_MARKS, ("/run/.containerenv",), text.absent("/run/.containerenv: there"), whole=False)
+    yield text.fact(CONTAINER_MARKS, ("/run/.containerenv",), text.absent("/run/.containerenv: there"), whole=False)
 
 
 def parse_variable(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """`container=podman`, which some engines put into the environment."""
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         found = _VARIABLE.match(line) if "container=" in line else None
         if found is not None:
             yield text.fact(CONTAINER_MARKS, (f"container={found['engine']}",), text.quote(number), whole=False)
@@ -82,7 +78,7 @@ def parse_variable(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def parse_kernel(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """A kernel made by Microsoft is WSL's; a kernel that names Tegra runs on a Jetson."""
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         if not _KERNEL_LINE.match(line):
             continue
         words = line.lower()
@@ -94,7 +90,7 @@ def parse_kernel(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def parse_tegra(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """/etc/nv_tegra_release begins with `# R36 (release)`."""
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         if _TEGRA_LINE.match(line):
             yield text.fact(TEGRA, True, text.quote(number), whole=whole(text))
             return
@@ -102,9 +98,7 @@ def parse_tegra(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def parse_dmi(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """The firmware's product name: that of a hypervisor, or of a machine (then known to be none)."""
-    if not _is_item(text, "dmi"):
-        return
-    product = text.lines[0].strip()
+    product = plain_lines(text)[0].strip()
     if not product:
         return
     name = next((name for words, name in _HYPERVISORS if words in product), None)

@@ -9,7 +9,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import KERNEL, Kernel
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import root_command, whole
+from cudadoctor.parsers.shell import plain_lines, root_command, whole
 
 _UNAME = re.compile(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
 _MACHINE = re.compile(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
@@ -19,8 +19,10 @@ _RELEASE = re.compile(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact for every kernel named. A source that leaves the machine out counts after one that tells it (`whole`)."""
-    lines = text.lines
+    lines = plain_lines(text)
     for number, line in enumerate(lines, 1):
+        if "Linux " not in line and "uname" not in line:
+            continue
         found = _UNAME.match(line)
         if found is not None:
             machines = _MACHINE.findall(f" {found['rest']}")

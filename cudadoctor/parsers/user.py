@@ -9,7 +9,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import MAY_MAKE_NODES, USER, User
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import whole
+from cudadoctor.parsers.shell import plain_lines, whole
 
 _IDENTITY = re.compile(
     r"\buid=(?P<uid>\d{1,10})(?:\((?P<name>[^)]{1,100})\))? gid=(?P<gid>\d{1,10})(?:\([^)]{1,100}\))?"
@@ -22,7 +22,7 @@ CAP_MKNOD = 27  # linux/capability.h
 
 def parse_user(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """The user that `id` names."""
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         found = _IDENTITY.search(line) if "uid=" in line else None
         if found is None:
             continue
@@ -33,7 +33,7 @@ def parse_user(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def parse_capabilities(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """Whether CAP_MKNOD is in the effective set: with it the driver's libraries make missing nodes themselves."""
-    for number, line in enumerate(text.lines, 1):
+    for number, line in enumerate(plain_lines(text), 1):
         found = _CAPABILITIES.match(line)
         if found is not None:
             may = bool(int(found["bits"], 16) >> CAP_MKNOD & 1)

@@ -169,7 +169,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     quotes += [quote for quote in map(_quote_record, spoken) if quote is not None]
     if not quotes:
         quotes.append(said("ladder", 1, "started, and no step began"))
-    yield text.fact(LADDER, ladder, *quotes)
+    whole = text.whole and not any(entry.event == "error" for entry in entries)
+    yield text.fact(LADDER, ladder, *quotes, whole=whole)
 
 
 def merge(ladder: Ladder, own: Ladder) -> Ladder:
@@ -186,4 +187,4 @@ def merge(ladder: Ladder, own: Ladder) -> Ladder:
     return msgspec.structs.replace(ladder, rungs=others + climbed, numba=state, smoke=own.smoke or ladder.smoke)
 
 
-PARSER = Parser(name="worker-ladder", reads=("ladder", "ladder-own"), keys=(LADDER.name,), parse=parse)
+PARSER = Parser(name="worker_ladder", reads=("ladder", "ladder-own"), keys=(LADDER.name,), parse=parse)

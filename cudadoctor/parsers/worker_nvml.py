@@ -43,13 +43,17 @@ def _notable(gpu: NvmlGpu) -> Iterator[str]:
         yield f"{gpu.nvlinks_inactive} NVLinks inactive, {gpu.nvlinks_active or 0} active"
 
 
-def _quote_gpu(gpu: NvmlGpu, line: int) -> Quote:
+def _quote_gpu(gpu: NvmlGpu, line: int) -> Iterator[Quote]:
+    """Name and memory; on a line of its own what is unusual about the GPU."""
     if gpu.handle_error is not None:
-        return said(SOURCE, line, f"GPU {gpu.index}: {gpu.handle_error}")
-    parts = [f"{mib(gpu.memory_used_bytes)} of {mib(gpu.memory_total_bytes)} in use"]
-    if gpu.memory_reserved_bytes is not None:
-        parts.append(f"{mib(gpu.memory_reserved_bytes)} kept by the driver")
-    return said(SOURCE, line, f"GPU {gpu.index} {gpu.address or ''} {gpu.name or ''}: " + ", ".join([*parts, *_notable(gpu)]))
+        yield said(SOURCE, line, f"GPU {gpu.index}: {gpu.handle_error}")
+        return
+    reserved = "" if gpu.memory_reserved_bytes is None else f", {mib(gpu.memory_reserved_bytes)} kept by the driver"
+    memory = f"{mib(gpu.memory_used_bytes)} of {mib(gpu.memory_total_bytes)} in use{reserved}"
+    yield said(SOURCE, line, f"GPU {gpu.index} {gpu.address or ''} {gpu.name or ''}: {memory}")
+    notable = "; ".join(_notable(gpu))
+    if notable:
+        yield said(SOURCE, line, f"GPU {gpu.index}: {notable}")
 
 
 def _quote_process(process: GpuProcess, line: int) -> Quote:
@@ -80,15 +84,15 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     for entry in entries:
         if entry.event == "gpu" and (gpu := build(NvmlGpu, entry.fields)) is not None:
             gpus.append(gpu)
-            quotes.append(_quote_gpu(gpu, entry.line))
+            quotes.extend(_quote_gpu(gpu, entry.line))
         elif entry.event == "process" and (process := build(GpuProcess, entry.fields)) is not None:
             processes.append(process)
             quotes.append(_quote_process(process, entry.line))
         elif entry.event == "error":
-            whole = False
+            pass
             quotes.append(said(SOURCE, entry.line, f"{entry.fields.get('step')}: {entry.fields.get('error')}"))
     value = msgspec.structs.replace(nvml, gpus=tuple(gpus), processes=tuple(processes))
     yield text.fact(NVML, value, *quotes, whole=whole)
 
 
-PARSER = Parser(name="worker-nvml", reads=("nvml",), keys=(NVML.name,), parse=parse)
+PARSER = Parser(name="worker_nvml", reads=("nvml",), keys=(NVML.name,), parse=parse)

@@ -50,4 +50,4 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     yield text.fact(PROCESSES, value, *quotes, whole=text.whole and head.complete)
 
 
-PARSER = Parser(name="worker-processes", reads=("processes",), keys=(PROCESSES.name,), parse=parse)
+PARSER = Parser(name="worker_processes", reads=("processes",), keys=(PROCESSES.name,), parse=parse)

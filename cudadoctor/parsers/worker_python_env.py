@@ -159,4 +159,4 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     yield reading.toolkit()
 
 
-PARSER = Parser(name="worker-python-env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name), parse=parse)
+PARSER = Parser(name="worker_python_env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name), parse=parse)

@@ -46,7 +46,7 @@ class Collector:
     def keep(self, item: Item) -> None:
         """Record an item. A second way to the same evidence replaces the first only if the first did not answer."""
         before = self.items.get(item.id)
-        if before is None or (not before.answered and item.status != "absent"):
+        if before is None or (not useful(before) and item.status != "absent"):
             self.items[item.id] = item
             if self.progress is not None:
                 self.progress(item)
@@ -80,7 +80,7 @@ class Collector:
                 return None
             environment["CUDA_CACHE_DISABLE"] = "1"  # a kernel must really be compiled, and nothing be left in the user's cache
             argv = [python, "-u", "-B", worker_path(probe.what), *self.worker_arguments(probe)]
-            shown = (python, probe.what)
+            shown: tuple[str, ...] = (python, probe.what)
         else:
             assert not isinstance(probe.what, str)
             environment["LC_ALL"] = "C"
@@ -150,7 +150,7 @@ class Collector:
 
     def answered(self, item: str) -> bool:
         known = self.items.get(item)
-        return known is not None and known.answered
+        return known is not None and useful(known)
 
     def ladder_line(self, line: str) -> None:
         # The worker waits after its last rung of this wave; that a line names the rung is all that is read here.
@@ -229,6 +229,11 @@ class Collector:
     def stop(self, why: str) -> None:
         for child in [*self.children, *([self.ladder] if self.ladder else [])]:
             child.kill(why)
+
+
+def useful(item: Item) -> bool:
+    """Whether it answered with anything: an empty answer leaves room for the next way to ask (dpkg on a Fedora, a closed dmesg)."""
+    return item.answered and bool((item.stdout or "").strip() or item.kind == "file")
 
 
 def search_path(program: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -18,7 +19,8 @@ LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
     "/usr/lib/aarch64-linux-gnu/tegra", "/usr/lib/aarch64-linux-gnu/nvidia", "/run/opengl-driver/lib", "/usr/local/cuda/compat",
 )  # fmt: skip
-MODULE_NAMES = ("nvidia", "nouveau", "nova-core", "nova_core")
+# The core module of every packaging: nvidia.ko, Debian's nvidia-current.ko and nvidia-legacy-390xx.ko, Ubuntu's old nvidia_352.ko.
+MODULE_NAME = re.compile(r"^(nvidia([-_](current|legacy|tesla|open|\d).*)?|nouveau|nova[-_]core)\.ko(\.|$)")
 PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")  # where admin tools live that a user's PATH may lack
 
 
@@ -122,14 +124,14 @@ def list_module_files(path: str) -> str:
             if folder == f"{path}/{kernel}":
                 # `build` and `source` are links into kernel sources; the other names hold no GPU module.
                 folders[:] = [name for name in folders if name not in ("build", "source", "vdso")]
-            found.extend(f"{folder}/{name}" for name in files if name.split(".")[0] in MODULE_NAMES and ".ko" in name)
+            found.extend(f"{folder}/{name}" for name in files if MODULE_NAME.match(name))
     return "".join(f"{name}\n" for name in sorted(found))
 
 
 def list_driver_libraries(_: str) -> str:
     """`ls -l` of libcuda and libnvidia-ml in the folders where drivers put them."""
-    lines = []
-    seen = set()
+    lines: list[str] = []
+    seen: set[str] = set()
     for folder in LIBRARY_FOLDERS:
         real = os.path.realpath(folder)
         if real in seen or not os.path.isdir(real):

@@ -20,7 +20,7 @@ import os
 import threading
 import time
 
-TYPE_CHECKING = False  # importing typing would cost more than all rungs up to cuInit's own work
+TYPE_CHECKING = False  # only type checkers import typing: the way to cuInit stays light
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any

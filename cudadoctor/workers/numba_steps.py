@@ -166,46 +166,41 @@ def simulated(numba: Any) -> bool:
     return configured or "simulator" in (getattr(cuda.jit, "__module__", None) or "")
 
 
-def mapped(stem: str) -> str | None:
-    """The library of this name that the process has loaded."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            paths = (line.split(None, 5)[5].rstrip("\n") for line in maps if "/" in line)
-            return next((path for path in paths if os.path.basename(path).startswith("lib{}.so".format(stem))), None)
-    except OSError:
-        return None
-
-
-def by_pathfinder(name: str) -> str | None:
+def by_pathfinder(part: str) -> str | None:
     """numba-cuda finds its libraries through cuda.pathfinder."""
     from cuda import pathfinder  # type: ignore[import-untyped,unused-ignore]
 
-    return str(pathfinder.load_nvidia_dynamic_lib(name).abs_path)
+    return str(pathfinder.load_nvidia_dynamic_lib(part).abs_path)
 
 
-def by_numba(name: str) -> str | None:
-    """Numba's own resolver (its built-in CUDA target, and numba-cuda for libdevice)."""
+def by_numba(part: str) -> str | None:
+    """Numba's own resolver: that of its built-in CUDA target, and numba-cuda's for libdevice."""
     from numba.cuda.cudadrv import libs
 
-    path = libs.get_libdevice() if name == "libdevice" else libs.get_cudalib(name)
+    path = libs.get_libdevice() if part == "libdevice" else libs.get_cudalib(part)
     return path if isinstance(path, str) and os.path.isabs(path) else None
+
+
+def by_process(part: str) -> str | None:
+    """The library of this name that the process has loaded: a bare name was left to the system's loader."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        paths = [line.split(None, 5)[5].rstrip("\n") for line in maps if "/" in line]
+    return next((path for path in paths if os.path.basename(path).startswith("lib{}.so".format(part))), None)
 
 
 def components() -> dict[str, str]:
     """The file that this Numba uses for each part of the toolkit, as far as it says."""
     found = {}
-    for name, stem in (("nvvm", "nvvm"), ("libdevice", ""), ("nvrtc", "nvrtc"), ("nvjitlink", "nvJitLink"), ("cudart", "cudart")):
-        ways: list[Callable[[], str | None]] = [lambda name=name: by_numba(name)]  # type: ignore[misc]
-        if stem:
-            ways.insert(0, lambda stem=stem: by_pathfinder(stem))  # type: ignore[misc]
-            ways.append(lambda stem=stem: mapped(stem))  # type: ignore[misc]
+    separate = "numba_cuda" in (getattr(cuda, "__file__", None) or "")
+    ways = (by_pathfinder, by_numba, by_process) if separate else (by_numba, by_process)
+    for part in ("nvvm", "libdevice", "nvrtc", "nvJitLink", "cudart"):
         for way in ways:
             try:
-                path = way()
+                path = way(part)
             except Exception:
                 continue
             if path:
-                found[name] = path
+                found[part.lower()] = path
                 break
     return found
 
@@ -236,12 +231,14 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     except BaseException:  # a broken package may raise anything, SystemExit too
         return {"status": "fail", "output": traceback.format_exc()}
     try:
+        from numba import cuda as loaded_cuda
+
+        cuda = loaded_cuda
         import math as standard_math
 
         import numpy as np
-        from numba import cuda as loaded_cuda
 
-        cuda, math, numpy = loaded_cuda, standard_math, np
+        math, numpy = standard_math, np
         quiet()
         worker.emit("numba", **state())
         if simulated(numba):

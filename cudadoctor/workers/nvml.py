@@ -12,14 +12,17 @@ import sys
 
 sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
 
+import os
+
+if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
+    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+
 import ctypes
 import json
-import os
 import signal
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-LIBRARY = "libnvidia-ml.so.1"
-LIBRARY_NOT_FOUND = 12
+LIBRARY, LIBRARY_NOT_FOUND = "libnvidia-ml.so.1", 12
 TEXT_LIMIT = 300  # characters of one message
 NOT_AVAILABLE = (1 << 64) - 1  # NVML's way to say that a size is not shown
 
@@ -44,8 +47,6 @@ def start() -> None:
         pass
     _OUT = os.dup(1)
     os.dup2(2, 1)
-    if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry means the working directory
-        sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
 
 
 def emit(event: str, **fields: Any) -> None:
@@ -114,7 +115,7 @@ def import_pynvml() -> Tuple[Any, str, Optional[str]]:
             warnings.simplefilter("ignore")
             import pynvml
     except BaseException as error:  # a broken module may even call sys.exit
-        return None, "ctypes", text("import pynvml: %s: %s" % (type(error).__name__, error))
+        return None, "ctypes", text("%s: %s" % (type(error).__name__, error))
     file = getattr(pynvml, "__file__", None) or ""
     missing = [name for name in ("nvmlInit", "nvmlDeviceGetCount", "NVMLError") if not hasattr(pynvml, name)]
     if missing:
@@ -388,10 +389,7 @@ def main() -> None:
         head["message"] = text(error)
         emit("nvml", **head)
         return
-    try:
-        head["library"] = version_of_file()
-    except OSError:
-        pass
+    head["library"] = Answers().ask("library", version_of_file)
     interview(Plain(library) if binding is None else Binding(binding), head)
 
 

@@ -15,9 +15,13 @@ import sys
 
 sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
 
+import os
+
+if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
+    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+
 import ctypes
 import json
-import os
 import signal
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -43,8 +47,6 @@ def start() -> None:
         pass
     _OUT = os.dup(1)
     os.dup2(2, 1)
-    if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry means the working directory
-        sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
 
 
 def emit(event: str, **fields: Any) -> None:

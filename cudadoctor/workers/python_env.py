@@ -14,8 +14,12 @@ import sys
 
 sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
 
-import json
 import os
+
+if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
+    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+
+import json
 
 TYPE_CHECKING = False  # importing typing would cost as much as all listings
 if TYPE_CHECKING:

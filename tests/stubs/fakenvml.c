@@ -6,6 +6,7 @@
  *   FAKE_NVML_OLD      no nvmlDeviceGetMemoryInfo_v2 (13)
  *   FAKE_NVML_PID      pid of one compute process on GPU 0 (1 GiB)
  *   FAKE_NVML_NOISE    text printed to stdout by nvmlInit
+ *   FAKE_NVML_SLEEP    seconds that nvmlInit takes
  *   FAKE_NVML_CRASH    nvmlDeviceGetName of GPU 0 aborts
  * Build: gcc -shared -fPIC -o libnvidia-ml.so.1 fakenvml.c -Wl,-soname,libnvidia-ml.so.1
  */
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -32,7 +34,7 @@ static int fails(const char *name) {
 }
 static int index_of(void *h) { return (int)(intptr_t)h - 1; }
 
-int nvmlInit_v2(void) { const char *noise = getenv("FAKE_NVML_NOISE"); if (noise) { puts(noise); fflush(stdout); } return number("FAKE_NVML_ERR", 0); }
+int nvmlInit_v2(void) { const char *noise = getenv("FAKE_NVML_NOISE"); if (noise) { puts(noise); fflush(stdout); } sleep((unsigned)number("FAKE_NVML_SLEEP", 0)); return number("FAKE_NVML_ERR", 0); }
 int nvmlInitWithFlags(u32 flags) { (void)flags; return nvmlInit_v2(); }
 int nvmlShutdown(void) { return 0; }
 const char *nvmlErrorString(int code) {

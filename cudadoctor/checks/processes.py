@@ -1,0 +1,297 @@
+"""Row processes: who holds the GPUs' memory, and whether what holds it is still alive.
+
+NVML's list is joined with the process table. A small, listed, running process (a desktop, a monitor) is healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import any_of, broken, line_with, plural, rung_quote, size
+from cudadoctor.checks.reading import Quotes, marks_of_container, plain_address, same_address, some, unknown
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import (
+    CONTAINER_MARKS,
+    HANGS,
+    LADDER,
+    NVML,
+    PROCESSES,
+    WSL,
+    GpuProcess,
+    Ladder,
+    Nvml,
+    NvmlGpu,
+    Process,
+    Processes,
+    RungResult,
+)
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+OTHERS, ZOMBIE, HUNG = "gpu-memory-held-by-others", "zombie-gpu-process", "driver-hung"
+MUCH = 0.10  # of a GPU's memory: from here on others stand in a program's way
+IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
+OUT_OF_MEMORY, OUT_OF_MEMORY_NAME = 2, "CUDA_ERROR_OUT_OF_MEMORY"
+NOT_FOUND = "[Not Found]"  # NVML names so a process that is not there, or that another PID namespace holds
+NODE = "/dev/nvidia"
+CONTEXT_NODE = "/dev/nvidia-uvm"  # held by whoever has a CUDA context; monitors and persistenced do without
+
+
+class Holder(NamedTuple):
+    """A process on one GPU: what NVML says of it, and what the process table does."""
+
+    gpu: NvmlGpu
+    pid: int
+    listed: GpuProcess | None
+    process: Process | None
+
+    @property
+    def subject(self) -> str:
+        return _subject(self.gpu)
+
+    @property
+    def bytes(self) -> int | None:
+        return self.listed.memory_bytes if self.listed is not None else None
+
+
+def _subject(gpu: NvmlGpu) -> str:
+    return f"gpu:{plain_address(gpu.address)}" if gpu.address is not None else "machine"
+
+
+def _gpus(facts: Facts) -> tuple[Fact[Nvml], tuple[NvmlGpu, ...]]:
+    nvml = facts[NVML]
+    if nvml.value is None or nvml.value.code != 0:
+        raise unknown(NVML, "NVML does not start, so nobody lists the processes on the GPUs")
+    return nvml, tuple(gpu for gpu in nvml.value.gpus if gpu.handle_error is None)
+
+
+def _is_on(entry: GpuProcess, gpu: NvmlGpu) -> bool:
+    return entry.gpu == str(gpu.index) or same_address(entry.gpu if ":" in entry.gpu else None, gpu.address)
+
+
+def _listed(nvml: Nvml, gpu: NvmlGpu) -> list[GpuProcess]:
+    """The processes that NVML names for a GPU, each once."""
+    found: dict[int, GpuProcess] = {}
+    for entry in nvml.processes:
+        if _is_on(entry, gpu):
+            known = found.get(entry.pid)
+            found[entry.pid] = entry if known is None or (known.memory_bytes or 0) < (entry.memory_bytes or 0) else known
+    return list(found.values())
+
+
+def _open_files(processes: Processes, gpu: NvmlGpu, alone: bool) -> list[Process]:
+    """Processes with a CUDA context's files open. Each opens the nodes of all GPUs, so they tell which one only where there is one."""
+    holders = [entry for entry in processes.processes if CONTEXT_NODE in entry.devices]
+    own = {f"{NODE}{gpu.index}"}
+    return [entry for entry in holders if alone or own == {name for name in entry.devices if name[len(NODE) :].isdigit()}]
+
+
+def holders(nvml: Nvml, processes: Processes, gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu) -> list[Holder]:
+    """Everybody on one GPU, NVML's list first."""
+    listed = _listed(nvml, gpu)
+    found = [Holder(gpu, entry.pid, entry, processes.find(entry.pid)) for entry in listed]
+    named = {entry.pid for entry in nvml.processes}
+    found += [Holder(gpu, entry.pid, None, entry) for entry in _open_files(processes, gpu, len(gpus) == 1) if entry.pid not in named]
+    return found
+
+
+def _stranded(holder: Holder, processes: Processes) -> str | None:
+    """Why nobody waits for this process any more: dead, orphaned, or stopped with nobody left to go on with it."""
+    process = holder.process
+    if process is None:
+        return None
+    if process.state in ("orphaned", "defunct"):
+        return process.state
+    alone = process.ppid == 1 or (process.ppid is not None and processes.find(process.ppid) is None)
+    return "stopped, its parent is gone" if process.state == "stopped" and alone else None
+
+
+def _compute(holder: Holder) -> bool:
+    return holder.listed is not None and (holder.listed.kind is None or "C" in holder.listed.kind)
+
+
+def _quotes(nvml: Fact[Nvml], table: Fact[Processes], holder: Holder) -> Quotes:
+    """What both sides say about one process."""
+    quotes: list[Quote] = []
+    if holder.listed is not None:
+        words = f"GPU {holder.gpu.index}: process {holder.pid} {holder.listed.name or ''}".rstrip()
+        quotes.append(line_with(nvml, f"process {holder.pid} ", words=words))
+    if holder.process is not None:
+        words = f"process {holder.pid}, parent {holder.process.ppid}, user {holder.process.user or 'unknown'}, {holder.process.state}"
+        quotes.append(line_with(table, f"process {holder.pid},", words=words))
+    return tuple(quotes)
+
+
+def _values(found: list[Holder], gpu: NvmlGpu) -> dict[str, str]:
+    """What a recipe needs; the first holder is the largest."""
+    first = found[0]
+    values = {"pid": str(first.pid), "pids": " ".join(str(entry.pid) for entry in found), "gpu": str(gpu.index)}
+    memory = sum(entry.bytes or 0 for entry in found) or gpu.memory_used_bytes or 0
+    values["memory"] = size(memory)
+    if first.process is not None:
+        more = {"owner": first.process.user, "command": first.process.command, "state": first.process.state, "parent": first.process.ppid}
+        values |= {name: str(value) for name, value in more.items() if value is not None}
+        values["own"] = "yes" if first.process.own else "no"
+        if first.process.start_time is not None:
+            values["start_time"] = f"{first.process.start_time:.2f}"
+    return values
+
+
+# ---------------------------------------------------------------- gpu-memory-held-by-others
+def _held(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Living compute processes hold a good part of a GPU, or any part of one that ran out of memory."""
+    nvml, gpus = _gpus(facts)
+    for gpu in gpus:
+        listed = _listed(nvml.need(), gpu)
+        failure = _out_of_memory(facts, gpu, len(gpus) == 1)
+        if not listed and failure is None:
+            continue
+        yield from _held_on(facts, nvml, gpus, gpu, failure)
+
+
+def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu, failure: Quote | None) -> Iterator[Clue]:
+    table = facts[PROCESSES]
+    if table.value is None:
+        raise unknown(PROCESSES, "there is no process table")
+    alive = [entry for entry in holders(nvml.need(), table.value, gpus, gpu) if _compute(entry) and _stranded(entry, table.value) is None]
+    alive.sort(key=lambda entry: -(entry.bytes or 0))
+    said = (failure,) if failure is not None else ()
+    if alive and (failure is not None or _share(alive, gpu) >= MUCH):
+        quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
+        yield Clue(cause=OTHERS, quotes=quotes, subject=_subject(gpu), values=_values(alive, gpu))
+    elif failure is not None and not _listed(nvml.need(), gpu) and _unseen(facts, gpu):
+        # A container's or WSL's table does not show the host's processes; the memory that they hold is counted all the same.
+        used = line_with(nvml, f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(gpu.memory_used_bytes or 0)} in use")
+        values = {"gpu": str(gpu.index), "memory": size(gpu.memory_used_bytes or 0)}
+        yield Clue(cause=OTHERS, quotes=(*said, used), subject=_subject(gpu), values=values)
+
+
+def _share(alive: list[Holder], gpu: NvmlGpu) -> float:
+    """The part of the GPU's memory that these hold. Where no figure is shown, what is in use counts."""
+    figures = [entry.bytes for entry in alive if entry.bytes is not None]
+    held = sum(figures) if figures else gpu.memory_used_bytes or 0
+    return held / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
+
+
+def _unseen(facts: Facts, gpu: NvmlGpu) -> bool:
+    """Whether a good part is in use by processes that this system cannot list."""
+    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes or gpu.memory_used_bytes / gpu.memory_total_bytes < MUCH:
+        return False
+    wsl = facts[WSL]
+    return bool(wsl.value) or bool(marks_of_container(facts, wsl))
+
+
+def _out_of_memory(facts: Facts, gpu: NvmlGpu, alone: bool) -> Quote | None:
+    """The ladder's line where it ran out of memory on this GPU."""
+    found = facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None:
+        return None
+    for rung in ("context", "memory", "ptx-kernel", "numba-kernel"):
+        for result in broken(found.value, rung):
+            full = result.code == OUT_OF_MEMORY or OUT_OF_MEMORY_NAME in result.output
+            if full and (alone or _same_gpu(found.value, result, gpu)):
+                return rung_quote(found, result)
+    return None
+
+
+def _same_gpu(ladder: Ladder, result: RungResult, gpu: NvmlGpu) -> bool:
+    """CUDA numbers the visible devices, NVML all of them: the address joins the two."""
+    device = next((entry for entry in ladder.devices if entry.index == result.gpu), None)
+    return device is not None and same_address(device.address, gpu.address)
+
+
+# ---------------------------------------------------------------- zombie-gpu-process
+def _left_over(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A holder that nobody waits for: defunct, orphaned, or stopped with its parent gone."""
+    nvml, gpus = _gpus(facts)
+    table = facts[PROCESSES]
+    if table.value is None:
+        raise unknown(PROCESSES, "there is no process table")
+    for gpu in gpus:
+        dead = [entry for entry in holders(nvml.need(), table.value, gpus, gpu) if _stranded(entry, table.value) is not None]
+        dead.sort(key=lambda entry: -(entry.bytes or 0))
+        if dead:
+            quotes = tuple(quote for entry in dead[:2] for quote in _quotes(nvml, table, entry))
+            values = {**_values(dead, gpu), "state": _stranded(dead[0], table.value) or ""}
+            yield Clue(cause=ZOMBIE, quotes=quotes, subject=_subject(gpu), values=values)
+
+
+def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Memory is in use and nobody holds it, on a system that could list its holders."""
+    nvml, gpus = _gpus(facts)
+    for gpu in gpus:
+        used = gpu.memory_used_bytes
+        # Without the reserve's figure the driver's own share is counted as used; with MIG each slice keeps some.
+        if used is None or gpu.memory_reserved_bytes is None or used <= IDLE_LIMIT or gpu.mig_mode == "enabled":
+            continue
+        if any(entry.name != NOT_FOUND for entry in _listed(nvml.need(), gpu)):
+            continue
+        table, wsl = facts[PROCESSES], facts[WSL]
+        if wsl.value:
+            return
+        if marks_of_container(facts, wsl):
+            raise unknown(CONTAINER_MARKS, "a container may not see who holds the memory")
+        if table.value is None or not table.value.complete:
+            raise unknown(PROCESSES, "other users' open files could not be read")
+        if any(CONTEXT_NODE in entry.devices for entry in table.value.processes):
+            continue
+        shown = line_with(nvml, f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(used)} in use")
+        quotes = (shown, Quote(source=shown.source, text=f"GPU {gpu.index}: no living process is listed"), *some(table)[:1])
+        values = {"gpu": str(gpu.index), "memory": size(used), "state": "not listed"}
+        yield Clue(cause=ZOMBIE, quotes=quotes, subject=_subject(gpu), values=values)
+
+
+def _zombie(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    yield from any_of(facts, knowledge, _left_over, _nobody)
+
+
+# ---------------------------------------------------------------- driver-hung
+def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A holder in uninterruptible sleep while a probe of the driver got no answer. Alone such a sleep is any wait for a disk."""
+    hangs = facts[HANGS]
+    if hangs.value is None or not hangs.value.entries:
+        return
+    table = facts[PROCESSES]
+    for entry in table.value.processes if table.value is not None else ():
+        if entry.state == "uninterruptible" and entry.devices:
+            words = f"process {entry.pid}, uninterruptible"
+            quotes = (*some(hangs)[:1], line_with(table, f"process {entry.pid},", words=words))
+            yield Clue(cause=HUNG, quotes=quotes, values={"pid": str(entry.pid), "command": entry.command or ""})
+            return
+
+
+# ---------------------------------------------------------------- the row's line
+def _describe(facts: Facts, knowledge: Knowledge) -> Line:
+    nvml, gpus = _gpus(facts)
+    said, quotes = [], []
+    for gpu in gpus:
+        listed = _listed(nvml.need(), gpu)
+        known = gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None
+        used = f"{size(gpu.memory_used_bytes or 0)} of {size(gpu.memory_total_bytes or 0)}" if known else ""
+        if not listed:
+            said.append(f"GPU {gpu.index}: no process listed" + (f", {used} in use" if used else ""))
+            continue
+        names = ", ".join(f"{entry.name or 'process'} ({entry.pid})" for entry in listed[:3])
+        more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+        verb = "holds" if len(listed) == 1 else "hold"
+        said.append(f"GPU {gpu.index}: {plural(len(listed), 'process', 'processes')} {verb} {used or 'memory'}: {names}{more}")
+        quotes += [line_with(nvml, f"process {entry.pid} ", words=f"process {entry.pid}") for entry in listed[:3]]
+    return Line("; ".join(said) or "NVML lists no GPU", tuple(quotes) or some(nvml)[:1])
+
+
+CHECK = Check(
+    id="processes",
+    title="Processes",
+    looks_at="who holds the GPUs' memory: NVML's lists, open /dev/nvidia* files, orphaned and defunct processes",
+    items=("nvml", "processes", "ladder", "cgroup", "dockerenv"),
+    rules=(
+        Rule("processes", (OTHERS,), _held),
+        Rule("processes", (ZOMBIE,), _zombie),
+        Rule("processes", (HUNG,), _waiting_for_the_driver),
+    ),
+    describe=_describe,
+)

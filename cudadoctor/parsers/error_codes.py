@@ -1,0 +1,354 @@
+"""Recognises the codes of every API in a text: CUDA's driver and runtime, NVML, nvidia-smi, Xid. No other module does.
+
+A code shows itself as a name (CUDA_ERROR_NO_DEVICE, NVMLError_Unknown), as the message that the API gives for it, or as a number in
+a context that says whose number it is ("[100] Call to cuInit", "cuda runtime error (35)"). On one line a name outranks a message and a
+message a number, for they state the same thing and numbers changed with CUDA 10.1. What a code means is in the tables: with one candidate
+cause it states that cause, with several it only raises suspicion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from cudadoctor.knowledge.codes import CudaError, NvmlError, SmiExit, SmiMessage, Xid
+from cudadoctor.model.facts import Quote
+from cudadoctor.model.findings import Clue
+from cudadoctor.parsers._pci import normal_address
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.lines import Hit, Lines, prepared
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+Api = Literal["cuda", "nvml", "xid", "nvidia-smi"]
+Meaning = CudaError | NvmlError | SmiExit | SmiMessage | Xid
+NAME, MESSAGE, NUMBER = 0, 1, 2  # how surely a line's code is read
+
+_ANCHORS: tuple[tuple[str, Api], ...] = (
+    ("CUDA_ERROR_", "cuda"),
+    ("cudaError", "cuda"),
+    ("NVML_ERROR_", "nvml"),
+    ("NVMLError_", "nvml"),
+)
+_WORD = re.compile(r"\w+")
+# Source code that compares with a code does not report one.
+_COMPARED = re.compile(r"(?:[=!]=|\bcase)\s*[\w.:]*$")
+_CUDA_WORD = re.compile(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b")
+_NVML_WORD = re.compile(r"NVML|nvml")
+_SMI_WORD = re.compile(r"nvidia-smi")
+_HOOK = re.compile(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
+_HOOK_NVML = re.compile(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints NVML's message in small letters
+
+_CALL = r"\bcu(?:da)?[A-Z][a-z]\w*"
+_ARGUMENTS = r"\([^()\n]{0,80}\)"
+_N = r"(?P<n>\d{1,5})\b(?![.:/]\d)"
+_ERROR_WORD = r"(?:[Ee]rror|ERROR|[Ff]ailure|[Ff]ailed)"
+_ANSWERED = r"(?:returned|returns|failed(?: with)?|gives|gave|->)"
+_PART = r"(?:[ _-](?:[Dd]river|[Rr]untime|API|[Ii]nitiali[sz]ation|[Cc]all))?"
+_CUDA_NUMBERS = (
+    # [100] Call to cuInit
+    r"\[(?P<n>\d{1,5})\] Call to cu\w+",
+    # Call to cuInit results in UNKNOWN_CUDA_ERROR (34)
+    rf"{_CALL}[^\n()]{{0,60}}?(?:ERROR|[Ee]rror)[^()\n./\d]{{0,24}}\((?P<n>\d{{1,5}})\)",
+    # CUDA error 100; cuda runtime error (35); CUDA initialization failure with error: 35
+    rf"(?:CUDA|[Cc]uda){_PART}[ _-]{_ERROR_WORD}(?: with)?(?: error)?(?: code| number| status)?[ :=#('\"]{{0,4}}{_N}",
+    # cuInit returned 100; cuInit() failed with error code 3
+    rf"(?P<call>{_CALL})(?:{_ARGUMENTS})?:? {{0,4}}{_ANSWERED} {{0,4}}(?:error|status|result)?(?: ?code)?[ :=(#]{{0,4}}{_N}(?!x)",
+    # cuInit(0) = 999
+    rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==?|=>|:) {{0,4}}{_N}(?!x)",
+    # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
+    rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}",
+    # Check failed: error == cudaSuccess (35 vs. 0)
+    r"cudaSuccess \((?P<n>\d{1,5}) vs\. 0\)",
+    rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}",
+)
+# What every one of these has: most lines are seen by this alone.
+_MAYBE_NUMBER = re.compile(
+    r"(?:rror|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult)[^\d\n]{0,40}\d|\d\] Call to cu"
+)
+_API_CALL = re.compile(r"cu(?:da)?[A-Z][a-z]")
+_NOT_CUDA_CALLS = ("cuSolver", "cuFile", "cudaGraphExecUpdateResult")
+_COUNT = re.compile(r"Count$")  # what such a function returns may be the count itself
+_LARGEST_COUNT = 30
+_DRIVER_CALL = re.compile(r"\bcu[A-Z]")
+_ERROR_CODE = "rror code"
+_ERROR_CODE_NUMBER = re.compile(r"rror code[ :=(]{1,3}(\d{1,5})\b(?!\.\d)")
+_NVML_NUMBERS = (
+    re.compile(
+        rf"\bnvml[A-Z]\w*(?:{_ARGUMENTS})?:? {{0,4}}(?:returned|failed(?: with)?|gives|gave|->|=|:)[a-z :=(]{{0,16}}(?P<n>\d{{1,3}})\b"
+    ),
+    re.compile(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
+)
+_SHORT_XID = re.compile(r"\bX(?:id|ID)(?: [Ee]rror)?[ =:#]{1,3}(\d{1,3})\b")
+
+
+class CodeHit(msgspec.Struct, frozen=True, kw_only=True):
+    """One code on one line (`last` differs where a wrap splits it; both 0: not in the text, but the program's exit status)."""
+
+    api: Api
+    number: int | None
+    name: str | None
+    line: int
+    last: int
+    subject: str = "machine"
+    causes: tuple[str, ...] = ()
+    suspect_only: bool = False
+
+
+class _Literal(msgspec.Struct, frozen=True):
+    """A message and the row that it stands for."""
+
+    text: str
+    api: Api
+    row: CudaError | NvmlError | SmiMessage
+
+
+class _Found(msgspec.Struct, frozen=True):
+    hit: Hit
+    code: CodeHit
+    rank: int
+
+
+def codes_in(text: Text, knowledge: Knowledge) -> tuple[CodeHit, ...]:
+    """Every code that the text shows, in the order of its lines. Success is not a code."""
+    lines = prepared(text)
+    found = list(_xids(lines, knowledge))
+    if text.item is None or text.item.id != "kernel-log":  # the kernel prints Xids and no code of another API
+        found += _names(lines, knowledge)
+        found += _messages(lines, knowledge, text)
+        found += _hook_messages(lines, knowledge)
+        found += _numbers(lines, knowledge)
+    best: dict[tuple[int, Api], int] = {}
+    for entry in found:
+        key = (entry.hit.first, entry.code.api)
+        best[key] = min(entry.rank, best.get(key, NUMBER))
+    kept = [entry for entry in found if entry.rank == best[entry.hit.first, entry.code.api]]
+    unique = dict.fromkeys(entry.code for entry in sorted(kept, key=lambda entry: (entry.hit.first, entry.hit.last, entry.hit.start)))
+    return (*unique, *_exit_status(text, knowledge, tuple(unique)))
+
+
+def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> tuple[Clue, ...]:
+    """The causes that the text's codes name: stated where a code has one candidate, else suspected, likeliest first."""
+    places: dict[CodeHit, list[CodeHit]] = {}
+    for code in codes_in(text, knowledge):
+        places.setdefault(msgspec.structs.replace(code, line=0, last=0), []).append(code)
+    return tuple(
+        clue for code, shown in places.items() for clue in _clues_of(code, _quotes(text, shown), from_rung=from_rung, is_text=is_text)
+    )
+
+
+def code_clues(
+    api: Api, number: int, quotes: tuple[Quote, ...], knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False
+) -> tuple[Clue, ...]:
+    """The same for a code that some worker gave as a number."""
+    row = _row(api, number, knowledge)
+    return () if row is None else _clues_of(_code(api, row), quotes, from_rung=from_rung, is_text=is_text)
+
+
+def _clues_of(code: CodeHit, quotes: tuple[Quote, ...], *, from_rung: str | None, is_text: bool) -> tuple[Clue, ...]:
+    basis: Literal["stated", "suspected"] = "stated" if len(code.causes) == 1 and not code.suspect_only else "suspected"
+    return tuple(
+        Clue(cause=cause, quotes=quotes, basis=basis, subject=code.subject, from_rung=from_rung, text=is_text) for cause in code.causes
+    )
+
+
+def _quotes(text: Text, shown: list[CodeHit]) -> tuple[Quote, ...]:
+    """The first place and the last, the last only where its words differ."""
+    made = [text.quote(code.line, code.last) if code.line else text.absent(f"exit status {code.number}") for code in (shown[0], shown[-1])]
+    return (made[0],) if made[0].text == made[1].text else tuple(made)
+
+
+def _row(api: Api, number: int, knowledge: Knowledge) -> Meaning | None:
+    if api == "cuda":
+        return knowledge.cuda_error(number)
+    if api == "nvml":
+        return knowledge.nvml_error(number)
+    return knowledge.xid(number) if api == "xid" else knowledge.smi_exit(number)
+
+
+def _code(api: Api, row: Meaning, hit: Hit | None = None, subject: str = "machine") -> CodeHit:
+    return CodeHit(
+        api=api,
+        number=row.number if isinstance(row, Xid) else row.code,
+        name=None if isinstance(row, SmiExit | SmiMessage) else row.name,
+        line=0 if hit is None else hit.first,
+        last=0 if hit is None else hit.last,
+        subject=subject,
+        causes=row.causes,
+        suspect_only=row.suspect_only,
+    )
+
+
+# ---------------------------------------------------------------- names
+def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
+    for anchor, api in _ANCHORS:
+        at = lines.text.find(anchor)
+        while at >= 0:
+            word = _WORD.match(lines.text, at)
+            end = at + len(anchor) if word is None else word.end()
+            hit = lines.hit(at, end)
+            row = knowledge.cuda_error(lines.text[at:end]) if api == "cuda" else knowledge.nvml_error(lines.text[at:end])
+            if hit is not None and row is not None and not _COMPARED.search(lines.before(hit)[-40:]):
+                yield _Found(hit, _code(api, row, hit), NAME)
+            at = lines.text.find(anchor, end)
+
+
+# ---------------------------------------------------------------- messages
+def _literals(knowledge: Knowledge) -> tuple[_Literal, ...]:
+    """Every message, longest first, so that one within another is seen as part of it."""
+    found: dict[str, _Literal] = {}
+    for smi in knowledge.smi_messages:
+        found.setdefault(smi.text, _Literal(smi.text, "nvidia-smi", smi))
+    for nvml in knowledge.nvml_errors:
+        for words in nvml.messages if nvml.code else ():
+            found.setdefault(words, _Literal(words, "nvml", nvml))
+    for cuda in knowledge.cuda_errors:
+        for words in cuda.messages if cuda.code else ():
+            found.setdefault(words, _Literal(words, "cuda", cuda))
+    return tuple(sorted(found.values(), key=lambda literal: (-len(literal.text), literal.text)))
+
+
+def _messages(lines: Lines, knowledge: Knowledge, text: Text) -> Iterator[_Found]:
+    taken: dict[int, list[Hit]] = {}
+    for literal in knowledge.once("error messages", lambda: _literals(knowledge)):
+        for hit in lines.all(literal.text):
+            others = taken.setdefault(hit.entry, [])
+            if any(other.start <= hit.start and hit.end <= other.end for other in others) or not _whole_words(lines, hit):
+                continue
+            if literal.row.generic and not _in_context(literal, lines, hit, text):
+                continue
+            others.append(hit)
+            yield _Found(hit, _code(literal.api, literal.row, hit), MESSAGE)
+
+
+def _whole_words(lines: Lines, hit: Hit) -> bool:
+    entry = lines.entries[hit.entry]
+    before = entry[hit.start - 1 : hit.start] if hit.start else ""
+    return not before.isalnum() and not (entry[hit.end - 1].isalnum() and entry[hit.end : hit.end + 1].isalnum())
+
+
+def _in_context(literal: _Literal, lines: Lines, hit: Hit, text: Text) -> bool:
+    """Whether words that other software prints too are this API's here."""
+    before = lines.before(hit)
+    if literal.api == "nvml":
+        return _NVML_WORD.search(before) is not None
+    if literal.api == "nvidia-smi":
+        own = text.item is not None and text.item.id == "nvidia-smi"
+        return own or _SMI_WORD.search(lines.previous(hit, 2)) is not None
+    if _HOOK.search(before):
+        return False
+    # deviceQuery prints the call on one line and "-> message" on the next.
+    return _CUDA_WORD.search(lines.previous(hit, 1) if before.strip() == "->" else before) is not None
+
+
+def _hook_messages(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
+    for start in lines.all("nvml error: "):
+        match = _HOOK_NVML.match(lines.entries[start.entry], start.start)
+        if match is None:
+            continue
+        fits = [row for row in knowledge.nvml_errors if row.code and match[1].startswith(row.message.lower())]
+        if fits:
+            yield _Found(start, _code("nvml", max(fits, key=lambda row: len(row.message)), start), MESSAGE)
+
+
+# ---------------------------------------------------------------- numbers
+def _numbers(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
+    seen: dict[str, list[tuple[int, int, CudaError]]] = {}  # logs repeat themselves
+    for entry, offset in _lines_with(lines, ("CUDA", "Cuda", "cuda", "CUresult"), _API_CALL):
+        words = lines.entries[entry]
+        if words not in seen:
+            seen[words] = list(_numbers_of(words, knowledge))
+        for start, end, row in seen[words]:
+            hit = lines.hit(offset + start, offset + end)
+            if hit is not None:
+                yield _Found(hit, _code("cuda", row, hit), NUMBER)
+    for hit in lines.all(_ERROR_CODE):
+        number = _ERROR_CODE_NUMBER.match(lines.entries[hit.entry], hit.start)
+        code = None if number is None else _by_number(int(number[1]), "", knowledge)
+        if code is not None and _CUDA_WORD.search(lines.window(hit, 2)[0]):
+            yield _Found(hit, _code("cuda", code, hit), NUMBER)
+    for entry, offset in _lines_with(lines, ("NVML", "nvml"), None):
+        for pattern in _NVML_NUMBERS:
+            for match in pattern.finditer(lines.entries[entry]):
+                place = lines.hit(offset + match.start(), offset + match.end())
+                nvml = knowledge.nvml_error(int(match["n"]))
+                if place is not None and nvml is not None and nvml.code:
+                    yield _Found(place, _code("nvml", nvml, place), NUMBER)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when a line may hold a number, for most texts have none."""
+    return re.compile(pattern)
+
+
+def _numbers_of(words: str, knowledge: Knowledge) -> Iterator[tuple[int, int, CudaError]]:
+    """Where a line gives a CUDA code as a number, with the code's row."""
+    if _MAYBE_NUMBER.search(words) is None:
+        return
+    for pattern in _CUDA_NUMBERS:
+        for match in _compiled(pattern).finditer(words):
+            row = None if _is_no_code(match) else _by_number(int(match["n"]), match[0], knowledge)
+            if row is not None:
+                yield match.start(), match.end(), row
+
+
+def _lines_with(lines: Lines, words: Iterable[str], pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
+    """The entries that hold a word or the pattern, each with its offset in the text."""
+    found = {lines.entry(match.start()) for match in pattern.finditer(lines.text)} if pattern is not None else set()
+    for word in words:
+        at = lines.text.find(word)
+        while at >= 0:
+            entry = lines.entry(at)
+            found.add(entry)
+            at = lines.text.find(word, lines.offset(entry) + len(lines.entries[entry]))
+    return [(entry, lines.offset(entry)) for entry in sorted(found)]
+
+
+def _is_no_code(match: re.Match[str]) -> bool:
+    call = match.groupdict().get("call") or ""
+    return call.startswith(_NOT_CUDA_CALLS) or (_COUNT.search(call) is not None and int(match["n"]) < _LARGEST_COUNT)
+
+
+def _by_number(number: int, context: str, knowledge: Knowledge) -> CudaError | None:
+    """The code's row; a number that CUDA does not know today may be the runtime's from before CUDA 10.1, but not the driver's."""
+    if number == 0:
+        return None
+    row = knowledge.cuda_error(number)
+    if row is None and not _DRIVER_CALL.search(context):
+        old = knowledge.old_runtime_error(number)
+        return None if old is None else knowledge.cuda_error(old.code_today)
+    return row
+
+
+# ---------------------------------------------------------------- Xid and the exit status
+def _xids(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
+    if "Xid" not in lines.text and "XID" not in lines.text:
+        return
+    for match in re.finditer(knowledge.xid_line.regex, lines.text):
+        address = normal_address(match["bdf"])
+        yield from _xid(int(match["xid"]), lines.hit(*match.span()), knowledge, "machine" if address is None else f"gpu:{address}")
+    for match in _SHORT_XID.finditer(lines.text):
+        yield from _xid(int(match[1]), lines.hit(*match.span()), knowledge, "machine")
+
+
+def _xid(number: int, hit: Hit | None, knowledge: Knowledge, subject: str) -> Iterator[_Found]:
+    if hit is None:
+        return
+    row = knowledge.xid(number)
+    unknown = CodeHit(api="xid", number=number, name=None, line=hit.first, last=hit.last, subject=subject)
+    yield _Found(hit, unknown if row is None else _code("xid", row, hit, subject), NAME)
+
+
+def _exit_status(text: Text, knowledge: Knowledge, found: tuple[CodeHit, ...]) -> Iterator[CodeHit]:
+    """nvidia-smi's own exit status, where its words did not say as much."""
+    if text.item is None or text.item.id != "nvidia-smi" or not text.item.exit or any(code.api in ("nvidia-smi", "nvml") for code in found):
+        return
+    row = knowledge.smi_exit(text.item.exit)
+    if row is not None:
+        yield _code("nvidia-smi", row)

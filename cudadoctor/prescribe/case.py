@@ -1,0 +1,74 @@
+"""The case that a prescription is written for: the finding, what the rules handed on, and what the machine's facts say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from cudadoctor.model.facts import Facts, Key, Unknown
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.values import ENVIRONMENT, LADDER, NVML, PROCESSES, PYTHON, SMI, USER, Process, PythonEnvironment
+from cudadoctor.model.version import CudaVersion
+from cudadoctor.prescribe.distribution import Distribution
+from cudadoctor.prescribe.gpus import Gpus
+from cudadoctor.prescribe.packages import Driver, Need
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+T = TypeVar("T")
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that conditions and placeholders read. `pid` is the process that a step speaks of."""
+
+    root: Finding
+    values: Mapping[str, str]
+    facts: Facts
+    knowledge: Knowledge
+    system: Distribution
+    gpus: Gpus
+    need: Need
+    driver: Driver
+    pid: int | None = None
+
+    def get(self, key: Key[T]) -> T | None:
+        """A fact's value; None where it is absent or nobody knows."""
+        found = self.facts.get(key)
+        return None if isinstance(found, Unknown) else found.value
+
+    def absent(self, key: Key[T]) -> bool:
+        """Whether a thing is known not to be there."""
+        found = self.facts.get(key)
+        return not isinstance(found, Unknown) and found.value is None
+
+    def value(self, *names: str) -> str | None:
+        """The first of these values that a rule handed on and that says something."""
+        return next((self.values[name] for name in names if self.values.get(name)), None)
+
+    def variable(self, name: str) -> str | None:
+        """An environment variable; None where it is not set or nobody knows."""
+        environment = self.get(ENVIRONMENT)
+        return None if environment is None else environment.variables.get(name)
+
+    @property
+    def python(self) -> PythonEnvironment | None:
+        return self.get(PYTHON)
+
+    @property
+    def process(self) -> Process | None:
+        table = self.get(PROCESSES)
+        return None if table is None or self.pid is None else table.find(self.pid)
+
+    @property
+    def is_root(self) -> bool:
+        user = self.get(USER)
+        return user is not None and user.uid == 0
+
+    @property
+    def cuda(self) -> CudaVersion | None:
+        """The newest CUDA that the driver supports."""
+        ladder, nvml, smi = self.get(LADDER), self.get(NVML), self.get(SMI)
+        return next((found.cuda for found in (ladder, nvml, smi) if found is not None and found.cuda is not None), None)

@@ -1,0 +1,283 @@
+"""The named conditions that a recipe's step may ask for (`when`, several separated by blanks: all must hold).
+
+Where a fact is not known the condition takes the side that is written here: a step that does no harm is offered, one that may is not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from cudadoctor.model.values import (
+    CONTAINER_MARKS,
+    DEVICE_NODES,
+    DKMS,
+    DRIVER_FILES,
+    DRIVER_PACKAGES,
+    KERNEL,
+    LIBRARIES,
+    MAY_MAKE_NODES,
+    MODULE_FILES,
+    MODULES,
+    NVIDIA_MODPROBE,
+    WSL,
+)
+from cudadoctor.prescribe import pip
+from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.placeholders import node_group, placeholders
+
+Condition = Callable[[Case], bool]
+_BRANCH_IN_NAME = re.compile(r"nvidia-(?:driver|dkms|kernel-source|tesla)-(\d{3})")
+_UNVERSIONED = (
+    "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-driver", "akmod-nvidia", "kmod-nvidia", "nvidia-open",
+    "nvidia-open-dkms", "nvidia-dkms", "nvidia",
+)  # fmt: skip
+
+
+def holds(when: str | None, case: Case) -> bool:
+    """Whether all conditions of a step hold here."""
+    return all(CONDITIONS[name](case) for name in (when or "").split())
+
+
+# ---------------------------------------------------------------- the driver
+def installed_branches(case: Case) -> tuple[int, ...]:
+    """The branches of the driver packages that are installed."""
+    packages = case.get(DRIVER_PACKAGES)
+    found: list[int] = []
+    for package in packages.packages if packages is not None else ():
+        named = _BRANCH_IN_NAME.match(package.name)
+        if named is not None:
+            found.append(int(named[1]))
+        elif package.name in _UNVERSIONED:
+            number = re.match(r"(?:\d+:)?(\d{3})\.", package.version)
+            found += [int(number[1])] if number is not None else []
+    return tuple(found)
+
+
+def _driver_wanted(case: Case) -> bool:
+    """No driver package that fits these GPUs is installed. A toolkit that can be pinned makes a newer driver needless."""
+    if case.root.cause == "toolkit-newer-than-driver" and case.python is not None and _toolkit_pin(case):
+        return False
+    return not any(case.need.fits(branch) for branch in installed_branches(case))
+
+
+def _newer_driver_wanted(case: Case) -> bool:
+    """The newest driver that fits is newer than the installed one, or nobody knows."""
+    installed = installed_branches(case)
+    return not installed or case.driver.branch is None or case.driver.branch > max(installed)
+
+
+def _by_tool(case: Case) -> bool:
+    return case.system.family == "ubuntu" and case.need.flavour is None and not case.driver.packages
+
+
+def _driver_chosen(case: Case) -> bool:
+    """A command installs it: packages, a module stream, or Ubuntu's own tool."""
+    return bool(case.driver.packages or case.driver.stream) or _by_tool(case)
+
+
+def _origin(name: str) -> Condition:
+    if name == "archive":  # where no package is known the same step says in words what to install
+        return lambda case: case.driver.origin in (None, "archive") and not _by_tool(case)
+    return lambda case: case.driver.origin == name
+
+
+def _family(name: str) -> Condition:
+    return lambda case: case.system.family == name
+
+
+def _built_here(case: Case) -> bool:
+    return case.get(DKMS) is not None or not _prebuilt(case)
+
+
+def _prebuilt(case: Case) -> bool:
+    return "prebuilt_module" in placeholders(case)
+
+
+def _vfio_pci(case: Case) -> bool:
+    return "gpu_address" in placeholders(case)
+
+
+# ---------------------------------------------------------------- device files
+def _nodes_forbidden(case: Case) -> bool:
+    """The capability to make device files is missing, as in most containers. Another shell of the same machine may have it."""
+    return case.get(MAY_MAKE_NODES) is False
+
+
+def _modprobe(case: Case) -> bool:
+    path = case.get(NVIDIA_MODPROBE)
+    return path is not None
+
+
+def _uvm_loaded(case: Case) -> bool:
+    modules = case.get(MODULES)
+    return modules is not None and modules.find("nvidia_uvm") is not None
+
+
+def _uvm_stale(case: Case) -> bool:
+    nodes = case.get(DEVICE_NODES)
+    return _uvm_loaded(case) and nodes is not None and (node := nodes.find("/dev/nvidia-uvm")) is not None and node.mode.startswith("c")
+
+
+def _module_on_disk(case: Case) -> bool:
+    """A module that is taken out can be loaded again: its file for the running kernel is there."""
+    files, kernel = case.get(MODULE_FILES), case.get(KERNEL)
+    return files is not None and kernel is not None and any(file.kernel == kernel.release for file in files.files)
+
+
+def _node_group(case: Case) -> bool:
+    """The files have a group of their own that may read and write."""
+    nodes = case.get(DEVICE_NODES)
+    mode = case.value("mode") or next((node.mode for node in (nodes.nodes if nodes is not None else ()) if node.path == "/dev/nvidia0"), "")
+    group = case.value("group") or node_group(case)
+    return group not in (None, "root", "0") and mode[4:6] == "rw"
+
+
+def _own_system(case: Case) -> bool:
+    """Not known to be a container or WSL: services and files in /etc last here."""
+    return not case.get(CONTAINER_MARKS) and not case.get(WSL)
+
+
+# ---------------------------------------------------------------- libraries and toolkit
+def _libcuda_on_disk(case: Case) -> bool:
+    files, cache = case.get(DRIVER_FILES), case.get(LIBRARIES)
+    here = files is not None and any("/stubs" not in file.path and "/compat" not in file.path for file in files.find("libcuda.so"))
+    return here or (cache is not None and bool(cache.find("libcuda.so"))) or case.value("path") is not None
+
+
+def _has(name: str) -> Condition:
+    return lambda case: name in placeholders(case)
+
+
+def _path_split(case: Case) -> bool:
+    return "kept" in case.values
+
+
+def _compat_in_loader(case: Case) -> bool:
+    cache = case.get(LIBRARIES)
+    return cache is None or any("/compat" in file.path for file in cache.files)
+
+
+def _both_variables(case: Case) -> bool:
+    """CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME."""
+    return case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME")
+
+
+# ---------------------------------------------------------------- Python
+def _conda(case: Case) -> bool:
+    return case.python is not None and bool(case.python.conda)
+
+
+def _toolkit_pin(case: Case) -> bool:
+    return case.cuda is None or case.cuda.major >= 12
+
+
+def _older_series(case: Case) -> bool:
+    return pip.series(case) != "cu13"
+
+
+def _fitting(case: Case) -> bool:
+    """A requirement was handed on, or the message speaks of NumPy."""
+    return case.value("requirement") is not None or any("numpy" in quote.text.lower() for quote in case.root.evidence)
+
+
+def _config_line(case: Case, key: str) -> bool:
+    stated = (case.value("path") or "").endswith((".yaml", ".yml"))
+    lines = case.python.numba_config if case.python is not None else ()
+    return stated or any(key in line.text.lower() for line in lines)
+
+
+def _by_variable(variable: str, key: str) -> Condition:
+    """The variable is set, or no file is known to set it."""
+    return lambda case: case.variable(variable) is not None or not _config_line(case, key)
+
+
+# ---------------------------------------------------------------- schedulers and processes
+def _scheduler(*names: str) -> Condition:
+    return lambda case: any(case.variable(name) is not None for name in names)
+
+
+SLURM, PBS, LSF = _scheduler("SLURM_JOB_ID", "SLURM_JOBID"), _scheduler("PBS_JOBID"), _scheduler("LSB_JOBID")
+
+
+def _reachable(case: Case) -> bool:
+    return case.pid is not None and case.process is not None and not case.process.namespaced
+
+
+def _mine(case: Case) -> bool:
+    return case.is_root or (case.process is not None and case.process.own is True)
+
+
+def _defunct(case: Case) -> bool:
+    return _reachable(case) and case.process is not None and case.process.state == "defunct"
+
+
+def _service(case: Case) -> bool:
+    return _reachable(case) and case.process is not None and case.process.service is True
+
+
+def _not(condition: Condition) -> Condition:
+    return lambda case: not condition(case)
+
+
+CONDITIONS: dict[str, Condition] = {
+    "driver-wanted": _driver_wanted,
+    "driver-chosen": _driver_chosen,
+    "driver-not-chosen": _not(_driver_chosen),
+    "newer-driver-wanted": _newer_driver_wanted,
+    "archive": _origin("archive"),
+    "aur": _origin("aur"),
+    "stream": _origin("stream"),
+    "by-tool": _by_tool,
+    "fedora": _family("fedora"),
+    "rhel": _family("rhel"),
+    "debian": _family("debian"),
+    "module-built-here": _built_here,
+    "module-prebuilt": _prebuilt,
+    "vfio-pci-known": _vfio_pci,
+    "nodes-forbidden": _nodes_forbidden,
+    "nvidia-modprobe": _modprobe,
+    "no-nvidia-modprobe": _not(_modprobe),
+    "uvm-not-loaded": _not(_uvm_loaded),
+    "uvm-stale": _uvm_stale,
+    "module-on-disk": _module_on_disk,
+    "node-group": _node_group,
+    "no-node-group": _not(_node_group),
+    "persistence-possible": _own_system,
+    "linux-driver-packages-known": _has("linux_driver_packages"),
+    "linux-driver-packages-unknown": _not(_has("linux_driver_packages")),
+    "libcuda-on-disk": _libcuda_on_disk,
+    "libcuda-not-on-disk": _not(_libcuda_on_disk),
+    "libcuda-folder-known": _has("libcuda_folder"),
+    "kept-path": _has("kept_path"),
+    "kept-nothing": lambda case: _path_split(case) and not case.values["kept"],
+    "path-not-split": _not(_path_split),
+    "stub-folder-known": _has("stub_folder"),
+    "stub-folder-unknown": _not(_has("stub_folder")),
+    "compat-in-loader": _compat_in_loader,
+    "toolkit-found": _has("cuda_home"),
+    "no-toolkit-found": _not(_has("cuda_home")),
+    "both-variables": _both_variables,
+    "python-known": lambda case: case.python is not None,
+    "conda": _conda,
+    "pip": _not(_conda),
+    "toolkit-pin": _toolkit_pin,
+    "older-series": _older_series,
+    "fitting-known": _fitting,
+    "fitting-unknown": _not(_fitting),
+    "simulator-by-variable": _by_variable("NUMBA_ENABLE_CUDASIM", "enable_cudasim"),
+    "simulator-by-file": lambda case: _config_line(case, "enable_cudasim"),
+    "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
+    "cuda-disabled-by-file": lambda case: _config_line(case, "disable_cuda"),
+    "slurm": SLURM,
+    "pbs": PBS,
+    "lsf": LSF,
+    "other-scheduler": lambda case: not (SLURM(case) or PBS(case) or LSF(case)),
+    "process-known": lambda case: case.pid is not None,
+    "process-unknown": lambda case: case.pid is None,
+    "process-may-be-ended": lambda case: _reachable(case) and _mine(case) and not _defunct(case) and not _service(case),
+    "process-defunct": lambda case: _defunct(case) and _mine(case),
+    "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
+    "process-elsewhere": lambda case: case.pid is not None and not _reachable(case),
+    "process-of-service": lambda case: _service(case) and _mine(case),
+}

@@ -1,0 +1,103 @@
+"""Which GPUs a fix is for: their architectures, from facts first, else from the lines that a finding quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.values import LADDER, NVML, PCI
+from cudadoctor.model.version import ComputeCapability
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.knowledge.tables import Architecture
+
+_PCI_ID = re.compile(r"10de[:\]\[ ]{1,3}([0-9a-f]{4})\b", re.IGNORECASE)
+_CHIP = re.compile(r"\b(G[A-Z]\d{2,3}\w{0,4}|A[DG]\d{3}\w{0,3}|TU\d{3}\w{0,3})\s+\[")
+
+
+class Gpus(msgspec.Struct, frozen=True, kw_only=True):
+    """The architectures of all GPUs, and their compute capabilities where known. Empty: nobody knows."""
+
+    architectures: tuple[Architecture, ...] = ()
+    capabilities: tuple[ComputeCapability, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def lowest_capability(self) -> ComputeCapability | None:
+        return min(self.capabilities, default=None)
+
+    @property
+    def highest_capability(self) -> ComputeCapability | None:
+        return max(self.capabilities, default=None)
+
+
+def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
+    """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them."""
+    found = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)] or list(_quoted(root, knowledge))
+    architectures = {architecture.id: architecture for architecture, _ in found if architecture is not None}
+    capabilities = tuple(sorted({capability for _, capability in found if capability is not None}, key=lambda entry: entry.numbers))
+    return Gpus(architectures=tuple(architectures.values()), capabilities=capabilities, addresses=_addresses(facts))
+
+
+Pair = tuple["Architecture | None", "ComputeCapability | None"]
+
+
+def _answered(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
+    """What NVML and the driver themselves say, the best evidence."""
+    nvml, ladder = facts.get(NVML), facts.get(LADDER)
+    stated: list[ComputeCapability | None] = []
+    if not isinstance(nvml, Unknown) and nvml.value is not None:
+        stated += [gpu.compute_capability for gpu in nvml.value.gpus]
+    if not isinstance(ladder, Unknown) and ladder.value is not None:
+        stated += [device.compute_capability for device in ladder.value.devices]
+    for capability in stated:
+        if capability is not None:
+            yield knowledge.architecture_of(capability), capability
+
+
+def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
+    """By PCI device id, else by the chip's name."""
+    bus = facts.get(PCI)
+    if isinstance(bus, Unknown) or bus.value is None:
+        return
+    for function in bus.value.functions:
+        if function.device is not None and function.is_nvidia_gpu:
+            yield _by_id(function.device, knowledge)
+        elif function.name is not None and "NVIDIA" in (function.name.upper() + " NVIDIA" if function.vendor in (None, "10de") else ""):
+            yield _by_name(function.name, knowledge)
+
+
+def _quoted(root: Finding, knowledge: Knowledge) -> Iterator[Pair]:
+    """Ids and chip names in the lines that the finding rests on."""
+    for quote in root.evidence:
+        for found in _PCI_ID.finditer(quote.text):
+            yield _by_id(found[1], knowledge)
+        for found in _CHIP.finditer(quote.text):
+            yield _by_name(found[1], knowledge)
+
+
+def _by_id(device: str, knowledge: Knowledge) -> Pair:
+    chip = knowledge.chip(device)
+    return (None, None) if chip is None else (_architecture(chip.architecture, knowledge), chip.compute_capability)
+
+
+def _by_name(name: str, knowledge: Knowledge) -> Pair:
+    chip = knowledge.chip_by_name(re.sub(r"^.*?NVIDIA Corporation\s+", "", name))
+    return (None, None) if chip is None else (_architecture(chip.architecture, knowledge), chip.compute_capability)
+
+
+def _architecture(identifier: str, knowledge: Knowledge) -> Architecture | None:
+    return next((row for row in knowledge.architectures if row.id == identifier), None)
+
+
+def _addresses(facts: Facts) -> tuple[str, ...]:
+    bus = facts.get(PCI)
+    if isinstance(bus, Unknown) or bus.value is None:
+        return ()
+    return tuple(function.address for function in bus.value.nvidia_gpus)

@@ -1,0 +1,71 @@
+"""Which Python packages fit: numba-cuda's extra for this driver and these GPUs, and the NumPy that Numba accepts."""
+
+from __future__ import annotations
+
+import re
+
+from cudadoctor.model.version import ComputeCapability, PackageVersion
+from cudadoctor.prescribe.case import Case
+
+OLDEST_OF_CU13 = ComputeCapability("7.5")  # CUDA 13 dropped Maxwell, Pascal and Volta
+OLDEST_OF_CU12 = ComputeCapability("5.0")  # CUDA 12 dropped Kepler
+OLDEST_OF_CU11 = ComputeCapability("3.5")
+# numba-cuda 0.19 dropped CUDA 11.
+REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu13": "numba-cuda[cu13]"}
+# numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
+LAST_WITH_ROW_STACK, BELOW = PackageVersion("0.30.4"), "2.5"
+_BELOW = re.compile(r"<\s*(\d+\.\d+)")
+
+
+def series(case: Case) -> str | None:
+    """cu11, cu12 or cu13; None where no toolkit of numba-cuda serves this GPU.
+
+    cu12 serves every driver from 525 on and GPUs from Maxwell on: it is the answer where nothing more is known, and where CUDA 12
+    packages are there already.
+    """
+    lowest = case.gpus.lowest_capability
+    newest = case.cuda.major if case.cuda is not None else None
+    if lowest is not None and lowest < OLDEST_OF_CU11:
+        return None
+    if (lowest is not None and lowest < OLDEST_OF_CU12) or (newest is not None and newest < 12):
+        return "cu11"
+    if newest is None or newest < 13 or (lowest is not None and lowest < OLDEST_OF_CU13):
+        return "cu12"
+    return "cu12" if _has_cuda_12(case) else "cu13"
+
+
+def _has_cuda_12(case: Case) -> bool:
+    python = case.python
+    if python is None:
+        return True
+    bindings = python.package("cuda-bindings")
+    if bindings is not None:
+        return bindings.version.major < 13
+    names = [package.name.lower() for package in python.packages]
+    return any(name.endswith("-cu12") for name in names)
+
+
+def requirement(name: str | None) -> str | None:
+    """What pip is asked for."""
+    return REQUIREMENTS.get(name or "")
+
+
+def numpy_requirement(case: Case) -> str:
+    """The NumPy that the installed Numba and numba-cuda accept."""
+    python = case.python
+    bounds = [BELOW]
+    numba = python.package("numba") if python is not None else None
+    target = python.package("numba-cuda") if python is not None else None
+    if target is not None and target.version > LAST_WITH_ROW_STACK:
+        bounds = []
+    rows = case.knowledge.numba_releases
+    chosen = next((row for row in rows if numba is not None and _is_release(row.numba, numba.version)), rows[0] if rows else None)
+    if chosen is not None:
+        found = _BELOW.findall(chosen.numpy)
+        bounds += found[-1:]
+    return f"numpy<{min(bounds, key=lambda text: PackageVersion(text).numbers, default=BELOW)}"
+
+
+def _is_release(text: str, version: PackageVersion) -> bool:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", text))
+    return version.numbers[: len(numbers)] == numbers

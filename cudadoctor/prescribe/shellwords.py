@@ -1,0 +1,59 @@
+"""Values into shell text, and `sudo` in front of commands that need root. Text only: nothing is run here."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+_OPERATORS = frozenset("|&;<>()`")
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*\"""")
+_KEYWORDS = frozenset(("for", "if", "while", "case", "[", "{", "!", "until"))
+
+Value = str | tuple[str, ...]
+
+
+def names(template: str) -> tuple[str, ...]:
+    """The placeholders of a template, in their order, each once."""
+    return tuple(dict.fromkeys(PLACEHOLDER.findall(template)))
+
+
+def one_line(value: str) -> bool:
+    """Whether a value may stand in a command: printable, on one line, not empty."""
+    return bool(value) and value.isprintable()
+
+
+def quoted(value: Value) -> str:
+    """A value as shell words: a tuple becomes several words, each quoted on its own."""
+    return shlex.quote(value) if isinstance(value, str) else " ".join(shlex.quote(part) for part in value)
+
+
+def fill_shell(template: str, values: Mapping[str, Value]) -> str | None:
+    """The command with its values quoted. None where a value is missing."""
+    if any(name not in values for name in names(template)):
+        return None
+    return PLACEHOLDER.sub(lambda found: quoted(values[found[1]]), template)
+
+
+def fill_words(template: str, values: Mapping[str, Value], words: Mapping[str, str]) -> str:
+    """The sentence with its values; a missing one is named in words."""
+
+    def put(found: re.Match[str]) -> str:
+        value = values.get(found[1])
+        if value is None:
+            return words.get(found[1], "(not known)")
+        return value if isinstance(value, str) else " ".join(value)
+
+    return PLACEHOLDER.sub(put, template)
+
+
+def is_plain(line: str) -> bool:
+    """Whether a line is one command without operators or keywords, so that `sudo` in front covers all of it."""
+    bare = _QUOTED.sub("", line)
+    return bool(bare.split()) and bare.split()[0] not in _KEYWORDS and not _OPERATORS & set(bare) and "'" not in bare and '"' not in bare
+
+
+def with_sudo(script: str) -> str:
+    """Each line run as root: plain commands behind `sudo`, anything with operators as a whole through `sudo sh -c`."""
+    return "\n".join(f"sudo {line}" if is_plain(line) else f"sudo sh -c {shlex.quote(line)}" for line in script.split("\n"))

@@ -1,0 +1,75 @@
+"""A few functions of numba.cuda. FAKE_NUMBA names what goes wrong: `wrong` result, `mute` print, `raise` at a launch, `full` memory."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+
+FAULT = os.environ.get("FAKE_NUMBA", "")
+implementation = "Fake"
+threadIdx, blockIdx, blockDim = SimpleNamespace(x=0), SimpleNamespace(x=0), SimpleNamespace(x=1)  # noqa: N816
+
+
+class Device:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+gpus = [Device(), Device()]
+
+
+class DeviceArray:
+    def __init__(self, data):
+        self.data, self.size = data, data.size
+
+    def __getitem__(self, index):
+        return self.data[index]
+
+    def __setitem__(self, index, value):
+        self.data[index] = value
+
+    def copy_to_host(self, target):
+        target[:] = self.data
+        if FAULT == "wrong":
+            target[-1] = 77
+
+
+def to_device(data):
+    return DeviceArray(data.copy())
+
+
+def device_array(count, dtype):
+    return DeviceArray(np.zeros(count, dtype))
+
+
+def synchronize():
+    pass
+
+
+def current_context():
+    return SimpleNamespace(get_memory_info=lambda: (1 << 4 if FAULT == "full" else 1 << 40, 1 << 40))
+
+
+class Kernel:
+    def __init__(self, function):
+        self.function = function
+
+    def __getitem__(self, grid):
+        def launch(*arguments):
+            if FAULT == "raise":
+                raise RuntimeError("no libnvvm\nwas found")
+            if FAULT == "mute" and not arguments:
+                return
+            blockDim.x = grid[1]
+            for blockIdx.x in range(grid[0]):
+                for threadIdx.x in range(grid[1]):
+                    self.function(*arguments)
+
+        return launch
+
+
+def jit(function):
+    return Kernel(function)

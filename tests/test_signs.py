@@ -1,0 +1,201 @@
+"""Messages that state their cause: literal, pattern, unless, window; and the causes that come with the package."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.model.findings import Clue
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.signs import clues
+
+CAUSE = """
+title = "A cause"
+layer = "kernel"
+row = "driver"
+breaks = ["driver"]
+effect = "blocks"
+why = "Because."
+tell_apart = "lsmod"
+"""
+PACKAGE = load()
+
+
+def knowledge(**matches: str) -> Knowledge:
+    return Knowledge({f"causes/{cause.replace('_', '-')}.toml": CAUSE + match for cause, match in matches.items()})
+
+
+def found(text: str, known: Knowledge) -> tuple[Clue, ...]:
+    return clues(Text(text, source="text"), known)
+
+
+def causes(text: str, known: Knowledge) -> list[str]:
+    return [clue.cause for clue in found(text, known)]
+
+
+PLAIN = knowledge(asleep="[[match]]\ncontains = 'driver is asleep'")
+
+
+def test_a_literal_states_its_cause_and_quotes_its_line() -> None:
+    (clue,) = found("one\nthe driver is asleep today\nthree", PLAIN)
+    assert (clue.cause, clue.basis, clue.subject) == ("asleep", "stated", "machine")
+    assert [(quote.first, quote.last, quote.text) for quote in clue.quotes] == [(2, 2, "the driver is asleep today")]
+
+
+def test_a_literal_is_case_sensitive() -> None:
+    assert causes("the Driver is asleep", PLAIN) == []
+
+
+def test_origin_and_rung_are_passed_on() -> None:
+    (clue,) = clues(Text("driver is asleep", source="ladder"), PLAIN, from_rung="init", is_text=True)
+    assert (clue.from_rung, clue.text) == ("init", True)
+
+
+def test_first_and_last_place_are_quoted() -> None:
+    text = "1 driver is asleep\n" + "".join(f"n{number} driver is asleep\n" for number in range(500)) + "9 driver is asleep"
+    (clue,) = found(text, PLAIN)
+    assert [quote.text for quote in clue.quotes] == ["1 driver is asleep", "9 driver is asleep"]
+
+
+def test_the_same_words_are_quoted_once() -> None:
+    (clue,) = found("driver is asleep\ndriver is asleep", PLAIN)
+    assert len(clue.quotes) == 1
+
+
+def test_a_pattern_must_hold_on_the_line() -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'is asleep'\npattern = 'nvidia|cuda'")
+    assert causes("nvidia is asleep", known) == ["asleep"]
+    assert causes("nouveau is asleep", known) == []
+    assert causes("nvidia\nnouveau is asleep", known) == []
+
+
+def test_a_window_reaches_to_both_sides() -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'is asleep'\npattern = 'nvidia'\nwindow = 3")
+    assert causes("nvidia\n-\nit is asleep", known) == ["asleep"]
+    assert causes("it is asleep\n-\nnvidia", known) == ["asleep"]
+    assert causes("nvidia\n-\n-\nit is asleep", known) == []
+    assert causes("it is asleep\n-\n-\nnvidia", known) == []
+
+
+def test_the_line_of_the_pattern_is_quoted_with_the_literal_when_close() -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'is asleep'\npattern = 'nvidia'\nwindow = 9")
+    (clue,) = found("nvidia\n-\nit is asleep", known)
+    assert [(quote.first, quote.last) for quote in clue.quotes] == [(1, 3)]
+    (clue,) = found("nvidia\n-\n-\n-\nit is asleep", known)
+    assert [(quote.first, quote.last) for quote in clue.quotes] == [(5, 5)]
+
+
+def test_unless_refuses_a_hit_and_not_another_one() -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'is asleep'\nunless = 'was woken'")
+    assert causes("it is asleep but was woken", known) == []
+    assert causes("it is asleep but was woken\nit is asleep", known) == ["asleep"]
+
+
+def test_a_pattern_may_cross_lines() -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'is asleep'\npattern = '(?s)driver.*is asleep'\nwindow = 2")
+    assert causes("the driver\nis asleep", known) == ["asleep"]
+
+
+def test_a_pattern_may_ask_for_the_line_start() -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'is asleep'\npattern = '^it is'\nwindow = 2")
+    assert causes("x\nit is asleep", known) == ["asleep"]
+    assert causes("x\nand it is asleep", known) == []
+
+
+def test_named_groups_become_values_and_an_address_the_subject() -> None:
+    match = "[[match]]\ncontains = 'has gone away'\npattern = 'GPU (?P<address>[0-9a-f:.]+) has gone away(?: in (?P<seconds>\\d+) s)?'"
+    text = "GPU 0000:01:00.0 has gone away in 7 s\nGPU 0000:02:00 has gone away"
+    first, second = found(text, knowledge(gone=match))
+    assert (first.subject, first.values) == ("gpu:0000:01:00.0", {"seconds": "7"})
+    assert (second.subject, second.values) == ("gpu:0000:02:00.0", {})
+
+
+def test_several_causes_and_literals_within_each_other() -> None:
+    known = knowledge(inner="[[match]]\ncontains = 'No module named'", outer="[[match]]\ncontains = \"Error: No module named 'cuda'\"")
+    assert sorted(causes("ModuleNotFoundError: No module named 'cuda'", known)) == ["inner", "outer"]
+
+
+@pytest.mark.parametrize("width", [79, 80])
+def test_a_message_that_a_terminal_wrapped(width: int) -> None:
+    first = ("x" * width)[: width - len(" driver is as")] + " driver is as"
+    (clue,) = found(f"before\n{first}\nleep today", PLAIN)
+    assert [(quote.first, quote.last) for quote in clue.quotes] == [(2, 3)]
+
+
+def test_a_blank_at_the_wrap_was_lost() -> None:
+    first = "x" * 69 + " driver is"
+    assert len(first) == 79
+    assert causes(f"{first}\nasleep today", PLAIN) == ["asleep"]
+
+
+def test_table_frames_are_not_joined() -> None:
+    assert causes("|" + "x" * 64 + "driver is asle" + "\nep", PLAIN) == []
+
+
+def test_a_whole_message_on_a_full_line_is_quoted_alone() -> None:
+    (clue,) = found("driver is asleep".ljust(80, "x") + "\nnext", PLAIN)
+    assert [(quote.first, quote.last) for quote in clue.quotes] == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "[  123.456789] ",
+        "[Sat Nov 21 10:00:00 2026] ",
+        "Nov 21 10:00:00 host kernel: ",
+        "2026-11-21 10:00:00,123 ",
+        "\x1b[1;31m",
+        "web_1  | ",
+        "> ",
+    ],
+)
+def test_logger_prefixes_are_taken_off(prefix: str) -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'driver is asleep'\npattern = '^driver is asleep$'")
+    assert causes(f"{prefix}driver is asleep\r\n", known) == ["asleep"]
+
+
+# ---------------------------------------------------------------- the causes of the package
+def test_every_pattern_of_the_package_compiles_and_every_literal_is_long_enough() -> None:
+    for cause in PACKAGE.causes.values():
+        for match in cause.match:
+            assert len(match.contains) >= 6, (cause.id, match.contains)
+            assert match.window >= 1, (cause.id, match.contains)
+            for pattern in filter(None, (match.pattern, match.unless)):
+                re.compile(pattern)
+
+
+def test_no_match_holds_a_code_or_its_name() -> None:
+    """Codes have one home: parsers/error_codes.py and the tables."""
+    names = {name for row in PACKAGE.cuda_errors for name in (row.driver_name, row.runtime_name) if name}
+    names |= {name for nvml in PACKAGE.nvml_errors for name in (nvml.name, nvml.exception)}
+    for cause in PACKAGE.causes.values():
+        for match in cause.match:
+            assert not any(name in match.contains for name in names), (cause.id, match.contains)
+
+
+def test_no_match_is_a_message_of_a_code() -> None:
+    messages = {message: f"CUDA {row.code}" for row in PACKAGE.cuda_errors for message in row.messages if not row.generic}
+    messages |= {smi.text: "nvidia-smi" for smi in PACKAGE.smi_messages}
+    for cause in PACKAGE.causes.values():
+        for match in cause.match:
+            for message, code in messages.items():
+                assert message not in match.contains, f"{cause.id}: {match.contains!r} is the message of {code}; its row names the causes"
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([*(m.contains for c in PACKAGE.causes.values() for m in c.match), "\n", " ", "x" * 80]), st.text(max_size=9)
+        ),
+        max_size=12,
+    )
+)
+def test_any_text_is_read_without_an_error(parts: list[str]) -> None:
+    shown = Text("".join(parts), source="text")
+    for clue in clues(shown, PACKAGE):
+        assert clue.quotes
+        assert all(1 <= (quote.first or 0) <= (quote.last or 0) <= len(shown.lines) for quote in clue.quotes)
