@@ -5,6 +5,7 @@ Only Click is imported at the top, so that --help answers at once; everything el
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -72,6 +73,7 @@ def cli() -> None:
 
 
 # ---------------------------------------------------------------- what every judging command does
+@functools.cache
 def _knowledge() -> Knowledge:
     from cudadoctor.knowledge.load import load
 
@@ -99,12 +101,18 @@ def _style(color: str, plain: bool, verbose: bool) -> Style:
 
 
 def _warm() -> None:
-    """Import what rendering needs while the children work; the parent would only wait."""
+    """Import and decode what judging and rendering need while the children work; the parent would only wait.
+
+    A judgement of nothing compiles every pattern and decodes every table that a real one reads.
+    """
     import threading
 
     def imports() -> None:
-        import cudadoctor.app
         import cudadoctor.report.text  # noqa: F401
+        from cudadoctor.app import judge
+        from cudadoctor.model.evidence import Evidence
+
+        judge(Evidence(items=()), _knowledge())
 
     threading.Thread(target=imports, daemon=True).start()
 

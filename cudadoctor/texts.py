@@ -79,17 +79,8 @@ def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     tegra = facts.get(TEGRA)
     if not isinstance(tegra, Unknown) and tegra.value:
         return  # Jetson has no NVML on older JetPack, by design
-    error = knowledge.nvml_error(nvml.value.code)
-    if error is None:
-        return
-    candidates = [cause for cause in error.causes if cause in knowledge.causes]
-    for cause in candidates:
-        yield Clue(
-            cause=cause,
-            quotes=nvml.quotes,
-            basis="stated" if len(error.causes) == 1 else "suspected",
-            from_rung="nvml" if len(error.causes) == 1 else None,
-        )
+    for clue in error_codes.code_clues("nvml", nvml.value.code, nvml.quotes, knowledge, from_rung="nvml"):
+        yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
 
 
 def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -220,6 +220,12 @@ def test_undecided_where_a_deciding_fact_is_unknown(cause: str, state: State, be
         assert cause in undecided, f"{cause} was absolved without {key.name}"
 
 
+def test_a_rule_belongs_to_the_row_that_shows_its_cause() -> None:
+    for check in CHECKS:
+        for rule in check.rules:
+            assert {KNOWLEDGE.causes[cause].row for cause in rule.causes} == {rule.row}, rule.function.__name__
+
+
 def test_the_healthy_machine_has_nothing() -> None:
     assert judged(host()) == ({}, set())
 

@@ -551,8 +551,7 @@ def test_stated_requirements() -> None:
 @pytest.mark.parametrize(
     ("release", "numpy", "fits"),
     [("0.55.1", "1.21.6", True), ("0.55.1", "1.22.0", False), ("0.55.2", "1.22.4", True), ("0.58.0", "1.26.0", False),
-     ("0.60.0", "2.0.1", True), ("0.60.0", "2.1.0", False), ("0.61.2", "2.2.6", True), ("0.61.2", "1.27.0", False), ("0.68.1", "2.5.0", True),
-     ("0.99.0", "9.0", True)],
+     ("0.60.0", "2.0.1", True), ("0.60.0", "2.1.0", False), ("0.61.2", "2.2.6", True), ("0.61.2", "1.27.0", False), ("0.68.1", "2.5.0", True), ("0.99.0", "9.0", True)],
 )  # fmt: skip
 def test_the_table_of_releases(release: str, numpy: str, fits: bool) -> None:
     found = causes({PYTHON: interpreter(package("numba", release), package("numpy", numpy)), **FAILED})
@@ -746,6 +745,52 @@ def test_each_gpu_for_itself() -> None:
     other = msgspec.structs.replace(listed(), gpu="0000:02:00.0")
     two = Nvml(code=0, gpus=(first, second), processes=(other,))
     assert clue("gpu-memory-held-by-others", {NVML: two, PROCESSES: table(process())}).subject == "gpu:0000:02:00.0"
+
+
+def test_memory_runs_out_on_one_of_two_gpus() -> None:
+    second = "0000:02:00.0"
+    gpus = (found_gpu(29 << 20), found_gpu(29 << 20, index=1, address=second))
+    entries = (listed(memory=29 << 20), msgspec.structs.replace(listed(pid=4343, memory=29 << 20), gpu=second))
+    rungs = tuple(
+        RungResult(rung="context", gpu=number, status=status, code=code) for number, status, code in ((0, "fail", 2), (1, "pass", None))
+    )  # type: ignore[arg-type]
+    # The visible devices are in another order than NVML's.
+    devices = (CudaDevice(index=0, address=second), CudaDevice(index=1, address=ADDRESS))
+    state: State = {
+        NVML: Nvml(code=0, gpus=gpus, processes=entries),
+        PROCESSES: table(process(), process(pid=4343)),
+        LADDER: msgspec.structs.replace(climb(), rungs=rungs, devices=devices),
+    }
+    found = clue("gpu-memory-held-by-others", state)
+    assert (found.subject, found.values["pid"]) == (f"gpu:{second}", "4343")
+
+
+def test_open_files_name_a_gpu_only_where_they_can() -> None:
+    """A CUDA program opens the nodes of all GPUs: with two, its files alone do not say which it holds."""
+    two = Nvml(code=0, gpus=(found_gpu(), found_gpu(index=1, address="0000:02:00.0")))
+    both = process(state="orphaned", devices=("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-uvm"))
+    assert causes({NVML: two, PROCESSES: table(both)}) == set()
+    one = process(state="orphaned", devices=("/dev/nvidia1", "/dev/nvidia-uvm"))
+    assert clue("zombie-gpu-process", {NVML: two, PROCESSES: table(one)}).subject == "gpu:0000:02:00.0"
+
+
+def test_the_extra_to_install() -> None:
+    gone: State = {TOOLKITS: toolkits(components=parts(missing=("nvvm",))), **FAILED}
+    newer = with_numba(package("cuda-bindings", "13.5.0"))
+    assert clue("toolkit-missing", gone).values["extra"] == "cu12"
+    assert clue("toolkit-missing", {**gone, PYTHON: newer}).values["extra"] == "cu13"
+    old = msgspec.structs.replace(climb("numba-kernel"), cuda=CudaVersion("12.4"))
+    assert clue("toolkit-missing", {**gone, PYTHON: newer, LADDER: old}).values["extra"] == "cu12"
+
+
+def test_a_numba_without_a_target_of_its_own() -> None:
+    """A release of which the table says that it ships no CUDA target."""
+    releases = tuple(msgspec.structs.replace(row, builtin_cuda=False) for row in KNOWLEDGE.numba_releases)
+    future = type("Future", (), {"numba_releases": releases})()
+    found = list(numba._no_target(host({PYTHON: built_in()}), future))
+    assert [entry.cause for entry in found] == ["numba-cuda-target-missing"]
+    assert list(numba._no_target(host({PYTHON: built_in()}), KNOWLEDGE)) == []
+    assert list(numba._no_target(host(), future)) == []
 
 
 def test_waiting_is_not_hanging() -> None:

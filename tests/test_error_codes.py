@@ -94,6 +94,7 @@ def test_cuda_codes(line: str, number: int) -> None:
         "CUDA error 12345",
         "No devices found.",
         "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1",
+        "docker run nvidia/cuda: nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1",
         "Driver Not Loaded",
     ],
 )
@@ -268,10 +269,11 @@ def test_every_message_and_name_of_the_tables_is_recognised() -> None:
 
 FRAGMENTS = st.sampled_from(
     [
-        "CUDA error ", "cuInit(", "Xid (", "PCI:0000:01:00): ", "79,", "nvml error: ", "NVML ", "code=", "\n", "\r\n", "\x1b[0m", "100",
-        ")", "cudaError", "CUDA_ERROR_NO_DEVICE", "out of memory", "->", " ", "x" * 79, "é", "\x00", "Failed to initialize NVML: Unknown Error",
+        *("CUDA error ", "cuInit(", "Xid (", "PCI:0000:01:00): ", "79,", "nvml error: ", "NVML ", "code=", "100", ")", "->", " "),
+        *("\n", "\r\n", "\x1b[0m", "é", "\x00", "x" * 79, "cudaError", "CUDA_ERROR_NO_DEVICE", "out of memory"),
+        "Failed to initialize NVML: Unknown Error",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(st.one_of(FRAGMENTS, st.text(max_size=20)), max_size=30).map("".join))

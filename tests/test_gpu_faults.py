@@ -26,7 +26,11 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not READY, reason="needs root,
 NO_MKNOD = "setpriv --bounding-set -mknod --inh-caps -mknod --"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
 COPY_DEV = "mkdir -p $D/dev && mount -t tmpfs none $D/dev && cp -a /dev/. $D/dev/ 2>/dev/null; mount --bind $D/dev /dev"
-HIDE_SMI = 'export PATH="$(echo "$PATH" | tr ":" "\\n" | while read p; do [ -x "$p/nvidia-smi" ] || printf "%s:" "$p"; done)/usr/bin"'
+# Each folder of PATH that holds nvidia-smi is replaced by one of links to everything else in it.
+HIDE_SMI = (
+    'N=""; n=0; for p in $(echo "$PATH" | tr ":" " "); do if [ -e "$p/nvidia-smi" ]; then n=$((n+1)); mkdir $D/p$n; '
+    'ln -s "$p"/* $D/p$n/; rm $D/p$n/nvidia-smi; p=$D/p$n; fi; N="$N:$p"; done; export PATH="${N#:}"'
+)
 LIBRARY_FOLDER = 'L=$(dirname "$(readlink -f "$(ldconfig -p | awk \'/libcuda.so.1 /{print $NF; exit}\')")")'
 HIDE_LIBCUDA = (
     LIBRARY_FOLDER + "; mkdir -p $D/full && mount --bind $L $D/full && mount -t tmpfs none $L && "
@@ -44,7 +48,7 @@ while size > 0 and cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(siz
 if float(sys.argv[1]) >= 1:  # leave no room at all
     for step in (16 << 20, 2 << 20, 1 << 16):
         while cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(step)) == 0: pass
-open(sys.argv[2], "w").write("held"); time.sleep(120)
+import os; open(sys.argv[2], "w").write(str(os.getpid())); time.sleep(120)
 """
 
 
@@ -59,7 +63,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     cured: str | None = None  # verdict after the printed steps were run
     python: str = PATIENT
     after: str = ":"  # clean up
-    needs: str = "yes"
+    needs: str = "true"
     rows: dict[str, str] = {}
 
 
@@ -119,10 +123,10 @@ FAULTS = (
         setup=f'export LD_LIBRARY_PATH="{OLD_DRIVER}:$LD_LIBRARY_PATH"', needs=f"[ -e '{OLD_DRIVER}/libcuda.so.1' ]",
     ),
     Fault(
-        name="CUDA_HOME absent", root="cuda-home-wrong", verdict="degraded", setup="export CUDA_HOME=/nonexistent/cuda", cured="healthy",
+        name="CUDA_HOME absent", root="cuda-home-wrong", verdict="broken", setup="export CUDA_HOME=/nonexistent/cuda", cured="healthy",
     ),
     Fault(
-        name="CUDA_HOME with a colon", root="cuda-home-wrong", verdict="degraded", setup="export CUDA_HOME=/usr/local/cuda:", cured="healthy",
+        name="CUDA_HOME with a colon", root="cuda-home-wrong", verdict="broken", setup="export CUDA_HOME=/usr/local/cuda:", cured="healthy",
     ),
     Fault(name="toolkit hidden", root="toolkit-missing", verdict="broken", setup=HIDE_TOOLKIT),
     Fault(name="nvidia-smi absent", root="nvidia-smi-missing", verdict="degraded", setup=HIDE_SMI),
@@ -144,11 +148,11 @@ FAULTS = (
     ),
     Fault(
         name="memory held by an orphan", root="zombie-gpu-process", verdict="degraded", setup=_hold("0.5", orphan=True),
-        after="pkill -9 -f hold.py", cured="healthy",
+        after="kill -9 $(cat $D/held) 2>/dev/null", cured="healthy",
     ),
     Fault(
         name="no memory left to an orphan", root="zombie-gpu-process", verdict="broken", setup=_hold("1.0", orphan=True),
-        after="pkill -9 -f hold.py", cured="healthy",
+        after="kill -9 $(cat $D/held) 2>/dev/null", cured="healthy",
     ),
     Fault(name="/proc/driver hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /proc/driver"),
 )  # fmt: skip
@@ -159,7 +163,7 @@ def _script(fault: Fault, folder: Path) -> str:
     doctor = f"{fault.prefix} {sys.executable} -m cudadoctor"
     options = f"--python {fault.python} --format json --timeout 60"
     lines = [
-        f"D={folder}; PATIENT={fault.python}; chmod 777 $D; cd /; export PYTHONPATH={Path(__file__).resolve().parent.parent}",
+        f"export D={folder} PATIENT={fault.python}; chmod 777 $D; chmod 755 $D/..; cd /; export PYTHONPATH={Path(__file__).resolve().parent.parent}",
         fault.setup,
         f"{doctor} check {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
         f"{sys.executable} -m cudadoctor check --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",
@@ -168,7 +172,7 @@ def _script(fault: Fault, folder: Path) -> str:
         lines += [
             f'{sys.executable} -c \'import json, sys; p = json.load(open(sys.argv[1]))["prescription"];'
             ' print("\\n".join(s["shell"] for s in (p or {"steps": []})["steps"] if s["shell"]))\' $D/before.json > $D/fix.sh',
-            ". $D/fix.sh > $D/fix.out 2>&1",
+            'sudo() { "$@"; }; . $D/fix.sh > $D/fix.out 2>&1',  # this shell is root's already
             f"{doctor} check {options} > $D/after.json 2>> $D/before.err",
         ]
     return "\n".join([*lines, fault.after, "true"])
@@ -176,6 +180,14 @@ def _script(fault: Fault, folder: Path) -> str:
 
 def run(fault: Fault, folder: Path) -> None:
     subprocess.run(["unshare", "-m", "bash", "-c", _script(fault, folder)], timeout=200, check=True, stdin=subprocess.DEVNULL)
+
+
+def _broken_where_the_kernel_failed(report: dict[str, object]) -> None:
+    """A fault beside the ladder breaks the machine only where a kernel failed."""
+    smoke = report["smoke"]
+    assert isinstance(smoke, list)
+    ran = [step["status"] for step in smoke if step["step"] == "numba-kernel"] == ["pass"]
+    assert (report["verdict"] == "broken") != ran
 
 
 def _load(path: Path) -> dict[str, object]:
@@ -202,6 +214,7 @@ def test_fault(fault: Fault, tmp_path: Path) -> None:
     assert isinstance(diagnosis, dict)
     assert isinstance(checks, list)
     assert [finding["cause"] for finding in diagnosis["also"] if finding["effect"] == "blocks"] == []
+    _broken_where_the_kernel_failed(before)
     statuses = {row["id"]: row["status"] for row in checks}
     assert {row: statuses[row] for row in fault.rows} == fault.rows
     replay = _load(tmp_path / "replay.json")

@@ -151,6 +151,10 @@ def test_a_whole_message_on_a_full_line_is_quoted_alone() -> None:
         "\x1b[1;31m",
         "web_1  | ",
         "> ",
+        "[  812.500001] node-7 kernel: ",
+        "2026-11-21T10:00:00.123456+02:00 node kernel: [   55.100000] ",
+        "kern  :warn  : [   12.345678] ",
+        "[Nov21 10:00] ",
     ],
 )
 def test_logger_prefixes_are_taken_off(prefix: str) -> None:

@@ -80,6 +80,14 @@ def test_mig_names() -> None:
     assert (old.code, old.judged) == (0, False)
 
 
+def test_what_nobody_knows_is_taken_as_good() -> None:
+    assert resolve("1", None) == Resolution(visible=(1,), judged=False)
+    assert resolve("GPU-77", (None, None)) == Resolution(visible=(-1,), judged=False)
+    assert resolve("1,abc", None).judged is False
+    assert resolve("e1c2d3a4", UUIDS).reason == "wrong-form"
+    assert resolve("deadbeef", UUIDS).reason == "no-number"
+
+
 # ---------------------------------------------------------------- rules
 def variables(**given: str) -> Environment:
     return Environment(variables=given, lines={name: place for place, name in enumerate(given, 1)})
@@ -189,6 +197,20 @@ def test_nobody_knows_the_environment() -> None:
         clues(host(unknown=(ENVIRONMENT,)))
 
 
+def test_mig_without_an_instance_is_another_fault() -> None:
+    gpus = (make.nvml_gpu(0, make.ADDRESS, uuid=UUIDS[0], mig_mode="enabled"),)
+    assert causes(two_gpus("MIG-1234", 0, changes={NVML: make.nvml(gpus=gpus)})) == []
+    listed = (make.nvml_gpu(0, make.ADDRESS, uuid=UUIDS[0], mig_mode="enabled", mig_uuids=("MIG-aaaa",)),)
+    assert causes(two_gpus("MIG-1234", 0, changes={NVML: make.nvml(gpus=listed)})) == [INVALID]
+
+
+def test_the_gpus_stand_beside_an_invalid_value() -> None:
+    (clue,) = clues(two_gpus("7", 0))
+    assert [quote.text for quote in clue.quotes] == ["CUDA_VISIBLE_DEVICES=7", f"2 GPUs: {UUIDS[0]}, {UUIDS[1]}"]
+    (clue,) = clues(two_gpus("-1", 0))
+    assert len(clue.quotes) == 1
+
+
 def test_device_order() -> None:
     (clue,) = clues(two_gpus(None, 0, CUDA_DEVICE_ORDER=""))
     assert (clue.cause, clue.values["variable"], clue.quotes[0].text) == (INVALID, "CUDA_DEVICE_ORDER", "CUDA_DEVICE_ORDER=")
@@ -222,7 +244,7 @@ def test_a_job_on_a_node_without_a_driver() -> None:
 @pytest.mark.parametrize(
     ("value", "devices", "words"),
     [
-        (None, 2, "CUDA_VISIBLE_DEVICES is not set: all 2 GPUs are visible"),
+        (None, 2, "CUDA_VISIBLE_DEVICES is not set: it hides no GPU"),
         ("1", 1, "CUDA_VISIBLE_DEVICES=1 shows 1 GPU of 2"),
         ("bash", 0, "CUDA_VISIBLE_DEVICES=bash shows no GPU ('bash': neither a number nor a UUID)"),
         ("0;1", 1, "CUDA_VISIBLE_DEVICES=0;1 shows 1 GPU of 2 (of '0;1' only the first number is read)"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import venv
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -303,6 +305,22 @@ def test_the_search_finds_what_cuda_pathfinder_finds(patient: Patient) -> None:
         events = of(run("python_env", CUDA_HOME=home, CUDA_PATH=None, LD_LIBRARY_PATH=None), "component")
         ours = {entry["name"]: os.path.realpath(str(entry["path"])) for entry in events if entry["name"] != "libdevice"}
         assert ours == theirs
+
+
+def test_entries_of_the_loaders_cache_for_other_machines_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a cache of the old form stands before the new one."""
+    paths = {b"/lib32/libnvrtc.so.12": 0x0003, b"/lib64/libnvrtc.so.12": 0x0303, b"/arm/libnvrtc.so.12": 0x0A03}
+    strings = b"".join(path + b"\0" for path in paths)
+    offset, entries = 48 + 24 * len(paths), b""
+    for path, flags in paths.items():
+        entries += struct.pack("=iIIIQ", flags, offset, offset, 0, 0)
+        offset += len(path) + 1
+    head = b"glibc-ld.so.cache1.1" + struct.pack("=II20x", len(paths), len(strings))
+    (tmp_path / "cache").write_bytes(b"ld.so-1.7.0\0" + bytes(20) + head + entries + strings)
+    module = load("toolkit_search")
+    for machine, expected in (("x86_64", "/lib64/libnvrtc.so.12"), ("aarch64", "/arm/libnvrtc.so.12")):
+        monkeypatch.setattr(module.os, "uname", lambda machine=machine: SimpleNamespace(machine=machine))
+        assert module.read_loader_cache(str(tmp_path / "cache")) == [expected]
 
 
 def test_the_loaders_cache_is_read_as_ldconfig_reads_it() -> None:

@@ -299,18 +299,21 @@ def test_processes_which_group_is_a_service(monkeypatch: pytest.MonkeyPatch, bod
     assert module.in_service(1) is expected
 
 
-def test_processes_the_doctor_and_its_children_are_left_out(device: Path) -> None:
-    """Also what they put into a session of its own."""
-    code = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {HOLD!r}, {str(device)!r}], start_new_session=True).wait()"
+@pytest.mark.parametrize("background", [False, True])
+def test_processes_the_doctor_and_its_children_are_left_out(device: Path, background: bool) -> None:
+    """Also what they put into a session of its own, and what lost its parent in there."""
+    hold = shlex.join([sys.executable, "-c", HOLD, str(device)])
+    script = f"({hold} &); sleep 50" if background else f"{hold}; true"
+    code = f"import subprocess\nsubprocess.Popen(['sh', '-c', {script!r}], start_new_session=True).wait()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as doctor:
         assert doctor.stdout is not None
         assert doctor.stdout.readline() == "ready\n"
-        held = [entry["pid"] for entry in table(device).values() if "devices" in entry]
-        assert len(held) == 1
+        (held,) = [entry for entry in table(device).values() if "devices" in entry]
         without = table(device, "--doctor", str(doctor.pid))
+        os.killpg(held["sid"], signal.SIGKILL)
         assert doctor.pid not in without
-        assert held[0] not in without
-        os.kill(held[0], signal.SIGKILL)
+        assert held["pid"] not in without
+        assert os.getpid() in without
 
 
 def test_processes_without_psutil_say_the_same(device: Path, holder: subprocess.Popen[str], tmp_path: Path) -> None:

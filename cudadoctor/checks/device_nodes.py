@@ -290,7 +290,7 @@ CHECK = Check(
         Rule("device-nodes", ("uvm-unavailable",), uvm_missing),
         Rule("device-nodes", ("uvm-unavailable",), uvm_fails),
         Rule("device-nodes", ("device-permission-denied",), denied_by_mode),
-        Rule("device-nodes", ("container-lost-devices",), lost_in_container),
+        Rule("container", ("container-lost-devices",), lost_in_container),
     ),
     describe=describe,
 )  # fmt: skip

@@ -234,5 +234,5 @@ RULES: tuple[Rule, ...] = (
     Rule("driver", ("driver-version-mismatch",), version_mismatch),
     Rule("driver", ("driver-too-new-for-gpu",), too_new),
     Rule("driver", ("driver-too-old-for-gpu",), too_old),
-    Rule("driver", ("driver-hung",), hangs),
+    Rule("nvidia-smi", ("driver-hung",), hangs),
 )

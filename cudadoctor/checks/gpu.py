@@ -213,10 +213,10 @@ CHECK = Check(
     items=("pci", "lspci", "lshw", "proc-version", "tegra", "nvml", "ladder", "nvidia-smi", "dev", "kernel-log", "modules"),
     rules=(
         Rule("gpu", ("no-nvidia-gpu",), no_gpu),
-        Rule("gpu", ("gpu-fell-off-bus",), unreadable),
-        Rule("gpu", ("gpu-fell-off-bus",), logged_off_the_bus),
-        Rule("gpu", ("gpu-fell-off-bus",), gone_since_boot),
-        Rule("gpu", ("gpu-fell-off-bus",), reported_lost),
+        Rule("health", ("gpu-fell-off-bus",), unreadable),
+        Rule("health", ("gpu-fell-off-bus",), logged_off_the_bus),
+        Rule("health", ("gpu-fell-off-bus",), gone_since_boot),
+        Rule("health", ("gpu-fell-off-bus",), reported_lost),
     ),
     describe=describe,
 )

@@ -95,6 +95,6 @@ CHECK = Check(
     title="Health",
     looks_at="NVML: temperature, power, throttling, ECC, PCIe link, NVLink; the kernel log for GPUs that the driver could not start",
     items=("nvml", "kernel-log", "ladder"),
-    rules=(Rule("health", ("gpu-init-failed",), init_failed),),
+    rules=(Rule("driver", ("gpu-init-failed",), init_failed),),
     describe=describe,
 )

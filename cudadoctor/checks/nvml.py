@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks.base import Check, Line
 from cudadoctor.checks.common import plural, size
 from cudadoctor.checks.reading import some
-from cudadoctor.model.facts import Facts
-from cudadoctor.model.values import NVML, NvmlGpu
+from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.values import NVML, TEGRA, NvmlGpu
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -28,7 +28,9 @@ def _named(gpus: tuple[NvmlGpu, ...]) -> str:
 
 
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
-    found = facts[NVML]
+    found, tegra = facts[NVML], facts.get(TEGRA)
+    if not isinstance(tegra, Unknown) and tegra.value and (found.value is None or found.value.code != 0):
+        return Line("no NVML, as usual on older JetPack", some(found), skip="Jetson")
     if found.value is None:
         return Line("the driver's libnvidia-ml.so.1 is not there", some(found))
     nvml = found.value

@@ -130,8 +130,9 @@ def _values(found: list[Holder], gpu: NvmlGpu) -> dict[str, str]:
     """What a recipe needs; the first holder is the largest."""
     first = found[0]
     values = {"pid": str(first.pid), "pids": " ".join(str(entry.pid) for entry in found), "gpu": str(gpu.index)}
-    memory = sum(entry.bytes or 0 for entry in found) or gpu.memory_used_bytes or 0
-    values["memory"] = size(memory)
+    memory = sum(entry.bytes or 0 for entry in found) or gpu.memory_used_bytes
+    if memory:
+        values["memory"] = size(memory)
     if first.process is not None:
         more = {"owner": first.process.user, "command": first.process.command, "state": first.process.state, "parent": first.process.ppid}
         values |= {name: str(value) for name, value in more.items() if value is not None}

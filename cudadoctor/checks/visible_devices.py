@@ -300,11 +300,10 @@ def _job_without_gpu(facts: Facts, environment: Fact[Environment]) -> Iterator[C
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     environment = facts[ENVIRONMENT]
     value = variables_of(environment).get(VARIABLE)
+    if value is None:
+        return Line(f"{VARIABLE} is not set: it hides no GPU")
     gpus = gpus_of(facts)
     count = None if gpus.uuids is None else len(gpus.uuids)
-    if value is None:
-        shown = "every GPU is visible" if count is None else f"{'the GPU is' if count == 1 else f'all {count} GPUs are'} visible"
-        return Line(f"{VARIABLE} is not set: {shown}")
     quotes = (variable_quote(environment, VARIABLE),)
     found = resolve(value, gpus.uuids, mig_uuids=gpus.mig_uuids, mig_possible=gpus.mig_possible)
     if not found.judged and gpus.unknown is not None:

@@ -36,7 +36,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return self.kind
         if isinstance(self.what, str):
             return self.what
-        return " ".join(self.what)
+        return " ".join(self.what).replace("\n", "\\n")
 
     @property
     def answered(self) -> bool:

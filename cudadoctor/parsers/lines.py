@@ -23,7 +23,10 @@ REACH = 1000  # characters looked at on each side of a hit; bounds the work on a
 _PREFIX = re.compile(
     r"""(?:
       \d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|\ ?[+-]\d\d:?\d\d)?:?\ +   # 2026-11-21T10:00:00.123Z
-    | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ \S{1,64}\ kernel:\ +                  # Nov 21 10:00:00 host kernel:
+    | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ +(?=[\w.-]{1,64}\ kernel:)            # Nov 21 10:00:00 host kernel:
+    | [\w.-]{1,64}\ kernel:\ +
+    | kern\ {1,3}:\w{1,8}\ {1,3}:\ +                                                # kern  :warn  : of dmesg -x
+    | \[[A-Z][a-z]{2}\d\d\ \d\d:\d\d\]\ +                                             # [Nov21 10:00] of dmesg -H
     | \[\ {0,8}\d{1,12}\.\d{1,9}\]\ +                                               # [   12.345678] of dmesg
     | \[[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ +\d{1,2}\ \d\d:\d\d:\d\d\ \d{4}\]\ +          # [Sat Nov 21 10:00:00 2026] of dmesg -T
     | \[(?:rank)?\d{1,6}(?:,\d{1,6})?\](?:<std(?:err|out)>)?:\ *                    # [rank0]: and [1,0]<stderr>: of MPI

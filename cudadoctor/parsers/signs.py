@@ -101,7 +101,8 @@ def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
         return None
     first = min(hit.first, top + window.count("\n", 0, found.start()))
     last = max(hit.last, top + window.count("\n", 0, max(found.start(), found.end() - 1)))
-    pass
+    if last - first >= QUOTE_LINES:
+        first, last = hit.first, hit.last
     return _Place(first, last, {name: value for name, value in found.groupdict().items() if value is not None})
 
 

@@ -89,7 +89,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
             processes.append(process)
             quotes.append(_quote_process(process, entry.line))
         elif entry.event == "error":
-            pass
+            whole = False
             quotes.append(said(SOURCE, entry.line, f"{entry.fields.get('step')}: {entry.fields.get('error')}"))
     value = msgspec.structs.replace(nvml, gpus=tuple(gpus), processes=tuple(processes))
     yield text.fact(NVML, value, *quotes, whole=whole)

@@ -20,6 +20,7 @@ from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import BenchmarkResult, Report, Row
 from cudadoctor.report.clean import clean, one_line
 
+MAX_RULED_OUT = 6  # causes named in the line of what was ruled out
 MAX_WIDTH = 100  # columns of prose; commands and quoted lines keep their own length
 VERDICTS = {
     "healthy": ("HEALTHY", "bold green"),
@@ -259,7 +260,11 @@ def _rows(page: Page, report: Report) -> None:
 
 
 def _tail(page: Page, report: Report) -> None:
-    if report.diagnosis.ruled_out:
-        page.prose(f"Looked at and ruled out: {', '.join(report.diagnosis.ruled_out)}.", style="dim")
+    ruled_out = report.diagnosis.ruled_out
+    if ruled_out:
+        # The last ones are the root's neighbours on the ladder: what else might have given this failure.
+        shown = ruled_out if page.style.verbose else ruled_out[-MAX_RULED_OUT:]
+        more = f", and {len(ruled_out) - len(shown)} more (-v lists them)" if len(shown) < len(ruled_out) else ""
+        page.prose(f"Looked at and ruled out: {', '.join(shown)}{more}.", style="dim")
     took = f" in {report.timing.total_s:.1f} s" if report.timing.total_s is not None else ""
     page.raw(f"verdict {report.verdict}, action {report.action}, exit code {report.exit_code}{took}", style="dim")

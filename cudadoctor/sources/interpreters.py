@@ -32,8 +32,37 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
     for name in ("python3", "python"):
         found = shutil.which(name)
         if found:
-            return _trusted(found, "the first Python on PATH")
+            return _trusted(_behind_shim(found), "the first Python on PATH")
     return sys.executable, "the doctor's own Python"
+
+
+def _behind_shim(path: str) -> str:
+    """The interpreter that a pyenv shim would start: the shim is a shell script that takes longer than Python itself.
+
+    pyenv's own order: PYENV_VERSION, the nearest .python-version, the global version. Where none of them names a folder the shim stays.
+    """
+    root = os.path.dirname(os.path.dirname(path))
+    if os.path.basename(os.path.dirname(path)) != "shims" or not os.path.isdir(os.path.join(root, "versions")):
+        return path
+    names = [os.environ.get("PYENV_VERSION", "")]
+    folder = os.getcwd()
+    while True:
+        names.append(_first_line(os.path.join(folder, ".python-version")))
+        if folder == os.path.dirname(folder):
+            break
+        folder = os.path.dirname(folder)
+    names.append(_first_line(os.path.join(root, "version")))
+    chosen = next((name for name in names if name), "")
+    real = os.path.join(root, "versions", chosen.split(":")[0], "bin", os.path.basename(path))
+    return real if chosen and os.path.exists(real) else path
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.readline().strip()
+    except OSError:
+        return ""
 
 
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:

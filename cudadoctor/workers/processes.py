@@ -202,9 +202,9 @@ def in_service(pid: int) -> Optional[bool]:
 
 
 def may_be_left_over(entry: Entry, table: Dict[int, Entry]) -> bool:
-    """Parent is a reaper and the session's leader is gone. A leader of its own session is a daemon; session 0 is another namespace's."""
-    pid, ppid, sid = entry["pid"], entry["ppid"], entry["sid"]
-    if pid == 1 or sid in (0, pid) or entry["name"] in DAEMONS:
+    """Parent is a reaper and the session's leader is gone. A daemon leads its own session; session 0 is another namespace's."""
+    ppid, sid = entry["ppid"], entry["sid"]
+    if sid == 0 or entry["name"] in DAEMONS:
         return False
     parent = table.get(ppid)
     adopted = ppid == 1 or (parent is not None and parent["name"] in REAPERS)

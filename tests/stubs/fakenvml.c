@@ -65,6 +65,7 @@ int nvmlDeviceGetPciInfo_v3(void *h, pci_t *p) {
 int nvmlDeviceGetMemoryInfo(void *h, memory1_t *m) { (void)h; m->total = 25769803776ULL; m->free = 25000000000ULL; m->used = 769803776ULL; return 0; }
 int nvmlDeviceGetMemoryInfo_v2(void *h, memory2_t *m) {
     (void)h; if (getenv("FAKE_NVML_OLD")) return 13;
+    if (m->version != (sizeof *m | 2u << 24)) return 25;
     m->total = 25769803776ULL; m->reserved = 469803776ULL; m->used = 300000000ULL; m->free = 25000000000ULL; return 0;
 }
 int nvmlDeviceGetCudaComputeCapability(void *h, int *major, int *minor) { (void)h; *major = 8; *minor = 6; return 0; }

@@ -1,0 +1,205 @@
+"""The cause files: they agree with the vocabulary, each can be found and cured or says why not, and their messages are real and their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from cudadoctor.cli import ROWS
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.recipe import Match
+from cudadoctor.parsers import signs
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.read import PARSERS
+
+ROOT = Path(__file__).resolve().parent.parent
+KNOWLEDGE = load()
+CAUSES = sorted(KNOWLEDGE.causes.values(), key=lambda cause: cause.id)
+VOCABULARY = msgspec.toml.decode((ROOT / "fixtures" / "vocabulary.toml").read_text("utf-8"))
+NAMED = {row["id"]: row for row in VOCABULARY["cause"]}
+SAID = msgspec.toml.decode((ROOT / "tests" / "said_by_programs.toml").read_text("utf-8"))
+EXAMPLES: dict[str, list[str]] = SAID["causes"]
+CONTAINER = {
+    "container-no-gpu-access",
+    "container-lost-devices",
+    "scheduler-gave-no-gpu",
+    "wsl-gpu-unavailable",
+    "wsl-linux-driver-installed",
+}
+CODE = re.compile(r"CUDA_ERROR_|cudaError|NVML_ERROR|NVMLError|\bXid\b|CUDNN_STATUS")
+
+
+each_cause = pytest.mark.parametrize("cause", CAUSES, ids=[cause.id for cause in CAUSES])
+
+
+@each_cause
+def test_it_agrees_with_the_vocabulary(cause) -> None:  # type: ignore[no-untyped-def]
+    assert (cause.title, cause.layer) == (NAMED[cause.id]["title"], NAMED[cause.id]["layer"])
+
+
+@each_cause
+def test_it_says_all_that_a_reader_needs(cause) -> None:  # type: ignore[no-untyped-def]
+    assert cause.row in (*ROWS, "text")
+    assert cause.breaks
+    assert 1 <= cause.why.count(". ") + 1 <= 4
+    assert cause.why.endswith(".")
+    assert not re.search("!", cause.why + cause.title)
+
+
+@each_cause
+def test_the_effect_is_that_of_the_vocabulary(cause) -> None:  # type: ignore[no-untyped-def]
+    head = (ROOT / "fixtures" / "vocabulary.toml").read_text("utf-8").split("\n\n")[0]
+    degrades, advises = head.split("degrades: ")[1].split("advises: ")
+    named = set(re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)+", degrades.split(". advises")[0]))
+    advice = set(re.findall(r"[a-z0-9]+(?:-[a-z0-9]+)+", advises.split("All others")[0]))
+    wanted = "advises" if cause.id in advice else "degrades" if cause.id in named or cause.layer == "toolkit" else "blocks"
+    assert cause.effect == wanted
+
+
+@each_cause
+def test_it_has_a_cure_or_says_that_there_is_none(cause) -> None:  # type: ignore[no-untyped-def]
+    assert bool(cause.recipes) != bool(cause.no_software_fix)
+    assert [name for name in cause.recipes if name not in KNOWLEDGE.recipes] == []
+
+
+@each_cause
+def test_the_command_that_tells_it_apart_is_shell(cause) -> None:  # type: ignore[no-untyped-def]
+    assert "\n" not in cause.tell_apart
+    subprocess.run(["bash", "-n", "-c", cause.tell_apart], check=True)
+
+
+@each_cause
+def test_it_yields_to_causes_of_the_vocabulary(cause) -> None:  # type: ignore[no-untyped-def]
+    assert set(cause.yields_to) <= set(NAMED) - {cause.id}
+    assert len(set(cause.yields_to)) == len(cause.yields_to)
+
+
+def test_nobody_yields_in_a_circle() -> None:
+    def reach(start: str, seen: frozenset[str] = frozenset()) -> set[str]:
+        found: set[str] = set()
+        for other in KNOWLEDGE.causes[start].yields_to if start in KNOWLEDGE.causes else ():
+            if other not in seen:
+                found |= {other} | reach(other, seen | {other})
+        return found
+
+    assert [cause.id for cause in CAUSES if cause.id in reach(cause.id)] == []
+
+
+KERNEL = {name for name, row in NAMED.items() if row["layer"] == "kernel"}
+BUS = {name for name, row in NAMED.items() if row["layer"] == "bus"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "least"),
+    [
+        ("driver-not-loaded", KERNEL - {"driver-not-loaded"} | CONTAINER),
+        ("driver-module-missing-for-kernel", {"driver-build-failed", "secure-boot-blocks-module"}),
+        ("driver-not-installed", {"nouveau-bound", "driver-module-missing-for-kernel"} | CONTAINER),
+        ("device-nodes-missing", CONTAINER),
+        ("libcuda-missing", CONTAINER | {"driver-not-installed"}),
+        ("numba-cuda-target-missing", {"python-module-shadowed"}),
+        ("gpu-init-failed", KERNEL | BUS),
+    ],
+)
+def test_residual_causes_step_back(cause: str, least: set[str]) -> None:
+    assert least <= set(KNOWLEDGE.cause(cause).yields_to)
+
+
+def test_every_recipe_serves_a_cause() -> None:
+    used = {name for cause in CAUSES for name in cause.recipes}
+    assert set(KNOWLEDGE.recipes) - used == set()
+
+
+# ---------------------------------------------------------------- messages
+MATCHES = [(cause.id, match) for cause in CAUSES for match in cause.match]
+
+
+def name_of(entry: tuple[str, Match]) -> str:
+    return f"{entry[0]}: {entry[1].contains[:40]}"
+
+
+@pytest.mark.parametrize(("cause", "match"), MATCHES, ids=map(name_of, MATCHES))
+def test_a_message_is_a_literal_and_no_code(cause: str, match: Match) -> None:
+    assert len(match.contains.strip()) >= 6
+    assert "\n" not in match.contains
+    assert not CODE.search(match.contains + (match.pattern or "")), "codes and their names are recognised through the error tables"
+    assert 1 <= match.window <= 60
+    for pattern in (match.pattern, match.unless):
+        if pattern is not None:
+            assert re.compile(pattern, re.MULTILINE).search("") is None, "a pattern that fits nothing at all fits everything"
+
+
+def test_no_literal_stands_in_two_causes() -> None:
+    owners: dict[str, set[str]] = {}
+    for cause, match in MATCHES:
+        owners.setdefault(match.contains, set()).add(cause)
+    assert {literal: names for literal, names in owners.items() if len(names) > 1} == {}
+
+
+def test_no_literal_is_a_message_of_an_error_table() -> None:
+    """One home for each: what an API says about a code is recognised by parsers/error_codes.py."""
+    said = [text for row in KNOWLEDGE.cuda_errors for text in row.messages]
+    said += [text for row in KNOWLEDGE.nvml_errors for text in row.messages]
+    said += [row.text for row in KNOWLEDGE.smi_messages]
+    long = [text for text in said if len(text) >= 16]
+    twice = {(match.contains, text) for _, match in MATCHES for text in long if match.contains in text or text in match.contains}
+    assert twice == set()
+
+
+def test_no_literal_wakes_a_parser() -> None:
+    """A line whose values somebody compares belongs to a parser, one that only states its cause to the cause."""
+    wakes = {literal for parser in PARSERS for literal in parser.wakes}
+    assert {match.contains for _, match in MATCHES} & wakes == set()
+
+
+def clues(text: str) -> set[str]:
+    return {clue.cause for clue in signs.clues(Text(text, source="text"), KNOWLEDGE)}
+
+
+SHOWN = [(cause, text) for cause, texts in EXAMPLES.items() for text in texts]
+
+
+@pytest.mark.parametrize(("cause", "text"), SHOWN, ids=[f"{cause}: {text[:40]}" for cause, text in SHOWN])
+def test_what_programs_say_names_the_cause_and_no_other(cause: str, text: str) -> None:
+    assert clues(text) == {cause}
+
+
+@pytest.mark.parametrize("text", SAID["nothing"], ids=[text[:50] for text in SAID["nothing"]])
+def test_what_states_no_cause_names_none(text: str) -> None:
+    assert clues(text) == set()
+
+
+@pytest.mark.parametrize(("cause", "match"), MATCHES, ids=map(name_of, MATCHES))
+def test_every_message_has_an_example(cause: str, match: Match) -> None:
+    """Without any of its matches a cause is still found by the others; so each is tried alone."""
+    only = msgspec.structs.replace(KNOWLEDGE.cause(cause), match=(match,))
+
+    class One:
+        causes: ClassVar = {cause: only}
+
+        def once(self, name: str, make):  # type: ignore[no-untyped-def]
+            return make()
+
+    found = [text for text in EXAMPLES.get(cause, []) if signs.clues(Text(text, source="text"), One())]  # type: ignore[arg-type]
+    assert found, f"add a line to tests/said_by_programs.toml that shows {match.contains!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("NVRM:  supported through the NVIDIA 470.xx Legacy drivers. Please", {"legacy_branch": "470"}),
+        (
+            "kernel version 510.73.5 does not match DSO version 515.48.7 -- cannot",
+            {"module_version": "510.73.5", "library_version": "515.48.7"},
+        ),
+        ("(consider renaming '/home/ada/numba.py' since it has the same name", {"path": "/home/ada/numba.py"}),
+    ],
+)
+def test_a_message_hands_on_what_its_recipe_needs(text: str, values: dict[str, str]) -> None:
+    (clue,) = signs.clues(Text(text, source="text"), KNOWLEDGE)
+    assert clue.values == values

@@ -1,0 +1,267 @@
+"""What can be cured on the spot, run by a shell; processes are ended only while they are the ones that were seen."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cudadoctor.model.recipe import Prescription
+from cudadoctor.model.values import (
+    DEVICE_NODES,
+    ENVIRONMENT,
+    MAY_MAKE_NODES,
+    NVIDIA_MODPROBE,
+    PROCESSES,
+    PYTHON,
+    TOOLKITS,
+    USER,
+    ConfigLine,
+    Environment,
+    Process,
+    Processes,
+    PythonEnvironment,
+    Toolkit,
+    Toolkits,
+)
+from cudadoctor.model.version import ToolkitVersion
+from tests.facts_builder import nodes, user
+from tests.prescriptions import (
+    ROOT_USER,
+    commands,
+    shells,
+    written,
+)
+
+
+# ---------------------------------------------------------------- what can be cured on the spot, run by a shell
+def run(script: str, environment: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    result = subprocess.run(
+        ["bash", "-c", script],
+        env={"PATH": "/usr/bin:/bin", **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        timeout=60,
+    )
+    return result.stdout.strip()
+
+
+unix = pytest.mark.skipif(sys.platform != "linux", reason="runs commands for Linux")
+
+
+@unix
+@pytest.mark.parametrize(
+    ("cause", "variable"),
+    [
+        ("cuda-visible-devices-hides-all", "CUDA_VISIBLE_DEVICES"),
+        ("cuda-visible-devices-invalid", "CUDA_VISIBLE_DEVICES"),
+        ("numba-simulator-enabled", "NUMBA_ENABLE_CUDASIM"),
+        ("numba-cuda-disabled", "NUMBA_DISABLE_CUDA"),
+    ],
+)
+def test_variables_are_taken_away(cause: str, variable: str) -> None:
+    found = commands(written(cause, {ENVIRONMENT: Environment(variables={variable: "1"}, lines={})}))
+    assert run(f"{found}\necho ${{{variable}-gone}}", {variable: "1"}).endswith("gone")
+
+
+@unix
+def test_an_empty_device_order_is_taken_away() -> None:
+    found = commands(written("cuda-visible-devices-invalid", {}, {"variable": "CUDA_DEVICE_ORDER", "value": ""}))
+    assert run(f"{found}\necho ${{CUDA_DEVICE_ORDER-gone}}", {"CUDA_DEVICE_ORDER": ""}).endswith("gone")
+
+
+@unix
+def test_cuda_home_points_to_the_toolkit_that_is_there() -> None:
+    here = {TOOLKITS: Toolkits(toolkits=(Toolkit(path="/usr/local/cuda", version=ToolkitVersion("12.4"), has_nvcc=True),))}
+    same = {ENVIRONMENT: Environment(variables={"CUDA_HOME": "/gone", "CUDA_PATH": "/gone"}, lines={})}
+    found = commands(written("cuda-home-wrong", {**here, **same}, {"variable": "CUDA_HOME", "value": "/gone"}))
+    assert run(f"{found}\necho $CUDA_HOME:$CUDA_PATH", {"CUDA_HOME": "/gone", "CUDA_PATH": "/gone"}).endswith(
+        "/usr/local/cuda:/usr/local/cuda"
+    )
+    nowhere = commands(written("cuda-home-wrong", {}, {"variable": "CUDA_PATH", "value": "/gone", "path": ""}))
+    assert run(f"{nowhere}\necho ${{CUDA_PATH-gone}}", {"CUDA_PATH": "/gone"}).endswith("gone")
+    stated = commands(written("cuda-home-wrong", here, {"variable": "CUDA_HOME", "value": "x:", "path": "/opt/cuda 12"}))
+    assert run(f"{stated}\necho $CUDA_HOME").endswith("/opt/cuda 12")
+
+
+@unix
+@pytest.mark.parametrize(
+    ("values", "before", "after"),
+    [
+        ({"kept": "/a:/b c", "path": "/x/stubs/libcuda.so.1"}, "/x/stubs:/a:/b c", "/a:/b c"),
+        ({"kept": "", "path": "/x/stubs/libcuda.so.1"}, "/x/stubs", "gone"),
+        ({"path": "/tmp/link to stub/libcuda.so.1"}, "/tmp/link to stub/:/a:/x/stubs/:/b", "/a:/b"),
+        ({}, "/usr/local/cuda/lib64/stubs:/a", "/a"),
+    ],
+)
+def test_stubs_leave_the_library_path(values: dict[str, str], before: str, after: str) -> None:
+    found = commands(written("libcuda-stub-loaded", {}, values))
+    assert run(f"{found}\necho ${{LD_LIBRARY_PATH-gone}}", {"LD_LIBRARY_PATH": before}).endswith(after)
+    assert "stubs" not in run(f"{found}\necho ${{LD_LIBRARY_PATH-gone}}", {"LD_LIBRARY_PATH": before})
+
+
+@unix
+def test_compat_leaves_the_library_path() -> None:
+    found = shells(written("forward-compat-unsupported", {USER: ROOT_USER}))[0]
+    assert run(f"{found}\necho $LD_LIBRARY_PATH", {"LD_LIBRARY_PATH": "/usr/local/cuda-12/compat:/a:/compatible"}) == "/a:/compatible"
+
+
+@unix
+def test_libcuda_outside_the_loaders_path_is_put_on_it() -> None:
+    found = written("libcuda-missing", {USER: ROOT_USER}, {"path": "/opt/driver lib/libcuda.so.1"})
+    exports = next(line for line in shells(found) if line.startswith("export"))
+    assert run(f"{exports}\necho $LD_LIBRARY_PATH", {"LD_LIBRARY_PATH": "/a"}) == "/opt/driver lib:/a"
+    assert run(f"{exports}\necho $LD_LIBRARY_PATH") == "/opt/driver lib"
+    standard = written("libcuda-missing", {USER: ROOT_USER}, {"path": "/usr/lib/x86_64-linux-gnu/libcuda.so.580.1"})
+    assert shells(standard)[0] == "ldconfig"
+    assert "export" not in commands(standard)
+    assert "apt-get" not in commands(standard)
+
+
+@unix
+def test_the_line_leaves_numbas_file_and_comes_back(tmp_path: Path) -> None:
+    config = tmp_path / "my work" / ".numba_config.yaml"
+    config.parent.mkdir()
+    config.write_text("opt: 3\n  Enable_CUDASIM : 1\nthreading_layer: omp\n")
+    environment = PythonEnvironment(
+        path="/p", version="3.12", numba_config=(ConfigLine(path=str(config), line=2, text="Enable_CUDASIM : 1"),)
+    )
+    state = {PYTHON: environment, ENVIRONMENT: Environment(variables={}, lines={})}
+    found = written("numba-simulator-enabled", state, {"variable": "enable_cudasim", "path": str(config)})
+    run(commands(found))
+    assert config.read_text() == "opt: 3\nthreading_layer: omp\n"
+    (undo,) = [step.undo for step in found.steps if step.undo]
+    run(undo)
+    assert "CUDASIM" in config.read_text()
+
+
+@unix
+def test_the_file_is_renamed_and_nothing_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "numba.py"
+    path.write_text("mine")
+    found = commands(written("python-module-shadowed", {}, {"path": str(path)}))
+    run(found)
+    assert (tmp_path / "my_numba.py").read_text() == "mine"
+    path.write_text("second")
+    run(found)
+    assert path.read_text() == "second"
+
+
+# ---------------------------------------------------------------- processes
+def ending(process: Process, cause: str = "zombie-gpu-process", who: Any = None) -> Prescription:
+    others = (Process(pid=process.ppid, start_time=process.start_time),) if process.ppid and process.ppid > 1 else ()
+    state = {PROCESSES: Processes(processes=(process, *others)), USER: who or user()}
+    return written(cause, state, {"pid": str(process.pid), "pids": str(process.pid)})
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(["sleep", "300"])
+    yield child
+    child.kill()
+    child.wait()
+
+
+@unix
+@pytest.mark.parametrize("cause", ["zombie-gpu-process", "gpu-memory-held-by-others"])
+def test_a_process_is_ended_only_while_it_is_the_one_that_was_seen(cause: str, sleeper: subprocess.Popen[bytes]) -> None:
+    start = psutil.Process(sleeper.pid).create_time()
+    for moved in (-60, 60):
+        other = ending(Process(pid=sleeper.pid, own=True, start_time=start + moved), cause)
+        run(next(line for line in shells(other) if "kill " in line))
+        time.sleep(0.2)
+        assert sleeper.poll() is None
+    fresh = ending(Process(pid=sleeper.pid, own=True, start_time=start), cause)
+    run(next(line for line in shells(fresh) if "kill " in line))
+    assert sleeper.wait(10) == -15
+
+
+def test_looking_comes_before_ending_and_force_last() -> None:
+    found = ending(Process(pid=4711, own=True, start_time=1.7e9))
+    lines = [step for step in found.steps if step.shell and "4711" in step.shell]
+    assert [bool(re.search(r"kill 4711", line.shell or "")) for line in lines] == [False, True, False]
+    assert "kill -9 4711" in (lines[2].shell or "")
+    assert [line.risk for line in lines] == ["safe", "destructive", "destructive"]
+    assert "fuser" in commands(found)
+
+
+@pytest.mark.parametrize(
+    ("process", "who", "words"),
+    [
+        (Process(pid=4711, own=False, user="bob", start_time=1.7e9), user(), "bob"),
+        (Process(pid=4711, own=True, service=True, start_time=1.7e9), user(), "systemctl stop"),
+        (Process(pid=4711, own=True, namespaced=True, start_time=1.7e9), user(), "container"),
+        (Process(pid=4711, own=True), user(), "4711"),
+    ],
+)
+def test_a_process_that_is_not_ours_to_end_is_not_ended(process: Process, who: Any, words: str) -> None:
+    found = ending(process, who=who)
+    assert "kill" not in commands(found)
+    assert any(words in step.text for step in found.steps)
+
+
+def test_root_may_end_the_process_of_another_user() -> None:
+    assert "kill 4711" in commands(ending(Process(pid=4711, own=False, user="bob", start_time=1.7e9), who=ROOT_USER))
+
+
+def test_a_dead_process_is_collected_through_its_parent() -> None:
+    found = commands(ending(Process(pid=4711, ppid=4000, own=True, state="defunct", start_time=1.7e9)))
+    assert "kill 4000" in found
+    assert "kill 4711" not in found
+
+
+def test_several_processes_each_get_their_steps() -> None:
+    table = Processes(processes=tuple(Process(pid=pid, own=True, start_time=1.7e9) for pid in (11, 12)))
+    found = commands(written("gpu-memory-held-by-others", {PROCESSES: table}, {"pid": "11", "pids": "11 12"}))
+    assert found.index("kill 11") < found.index("kill -9 11") < found.index("kill 12")
+
+
+def test_nobody_known_to_hold_the_memory() -> None:
+    found = written("zombie-gpu-process", {}, {"pid": "", "pids": ""})
+    assert "kill" not in commands(found)
+    assert any("reset the GPU" in step.text for step in found.steps)
+
+
+# ---------------------------------------------------------------- device files, schedulers
+def test_device_files_are_made_by_the_helper_where_it_is_there() -> None:
+    assert "nvidia-modprobe -u" in commands(written("device-nodes-missing", {NVIDIA_MODPROBE: "/usr/bin/nvidia-modprobe"}))
+    by_hand = commands(written("device-nodes-missing", {NVIDIA_MODPROBE: None, USER: ROOT_USER}))
+    assert "mknod -m 666 /dev/nvidiactl c 195 255" in by_hand
+    assert "nvidia-modprobe" not in by_hand
+    assert any("--gpus all" in step.text for step in written("device-nodes-missing", {MAY_MAKE_NODES: False}).steps)
+
+
+@unix
+def test_the_number_of_nvidia_uvm_is_read_when_the_command_runs(tmp_path: Path) -> None:
+    (tmp_path / "devices").write_text("Character devices:\n195 nvidia\n238 nvidia-uvm\n239 nvidia-uvm-x\n")
+    found = commands(written("uvm-unavailable", {USER: ROOT_USER}))
+    lines = [line for line in found.split("\n") if line.startswith("mknod")]
+    script = "\n".join(lines).replace("/proc/devices", str(tmp_path / "devices")).replace("mknod", "echo")
+    assert run(script) == "-m 666 /dev/nvidia-uvm c 238 0\n-m 666 /dev/nvidia-uvm-tools c 238 1"
+
+
+def test_a_group_that_may_open_the_files_is_joined() -> None:
+    state = {DEVICE_NODES: nodes("nvidia0", "nvidiactl", mode="crw-rw----", group="video"), USER: user("ada lovelace")}
+    found = commands(written("device-permission-denied", state))
+    assert "sudo usermod -aG video 'ada lovelace'" in found
+    assert "chmod" not in found
+    closed = {DEVICE_NODES: nodes("nvidia0", "nvidiactl", mode="crw-------"), USER: ROOT_USER}
+    assert "chmod a+rw /dev/nvidiactl" in commands(written("device-permission-denied", closed))
+
+
+@pytest.mark.parametrize(
+    ("variable", "command"), [("SLURM_JOB_ID", "srun --gpus=1"), ("PBS_JOBID", "qsub"), ("LSB_JOBID", "bsub"), ("JOB_ID", None)]
+)
+def test_the_scheduler_is_asked_in_its_own_words(variable: str, command: str | None) -> None:
+    found = shells(written("scheduler-gave-no-gpu", {ENVIRONMENT: Environment(variables={variable: "17"}, lines={})}))
+    assert [line for line in found if command and line.startswith(command)] == found
+    assert bool(found) == (command is not None)
