@@ -21,6 +21,7 @@ from cudadoctor.model.values import (
     DEVICE_NODES_AFTER,
     HANGS,
     KERNEL,
+    KERNEL_LOG,
     LADDER,
     LOADED_DRIVER,
     NVIDIA_MODPROBE,
@@ -179,14 +180,26 @@ def _status(
     not_run = _not_run(check, facts, evidence, judged, rungs)
     if not_run is not None:
         return "skip", not_run
-    if failed:
-        return "fail", None  # seen to fail, and nothing known explains it
     beside = [finding for finding in (*diagnosis.also, *((root,) if root is not None else ())) if finding.effect != "blocks"]
     if _rows_of(beside, knowledge, check.id):
         return "warn", None
+    if failed:
+        return "fail", None  # seen to fail, and nothing known explains it
     if line.because is not None:
         return "unknown", line.because
-    return "pass", None
+    missing = _missing(check, judged, rungs)
+    return ("unknown", f"{', '.join(missing)} not known") if missing else ("pass", None)
+
+
+def _missing(check: Check, judged: Judged, rungs: Rungs) -> list[str]:
+    """Facts that a rule of this row needed and nobody knows: such a row does not pass.
+
+    Where the GPU was initialised two things are excepted: the kernel log, because a line of the past could not accuse what works
+    now, and the rows of bus and driver, whose causes cannot lie dormant below a rung that works as a missing node can.
+    """
+    works = rungs.worked("init")
+    lacking = [fact for entry in judged.diagnosis.undecided if entry.row == check.id for fact in entry.missing]
+    return [fact for fact in lacking if not (works and (fact == KERNEL_LOG.name or check.id in ("gpu", "driver")))]
 
 
 def _smi_failed(check: Check, facts: Facts) -> bool:
@@ -222,18 +235,25 @@ def _text_row(evidence: Evidence, knowledge: Knowledge, judged: Judged) -> repor
     if item is None:
         return None
     diagnosis = judged.diagnosis
-    everything = (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *diagnosis.also, *diagnosis.suspects)
+    past = (judged.not_now,) if judged.not_now is not None else ()
+    everything = (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *past, *diagnosis.also, *diagnosis.suspects)
     said = [finding for finding in everything if any(quote.source == "text" for quote in finding.evidence)]
     quotes: tuple[Quote, ...] = tuple(quote for finding in said for quote in finding.evidence if quote.source == "text")[:4]
-    lines = (item.stdout or "").count("\n") + 1
+    lines = len((item.stdout or "").splitlines())
     if not said:
         return report.Row(
-            id="text", title="What the program said", status="unknown", summary=f"{lines} lines, none of which names a known cause",
+            id="text", title="What the program said", status="unknown", summary=f"{lines} line{'s' if lines != 1 else ''}, none of which names a known cause",
             because="not understood", evidence=(),
         )  # fmt: skip
     sure = any(finding.basis != "suspected" for finding in said)
     status: report.RowStatus = "fail" if sure and judged.verdict == "broken" else "warn"
-    return report.Row(id="text", title="What the program said", status=status, summary=said[0].title, because=None, evidence=quotes)
+    summary = f"{_said(said[0])}: not so at present" if said[0] is judged.not_now else said[0].title
+    return report.Row(id="text", title="What the program said", status=status, summary=summary, because=None, evidence=quotes)
+
+
+def _said(finding: Finding) -> str:
+    """What a text states; where it only hints at a cause, its own words."""
+    return finding.title if finding.basis != "suspected" else finding.evidence[0].text.strip()
 
 
 # ---------------------------------------------------------------- smoke test and benchmark
@@ -326,7 +346,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
         out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}.")
     if judged.not_now is not None:
         out.append(
-            f"The text says: {judged.not_now.title}. That is not so at present: what it breaks works now. "
+            f"The text says: {_said(judged.not_now)}. That is not so at present: what it breaks works now. "
             "Run the program again; if it fails, give the new text with --log."
         )
     out.extend(f"From the kernel log, and contradicted by what works now: {line}" for line in past)

@@ -67,14 +67,16 @@ def diagnose(
     sure = [case for case in cases if case.finding.basis != "suspected"]
     blocking = [case for case in sure if case.finding.effect == "blocks"]
     live_blocking, not_now = _present(blocking, rungs, has_machine=goal is not None)
+    suspects, unproven = _suspects(cases, outcomes, rungs, has_machine=goal is not None)
+    not_now = not_now or unproven
     reached = _reached(goal, facts, rungs)
     verdict = _verdict(
-        live_blocking, sure, reached=reached, crashed=bool(crashes), asked_of_machine=goal is not None, not_now=not_now is not None
+        live_blocking, sure, reached=reached, crashed=bool(crashes), complaint=not_now is not None or any(case.text for case in suspects)
     )
+    suspects = suspects if verdict == "undecided" else []
     root = _root(live_blocking) if verdict == "broken" else _gravest(sure) if verdict == "degraded" else None
     explained = _explained(root, sure) if root is not None and verdict == "broken" else []
     also = [case for case in sure if case is not root and case not in explained and case is not not_now]
-    suspects = _suspects(cases, outcomes, knowledge) if verdict == "undecided" else []
     ruled_out = _ruled_out(outcomes, sure, knowledge, root.rung if root is not None else rungs.first_failed())
     diagnosis = Diagnosis(
         root=root.finding if root is not None else None,
@@ -83,7 +85,7 @@ def diagnose(
         also=tuple(case.finding for case in _sorted(also)),
         ruled_out=ruled_out,
         undecided=_undecided(outcomes),
-        ask=_asks(suspects, outcomes, knowledge, verdict),
+        ask=_asks(suspects or ([not_now] if not_now is not None else []), outcomes, knowledge, verdict),
         crashes=tuple(crashes),
     )
     return Judged(
@@ -148,10 +150,13 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
 
 
 def _gpu_addresses(facts: Facts) -> frozenset[str]:
-    bus = facts.get(PCI)
-    if isinstance(bus, Unknown) or bus.value is None:
+    """The GPUs of the bus; where it is not seen, those that CUDA lists."""
+    bus, ladder = facts.get(PCI), facts.get(LADDER)
+    if not isinstance(bus, Unknown) and bus.value is not None:
+        return frozenset(gpu.address for gpu in bus.value.nvidia_gpus)
+    if isinstance(ladder, Unknown) or ladder.value is None:
         return frozenset()
-    return frozenset(gpu.address for gpu in bus.value.nvidia_gpus)
+    return frozenset(device.address for device in ladder.value.devices if device.address is not None)
 
 
 def _quotes(group: Sequence[Clue]) -> tuple[Quote, ...]:
@@ -235,28 +240,39 @@ def _present(blocking: Sequence[_Case], rungs: Rungs, *, has_machine: bool) -> t
     """A log's driver-side fault whose rung works on this machine now is no cause of today; what the program says of itself is."""
     if not has_machine:
         return list(blocking), None
-    kept: list[_Case] = []
-    past: list[_Case] = []
-    for case in blocking:
-        works = any(rungs.worked(rung) for rung in case.cause.breaks) and not any(rungs.failed(rung) for rung in case.cause.breaks)
-        (past if case.text and case.cause.layer not in PROGRAM_LAYERS and works else kept).append(case)
-    return kept, min(past, key=_place) if past else None
+    past = [case for case in blocking if _not_so_now(case, rungs)]
+    return [case for case in blocking if case not in past], min(past, key=_place) if past else None
+
+
+def _not_so_now(case: _Case, rungs: Rungs) -> bool:
+    """A driver-side fault that only a text speaks of, while what it breaks works."""
+    works = any(rungs.worked(rung) for rung in case.cause.breaks) and not any(rungs.failed(rung) for rung in case.cause.breaks)
+    return case.text and case.cause.layer not in PROGRAM_LAYERS and works
 
 
 def _verdict(
-    blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool, crashed: bool, asked_of_machine: bool, not_now: bool
+    blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool, crashed: bool, complaint: bool
 ) -> Verdict:
+    """`complaint`: a text states or hints at a failure that the machine does not show."""
     if blocking:
         return "broken"
-    if crashed or not_now or not reached:
+    if crashed or complaint or not reached:
         return "undecided"
     return "degraded" if any(case.finding.effect == "degrades" for case in cases) else "healthy"
 
 
-def _suspects(cases: Sequence[_Case], outcomes: Sequence[Outcome], knowledge: Knowledge) -> list[_Case]:
-    """Causes that a code names as candidates and that no rule has ruled out, in the order of the tables."""
+def _suspects(
+    cases: Sequence[_Case], outcomes: Sequence[Outcome], rungs: Rungs, *, has_machine: bool
+) -> tuple[list[_Case], _Case | None]:
+    """Causes that a code names as candidates and that no rule has ruled out, in the order of the tables.
+
+    Where a text's code leaves none, because all that it could mean works on this machine now, its likeliest candidate is returned beside.
+    """
     out = _cleared(outcomes, {case.cause.id for case in cases if case.finding.basis != "suspected"})
-    return [case for case in cases if case.finding.basis == "suspected" and case.cause.id not in out]
+    named = [case for case in cases if case.finding.basis == "suspected"]
+    open_ = [case for case in named if case.cause.id not in out and not (has_machine and _not_so_now(case, rungs))]
+    said = [case for case in named if case.text] if has_machine else []
+    return open_, said[0] if said and not any(case.text for case in open_) else None
 
 
 def _cleared(outcomes: Sequence[Outcome], found: set[str]) -> frozenset[str]:

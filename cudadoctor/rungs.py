@@ -82,9 +82,11 @@ def observe(facts: Facts, *, shown_failing: Iterable[RungName] = ()) -> Rungs:
         looks.setdefault(rung, ("failed", ()))
         looks[rung] = ("failed", looks[rung][1])
     # A rung seen to work clears every rung it needs: no missing file or node can block a kernel whose result was checked.
+    # What failed on one GPU is not cleared by a kernel on another.
+    own = _failed_on_a_gpu(facts)
     for rung in ORDER:
         if looks.get(rung, ("", ()))[0] == "worked":
-            for needed in below(rung, _PROVES):
+            for needed in below(rung, _PROVES) - own:
                 looks[needed] = ("worked", looks[needed][1] if needed in looks else ())
     return Rungs({rung: seen for rung, (seen, _) in looks.items()}, {rung: quotes for rung, (_, quotes) in looks.items()})
 
@@ -160,6 +162,14 @@ def _toolkit(facts: Facts) -> Looks:
         return {}  # not recorded by this worker
     complete = all(entry is not None and entry.path is not None for entry in entries)
     return {"toolkit": ("worked" if complete else "failed", toolkits.quotes)}
+
+
+def _failed_on_a_gpu(facts: Facts) -> frozenset[RungName]:
+    """The rungs that are climbed on each GPU by itself and broke on one."""
+    found = facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None:
+        return frozenset()
+    return frozenset(entry.rung for entry in found.value.rungs if entry.gpu is not None and entry.status not in ("pass", "skip"))
 
 
 def _ladder(facts: Facts) -> Looks:

@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from cudadoctor.checks import ties
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA
-from cudadoctor.parsers import error_codes, signs
+from cudadoctor.parsers import error_codes, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.rungs import Rungs
 
 
 def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
     yield from signs.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
+    yield from out_of_memory.clues(text, from_rung=from_rung, is_text=is_text)
     yield from error_codes.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
 
 
@@ -42,7 +44,9 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
         found.extend(guard.run("texts", name, none, _listed, source, facts, knowledge))
     for item in evidence.items:
         if item.kind == "text":
-            found.extend(guard.run("texts", "text", none, _said, item, knowledge, is_text=True))
+            said = guard.run("texts", "text", none, _said, item, knowledge, is_text=True)
+            found.extend(guard.run("texts", "ties", none, _decided, said, facts, knowledge))
+            found.extend(said)
     return tuple(found)
 
 
@@ -52,6 +56,10 @@ def _listed(source: Callable[[Facts, Knowledge], Iterator[Clue]], facts: Facts, 
 
 def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
     return list(_recognise(_text(item), knowledge, is_text=is_text))
+
+
+def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]:
+    return list(ties.decided(said, facts, knowledge))
 
 
 def _text(item: Item) -> Text:

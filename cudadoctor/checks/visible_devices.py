@@ -199,7 +199,7 @@ def gpus_of(facts: Facts) -> Gpus:
     bus, wsl = facts.get(PCI), facts.get(WSL)
     # WSL has no GPU on its bus, and a partial listing counts too few: neither tells how many there are.
     if isinstance(bus, Unknown) or isinstance(wsl, Unknown) or bus.value is None or wsl.value or not bus.whole or not bus.value.nvidia_gpus:
-        return Gpus(uuids=None, unknown=unknown)
+        return Gpus(uuids=None, unknown=unknown, mig_possible=True)
     count = len(bus.value.nvidia_gpus)
     address = bus.value.nvidia_gpus[0].address
     quote = line_with(bus, address, "10de", words=f"{plural(count, 'NVIDIA GPU')} on the PCI bus")

@@ -46,12 +46,14 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A message that states its cause. `contains` is a case-sensitive literal of six or more characters.
 
     `pattern` is tried on the `window` lines around a hit, `unless` refuses a hit where it matches there.
+    `suspects`: the message has several causes; it states none and raises suspicion of these, likeliest first.
     """
 
     contains: str
     pattern: str | None = None
     unless: str | None = None
     window: int = 1
+    suspects: tuple[str, ...] = ()
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,12 +5,14 @@ Several parsers may state the same key: their order here is the order of trust (
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.values import HANGS, LADDER, Hang, Hangs, Ladder
+from cudadoctor.model.values import CONTAINER_MARKS, HANGS, LADDER, Hang, Hangs, Ladder
 from cudadoctor.parsers import (
     dev,
     dkms,
@@ -73,7 +75,7 @@ def read(evidence: Evidence, guard: Guard) -> Facts:
             for entry in found:
                 (unknown if isinstance(entry, Unknown) else facts).append(entry)  # type: ignore[arg-type]
     facts.append(_hangs(evidence))
-    return Facts(_merged(facts), unknown)
+    return Facts(_marks(_merged(facts), evidence), unknown)
 
 
 def _from_pasted(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | Unknown]:
@@ -124,6 +126,20 @@ def _hangs(evidence: Evidence) -> Fact[object]:
         if item.status in HANG_STATUSES and item.id in HANG_NAMES
     )
     return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries)), quotes=quotes, origin=evidence.origin)
+
+
+def _marks(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:
+    """Container marks are read in several places: all that were found count, and "no mark" needs every place to have been read."""
+    marks = [fact for fact in facts if fact.key == CONTAINER_MARKS.name]
+    others = [fact for fact in facts if fact.key != CONTAINER_MARKS.name]
+    found = [fact for fact in marks if fact.value]
+    if found:
+        words = tuple(dict.fromkeys(word for fact in found for word in fact.value))
+        joined = msgspec.structs.replace(found[0], value=words, quotes=tuple(quote for fact in found for quote in fact.quotes))
+        return [joined, *others]
+    places = [evidence.get(name) for name in ("dockerenv", "containerenv", "cgroup", "environment")]
+    everywhere = all(item is not None and (item.answered or item.status == "absent") for item in places)
+    return others + marks[:1] if everywhere else others
 
 
 def _merged(facts: list[Fact[object]]) -> list[Fact[object]]:

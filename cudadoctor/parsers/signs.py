@@ -2,7 +2,7 @@
 
 A match counts where its literal stands, its `pattern` (if any) is found in the window around it, and its `unless` is not.
 Patterns see the lines of the window joined by newlines, with ^ and $ at each line. Named groups become the clue's values;
-a group `address` (a PCI address) makes that GPU the clue's subject.
+a group `address` (a PCI address) makes that GPU the clue's subject. A match with `suspects` raises suspicion of those causes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.recipe import Match
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
@@ -36,29 +36,44 @@ class _Place(msgspec.Struct, frozen=True):
     values: dict[str, str] = {}
 
 
+class _Key(NamedTuple):
+    """One clue: the places of the same cause, subject and basis are joined."""
+
+    cause: str
+    subject: str
+    basis: Basis
+
+
 def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> tuple[Clue, ...]:
     """What the text states: one clue for each cause and subject, quoting the first place and the last."""
     lines = prepared(text)
-    ends: dict[tuple[str, str], tuple[_Place, _Place]] = {}
-    values: dict[tuple[str, str], dict[str, str]] = {}
+    ends: dict[_Key, tuple[_Place, _Place]] = {}
+    values: dict[_Key, dict[str, str]] = {}
     for cause_id, match in knowledge.once("signs", lambda: _signs(knowledge)):
         for place in _places(match, lines):
-            key = (cause_id, _subject(place))
-            first, last = ends.get(key, (place, place))
-            ends[key] = (min(first, place, key=_order), max(last, place, key=_order))
-            values.setdefault(key, {}).update({name: value for name, value in place.values.items() if name != ADDRESS})
+            for key in _keys(cause_id, match, _subject(place)):
+                first, last = ends.get(key, (place, place))
+                ends[key] = (min(first, place, key=_order), max(last, place, key=_order))
+                values.setdefault(key, {}).update({name: value for name, value in place.values.items() if name != ADDRESS})
     return tuple(
         Clue(
-            cause=cause,
-            quotes=_quotes(text, lines, *ends[cause, subject]),
-            basis="stated",
-            subject=subject,
+            cause=key.cause,
+            quotes=_quotes(text, lines, *ends[key]),
+            basis=key.basis,
+            subject=key.subject,
             from_rung=from_rung,
             text=is_text,
-            values=values[cause, subject],
+            values=values[key],
         )
-        for cause, subject in ends
+        for key in ends
     )
+
+
+def _keys(cause: str, match: Match, subject: str) -> tuple[_Key, ...]:
+    """What a hit says: its file's cause, or suspicion of several."""
+    if not match.suspects:
+        return (_Key(cause, subject, "stated"),)
+    return tuple(_Key(suspect, subject, "suspected") for suspect in match.suspects)
 
 
 def _order(place: _Place) -> tuple[int, int]:

@@ -12,12 +12,15 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, TEGRA, WSL
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines, whole
+from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
 
 _CGROUP = re.compile(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
 _CGROUP_MARK = re.compile(r"docker|kubepods|libpod|lxc|containerd|garden|machine\.slice")
 _HOST_INIT = "/init.scope"  # the host's own systemd; a container's first process is not in this group
 _VARIABLE = re.compile(r"^\s{0,16}container=(?P<engine>[\w.-]{1,60})$")
+# Docker's and Podman's own host name, twelve hexadecimal digits, in a prompt; and commands that go into a running container.
+_CONTAINER_PROMPT = re.compile(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?(?P<host>[\w.-]{1,40}@[0-9a-f]{12}):[^\n]{0,200}[#$](?:\s|$)")
+_ENTERED = re.compile(r"^(?:sudo )?(?:(?:docker|podman|nerdctl|kubectl|crictl|docker compose|docker-compose|lxc) )(?:-\S+ ){0,4}exec\b")
 _KERNEL_LINE = re.compile(r"^\s{0,16}Linux (?:version \d|\S{1,100} \d{1,3}\.\d{1,4}\S{0,100} )")
 _TEGRA_LINE = re.compile(r"^# R\d{2} \(release\)")
 _HYPERVISORS = (
@@ -76,6 +79,24 @@ def parse_variable(text: Text) -> Iterator[Fact[Any] | Unknown]:
             return
 
 
+def parse_session(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """A shell inside a container, by its prompt or by the command that went in. The last one counts: that is where the text ends."""
+    if not pasted(text):
+        return
+    for number, line in reversed(list(enumerate(plain_lines(text), 1))):
+        if "@" not in line and "exec" not in line:
+            continue
+        prompt = _CONTAINER_PROMPT.match(line)
+        if prompt is not None:
+            yield text.fact(CONTAINER_MARKS, (f"prompt {prompt['host']}",), text.quote(number), whole=False)
+            return
+        typed = root_command(line)
+        entered = _ENTERED.match(typed) if typed is not None else None
+        if entered is not None:
+            yield text.fact(CONTAINER_MARKS, (entered[0].removeprefix("sudo "),), text.quote(number), whole=False)
+            return
+
+
 def parse_kernel(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """A kernel made by Microsoft is WSL's; a kernel that names Tegra runs on a Jetson."""
     for number, line in enumerate(plain_lines(text), 1):
@@ -120,6 +141,7 @@ PARSERS = (
     Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=parse_dockerenv, absent=_MARKS),
     Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=parse_containerenv, absent=_MARKS),
     Parser(name="container_variable", reads=("environment",), keys=_MARKS, parse=parse_variable, wakes=("container=",)),
+    Parser(name="container_session", reads=(), keys=_MARKS, parse=parse_session, wakes=("root@", " exec ")),
     Parser(name="tegra", reads=("tegra",), keys=(TEGRA.name,), parse=parse_tegra, wakes=("(release), REVISION",), absent=(TEGRA.name,)),
     Parser(name="dmi", reads=("dmi",), keys=(HYPERVISOR.name,), parse=parse_dmi),
 )

@@ -119,7 +119,7 @@ def _head(page: Page, report: Report) -> None:
     elif report.verdict == "healthy":
         said = _healthy_line(report)
     else:
-        said = "the cause is not certain yet" if report.diagnosis.suspects else "too little could be seen for a verdict"
+        said = _undecided_line(report)
     page.pair(word, colour, said)
     subject = root.subject if root is not None else "machine"
     machine = report.machine
@@ -132,6 +132,16 @@ def _head(page: Page, report: Report) -> None:
     page.raw(" | ".join(part for part in parts if part) or "a text, no machine", style="dim")
     if subject.startswith("gpu:"):
         page.raw(f"concerns the GPU at {subject[4:]}", style="dim")
+
+
+def _undecided_line(report: Report) -> str:
+    if report.diagnosis.crashes:
+        return "a part of cudadoctor failed, and nothing that it saw explains a fault"
+    if report.diagnosis.suspects:
+        return "the cause is not certain yet"
+    if any(row.id == "text" and row.status == "warn" for row in report.checks):
+        return "what the text says is not so at present"
+    return "too little could be seen for a verdict"
 
 
 def _healthy_line(report: Report) -> str:

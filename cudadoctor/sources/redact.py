@@ -28,6 +28,7 @@ _MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
 _COMMAND_FIELD = re.compile(r'("command": ?")((?:[^"\\]|\\.)*)(")')
 _USER_FIELD = re.compile(r'("user": ?")((?:[^"\\]|\\.)*)(")')
+_BOOT_LINE = re.compile(r"((?:C|Kernel c)ommand line:)[^\n]*")  # boot parameters may hold addresses and keys
 _COMMON_USERS = frozenset({"root", "nobody", "daemon", "video", "render", "vglusers"})
 
 
@@ -95,6 +96,8 @@ class Redactor:
         if out is not None:
             if item.kind == "environment":
                 out = self.environment(out)
+            if item.id == "kernel-log":
+                out = _BOOT_LINE.sub(r"\1 <redacted>", out)
             if item.id == "processes":
                 out = self.processes(out)
             out = self.text(out)
