@@ -47,7 +47,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     clues.extend(texts.stated(evidence, facts, knowledge, guard))
     rungs = guard.run("rungs", "observe", Rungs({}, {}), observe, facts, shown_failing=rungs_shown_failing(clues, knowledge))
     present, past = texts.of_kernel_log(evidence, knowledge, rungs, guard)
-    goal: RungName | None = None if evidence.origin == "text" else "devices" if evidence.quick else "numba-kernel"
+    goal = _goal(evidence, wanted)
     nothing = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
     judged = guard.run(
         "diagnose",
@@ -88,6 +88,13 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         timing=assemble.timing(evidence),
         notes=said,
     )
+
+
+def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:
+    """The last rung asked for; None for a text without a machine."""
+    if evidence.origin == "text":
+        return None
+    return "devices" if evidence.quick and not wanted.needs_kernel else "numba-kernel"
 
 
 def _with_crashes(judged: Judged, guard: Guard) -> tuple[Verdict, Diagnosis]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from cudadoctor.checks.base import Check, Line
+from cudadoctor.checks.benchmark import assess
 from cudadoctor.checks.rows import CHECKS, describe
 from cudadoctor.diagnose import Judged
 from cudadoctor.knowledge.load import Knowledge
@@ -52,8 +55,6 @@ ROW_RUNGS: dict[str, tuple[RungName, ...]] = {
 LADDER_ROWS = ("libcuda", "numba", "smoke", "benchmark")
 KERNEL_ROWS = ("numba", "smoke", "benchmark")  # --quick ends before them
 SHOWN_PACKAGES = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "torch", "cupy", "jax", "tensorflow", "nvidia-ml-py")
-PCIE_GOOD_SHARE = 0.70  # below it a lost generation or half the lanes is likely, or something else uses the link
-MEMORY_GOOD_SHARE = 0.75  # copies through the driver reach 0.85 to 0.9 of clock x width on sound HBM cards
 
 
 def value(facts: Facts, key: Key[T]) -> T | None:
@@ -173,7 +174,8 @@ def _status(
         return "fail", None
     explained = _rows_of(diagnosis.explains, knowledge, check.id)
     failed = [rung for rung in ROW_RUNGS.get(check.id, ()) if rungs.failed(rung)] or _smi_failed(check, facts)
-    if root is not None and root.effect == "blocks" and (explained or failed):
+    own_degrading = root is not None and root.effect != "blocks" and knowledge.causes[root.cause].row == check.id
+    if root is not None and not own_degrading and (explained or failed) and _accounts(root, failed, knowledge):
         return "skip", root.cause
     if line.skip is not None and not explained:
         return "skip", line.skip
@@ -181,7 +183,7 @@ def _status(
     if not_run is not None:
         return "skip", not_run
     beside = [finding for finding in (*diagnosis.also, *((root,) if root is not None else ())) if finding.effect != "blocks"]
-    if _rows_of(beside, knowledge, check.id):
+    if _rows_of(beside, knowledge, check.id) or (check.id == "benchmark" and any(entry.verdict == "slow" for entry in benchmark(facts))):
         return "warn", None
     if failed:
         return "fail", None  # seen to fail, and nothing known explains it
@@ -199,15 +201,20 @@ def _missing(check: Check, judged: Judged, rungs: Rungs) -> list[str]:
     """
     works = rungs.worked("init")
     lacking = [fact for entry in judged.diagnosis.undecided if entry.row == check.id for fact in entry.missing]
-    return [fact for fact in lacking if not (works and (fact == KERNEL_LOG.name or check.id in ("gpu", "driver")))]
+    return [fact for fact in lacking if not (works and (fact == KERNEL_LOG.name or (check.id in ("gpu", "driver") and fact != HANGS.name)))]
 
 
-def _smi_failed(check: Check, facts: Facts) -> bool:
-    """nvidia-smi is no rung of the ladder, but a row of its own: absent, or ended with a failure message."""
+def _accounts(root: Finding, failed: Sequence[RungName], knowledge: Knowledge) -> bool:
+    """Whether the root is the reason of a row's failure: a blocking root is, one that degrades where it breaks the row's rung."""
+    return root.effect == "blocks" or bool(set(failed) & set(knowledge.causes[root.cause].breaks))
+
+
+def _smi_failed(check: Check, facts: Facts) -> list[RungName]:
+    """nvidia-smi is no rung of the ladder, but NVML's own program: absent, or ended with a failure message."""
     if check.id != "nvidia-smi":
-        return False
+        return []
     smi = facts.get(SMI)
-    return not isinstance(smi, Unknown) and (smi.value is None or smi.value.failure is not None)
+    return ["nvml"] if not isinstance(smi, Unknown) and (smi.value is None or smi.value.failure is not None) else []
 
 
 def _not_run(check: Check, facts: Facts, evidence: Evidence, judged: Judged, rungs: Rungs) -> str | None:
@@ -241,13 +248,13 @@ def _text_row(evidence: Evidence, knowledge: Knowledge, judged: Judged) -> repor
     quotes: tuple[Quote, ...] = tuple(quote for finding in said for quote in finding.evidence if quote.source == "text")[:4]
     lines = len((item.stdout or "").splitlines())
     if not said:
+        summary = f"{lines} line{'s' if lines != 1 else ''}, none of which names a known cause"
         return report.Row(
-            id="text", title="What the program said", status="unknown", summary=f"{lines} line{'s' if lines != 1 else ''}, none of which names a known cause",
-            because="not understood", evidence=(),
-        )  # fmt: skip
+            id="text", title="What the program said", status="unknown", summary=summary, because="not understood", evidence=()
+        )
     sure = any(finding.basis != "suspected" for finding in said)
     status: report.RowStatus = "fail" if sure and judged.verdict == "broken" else "warn"
-    summary = f"{_said(said[0])}: not so at present" if said[0] is judged.not_now else said[0].title
+    summary = f"{_said(said[0])}: not so at present" if past and said[0] == past[0] else said[0].title
     return report.Row(id="text", title="What the program said", status=status, summary=summary, because=None, evidence=quotes)
 
 
@@ -280,31 +287,19 @@ def smoke(facts: Facts) -> tuple[report.SmokeResult, ...]:
 
 
 def benchmark(facts: Facts) -> tuple[report.BenchmarkResult, ...]:
+    """Each figure with its share of what the hardware can do."""
     ladder = value(facts, LADDER)
-    return tuple(_judged_figure(figure, ladder, facts) for figure in ladder.benchmark) if ladder is not None else ()
+    if ladder is None:
+        return ()
+    return tuple(assess(_with_memory_limit(figure, ladder, facts)) for figure in ladder.benchmark)
 
 
-def _judged_figure(figure: Measurement, ladder: Ladder, facts: Facts) -> report.BenchmarkResult:
-    limit, limit_from = figure.limit, figure.limit_from
-    if limit is None and figure.name == "d2d":
-        limit, limit_from = _memory_limit(figure.gpu, ladder, facts)
-    share = figure.value / limit if figure.value is not None and limit else None
-    pageable = "pageable" in figure.name
-    good = MEMORY_GOOD_SHARE if figure.name == "d2d" else PCIE_GOOD_SHARE
-    why = figure.why
-    if share is None or pageable:
-        word: Literal["ok", "slow", "cannot judge"] = "cannot judge"
-        why = why or (
-            "pageable memory goes through a staging buffer: a hint about the program, not about the hardware"
-            if pageable
-            else "no limit is known"
-        )
-    else:
-        word = "ok" if share >= good else "slow"
-    return report.BenchmarkResult(
-        gpu=figure.gpu, name=figure.name, value=figure.value, unit=figure.unit, limit=limit, limit_from=limit_from, share=share,
-        verdict=word, why=why,
-    )  # fmt: skip
+def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts) -> Measurement:
+    """Newer drivers tell CUDA no memory clock; NVML knows it."""
+    if figure.name != "d2d" or figure.limit is not None:
+        return figure
+    limit, limit_from = _memory_limit(figure.gpu, ladder, facts)
+    return msgspec.structs.replace(figure, limit=limit, limit_from=limit_from)
 
 
 def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | None, str | None]:

@@ -6,15 +6,15 @@ Only Click is imported at the top, so that --help answers at once; everything el
 from __future__ import annotations
 
 import functools
-import os
+import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from cudadoctor import __version__
+from cudadoctor import __version__, terminal
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -80,24 +80,8 @@ def _knowledge() -> Knowledge:
     return load()
 
 
-def _style(color: str, plain: bool, verbose: bool) -> Style:
-    import shutil
-
-    from cudadoctor.report.text import Style
-
-    if color == "auto":
-        if os.environ.get("NO_COLOR"):
-            wanted = False
-        elif os.environ.get("FORCE_COLOR"):
-            wanted = True
-        else:
-            wanted = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    else:
-        wanted = color == "always"
-    encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "")
-    return Style(
-        width=shutil.get_terminal_size((100, 24)).columns, color=wanted, ascii=plain or not encoding.startswith("utf"), verbose=verbose
-    )
+def _style(options: dict[str, Any]) -> Style:
+    return terminal.style(options["color"], options["plain"], options["verbose"])
 
 
 def _warm() -> None:
@@ -117,10 +101,6 @@ def _warm() -> None:
     threading.Thread(target=imports, daemon=True).start()
 
 
-def _usage(message: str) -> click.UsageError:
-    return click.UsageError(message)
-
-
 def _extra(log: str | None) -> tuple[Any, ...]:
     if log is None:
         return ()
@@ -129,12 +109,14 @@ def _extra(log: str | None) -> tuple[Any, ...]:
     try:
         return (pasted.item_of(sys.stdin.buffer.read()) if log == "-" else pasted.read_item(log),)
     except pasted.TextError as error:
-        raise _usage(f"--log {error}") from error
+        raise terminal.usage(f"--log {error}") from error
 
 
 def _gather(options: dict[str, Any], requirements: Requirements) -> Evidence:
     """The evidence that the options ask for."""
     replay = options["replay"]
+    if options["record"]:
+        terminal.check_target(options["record"])
     extra = _extra(options["log"])
     if replay is not None:
         from cudadoctor.sources import recording
@@ -142,7 +124,7 @@ def _gather(options: dict[str, Any], requirements: Requirements) -> Evidence:
         try:
             evidence = recording.read(replay)
         except recording.RecordingError as error:
-            raise _usage(f"--replay {error}") from error
+            raise terminal.usage(f"--replay {error}") from error
         if options["distro"]:
             import msgspec
 
@@ -172,7 +154,8 @@ def _live(options: dict[str, Any], requirements: Requirements) -> Evidence:
     if sys.stderr.isatty() and not options["quiet"]:
         from cudadoctor.progress import Progress
 
-        watcher = Progress(sys.stderr, color=options["color"] != "never" and not os.environ.get("NO_COLOR"))
+        color = terminal.coloured(options["color"], sys.stderr)
+        watcher = Progress(sys.stderr, color=color, knowledge=_knowledge, wants=requirements.wants)
     plan = Plan(
         python=options["python"],
         quick=options.get("quick", False),
@@ -181,7 +164,8 @@ def _live(options: dict[str, Any], requirements: Requirements) -> Evidence:
         leave_out=_unread(requirements),
         distro=options["distro"],
     )
-    _warm()
+    if options.get("judged", True):
+        _warm()
     evidence = collect(plan, watcher)
     if watcher is not None:
         watcher.close()
@@ -205,7 +189,7 @@ def _write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:
     try:
         recording.write(evidence if keep else redact(evidence), target)
     except (OSError, recording.RecordingError) as error:
-        raise _usage(f"the recording could not be written: {error}") from error
+        raise terminal.usage(f"the recording could not be written: {error}") from error
 
 
 def _judge(options: dict[str, Any], requirements: Requirements, started: float) -> tuple[Report, Knowledge, Evidence]:
@@ -233,38 +217,21 @@ def _rendered(report: Report, knowledge: Knowledge, form: str, style: Style) -> 
     return text.render(report, knowledge, style)
 
 
-def _outputs(values: tuple[str, ...]) -> list[tuple[str, str]]:
-    parsed = []
-    for value in values:
-        form, equals, path = value.partition("=")
-        if not equals or form not in FORMATS or not path:
-            raise _usage(f"--output {value!r}: give FORMAT=FILE with a format of {', '.join(FORMATS)}")
-        parsed.append((form, path))
-    return parsed
-
-
 def _finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: str | None = None) -> None:
-    style = _style(options["color"], options["plain"], options["verbose"])
-    for form, path in _outputs(options["output"]):
+    if options["form"] == "json":
+        terminal.write_json(_rendered(report, knowledge, "json", _style(options)), options["plain"])
+    elif not options["quiet"]:
+        terminal.write(_rendered(report, knowledge, "text", _style(options)) if body is None else body)
+    # Files come last: what cannot be written there is at least on stdout.
+    for form, path in terminal.outputs(options["output"], FORMATS):
         from cudadoctor.report.text import Style
 
+        plain = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
         try:
             with open(path, "w", encoding="utf-8") as stream:
-                stream.write(_rendered(report, knowledge, form, Style(width=100, verbose=options["verbose"])))
+                stream.write(_rendered(report, knowledge, form, plain))
         except OSError as error:
-            raise _usage(f"--output {path}: {error.strerror}") from error
-    if options["form"] == "json" or not options["quiet"]:
-        _write(body if body is not None and options["form"] == "text" else _rendered(report, knowledge, options["form"], style))
-
-
-def _write(body: str) -> None:
-    try:
-        sys.stdout.write(body)
-        sys.stdout.flush()
-    except UnicodeEncodeError:
-        sys.stdout.write(body.encode("ascii", "backslashreplace").decode())
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; the exit code still speaks
+            raise terminal.usage(f"--output {path}: {error.strerror}") from error
 
 
 def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requirements:
@@ -287,10 +254,9 @@ def check(**options: Any) -> None:
     if options["list_rows"]:
         from cudadoctor.checks.rows import CHECKS
 
-        for row in CHECKS:
-            click.echo(f"{row.id:<16} {row.title}: {row.looks_at}")
+        terminal.write("".join(f"{row.id:<16} {row.title}: {row.looks_at}\n" for row in CHECKS))
         return
-    _outputs(options["output"])
+    terminal.outputs(options["output"], FORMATS)
     report, knowledge, _ = _judge(options, _requirements(options), started)
     _finish(report, knowledge, options)
     sys.exit(report.exit_code)
@@ -308,15 +274,18 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
     started = time.monotonic()
     knowledge = _knowledge()
     if cause is not None and cause not in knowledge.causes:
-        raise _usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{_nearest(cause, knowledge)}")
+        from cudadoctor.explaining import nearest
+
+        raise terminal.usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{nearest(cause, knowledge.causes)}")
+    terminal.outputs(options["output"], FORMATS)
     report, knowledge, evidence = _judge(options, _requirements(options), started)
     from cudadoctor import fixing
 
     prescription = report.prescription if cause is None else fixing.for_cause(cause, report, evidence, knowledge)
-    style = _style(options["color"], options["plain"], options["verbose"])
-    body = fixing.script(report, prescription) if script else fixing.render(report, prescription, knowledge, style)
+    body = fixing.script(report, prescription) if script else fixing.render(report, prescription, knowledge, _style(options), named=cause)
     _finish(report, knowledge, options, body)
-    sys.exit(0 if (prescription is not None and prescription.steps) or report.verdict == "healthy" else 3)
+    well = cause is None and report.verdict == "healthy"
+    sys.exit(0 if well or (prescription is not None and prescription.steps) else 3)
 
 
 @cli.command()
@@ -325,12 +294,12 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
 def smoke(**options: Any) -> None:
     """Climb the ladder to Numba kernels on every visible GPU. Exits 0 only when all of them ran and were right."""
     started = time.monotonic()
+    terminal.outputs(options["output"], FORMATS)
     report, knowledge, _ = _judge(options, _requirements(options, kernel=True), started)
     from cudadoctor import smoking
 
-    style = _style(options["color"], options["plain"], options["verbose"])
     report = smoking.required(report)
-    _finish(report, knowledge, options, smoking.render(report, knowledge, style))
+    _finish(report, knowledge, options, smoking.render(report, knowledge, _style(options)))
     sys.exit(report.exit_code)
 
 
@@ -340,13 +309,16 @@ def smoke(**options: Any) -> None:
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
-def record(target: str, quick: bool, no_redact: bool, python: str | None, timeout: float) -> None:
+@shown
+def record(target: str, no_redact: bool, **options: Any) -> None:
     """Write the evidence of this machine as a recording that `check --replay` reads anywhere."""
-    from cudadoctor.sources.host import Plan, collect
+    from cudadoctor.model.requirements import Requirements
 
-    evidence = collect(Plan(python=python, quick=quick, timeout=timeout))
+    terminal.check_target(target)
+    evidence = _live({**options, "distro": None, "judged": False}, Requirements())
     _write_recording(evidence, target, keep=no_redact)
-    click.echo(f"{len(evidence.items)} pieces of evidence written to {target}" + ("" if no_redact else ", redacted"))
+    if not options["quiet"]:
+        terminal.write(f"{len(evidence.items)} pieces of evidence written to {target}{'' if no_redact else ', redacted'}\n")
 
 
 @cli.command()
@@ -359,51 +331,57 @@ def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
     from cudadoctor import explaining
 
     knowledge = _knowledge()
-    style = _style(options["color"], options["plain"], options["verbose"])
     try:
-        body, code = explaining.answer(what, knowledge, form=form, style=style, distro=distro, stdin=sys.stdin.buffer.read)
+        body, code = explaining.answer(what, knowledge, form=form, style=_style(options), distro=distro, stdin=sys.stdin.buffer.read)
     except explaining.NotUnderstoodError as error:
-        raise _usage(str(error)) from error
-    _write(body)
+        raise terminal.usage(str(error)) from error
+    if form == "json":
+        terminal.write_json(body, options["plain"])
+    elif not options["quiet"]:
+        terminal.write(body)
     sys.exit(code)
-
-
-def _nearest(name: str, knowledge: Knowledge) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, list(knowledge.causes), n=3)
-    return f". Nearest: {', '.join(near)}" if near else ""
 
 
 @cli.command()
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-def causes(form: str) -> None:
+@shown
+def causes(form: str, **options: Any) -> None:
     """List the causes that cudadoctor can name."""
     knowledge = _knowledge()
     if form == "json":
         import msgspec
 
         entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in knowledge.causes.values()]
-        _write(msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n")
-        return
-    for cause in knowledge.causes.values():
-        _write(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n")
+        terminal.write_json(msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n", options["plain"])
+    elif not options["quiet"]:
+        terminal.write("".join(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n" for cause in knowledge.causes.values()))
 
 
 @cli.command()
-def schema() -> None:
+@shown
+def schema(**options: Any) -> None:
     """Print the JSON Schema of the report."""
     from cudadoctor.report import json
 
-    _write(json.schema())
+    terminal.write_json(json.schema(), options["plain"])
+
+
+def _terminated(*_: object) -> NoReturn:
+    """What ends this run (a CI job's time limit) also ends its children, as after Ctrl-C."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 def main() -> None:
     """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
+    terminal.open_streams()
+    signal.signal(signal.SIGTERM, _terminated)
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except terminal.FullError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -85,7 +85,7 @@ def diagnose(
         also=tuple(case.finding for case in _sorted(also)),
         ruled_out=ruled_out,
         undecided=_undecided(outcomes),
-        ask=_asks(suspects or ([not_now] if not_now is not None else []), outcomes, knowledge, verdict),
+        ask=_asks(suspects, not_now, outcomes, knowledge, verdict),
         crashes=tuple(crashes),
     )
     return Judged(
@@ -250,9 +250,7 @@ def _not_so_now(case: _Case, rungs: Rungs) -> bool:
     return case.text and case.cause.layer not in PROGRAM_LAYERS and works
 
 
-def _verdict(
-    blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool, crashed: bool, complaint: bool
-) -> Verdict:
+def _verdict(blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool, crashed: bool, complaint: bool) -> Verdict:
     """`complaint`: a text states or hints at a failure that the machine does not show."""
     if blocking:
         return "broken"
@@ -261,9 +259,7 @@ def _verdict(
     return "degraded" if any(case.finding.effect == "degrades" for case in cases) else "healthy"
 
 
-def _suspects(
-    cases: Sequence[_Case], outcomes: Sequence[Outcome], rungs: Rungs, *, has_machine: bool
-) -> tuple[list[_Case], _Case | None]:
+def _suspects(cases: Sequence[_Case], outcomes: Sequence[Outcome], rungs: Rungs, *, has_machine: bool) -> tuple[list[_Case], _Case | None]:
     """Causes that a code names as candidates and that no rule has ruled out, in the order of the tables.
 
     Where a text's code leaves none, because all that it could mean works on this machine now, its likeliest candidate is returned beside.
@@ -304,11 +300,15 @@ def _undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
     return tuple(Undecided(row=row, missing=tuple(missing)) for row, missing in rows.items())
 
 
-def _asks(suspects: Sequence[_Case], outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict) -> tuple[Ask, ...]:
+def _asks(
+    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict
+) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the suspects, else those of the causes whose rules lacked a fact."""
     if verdict != "undecided":
         return ()
     open_ = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
+    if not open_ and not_now is not None:
+        open_ = [(not_now.cause, "the text speaks of it, and it is not so at present")]
     if not open_:
         for outcome in outcomes:
             if outcome.missing is not None:
@@ -317,6 +317,8 @@ def _asks(suspects: Sequence[_Case], outcomes: Sequence[Outcome], knowledge: Kno
     commands: dict[str, tuple[str, list[str]]] = {}
     for cause, why in open_:
         commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
+    if not commands:
+        return (Ask(command="cudadoctor smoke", why="whether it fails again, in the same place", tells_apart=()),)
     return tuple(
         Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes)))
         for command, (why, causes) in list(commands.items())[:MAX_ASKS]

@@ -11,7 +11,7 @@ from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
 from cudadoctor.parsers.read import read
 from cudadoctor.report import text
-from cudadoctor.report.clean import one_line
+from cudadoctor.report.clean import clean, one_line
 
 
 def for_cause(cause: str, report: Report, evidence: Evidence, knowledge: Knowledge) -> Prescription | None:
@@ -28,25 +28,38 @@ def for_cause(cause: str, report: Report, evidence: Evidence, knowledge: Knowled
     return prescribe.prescribe(finding, {}, facts, knowledge, evidence.distro)
 
 
-def render(report: Report, prescription: Prescription | None, knowledge: Knowledge, style: text.Style) -> str:
-    """The verdict in a line, then the steps."""
+def render(report: Report, prescription: Prescription | None, knowledge: Knowledge, style: text.Style, *, named: str | None = None) -> str:
+    """The verdict in a line, then the steps. `named`: the cause that the user asked about, whatever this machine's is."""
     page = text.Page(style)
     root = report.diagnosis.root
     word, colour = text.VERDICTS[report.verdict]
-    if prescription is not None:
+    if named is not None and (root is None or root.cause != named):
+        found = f"{root.title} [{root.cause}]" if root is not None else f"{named} was not found here"
+        page.pair(word, colour, found)
+        page.gap()
+        page.raw(f"Asked for: {knowledge.cause(named).title} [{named}]", style="bold")
+        if prescription is not None:
+            text.prescription(page, prescription)
+        else:
+            page.prose(_no_steps(named, knowledge))
+    elif prescription is not None:
         page.pair(word, colour, f"{knowledge.cause(prescription.cause).title} [{prescription.cause}]")
         text.prescription(page, prescription)
     elif report.verdict == "healthy":
         page.pair(word, colour, "nothing is wrong, so there is nothing to fix")
     elif root is not None:
         page.pair(word, colour, f"{root.title} [{root.cause}]")
-        page.prose(knowledge.cause(root.cause).no_software_fix or "No fix is known for this cause.")
+        page.prose(_no_steps(root.cause, knowledge))
     else:
         page.pair(word, colour, "the cause is not certain, so no steps are given")
         for ask in report.diagnosis.ask:
             page.raw(ask.command, indent=4)
             page.prose(f"tells apart: {', '.join(ask.tells_apart)}", indent=6)
     return page.text()
+
+
+def _no_steps(cause: str, knowledge: Knowledge) -> str:
+    return knowledge.cause(cause).no_software_fix or "No fix is known for this cause."
 
 
 def script(report: Report, prescription: Prescription | None) -> str:
@@ -63,10 +76,12 @@ def script(report: Report, prescription: Prescription | None) -> str:
             lines.append("")
             lines.append(f"# {number}. {one_line(step.text)}")
             lines.append(f"# risk: {step.risk}" + (", needs root" if step.needs_root else ""))
-            if step.shell:
+            if step.shell and clean(step.shell) != step.shell:
+                lines.append(f"# not written as a command, because it holds control characters: {one_line(step.shell)}")
+            elif step.shell:
                 lines.extend(step.shell.split("\n"))
             if step.verify:
-                lines.extend(f"# check: {part}" for part in step.verify.split("\n"))
+                lines.extend(f"# check: {part}" for part in clean(step.verify).split("\n"))
             if step.undo:
-                lines.extend(f"# undo: {part}" for part in step.undo.split("\n"))
+                lines.extend(f"# undo: {part}" for part in clean(step.undo).split("\n"))
     return "\n".join(lines) + "\n"

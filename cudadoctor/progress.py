@@ -5,8 +5,10 @@ Only for people: piped, nothing is written. What a row says here is what is know
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TextIO
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.probes import PROBES
 
@@ -14,8 +16,8 @@ from cudadoctor.sources.probes import PROBES
 class Progress:
     """Takes evidence as it arrives and writes a line for each row that is complete."""
 
-    def __init__(self, stream: TextIO, *, color: bool) -> None:
-        self.stream, self.color = stream, color
+    def __init__(self, stream: TextIO, *, color: bool, knowledge: Callable[[], Knowledge], wants: Callable[[str], bool]) -> None:
+        self.stream, self.color, self.knowledge, self.wants = stream, color, knowledge, wants
         self.items: dict[str, Item] = {}
         self.shown: set[str] = set()
         self.expected = {probe.id for probe in PROBES if not probe.instead_of}
@@ -28,22 +30,22 @@ class Progress:
     def close(self) -> None:
         self.update(final=True)
 
+    def complete(self, items: tuple[str, ...]) -> bool:
+        """Whether all that a row reads has arrived."""
+        return all(item in self.items for item in items if item in self.expected)
+
     def update(self, *, final: bool) -> None:
         from cudadoctor.checks.rows import CHECKS, describe
-        from cudadoctor.knowledge.load import load
         from cudadoctor.model.guard import Guard
         from cudadoctor.parsers.read import read
         from cudadoctor.report.clean import one_line
 
-        ready = [
-            check for check in CHECKS
-            if check.id not in self.shown and (final or all(item in self.items for item in check.items if item in self.expected))
-        ]  # fmt: skip
+        ready = [check for check in CHECKS if check.id not in self.shown and self.wants(check.id) and (final or self.complete(check.items))]
         if not ready:
             return
         guard = Guard()
         facts = read(Evidence(items=tuple(self.items.values())), guard)
-        knowledge = load()
+        knowledge = self.knowledge()
         for check in ready:
             self.shown.add(check.id)
             line = guard.run("describe", check.id, None, describe, check, facts, knowledge)

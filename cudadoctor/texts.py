@@ -16,10 +16,13 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA
+from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA, Ladder
 from cudadoctor.parsers import error_codes, out_of_memory, signs
+from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.rungs import Rungs
+
+GPU_LAYERS = ("hardware", "bus", "device")  # a fault of these layers is one GPU's, where a rung of one GPU shows it
 
 
 def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
@@ -34,6 +37,15 @@ def _of_python(clue: Clue, knowledge: Knowledge, python: str | None) -> Clue:
     if cause is None or cause.layer != "python" or python is None:
         return clue
     return msgspec.structs.replace(clue, subject=f"python:{python}", values={**clue.values, "python": python})
+
+
+def _of_gpu(clue: Clue, knowledge: Knowledge, ladder: Ladder, gpu: int | None) -> Clue:
+    """A fault of one device belongs to the GPU whose rung showed it: the others may work, or have faults of their own."""
+    cause = knowledge.causes.get(clue.cause)
+    address = next((device.address for device in ladder.devices if device.index == gpu), None)
+    if cause is None or cause.layer not in GPU_LAYERS or address is None or clue.subject != "machine":
+        return clue
+    return msgspec.structs.replace(clue, subject=f"gpu:{normal_address(address) or address}")
 
 
 def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Clue, ...]:
@@ -68,7 +80,7 @@ def _text(item: Item) -> Text:
 
 def _rungs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     ladder = facts.get(LADDER)
-    if isinstance(ladder, Unknown) or ladder.value is None:
+    if isinstance(ladder, Unknown) or ladder.value is None or ladder.origin == "text":
         return
     for result in ladder.value.rungs:
         if result.status in ("fail", "crash", "hang") and result.output:
@@ -77,12 +89,12 @@ def _rungs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             numba = ladder.value.numba
             python = (numba.python if numba is not None and numba.python else None) or ladder.value.python
             for clue in _recognise(text, knowledge, from_rung=result.rung):
-                yield _of_python(clue, knowledge, python)
+                yield _of_python(_of_gpu(clue, knowledge, ladder.value, result.gpu), knowledge, python)
 
 
 def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nvml = facts.get(NVML)
-    if isinstance(nvml, Unknown) or nvml.value is None or nvml.value.code == 0:
+    if isinstance(nvml, Unknown) or nvml.value is None or nvml.value.code == 0 or nvml.origin == "text":
         return
     tegra = facts.get(TEGRA)
     if not isinstance(tegra, Unknown) and tegra.value:
@@ -93,8 +105,8 @@ def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     smi = facts.get(SMI)
-    if isinstance(smi, Unknown) or smi.value is None or smi.value.failure is None:
-        return
+    if isinstance(smi, Unknown) or smi.value is None or smi.value.failure is None or smi.origin == "text":
+        return  # a user's text is read as a whole, and speaks for the program only
     text = Text(smi.value.failure, source="nvidia-smi", origin=smi.origin)
     for clue in _recognise(text, knowledge, from_rung="nvml"):
         yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)

@@ -130,3 +130,13 @@ def test_no_unix_only_module_at_the_top(path: Path) -> None:
             else []
         )
         assert not unix.intersection(name or "" for name in names)
+
+
+def test_a_rule_belongs_to_the_row_of_its_causes() -> None:
+    """The row that shows a cause is the row that its rule leaves undecided."""
+    causes = load().causes
+    wrong = [
+        f"{rule.function.__name__}: {cause} is shown in row {causes[cause].row}, its rule says {rule.row}"
+        for check in CHECKS for rule in check.rules for cause in rule.causes[:1] if cause in causes and causes[cause].row != rule.row
+    ]  # fmt: skip
+    assert not wrong, wrong

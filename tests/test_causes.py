@@ -158,7 +158,18 @@ def test_no_literal_wakes_a_parser() -> None:
 
 
 def clues(text: str) -> set[str]:
-    return {clue.cause for clue in signs.clues(Text(text, source="text"), KNOWLEDGE)}
+    return {clue.cause for clue in signs.clues(Text(text, source="text"), KNOWLEDGE) if clue.basis == "stated"}
+
+
+def test_a_message_with_several_causes_raises_suspicion_of_causes_of_the_vocabulary() -> None:
+    for cause, match in MATCHES:
+        assert set(match.suspects) <= set(NAMED)
+        assert not match.suspects or (len(match.suspects) > 1 and cause in match.suspects)
+    line = "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic"
+    found = signs.clues(Text(line, source="text"), KNOWLEDGE)
+    assert [(clue.cause, clue.basis) for clue in found] == [
+        ("driver-not-installed", "suspected"), ("driver-module-missing-for-kernel", "suspected"),
+    ]  # fmt: skip
 
 
 SHOWN = [(cause, text) for cause, texts in EXAMPLES.items() for text in texts]

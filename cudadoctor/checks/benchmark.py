@@ -65,7 +65,8 @@ def _said(result: BenchmarkResult) -> str:
     """`55.5 GB/s to the device (88 % of PCIe 5.0 x16)`."""
     if result.value is None:
         return f"{WORDS.get(result.name, result.name)}: not measured ({result.why})"
-    said = f"{result.value:.3g} {result.unit} {WORDS.get(result.name, result.name)}"
+    shown = f"{result.value:.0f}" if result.value >= 100 else f"{result.value:.3g}"
+    said = f"{shown} {result.unit} {WORDS.get(result.name, result.name)}"
     if result.share is not None and result.verdict != "cannot judge":
         source = (result.limit_from or "the limit").split(":")[0]
         said += f" ({round(result.share * 100)} % of {source}{', slow' if result.verdict == 'slow' else ''})"

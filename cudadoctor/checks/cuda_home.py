@@ -73,13 +73,26 @@ def _wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     environment = facts[ENVIRONMENT]
     for name in HOME_VARIABLES:
         value = variables_of(environment).get(name)
+        if value is None:
+            continue
         if not value:
-            continue  # programs read an empty value as if it were not set
+            yield from _empty(facts, environment, name)
+            continue
         form = malformed(value)
         if form is not None:
             yield Clue(cause=WRONG, quotes=(variable_quote(environment, name),), values=_values(facts, name, value, form))
         else:
             yield from _leads_nowhere(facts, environment, name, value)
+
+
+def _empty(facts: Facts, environment: Fact[Environment], name: str) -> Iterator[Clue]:
+    """Most programs read an empty value as if it were not set; Numba's search for libdevice ends there."""
+    toolkits = facts[TOOLKITS]
+    for part in toolkits.value.components if toolkits.value is not None else ():
+        if part.path is None and part.rule == name:
+            quotes = (variable_quote(environment, name), component_quote(toolkits, part))
+            yield Clue(cause=WRONG, quotes=quotes, values=_values(facts, name, "", "an empty value ends Numba's search"))
+            return
 
 
 def _values(facts: Facts, name: str, value: str, reason: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import variables_of
 from cudadoctor.checks.reading import (
     Quotes,
     driver_runs,
@@ -30,6 +31,7 @@ from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
     DEVICE_NODES_AFTER,
+    ENVIRONMENT,
     LADDER,
     MODULES,
     NVIDIA_MODPROBE,
@@ -111,6 +113,32 @@ def _holds_a_gpu(facts: Facts) -> bool:
     if facts[DEVICE_NODES].origin == "text" or facts[PCI].value is None:
         return True
     return any(gpu.driver == "nvidia" or not gpu.driver_known for gpu in gpus(facts))
+
+
+def some_nodes_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver holds more GPUs than there are nodes: the others serve nobody. A container that was given a part of them is meant so."""
+    nodes = facts[DEVICE_NODES]
+    if elsewhere(facts, nodes) is not None or nodes.origin == "text" or missing(facts):
+        return
+    held = [gpu for gpu in gpus(facts) if gpu.driver == "nvidia"]
+    if len(gpu_nodes(nodes.value)) >= len(held):
+        return
+    if marks_of_container(facts, nodes) and _given_to_container(facts) < len(held):
+        return
+    if facts[NVIDIA_MODPROBE].present and len(gpu_nodes(facts[DEVICE_NODES_AFTER].value)) >= len(held):
+        return  # made on demand, for every user
+    there = {node.path for node in gpu_nodes(nodes.value)}
+    gone = tuple(path for path in (f"/dev/nvidia{number}" for number in range(len(held))) if path not in there)
+    quotes = merged(_absences(facts, gone), *(gpu.quotes[:1] for gpu in held))
+    yield Clue(cause="device-nodes-missing", quotes=quotes, values={"nodes": " ".join(gone)})
+
+
+def _given_to_container(facts: Facts) -> float:
+    """How many GPUs NVIDIA_VISIBLE_DEVICES gives to a container; nobody can say without it."""
+    value = variables_of(facts[ENVIRONMENT]).get("NVIDIA_VISIBLE_DEVICES", "")
+    if value == "all":
+        return float("inf")
+    return len([entry for entry in value.split(",") if entry.strip() not in ("", "void", "none")])
 
 
 def uvm_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -287,6 +315,7 @@ CHECK = Check(
     ),
     rules=(
         Rule("device-nodes", ("device-nodes-missing",), nodes_missing),
+        Rule("device-nodes", ("device-nodes-missing",), some_nodes_missing),
         Rule("device-nodes", ("uvm-unavailable",), uvm_missing),
         Rule("device-nodes", ("uvm-unavailable",), uvm_fails),
         Rule("device-nodes", ("device-permission-denied",), denied_by_mode),

@@ -23,6 +23,7 @@ from cudadoctor.checks.reading import (
     some,
     works_now,
 )
+from cudadoctor.checks.reading import unknown as not_known
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
@@ -221,6 +222,9 @@ def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if entry.item in ASKED or entry.step in DRIVER_STEPS:
             yield Clue(cause="driver-hung", quotes=(_no_answer(entry),), values={"what": entry.what, "seconds": f"{entry.seconds:g}"})
             return
+    silent = [name for name in (*ASKED, "ladder") if fact.value is None or name not in fact.value.asked]
+    if silent:
+        raise not_known(HANGS, f"{', '.join(silent)}: not asked")
 
 
 def _no_answer(entry: Hang) -> Quote:
@@ -234,5 +238,5 @@ RULES: tuple[Rule, ...] = (
     Rule("driver", ("driver-version-mismatch",), version_mismatch),
     Rule("driver", ("driver-too-new-for-gpu",), too_new),
     Rule("driver", ("driver-too-old-for-gpu",), too_old),
-    Rule("nvidia-smi", ("driver-hung",), hangs),
+    Rule("driver", ("driver-hung",), hangs),
 )

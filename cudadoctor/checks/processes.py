@@ -292,7 +292,7 @@ CHECK = Check(
     rules=(
         Rule("processes", (OTHERS,), _held),
         Rule("processes", (ZOMBIE,), _zombie),
-        Rule("processes", (HUNG,), _waiting_for_the_driver),
+        Rule("driver", (HUNG,), _waiting_for_the_driver),
     ),
     describe=_describe,
 )

@@ -187,7 +187,7 @@ CHECK = Check(
     rules=(
         Rule("python", (ABI,), _mismatch),
         Rule("python", (SHADOWED,), _shadowed),
-        Rule("python", (CONFLICT,), _conflict),
+        Rule("nvml", (CONFLICT,), _conflict),
     ),
     describe=_describe,
 )

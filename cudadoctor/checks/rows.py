@@ -70,4 +70,4 @@ def describe(check: Check, facts: Facts, knowledge: Knowledge) -> Line:
         return check.describe(facts, knowledge)
     except NotKnown as ignorance:
         unknown = ignorance.unknown
-        return Line(f"not known: {unknown.why}", because=unknown.why)
+        return Line(f"not known: {unknown.key} ({unknown.why})", because=f"{unknown.key}: {unknown.why}")

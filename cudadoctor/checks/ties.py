@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.common import variable_quote, variables_of
+from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.reading import Quotes, line_of, merged, some
+from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.values import (
@@ -173,6 +175,20 @@ def _tables(facts: Facts) -> tuple[Fact[Smi], ...]:
     return tuple(fact for fact in facts.all(SMI) if fact.value is not None and isinstance(fact.value.module, ModuleVersion))
 
 
+# ---------------------------------------------------------------- toolkit
+def malformed_home(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A part of the toolkit is not found, and CUDA_HOME or CUDA_PATH is no path at all."""
+    lines, environment = _stated(said, "toolkit-missing"), facts.get(ENVIRONMENT)
+    if not lines or isinstance(environment, Unknown):
+        return
+    for name in HOME_VARIABLES:
+        value = variables_of(environment).get(name)
+        reason = malformed(value) if value else None
+        if value and reason is not None:
+            quotes = (variable_quote(environment, name),)
+            yield _clue("cuda-home-wrong", quotes, lines, variable=name, cuda_variable=name, value=value, reason=reason)
+
+
 # ---------------------------------------------------------------- memory
 def nobody_holds_it(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Out of memory, and nvidia-smi's table shows memory in use without any process, neither in a container nor in WSL."""
@@ -198,4 +214,6 @@ def _true(facts: Facts, key: Key[Any]) -> bool:
     return isinstance(found, Fact) and bool(found.value)
 
 
-TIES: tuple[Tie, ...] = (lost_in_container, blocked_in_wsl, capabilities, two_driver_versions, insufficient_driver, nobody_holds_it)
+TIES: tuple[Tie, ...] = (
+    lost_in_container, blocked_in_wsl, capabilities, two_driver_versions, insufficient_driver, malformed_home, nobody_holds_it,
+)  # fmt: skip

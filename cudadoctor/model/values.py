@@ -208,7 +208,10 @@ class Hang(Value, frozen=True, kw_only=True):
 
 
 class Hangs(Value, frozen=True, kw_only=True):
+    """`asked`: the evidence ids of the probes that were asked at all; of the others nobody knows whether they would answer."""
+
     entries: tuple[Hang, ...]
+    asked: tuple[str, ...] = ("nvidia-smi", "nvml", "ladder")
 
 
 class GpuProcess(Value, frozen=True, kw_only=True):

@@ -91,10 +91,12 @@ def _completed(old: PciFunction, new: PciFunction) -> PciFunction:
 def bus_fact(text: Text, functions: Sequence[PciFunction], quotes: Sequence[Sequence[Quote]], *, whole: bool) -> Fact[Any]:
     """The bus with the lines of its NVIDIA functions, or with their absence said in words where the listing is whole.
 
-    `quotes` holds the lines about each function. A function without vendor or class makes the listing less than whole.
+    `quotes` holds the lines about each function. A function without vendor or class makes the listing less than whole; in a paste
+    its name is enough, for an NVIDIA device is named so by every lspci.
     """
     bus = PciBus(functions=tuple(functions))
-    whole = whole and text.origin != "text" and all(entry.vendor and entry.class_code for entry in functions)
+    pasted = text.origin == "text"
+    whole = whole and all((entry.vendor and entry.class_code) or (pasted and entry.name) for entry in functions)
     gpus = [place for place, entry in enumerate(functions) if entry.is_nvidia_gpu]
     chosen = gpus or [place for place, entry in enumerate(functions) if entry.vendor == NVIDIA]
     if not chosen and whole:

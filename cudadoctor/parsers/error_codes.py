@@ -59,6 +59,8 @@ _CUDA_NUMBERS = (
     rf"(?:CUDA|[Cc]uda){_PART}[ _-]{_ERROR_WORD}(?: with)?(?: error)?(?: code| number| status)?[ :=#('\"]{{0,4}}{_N}",
     # cuInit returned 100; cuInit() failed with error code 3
     rf"(?P<call>{_CALL})(?:{_ARGUMENTS})?:? {{0,4}}{_ANSWERED} {{0,4}}(?:error|status|result)?(?: ?code)?[ :=(#]{{0,4}}{_N}(?!x)",
+    # cuInit err: 999; nvcuda init failure: 999
+    rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure)[ :=]{{1,3}}{_N}",
     # cuInit(0) = 999
     rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==?|=>|:) {{0,4}}{_N}(?!x)",
     # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
@@ -69,7 +71,7 @@ _CUDA_NUMBERS = (
 )
 # What every one of these has: most lines are seen by this alone.
 _MAYBE_NUMBER = re.compile(
-    r"(?:rror|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult)[^\d\n]{0,40}\d|\d\] Call to cu"
+    r"(?:rror|\berr\b|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult)[^\d\n]{0,40}\d|\d\] Call to cu"
 )
 _API_CALL = re.compile(r"cu(?:da)?[A-Z][a-z]")
 _NOT_CUDA_CALLS = ("cuSolver", "cuFile", "cudaGraphExecUpdateResult")

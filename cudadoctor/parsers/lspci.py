@@ -1,6 +1,6 @@
 """lspci in all its usual forms (plain, -n, -nn, -k, -nnk, -v): functions of the PCI bus and the kernel driver in use.
 
-A pasted text never proves that something is missing: it may have been filtered.
+A pasted text proves that something is missing only where it shows the unfiltered command, its output and another prompt.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ from cudadoctor.model.facts import Fact, Quote, Unknown
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia, normal_address
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import is_prompt, pasted, root_command
 
+# No pipe, no choice of devices.
+_UNFILTERED = re.compile(r"^(?:sudo )?(?:/\S{1,20}/)?lspci(?: -[nkv]{1,5}){0,3}$")
+_HOST_BRIDGE = re.compile(r"^(?:0000:)?00:00\.0 ")
 _HEADER = re.compile(r"[ \t>|]{0,40}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.*)")
 _CODED = re.compile(r"([^:\[\]]{1,80})\[([0-9a-f]{4})\]: ?(.*)")  # -nn: VGA compatible controller [0300]: ...
 _NUMERIC = re.compile(r"(?:Class )?([0-9a-f]{4}): (.*)")  # -n: 0302: 10de:1292 (rev a1)
@@ -42,7 +46,7 @@ class _Block:
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """One fact with all functions; whole only for live lspci -nnk whose every line was understood.
+    """One fact with all functions; whole for live lspci -nnk whose every line was understood, and for an unfiltered paste.
 
     Where a text shows a function with another driver later on, the later one counts; how it was before is a second fact.
     """
@@ -50,10 +54,26 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if not any(block.function.vendor or block.function.class_code for block in blocks):
         return
     live = text.whole and text.origin != "text"
+    whole = live and not broken if not pasted(text) else _shown_whole(text)
     bus = Bus()
     for block in blocks:
         bus.add(_finished(block, live=live), _quotes(text, block))
-    yield from bus.facts(text, whole=live and not broken)
+    yield from bus.facts(text, whole=whole)
+
+
+def _shown_whole(text: Text) -> bool:
+    """Whether a paste shows all that lspci said: an unfiltered command, nothing but its lines below, the host bridge, another prompt."""
+    lines = text.lines
+    typed = [index for index, line in enumerate(lines) if _UNFILTERED.match(root_command(line) or "")]
+    if len(typed) != 1:
+        return False
+    below = lines[typed[0] + 1 :]
+    end = next((index for index, line in enumerate(below) if is_prompt(line)), None)
+    listing = below[:end] if end is not None else []
+    if not any(_HOST_BRIDGE.match(line) for line in listing):
+        return False
+    functions = [_HEADER.match(line) for line in listing]
+    return all(found is not None or line[:1] in (" ", "\t", "") for found, line in zip(functions, listing, strict=True))
 
 
 def _quotes(text: Text, block: _Block) -> list[Quote]:

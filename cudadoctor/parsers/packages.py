@@ -1,6 +1,7 @@
 """Installed packages whose name speaks of NVIDIA or CUDA: dpkg-query, dpkg -l, rpm -qa, dnf list, pacman -Q and -Qs.
 
 A package that dpkg merely remembers (`un`, `rc`) is not installed and not listed; a half-installed one is, with its state.
+In a paste a list filtered for nvidia with nothing below it says that there is none.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import DRIVER_PACKAGES, DriverPackages, Package
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import command, is_prompt, pasted
 
 _DPKG = re.compile(r"[ \t>|]{0,20}([uihrp][nciUFHWt])R? {1,4}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}(\d\S{0,120})(?:\s|$)")
 _RPM = re.compile(r"[ \t>|]{0,20}(\S{3,200})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s*$")
@@ -26,7 +28,12 @@ _QUOTES = 12
 _WAKES = (
     "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
     "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia",
+    "grep nvidia", "grep -i nvidia",
 )  # fmt: skip
+_FILTERED = re.compile(
+    r"^(?:sudo )?(?:dpkg (?:-l|--list|--get-selections)|rpm -qa|pacman -Q|apt list --installed(?: 2>/dev/null)?)"
+    r" ?\| ?grep (?:-i )?['\"]?nvidia['\"]?$"
+)
 _NO_MATCH = "no packages found matching"
 
 
@@ -44,8 +51,18 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if found:
         quotes = [text.quote(entry.line) for entry in packages.packages[:_QUOTES]]
         yield text.fact(DRIVER_PACKAGES, packages, *quotes, whole=whole)
+    elif pasted(text):
+        yield from _shown_empty(text)
     elif whole:
         yield text.fact(DRIVER_PACKAGES, packages, text.absent(f"{text.source}: no installed package of NVIDIA or CUDA"), whole=True)
+
+
+def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
+    """A filter that names NVIDIA, with another prompt right below it."""
+    for number, line in enumerate(text.lines, 1):
+        if "nvidia" in line and _FILTERED.match(command(line) or "") and any(map(is_prompt, text.lines[number : number + 1])):
+            yield text.fact(DRIVER_PACKAGES, DriverPackages(packages=()), text.quote(number), whole=True)
+            return
 
 
 def _package(line: str, number: int) -> Package | None:

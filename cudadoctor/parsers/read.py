@@ -109,6 +109,7 @@ def _from_item(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | 
 def _hangs(evidence: Evidence) -> Fact[object]:
     """Which probes gave no answer within their limit: known for every run, whatever the answers would have been."""
     entries = []
+    asked = tuple(item.id for item in evidence.items if item.id in HANG_NAMES and item.status != "not-run")
     for item in evidence.items:
         if item.id in HANG_NAMES and item.status in HANG_STATUSES:
             entries.append(
@@ -125,7 +126,7 @@ def _hangs(evidence: Evidence) -> Fact[object]:
         for item in evidence.items
         if item.status in HANG_STATUSES and item.id in HANG_NAMES
     )
-    return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries)), quotes=quotes, origin=evidence.origin)
+    return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries), asked=asked), quotes=quotes, origin=evidence.origin)
 
 
 def _marks(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:
@@ -134,7 +135,7 @@ def _marks(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:
     others = [fact for fact in facts if fact.key != CONTAINER_MARKS.name]
     found = [fact for fact in marks if fact.value]
     if found:
-        words = tuple(dict.fromkeys(word for fact in found for word in fact.value))
+        words = tuple(dict.fromkeys(word for fact in found for word in fact.value or ()))
         joined = msgspec.structs.replace(found[0], value=words, quotes=tuple(quote for fact in found for quote in fact.quotes))
         return [joined, *others]
     places = [evidence.get(name) for name in ("dockerenv", "containerenv", "cgroup", "environment")]

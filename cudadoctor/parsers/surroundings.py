@@ -141,7 +141,13 @@ PARSERS = (
     Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=parse_dockerenv, absent=_MARKS),
     Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=parse_containerenv, absent=_MARKS),
     Parser(name="container_variable", reads=("environment",), keys=_MARKS, parse=parse_variable, wakes=("container=",)),
-    Parser(name="container_session", reads=(), keys=_MARKS, parse=parse_session, wakes=("root@", " exec ")),
+    Parser(
+        name="container_session",
+        reads=(),
+        keys=_MARKS,
+        parse=parse_session,
+        wakes=("nvidia", "NVIDIA", "initialize NVML", "libcuda.so", "of memory", "OF_MEMORY"),  # what such a prompt has a bearing on
+    ),
     Parser(name="tegra", reads=("tegra",), keys=(TEGRA.name,), parse=parse_tegra, wakes=("(release), REVISION",), absent=(TEGRA.name,)),
     Parser(name="dmi", reads=("dmi",), keys=(HYPERVISOR.name,), parse=parse_dmi),
 )

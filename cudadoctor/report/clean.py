@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 
-# C0 and C1 controls but tab and line feed, bidirectional controls, zero-width and line separators, byte-order mark, lone surrogates.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+# C0 and C1 controls but tab and line feed, bidirectional controls, invisible letters, line separators, byte-order mark, interlinear
+# marks, tags, lone surrogates.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match.group())
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def clean(text: str) -> str:
     """The text with every character that could steer a terminal or reorder a line written as an escape."""
-    return _UNSAFE.sub(lambda match: f"\\x{ord(match.group()):02x}" if ord(match.group()) < 256 else f"\\u{ord(match.group()):04x}", text)
+    return _UNSAFE.sub(_escape, text)
 
 
 def one_line(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -10,26 +11,48 @@ import msgspec
 from cudadoctor.model.explanation import Explanation
 from cudadoctor.model.report import Report
 
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
 
-def _finite(thing: Any) -> Any:
-    """NaN and infinity have no JSON form; msgspec would write null without a word."""
+
+def _encodable(thing: Any) -> Any:
+    """The same in values that JSON can hold.
+
+    NaN and infinity have no JSON form; msgspec would write null without a word. A byte of a path or variable that is no text (a lone
+    surrogate) becomes a question mark, as in a recording.
+    """
     if isinstance(thing, float) and not math.isfinite(thing):
         raise ValueError("a figure of the report is not a finite number")
+    if isinstance(thing, str):
+        return thing if thing.isascii() else thing.encode("utf-8", "replace").decode()
     if isinstance(thing, dict):
-        for value in thing.values():
-            _finite(value)
-    elif isinstance(thing, list | tuple):
-        for value in thing:
-            _finite(value)
+        return {_encodable(name): _encodable(value) for name, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [_encodable(value) for value in thing]
     return thing
+
+
+def ascii_only(body: str) -> str:
+    """The same JSON in ASCII: all else stands inside strings, where an escape means the same."""
+    return _NOT_ASCII.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _units(match.group())), body)
+
+
+def _units(letter: str) -> list[int]:
+    code = letter.encode("utf-16-be")
+    return [int.from_bytes(code[place : place + 2], "big") for place in range(0, len(code), 2)]
 
 
 def render(report: Report | Explanation) -> str:
     """Indented JSON with a line break at its end; every key is there."""
-    body = _finite(msgspec.to_builtins(report))
+    body = _encodable(msgspec.to_builtins(report))
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
 
 
 def schema() -> str:
-    """The JSON Schema of the report."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Report)), indent=2).decode() + "\n"
+    """The JSON Schema of the report: every key is always there, and later releases may add some."""
+    whole = msgspec.json.schema(Report)
+    for part in whole["$defs"].values():
+        if part.get("type") == "object":
+            part["required"] = list(part["properties"])
+            part.pop("additionalProperties", None)
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"

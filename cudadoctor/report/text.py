@@ -67,7 +67,7 @@ class Page:
         )
 
     def prose(self, text: str, style: str = "", indent: int = 0) -> None:
-        words = Text(clean(text), style=style)
+        words = Text(one_line(text), style=style)
         for line in words.wrap(self.console, self.console.width - indent):
             self.console.print(Text(" " * indent) + line, soft_wrap=True)
 
@@ -78,7 +78,7 @@ class Page:
     def pair(self, label: str, label_style: str, text: str) -> None:
         line = Text(clean(label), style=label_style)
         line.append("  ")
-        line.append(clean(text), style="")
+        line.append(clean(text).replace("\n", " ").replace("\t", " "), style="")
         self.console.print(line, soft_wrap=True)
 
     def gap(self) -> None:
@@ -129,9 +129,9 @@ def _head(page: Page, report: Report) -> None:
         f"driver {machine.driver.module or machine.driver.library}" if machine.driver.module or machine.driver.library else "",
         f"Python {machine.python.version or ''} {machine.python.path}".replace("  ", " ") if machine.python.path else "",
     ]
-    page.raw(" | ".join(part for part in parts if part) or "a text, no machine", style="dim")
+    page.raw(one_line(" | ".join(part for part in parts if part)) or "a text, no machine", style="dim")
     if subject.startswith("gpu:"):
-        page.raw(f"concerns the GPU at {subject[4:]}", style="dim")
+        page.raw(one_line(f"concerns the GPU at {subject[4:]}"), style="dim")
 
 
 def _undecided_line(report: Report) -> str:
@@ -141,7 +141,8 @@ def _undecided_line(report: Report) -> str:
         return "the cause is not certain yet"
     if any(row.id == "text" and row.status == "warn" for row in report.checks):
         return "what the text says is not so at present"
-    return "too little could be seen for a verdict"
+    failed = [row.id for row in report.checks if row.status == "fail"]
+    return f"{' and '.join(failed)} failed, and nothing that was seen explains it" if failed else "too little could be seen for a verdict"
 
 
 def _healthy_line(report: Report) -> str:
@@ -192,11 +193,16 @@ def prescription(page: Page, what: Prescription) -> None:
 
 def _open_questions(page: Page, report: Report) -> None:
     diagnosis = report.diagnosis
+    failed = [row for row in report.checks if row.status == "fail" and row.evidence]
+    if failed:
+        page.gap()
+        page.raw("What failed", style="bold")
+        _quotes(page, failed[0].evidence)
     if diagnosis.crashes:
         page.gap()
         page.raw("A part of cudadoctor failed; the rest of this report holds", style="bold")
         for crash in diagnosis.crashes:
-            page.raw(f"{crash.stage}, {crash.name}: {crash.error}", indent=2)
+            page.raw(one_line(f"{crash.stage}, {crash.name}: {crash.error}"), indent=2)
     if diagnosis.suspects:
         page.gap()
         page.raw("Possible causes, likeliest first", style="bold")
@@ -209,7 +215,7 @@ def _open_questions(page: Page, report: Report) -> None:
         page.raw("What would settle it", style="bold")
         for ask in diagnosis.ask:
             page.raw(ask.command, style="cyan", indent=4)
-            page.prose(f"tells apart: {', '.join(ask.tells_apart)}. {ask.why}", style="dim", indent=6)
+            page.prose((f"tells apart: {', '.join(ask.tells_apart)}. " if ask.tells_apart else "") + ask.why, style="dim", indent=6)
 
 
 def _beside(page: Page, report: Report) -> None:
@@ -249,24 +255,30 @@ def _figures(page: Page, report: Report) -> None:
     page.raw("Benchmark", style="bold")
     many = len({result.gpu for result in report.benchmark}) > 1
     for result in report.benchmark:
-        page.raw((f"GPU {result.gpu}: " if many else "") + figure(result), indent=2)
+        page.raw((f"GPU {result.gpu}: " if many else "") + one_line(figure(result)), indent=2)
 
 
 def row_line(row: Row) -> str:
-    because = f" (because: {row.because})" if row.because and row.because not in row.summary else ""
+    told = not row.because or row.because in row.summary or row.summary.startswith("not known")
+    because = "" if told else f" (because: {row.because})"
     return f"{row.id:<16} {one_line(row.summary)}{because}"
 
 
 def _rows(page: Page, report: Report) -> None:
     page.gap()
     passed = [row for row in report.checks if row.status == "pass"]
+    # A text has no machine: the rows that nobody could look at are one line, not one line each.
+    unseen = [row for row in report.checks if row.status == "unknown" and row.id != "text"] if report.origin.kind == "text" else []
+    short = [] if page.style.verbose else [*passed, *unseen]
     for row in report.checks:
-        if row.status != "pass" or page.style.verbose:
+        if row not in short:
             seconds = report.timing.rows.get(row.id)
             took = f"  [{seconds:.2f} s]" if page.style.verbose and seconds is not None else ""
             page.pair(f"{row.status:<8}", STATUS_STYLE[row.status], row_line(row) + took)
     if passed and not page.style.verbose:
         page.prose(f"{len(passed)} of {len(report.checks)} rows pass: {', '.join(row.id for row in passed)}.", style="dim")
+    if unseen and not page.style.verbose:
+        page.prose(f"The text does not say enough about: {', '.join(row.id for row in unseen)}.", style="dim")
 
 
 def _tail(page: Page, report: Report) -> None:

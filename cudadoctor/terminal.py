@@ -1,0 +1,96 @@
+"""What reaches stdout and the files that options name: colour or none, Unicode or ASCII, streams that are closed, full or unread."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from cudadoctor.report.text import Style
+
+
+class FullError(Exception):
+    """stdout takes no more; the message says why."""
+
+
+def open_streams() -> None:
+    """A standard stream that the caller closed becomes the null device, so that no file that is opened later takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def coloured(color: str, stream: TextIO) -> bool:
+    """Whether to write colours to this stream: --color, else NO_COLOR, FORCE_COLOR, and what the stream is."""
+    if color != "auto":
+        return color == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def style(color: str, plain: bool, verbose: bool) -> Style:
+    """How to write text to stdout."""
+    from cudadoctor.report.text import Style
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    return Style(width=width, color=coloured(color, sys.stdout), ascii=plain or not _takes_unicode(), verbose=verbose)
+
+
+def _takes_unicode() -> bool:
+    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
+
+
+def write_json(body: str, plain: bool) -> None:
+    """JSON to stdout; where that takes no Unicode, or --ascii asks for it, with escapes."""
+    from cudadoctor.report import json
+
+    write(json.ascii_only(body) if plain or not _takes_unicode() else body)
+
+
+def write(body: str) -> None:
+    """Text to stdout. A reader that has gone is no error: the exit code still speaks."""
+    try:
+        try:
+            sys.stdout.write(body)
+        except UnicodeEncodeError:
+            sys.stdout.write(body.encode("ascii", "backslashreplace").decode())
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
+        if not isinstance(error, BrokenPipeError):
+            raise FullError(f"standard output: {error.strerror}") from error
+
+
+# ---------------------------------------------------------------- files that the user names
+def usage(message: str) -> click.UsageError:
+    """A wrong command line, said in words that cannot steer the terminal."""
+    from cudadoctor.report.clean import clean
+
+    return click.UsageError(clean(message))  # a recording's own words may stand in it
+
+
+def check_target(target: str) -> None:
+    """Before anything is asked of the machine: whether the recording can be written there."""
+    folder = os.path.dirname(os.path.abspath(target))
+    if os.path.exists(os.path.join(target, "recording.json")):
+        raise usage(f"the recording could not be written: {target} already holds a recording")
+    if target.endswith((".tar.gz", ".tgz")) and not os.path.isdir(folder):
+        raise usage(f"the recording could not be written: {folder} is no folder")
+
+
+def outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The format and the file of each --output; a file that cannot be written is told before anything runs."""
+    parsed = []
+    for value in values:
+        form, equals, path = value.partition("=")
+        if not equals or form not in formats or not path:
+            raise usage(f"--output {value!r}: give FORMAT=FILE with a format of {', '.join(formats)}")
+        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+            raise usage(f"--output {value!r}: no file can be written there")
+        parsed.append((form, path))
+    return parsed

@@ -1,0 +1,139 @@
+"""What a text's own facts decide where a code has several causes, and whose memory an out-of-memory message counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.report import Report
+from cudadoctor.parsers.out_of_memory import judged
+from cudadoctor.sources.pasted import evidence_of
+
+KNOWLEDGE = load()
+INSIDE = "root@098b49afe624:/# "
+WSL = "Linux version 5.15.90.1-microsoft-standard-WSL2 (oe-user@oe-host)\n"
+MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Fri Jul  2 06:04:10 UTC 2021\n"
+LIBRARY = "lrwxrwxrwx 1 root root 20 Jul 19 16:31 /usr/lib/x86_64-linux-gnu/libcuda.so.1 -> libcuda.so.{}\n"
+COMPAT = "lrwxrwxrwx 1 root root 20 Jul 19 16:31 /usr/local/cuda-12.4/compat/libcuda.so.1 -> libcuda.so.550.54.15\n"
+REFUSED = "Error 804: forward compatibility was attempted on non supported HW in cudaGetDeviceCount\n"
+PAIR = "cudaGetDeviceCount returned 803\n-> system has unsupported display driver / cuda driver combination\n"
+INSUFFICIENT = "RuntimeError: CUDA driver version is insufficient for CUDA runtime version\n"
+BLOCKED = "Failed to initialize NVML: GPU access blocked by the operating system\n"
+UNKNOWN = "Failed to initialize NVML: Unknown Error\n"
+NO_NVVM = "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`:\n"
+NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
+
+
+def report(text: str) -> Report:
+    found = judge(evidence_of(text.encode()), KNOWLEDGE)
+    assert found.diagnosis.crashes == ()
+    return found
+
+
+def root(text: str) -> str | None:
+    found = report(text).diagnosis.root
+    return found.cause if found is not None else None
+
+
+def suspects(text: str) -> list[str]:
+    return [finding.cause for finding in report(text).diagnosis.suspects]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (INSIDE + "nvidia-smi\n" + UNKNOWN, "container-lost-devices"),
+        ("$ docker exec -it train nvidia-smi\n" + UNKNOWN, "container-lost-devices"),
+        (UNKNOWN, None),
+        (INSIDE + "ls\n" + "Unknown Error\n", None),
+        (WSL + BLOCKED, "wsl-gpu-unavailable"),
+        (BLOCKED, None),
+        (MODULE.format("460.91.03") + LIBRARY.format("470.57.02") + REFUSED, "driver-version-mismatch"),
+        (MODULE.format("460.91.03") + LIBRARY.format("470.57.02") + PAIR, "driver-version-mismatch"),
+        (MODULE.format("470.57.02") + LIBRARY.format("470.57.02") + REFUSED, "forward-compat-unsupported"),
+        (MODULE.format("470.57.02") + COMPAT + PAIR, "forward-compat-unsupported"),
+        ("export LD_LIBRARY_PATH=/usr/local/cuda-12.4/compat\n" + PAIR, "forward-compat-unsupported"),
+        ("NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 12.1\n" + PAIR, "forward-compat-unsupported"),
+        (PAIR, None),
+        (MODULE.format("418.226.00") + INSUFFICIENT, "toolkit-newer-than-driver"),
+        (INSUFFICIENT, None),
+        ("export CUDA_HOME=$CUDA_HOME:/usr/local/cuda-11.8\n" + NO_NVVM, "cuda-home-wrong"),
+        ("export CUDA_HOME=/usr/local/cuda-11.8\n" + NO_NVVM, "toolkit-missing"),
+        ("NVIDIA_DRIVER_CAPABILITIES=utility\n" + NO_LIBCUDA, "container-driver-capabilities"),
+        ("NVIDIA_DRIVER_CAPABILITIES=compute,utility\n" + NO_LIBCUDA, "libcuda-missing"),
+    ],
+)
+def test_the_text_itself_decides(text: str, cause: str | None) -> None:
+    assert root(text) == cause
+
+
+def test_an_insufficient_driver_that_nobody_showed_may_be_no_driver_at_all() -> None:
+    assert suspects(INSUFFICIENT)[:2] == ["libcuda-missing", "toolkit-newer-than-driver"]
+
+
+def test_a_refused_pair_without_versions_is_a_mismatch_first() -> None:
+    assert suspects(PAIR) == ["driver-version-mismatch", "forward-compat-unsupported"]
+
+
+TABLE = """$ nvidia-smi
+| NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 11.4     |
+|===============================+======================+======================|
+|   0  Tesla P100-SXM2...  Off  | 00000000:05:00.0 Off |                    0 |
+| N/A   34C    P0    33W / 300W |  {:>5}MiB / 16280MiB |      0%      Default |
++-----------------------------------------------------------------------------+
+| Processes:                                                                  |
+|=============================================================================|
+|  {} |
++-----------------------------------------------------------------------------+
+"""
+FULL = "CUDA error: out of memory\n"
+NOBODY = "No running processes found                                               "
+SOMEBODY = "  0   N/A  N/A     18427      C   python3                         12000MiB "
+
+
+def test_memory_in_use_without_a_process() -> None:
+    assert root(FULL + TABLE.format(12809, NOBODY)) == "zombie-gpu-process"
+    assert root(FULL + TABLE.format(300, NOBODY)) is None, "what the driver itself reserves"
+    assert root(TABLE.format(12809, NOBODY)) is None, "nothing ran out of memory"
+    assert root(FULL + TABLE.format(12809, SOMEBODY)) is None
+    assert root(INSIDE + "python x.py\n" + FULL + TABLE.format(12809, NOBODY)) is None, "a container does not list the host's processes"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (
+            "CUDA out of memory. Tried to allocate 28.00 MiB (GPU 0; 7.93 GiB total capacity; 7.18 GiB already allocated; "
+            "27.56 MiB free; 7.36 GiB reserved in total by PyTorch)",
+            "program-out-of-memory",
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.92 GiB total capacity; 69.56 MiB already allocated; "
+            "10.62 MiB free; 86.00 MiB reserved in total by PyTorch)",
+            "gpu-memory-held-by-others",
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 8.00 GiB total capacity; 3.00 GiB already allocated; "
+            "10.00 MiB free; 4.00 GiB reserved in total by PyTorch)",
+            None,
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 12.00 GiB (GPU 0; 7.93 GiB total capacity; 0 bytes already allocated; "
+            "7.50 GiB free; 0 bytes reserved in total by PyTorch)",
+            None,
+        ),
+        (
+            "CUDA out of memory. Tried to allocate 270.00 MiB. GPU 0 has a total capacity of 15.72 GiB of which 81.44 MiB is free. "
+            "Process 2514 has 14.91 GiB memory in use. Of the allocated memory 14.62 GiB is allocated by PyTorch, and 25.86 MiB is "
+            "reserved by PyTorch but unallocated.",
+            "program-out-of-memory",
+        ),
+        ("CUDA out of memory. Tried to allocate 20.00 MiB", None),
+    ],
+)
+def test_whose_memory_it_is(message: str, cause: str | None) -> None:
+    assert judged(message) == cause
+    if cause is not None:
+        assert root(message) == cause
+        assert root(message.replace(". ", ".\n").replace("; ", ";\n")) == cause
