@@ -13,6 +13,9 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.probes import PROBES
 
 
+ROWS_OF_THE_LADDER = ("libcuda", "visible-devices", "numba", "processes", "smoke", "benchmark")
+
+
 class Progress:
     """Takes evidence as it arrives and writes a line for each row that is complete."""
 
@@ -30,9 +33,13 @@ class Progress:
     def close(self) -> None:
         self.update(final=True)
 
-    def complete(self, items: tuple[str, ...]) -> bool:
-        """Whether all that a row reads has arrived."""
-        return all(item in self.items for item in items if item in self.expected)
+    def complete(self, row: str, items: tuple[str, ...]) -> bool:
+        """Whether all that a row's line needs has arrived.
+
+        The ladder ends last. Rules of most rows read it, to see what works; the lines of those rows say nothing of it.
+        """
+        late = () if row in ROWS_OF_THE_LADDER else ("ladder", "kernel-log", "dev-after")
+        return all(item in self.items for item in items if item in self.expected and item not in late)
 
     def update(self, *, final: bool) -> None:
         from cudadoctor.checks.rows import CHECKS, describe
@@ -40,7 +47,7 @@ class Progress:
         from cudadoctor.parsers.read import read
         from cudadoctor.report.clean import one_line
 
-        ready = [check for check in CHECKS if check.id not in self.shown and self.wants(check.id) and (final or self.complete(check.items))]
+        ready = [check for check in CHECKS if check.id not in self.shown and self.wants(check.id) and (final or self.complete(check.id, check.items))]
         if not ready:
             return
         guard = Guard()

@@ -447,7 +447,7 @@ def test_an_interrupt_leaves_no_process_behind(sent: signal.Signals, code: int, 
     while not started.exists() and time.monotonic() < end:
         time.sleep(0.02)
     assert len(marked(marker)) >= 2
-    time.sleep(1)
+    time.sleep(1)  # by now all else has answered, and the run waits for nvidia-smi
     process.send_signal(sent)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code
