@@ -5,10 +5,13 @@ Map of the package, in the order in which data flows:
     sources/     a live host, a recording or a pasted text -> Evidence
     workers/     scripts that run as children and ask one library each (NVML, libcuda and Numba, Python's packages, processes)
     parsers/     texts -> Facts (three-valued: known, absent, unknown)
+    rungs.py     the ladder from the PCI bus to a Numba kernel: what was seen to work or to fail
     checks/      Facts -> Clues, one module per row of the pipeline
     diagnose.py  Clues -> the root cause, what it explains, what is still open
-    prescribe.py root cause + facts -> steps for this machine
+    texts.py     what failing rungs, logs and a user's text say of themselves -> Clues
+    prescribe/   root cause + facts -> steps for this machine
     report/      Report -> text or JSON
+    assemble.py  facts and diagnosis -> the parts of a report
     app.py       collect() and judge(): the two functions that join these stages
     knowledge/   causes, recipes and tables as TOML, and their loader
     model/       the values that flow

@@ -15,7 +15,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Key, Quote, Unknown
-from cudadoctor.model.findings import Finding
+from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import (
@@ -31,6 +31,7 @@ from cudadoctor.model.values import (
     NVML,
     OPERATING_SYSTEM,
     PCI,
+    PROCESSES,
     PYTHON,
     SMI,
     WSL,
@@ -38,7 +39,7 @@ from cudadoctor.model.values import (
     Measurement,
     RungName,
 )
-from cudadoctor.rungs import LADDER_ORDER, Rungs
+from cudadoctor.rungs import LADDER_ORDER, Rungs, below
 
 T = TypeVar("T")
 # The rungs whose success or failure a row reports.
@@ -175,7 +176,7 @@ def _status(
     explained = _rows_of(diagnosis.explains, knowledge, check.id)
     failed = [rung for rung in ROW_RUNGS.get(check.id, ()) if rungs.failed(rung)] or _smi_failed(check, facts)
     own_degrading = root is not None and root.effect != "blocks" and knowledge.causes[root.cause].row == check.id
-    if root is not None and not own_degrading and (explained or failed) and _accounts(root, failed, knowledge):
+    if root is not None and not own_degrading and (explained or _accounts(root, failed, knowledge)):
         return "skip", root.cause
     if line.skip is not None and not explained:
         return "skip", line.skip
@@ -205,8 +206,12 @@ def _missing(check: Check, judged: Judged, rungs: Rungs) -> list[str]:
 
 
 def _accounts(root: Finding, failed: Sequence[RungName], knowledge: Knowledge) -> bool:
-    """Whether the root is the reason of a row's failure: a blocking root is, one that degrades where it breaks the row's rung."""
-    return root.effect == "blocks" or bool(set(failed) & set(knowledge.causes[root.cause].breaks))
+    """Whether the root is the reason of a row's failure: it breaks the row's rung, or blocks at one that this rung needs."""
+    breaks = set(knowledge.causes[root.cause].breaks)
+    if root.effect == "blocks" and "nvml" in failed and LAYERS.index(root.layer) <= LAYERS.index("container"):
+        return True  # below the libraries NVML and CUDA stand on the same ground
+    needed = {rung for one in failed for rung in below(one)} if root.effect == "blocks" else set()
+    return bool(breaks & (set(failed) | needed))
 
 
 def _smi_failed(check: Check, facts: Facts) -> list[RungName]:
@@ -326,6 +331,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
     if evidence.python_why and evidence.python is None:
         out.append(f"No Python was examined: {evidence.python_why}.")
     out.extend(_nodes_note(facts))
+    out.extend(_stand_ins(facts))
     python = value(facts, PYTHON)
     if python is not None and python.package("numba") is None and python.others_with_numba:
         out.append(
@@ -346,6 +352,19 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
         )
     out.extend(f"From the kernel log, and contradicted by what works now: {line}" for line in past)
     return tuple(out)
+
+
+def _stand_ins(facts: Facts) -> list[str]:
+    """A package of the doctor's own that is missing or broken, and what served instead."""
+    nvml, processes = value(facts, NVML), value(facts, PROCESSES)
+    out = []
+    if nvml is not None and nvml.provider_error is not None:
+        out.append(
+            f"The package nvidia-ml-py could not be used as it should ({nvml.provider_error}); NVML was asked by {nvml.provider or 'nobody'}."
+        )
+    if processes is not None and processes.provider_error is not None:
+        out.append(f"The package psutil could not be used ({processes.provider_error}); {processes.provider or '/proc'} served instead.")
+    return out
 
 
 def _nodes_note(facts: Facts) -> list[str]:

@@ -12,7 +12,6 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.probes import PROBES
 
-
 ROWS_OF_THE_LADDER = ("libcuda", "visible-devices", "numba", "processes", "smoke", "benchmark")
 
 
@@ -47,7 +46,11 @@ class Progress:
         from cudadoctor.parsers.read import read
         from cudadoctor.report.clean import one_line
 
-        ready = [check for check in CHECKS if check.id not in self.shown and self.wants(check.id) and (final or self.complete(check.id, check.items))]
+        ready = [
+            check
+            for check in CHECKS
+            if check.id not in self.shown and self.wants(check.id) and (final or self.complete(check.id, check.items))
+        ]
         if not ready:
             return
         guard = Guard()

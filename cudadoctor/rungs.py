@@ -36,8 +36,16 @@ NEEDS: dict[RungName, tuple[RungName, ...]] = {
     "speed": ("memory",),
     "toolkit": (),
 }
-# What a working rung proves. libcuda.so.1 loads without any GPU or driver, so it proves nothing below it.
-_PROVES: dict[RungName, tuple[RungName, ...]] = {**NEEDS, "libcuda": ()}
+# What a working rung proves. A module stays loaded when its GPU is gone, nodes outlive the module that they were made for, and
+# libcuda.so.1 loads without either: these prove nothing below them. A driver that answers proves it all.
+_PROVES: dict[RungName, tuple[RungName, ...]] = {
+    **NEEDS,
+    "driver": (),
+    "nodes": (),
+    "libcuda": (),
+    "init": ("pci", "driver", "nodes", "libcuda"),
+    "nvml": ("pci", "driver", "nodes"),
+}
 
 
 def below(rung: RungName, graph: dict[RungName, tuple[RungName, ...]] = NEEDS) -> frozenset[RungName]:

@@ -201,7 +201,7 @@ def test_a_gpu_cannot_write_a_verdict() -> None:
     first, second = out.splitlines()[:2]
     assert first.startswith("HEALTHY  NVIDIA GeForce RTX 3090")
     assert "\\u202eevil\\u2066\\u200b HEALTHY  all is well" in first
-    assert second.startswith("ubuntu 24.04")
+    assert second.startswith("ubuntu")
 
 
 @pytest.mark.parametrize(
