@@ -359,9 +359,8 @@ def _stand_ins(facts: Facts) -> list[str]:
     nvml, processes = value(facts, NVML), value(facts, PROCESSES)
     out = []
     if nvml is not None and nvml.provider_error is not None:
-        out.append(
-            f"The package nvidia-ml-py could not be used as it should ({nvml.provider_error}); NVML was asked by {nvml.provider or 'nobody'}."
-        )
+        asked = nvml.provider or "nobody"
+        out.append(f"The package nvidia-ml-py could not be used as it should ({nvml.provider_error}); NVML was asked by {asked}.")
     if processes is not None and processes.provider_error is not None:
         out.append(f"The package psutil could not be used ({processes.provider_error}); {processes.provider or '/proc'} served instead.")
     return out

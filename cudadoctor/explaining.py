@@ -51,7 +51,9 @@ def _is_path(what: str) -> bool:
         return True
     if os.sep not in what or "\n" in what:
         return False
-    return not any(letter.isspace() for letter in what) or os.path.isdir(os.path.dirname(what))
+    if any(letter.isspace() for letter in what):
+        return ": " not in what and os.path.isdir(os.path.dirname(what))
+    return True
 
 
 def _of_file(path: str) -> Evidence:

@@ -59,7 +59,8 @@ def render(report: Report, prescription: Prescription | None, knowledge: Knowled
 
 
 def _no_steps(cause: str, knowledge: Knowledge) -> str:
-    return knowledge.cause(cause).no_software_fix or "No fix is known for this cause."
+    known = knowledge.cause(cause)
+    return known.no_software_fix or ("No step of its fix applies to this machine." if known.recipes else "No fix is known for this cause.")
 
 
 def script(report: Report, prescription: Prescription | None) -> str:

@@ -47,6 +47,8 @@ _PROVES: dict[RungName, tuple[RungName, ...]] = {
     "nvml": ("pci", "driver", "nodes"),
 }
 
+_LISTED: tuple[RungName, ...] = ("pci", "driver", "nodes")
+
 
 def below(rung: RungName, graph: dict[RungName, tuple[RungName, ...]] = NEEDS) -> frozenset[RungName]:
     """All rungs that this one needs, itself left out."""
@@ -87,8 +89,9 @@ def observe(facts: Facts, *, shown_failing: Iterable[RungName] = ()) -> Rungs:
     for look in (_pci, _driver, _nodes, _nvml, _toolkit, _ladder):
         looks.update(look(facts))
     for rung in shown_failing:
-        looks.setdefault(rung, ("failed", ()))
-        looks[rung] = ("failed", looks[rung][1])
+        status, quotes = looks.get(rung, ("failed", ()))
+        # What a listing shows is there, whatever cuInit says of it; all else a failing rung knows better.
+        looks[rung] = (status if rung in _LISTED else "failed", quotes)
     # A rung seen to work clears every rung it needs: no missing file or node can block a kernel whose result was checked.
     # What failed on one GPU is not cleared by a kernel on another.
     own = _failed_on_a_gpu(facts)

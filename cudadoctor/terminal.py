@@ -61,7 +61,6 @@ def write(body: str) -> None:
             sys.stdout.write(body.encode("ascii", "backslashreplace").decode())
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still buffered goes nowhere
         if not isinstance(error, BrokenPipeError):
             raise FullError(f"standard output: {error.strerror}") from error
 

@@ -138,7 +138,10 @@ def test_a_cause_without_a_file_is_left_out() -> None:
 def explained(a: Clue, b: Clue, facts: Facts) -> tuple[bool, bool]:
     """Whether a explains b, and b a."""
     found = {case.cause.id + case.finding.subject: case for case in cases_of([a, b], facts, KNOWLEDGE, observe(facts))}
-    first, second = (next(case for case in found.values() if case.cause.id == one.cause and (len(found) == 1 or case.finding.subject == one.subject)) for one in (a, b))
+    first, second = (
+        next(case for case in found.values() if case.cause.id == one.cause and (len(found) == 1 or case.finding.subject == one.subject))
+        for one in (a, b)
+    )
     return explains(first, second), explains(second, first)
 
 
@@ -291,7 +294,9 @@ def test_a_log_that_says_nothing_changes_no_verdict() -> None:
 
 
 def test_a_log_never_changes_what_the_machine_shows() -> None:
-    report = with_log(HEALTHY, "$ lspci -nnk -d 10de:\n$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
+    report = with_log(
+        HEALTHY, "$ lspci -nnk -d 10de:\n$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+    )
     assert {row.id: row.status for row in report.checks if row.id != "text"} == {
         row.id: row.status for row in app.judge(evidence_of(HEALTHY), KNOWLEDGE).checks
     }
@@ -360,7 +365,12 @@ def test_a_parser_that_crashes_loses_its_own_facts_only(monkeypatch: pytest.Monk
     failing = tuple(msgspec.structs.replace(parser, parse=fall_over) if "nvcc" in parser.name else parser for parser in read.PARSERS)
     monkeypatch.setattr(read, "PARSERS", failing)
     evidence = changed(HEALTHY, {})
-    items = tuple(msgspec.structs.replace(item, status="ok", stdout="Cuda compilation tools, release 12.4, V12.4.131\n") if item.id == "nvcc" else item for item in evidence.items)
+    items = tuple(
+        msgspec.structs.replace(item, status="ok", stdout="Cuda compilation tools, release 12.4, V12.4.131\n")
+        if item.id == "nvcc"
+        else item
+        for item in evidence.items
+    )
     report = app.judge(msgspec.structs.replace(evidence, items=items), KNOWLEDGE)
     assert before.verdict == "healthy"
     assert (report.verdict, report.exit_code) == ("undecided", 4)

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 PATIENT = os.environ.get("CUDADOCTOR_PATIENT", "")
+TOO_NEW = os.environ.get("CUDADOCTOR_TOO_NEW_NUMPY", "")  # an interpreter whose NumPy its numba-cuda does not know
 OLD_DRIVER = os.environ.get("CUDADOCTOR_OLD_DRIVER", "")
 READY = bool(PATIENT) and os.path.exists("/dev/nvidiactl") and hasattr(os, "geteuid") and os.geteuid() == 0
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not READY, reason="needs root, an NVIDIA GPU and CUDADOCTOR_PATIENT")]
@@ -36,6 +37,14 @@ HIDE_LIBCUDA = (
     LIBRARY_FOLDER + "; mkdir -p $D/full && mount --bind $L $D/full && mount -t tmpfs none $L && "
     'for f in $D/full/*; do case "$f" in */libcuda.so*) ;; *) ln -s "$f" "$L/";; esac; done'
 )
+
+
+def _hide(library: str) -> str:
+    """The driver's folder without one library."""
+    return HIDE_LIBCUDA.replace("*/libcuda.so*", f"*/{library}*")
+
+
+ONE_GPU = "[ $(ls /dev/nvidia[0-9]* | wc -l) = 1 ]"
 HIDE_TOOLKIT = "for t in /usr/local/cuda-*; do mount -t tmpfs none $t; done"
 HOLD = """
 import ctypes, sys, time
@@ -155,6 +164,58 @@ FAULTS = (
         after="kill -9 $(cat $D/held) 2>/dev/null", cured="healthy",
     ),
     Fault(name="/proc/driver hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /proc/driver"),
+    # -- beyond the usual: other forms, other files, other users
+    _visible("0 1", "cuda-visible-devices-invalid", "degraded"),
+    _visible("0,0", "cuda-visible-devices-invalid"),
+    _visible(" ", "cuda-visible-devices-hides-all"),
+    _visible("none", "cuda-visible-devices-hides-all"),
+    _visible("-1,0", "cuda-visible-devices-hides-all"),
+    _visible("cuda:0", "cuda-visible-devices-hides-all"),
+    _visible("gpu-00000000", "cuda-visible-devices-invalid"),
+    Fault(name="visible-devices ends with a comma", root=None, verdict="healthy", setup="export CUDA_VISIBLE_DEVICES=0,"),
+    Fault(name="empty device order", root="cuda-visible-devices-invalid", verdict="broken", setup="export CUDA_DEVICE_ORDER="),
+    Fault(
+        name="one GPU's node gone, no right to make it", root="device-nodes-missing", verdict="broken", setup=f"{COPY_DEV}; rm /dev/nvidia0",
+        prefix=NO_MKNOD, cured="healthy", needs=ONE_GPU,
+    ),
+    Fault(
+        name="nodes of a group", root="device-permission-denied", verdict="broken",
+        setup=f"{COPY_DEV}; chgrp video /dev/nvidia*[0-9lms]; chmod 660 /dev/nvidia*[0-9lms]", prefix=NOBODY,
+    ),
+    Fault(name="libnvidia-ml hidden", root="driver-libraries-incomplete", verdict="degraded", setup=_hide("libnvidia-ml.so")),
+    Fault(name="PTX compiler hidden", root="driver-libraries-incomplete", verdict="broken", setup=_hide("libnvidia-ptxjitcompiler.so")),
+    Fault(
+        name="libcuda truncated", root="driver-libraries-incomplete", verdict="broken",
+        setup='mkdir $D/t; head -c 100 /dev/zero > $D/t/libcuda.so.1; export LD_LIBRARY_PATH="$D/t:$LD_LIBRARY_PATH"',
+    ),
+    Fault(
+        name="compat library first", root="forward-compat-unsupported", verdict="broken", needs="[ -e /usr/local/cuda/compat/libcuda.so.1 ]",
+        setup='export LD_LIBRARY_PATH="/usr/local/cuda/compat:$LD_LIBRARY_PATH"',
+    ),
+    Fault(
+        name="simulator by a file", root="numba-simulator-enabled", verdict="broken",
+        setup='mkdir $D/w; echo "enable_cudasim: 1" > $D/w/.numba_config.yaml; cd $D/w',
+    ),
+    Fault(name="simulator off", root=None, verdict="healthy", setup="export NUMBA_ENABLE_CUDASIM=0"),
+    Fault(name="numba.py in the way", root="python-module-shadowed", verdict="degraded", setup="mkdir $D/w; : > $D/w/numba.py; cd $D/w"),
+    Fault(name="CUDA_HOME in quotes", root="cuda-home-wrong", verdict="broken", setup="export CUDA_HOME='\"/usr/local/cuda\"'", cured="healthy"),
+    Fault(name="CUDA_HOME empty", root="cuda-home-wrong", verdict="broken", setup="export CUDA_HOME=", cured="healthy"),
+    Fault(name="CUDA_HOME is bin", root="cuda-home-wrong", verdict="broken", setup="export CUDA_HOME=/usr/local/cuda/bin", cured="healthy"),
+    Fault(name="CUDA_HOME not set", root=None, verdict="healthy", setup="unset CUDA_HOME"),
+    Fault(name="NVVM hidden", root="toolkit-missing", verdict="broken", setup="mount -t tmpfs none /usr/local/cuda/nvvm"),
+    Fault(name="libdevice hidden", root="toolkit-missing", verdict="broken", setup="mount -t tmpfs none /usr/local/cuda/nvvm/libdevice"),
+    Fault(name="PCI bus hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /sys/bus/pci"),
+    Fault(
+        name="modules hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /sys/module; mount --bind /dev/null /proc/modules"
+    ),
+    Fault(
+        name="little memory held", root=None, verdict="healthy", setup=_hold("0.01", orphan=False), after="kill -9 $HELPER 2>/dev/null"
+    ),
+    Fault(name="an ordinary user", root=None, verdict="healthy", prefix=NOBODY),
+    Fault(name="no HOME, no temporary folder", root=None, verdict="healthy", setup="unset HOME; export TMPDIR=/nonexistent"),
+    Fault(
+        name="NumPy too new", root="python-abi-mismatch", verdict="broken", python=TOO_NEW, needs=f"[ -x '{TOO_NEW}' ]",
+    ),
 )  # fmt: skip
 
 

@@ -173,7 +173,7 @@ def infected(name: str) -> Evidence:
                     device["name"] = (device.get("name") or "") + HOSTILE
         return lines([alter(record, "") for record in found])
 
-    every = {item: worker for item in ("nvml", "ladder", "processes", "python-env")}
+    every = dict.fromkeys(("nvml", "ladder", "processes", "python-env"), worker)
     evidence = changed(name, {**every, "*": lambda body: re.sub(r"$", HOSTILE.replace("\n", ""), body, flags=re.MULTILINE)})
     return msgspec.structs.replace(evidence, python=(evidence.python or "") + HOSTILE, python_why=HOSTILE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def seen(facts: Facts, **more: Any) -> dict[str, str]:
 
 # ---------------------------------------------------------------- needs
 def test_each_rung_needs_the_one_before_it() -> None:
-    for before, rung in zip(LADDER_ORDER, LADDER_ORDER[1:], strict=False):
+    for before, rung in itertools.pairwise(LADDER_ORDER):
         assert before in NEEDS[rung]
     assert set(NEEDS) == set(ORDER)
 
@@ -142,6 +143,13 @@ def test_nvml_without_a_gpu_that_opens_has_not_worked() -> None:
 def test_what_a_failing_rung_says_is_broken_is_broken() -> None:
     facts = host({LADDER: ladder("numba-kernel")})
     assert seen(facts, shown_failing=("toolkit",))["toolkit"] == "failed"
+
+
+def test_what_is_listed_stays_there_whatever_a_rung_says() -> None:
+    facts = host({LADDER: ladder("init", code=100), NVML: nvml(9)})
+    found = seen(facts, shown_failing=("pci", "init", "devices"))
+    assert (found["pci"], found["init"], found["devices"]) == ("worked", "failed", "failed")
+    assert seen(host({LADDER: ladder("init")}, unknown=(PCI, LOADED_DRIVER, NVML)), shown_failing=("pci",))["pci"] == "failed"
 
 
 # ---------------------------------------------------------------- several GPUs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from cudadoctor import texts
@@ -60,8 +61,6 @@ def test_what_a_failing_rung_prints_is_read_like_a_text() -> None:
     climb = ladder("init", code=803)
     failing = [entry for entry in climb.rungs if entry.rung == "init"]
     assert failing
-    import msgspec
-
     said = msgspec.structs.replace(failing[0], output="cuInit: 803 CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")
     whole = msgspec.structs.replace(climb, rungs=tuple(said if entry is failing[0] else entry for entry in climb.rungs))
     found = stated(host({LADDER: whole}))
@@ -70,15 +69,16 @@ def test_what_a_failing_rung_prints_is_read_like_a_text() -> None:
 
 
 def test_a_fault_of_one_device_belongs_to_its_gpu() -> None:
-    import msgspec
-
     climb = two_gpus(first_fails="memory")
-    words = "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered"
-    rungs = tuple(msgspec.structs.replace(entry, output=words) if entry.status == "fail" else entry for entry in climb.rungs)
+    rungs = tuple(
+        msgspec.structs.replace(entry, output="CUDA_ERROR_OUT_OF_MEMORY: out of memory") if entry.status == "fail" else entry
+        for entry in climb.rungs
+    )
     found = stated(host({LADDER: msgspec.structs.replace(climb, rungs=rungs)}))
-    near = [clue for clue in found if clue.cause in KNOWLEDGE.causes and KNOWLEDGE.causes[clue.cause].layer in texts.GPU_LAYERS]
-    assert {clue.subject for clue in near} <= {f"gpu:{ADDRESS}"}
-    assert f"gpu:{OTHER}" not in {clue.subject for clue in found}
+    of_device = [clue for clue in found if KNOWLEDGE.causes[clue.cause].layer in texts.GPU_LAYERS]
+    assert {clue.cause for clue in of_device} >= {"gpu-memory-held-by-others"}
+    assert {clue.subject for clue in of_device} == {f"gpu:{ADDRESS}"}
+    assert {clue.subject for clue in found if clue not in of_device} <= {"machine"}
 
 
 def test_the_lowest_layers_are_one_gpus() -> None:
@@ -99,7 +99,9 @@ def test_a_text_speaks_for_the_program_only() -> None:
 
 
 # ---------------------------------------------------------------- the kernel log is history
-LOST = "[ 9000.1] NVRM: GPU at PCI:0000:01:00: GPU-1\n[ 9000.2] NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', GPU has fallen off the bus.\n"
+LOST = (
+    "[ 9000.1] NVRM: GPU at PCI:0000:01:00: GPU-1\n[ 9000.2] NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', GPU has fallen off the bus.\n"
+)
 
 
 @pytest.mark.parametrize(("fails", "present"), [(None, False), ("init", True)])

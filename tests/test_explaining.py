@@ -1,0 +1,229 @@
+"""`cudadoctor explain`: every form that it takes, in their order, and what stands on its pages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.explain import explain_code
+from cudadoctor.explaining import _names, nearest
+from cudadoctor.knowledge.load import load
+from cudadoctor.sources import recording
+from tests.command_line import NOUVEAU, evidence_of, host, run
+
+KNOWLEDGE = load()
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+NO_DEVICE = (
+    "no-nvidia-gpu", "nouveau-bound", "driver-not-installed", "driver-not-loaded", "cuda-visible-devices-hides-all",
+    "cuda-visible-devices-invalid", "scheduler-gave-no-gpu", "container-no-gpu-access",
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------- codes and causes
+@pytest.mark.parametrize(
+    ("asked", "heads"),
+    [
+        ("cuda 100", ["cuda 100 CUDA_ERROR_NO_DEVICE cudaErrorNoDevice"]),
+        ("cudaErrorNoDevice", ["cuda 100 CUDA_ERROR_NO_DEVICE cudaErrorNoDevice"]),
+        ("CUDA_ERROR_NO_DEVICE", ["cuda 100 CUDA_ERROR_NO_DEVICE cudaErrorNoDevice"]),
+        ("nvml 3", ["nvml 3 NVML_ERROR_NOT_SUPPORTED NVMLError_NotSupported"]),
+        ("Xid 79", ["xid 79 "]),
+        ("nvidia-smi 9", ["nvidia-smi 9"]),
+        ("100", ["cuda 100 ", "xid 100 "]),
+        ("9", ["cuda 9 ", "nvml 9 ", "xid 9 ", "nvidia-smi 9"]),
+    ],
+)
+def test_a_code(asked: str, heads: list[str]) -> None:
+    result = run("explain", asked)
+    assert (result.code, result.err) == (0, "")
+    found = [line for line in result.out.splitlines() if line[:1].isalnum()]
+    assert len(found) == len(heads)
+    assert all(line.startswith(head) for line, head in zip(found, heads, strict=True))
+    explained = json.loads(run("explain", asked, "--format", "json").out)
+    assert (explained["schema"], explained["kind"]) == ("cudadoctor.explanation/1", "code")
+
+
+def entries(out: str) -> dict[str, str]:
+    """The part of a code's page about each cause."""
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in out.splitlines():
+        if line.startswith("  - "):
+            current = []
+        current.append(line.strip())
+        if line.rstrip().endswith("]"):
+            found[line.rstrip()[:-1].rpartition("[")[2]] = current
+    return {cause: "\n".join(part) for cause, part in found.items()}
+
+
+def test_no_device_tells_its_causes_apart_and_says_the_fix_of_each() -> None:
+    parts = entries(run("explain", "CUDA_ERROR_NO_DEVICE").out)
+    for cause in NO_DEVICE:
+        known = KNOWLEDGE.cause(cause)
+        assert known.tell_apart in parts[cause], cause
+        assert "fix: " in parts[cause], cause
+        if known.no_software_fix is None:
+            assert f"cudadoctor fix {cause}" in parts[cause]
+        else:
+            assert known.no_software_fix.split(":")[0] in parts[cause]
+
+
+def test_every_cause_of_every_code_has_a_way_to_tell_and_a_fix() -> None:
+    for error in KNOWLEDGE.cuda_errors:
+        parts = entries(run("explain", f"cuda {error.code}").out)
+        for cause in set(error.causes) & set(KNOWLEDGE.causes):
+            assert KNOWLEDGE.cause(cause).tell_apart in parts[cause]
+            assert "fix: " in parts[cause]
+
+
+def test_codes_and_causes_name_each_other() -> None:
+    """A cause's page lists the codes that may mean it, and only those."""
+    tables = {
+        "cuda": [(row.code, row.causes) for row in KNOWLEDGE.cuda_errors],
+        "nvml": [(row.code, row.causes) for row in KNOWLEDGE.nvml_errors],
+        "nvidia-smi": [(row.code, row.causes) for row in KNOWLEDGE.smi_exits],
+        "xid": [(row.number, row.causes) for row in KNOWLEDGE.xids],
+    }
+    from_codes = {(f"{api} {code}", cause) for api, rows in tables.items() for code, causes in rows for cause in causes}
+    from_causes = set()
+    for cause in KNOWLEDGE.causes:
+        page = explain_code(cause, KNOWLEDGE)
+        assert page is not None
+        assert page.cause is not None
+        from_causes |= {(code, cause) for code in page.cause.codes}
+    assert from_causes == {(code, cause) for code, cause in from_codes if cause in KNOWLEDGE.causes}
+
+
+@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+def test_a_cause(cause: str) -> None:
+    result = run("explain", cause)
+    known = KNOWLEDGE.cause(cause)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0] == f"{known.title} [{cause}]"
+    assert known.tell_apart in result.out
+    assert "\nFix\n  " in result.out
+    assert "{" not in result.out.split("\nFix\n")[1], "a placeholder was left open"
+    page = json.loads(run("explain", cause, "--format", "json").out)
+    assert (page["kind"], page["cause"]["id"], page["matches"]) == ("cause", cause, [])
+
+
+def test_a_distribution_changes_what_a_page_says() -> None:
+    assert "akmod-nvidia" in run("explain", "driver-not-installed", "--distro", "fedora-41").out
+
+
+# ---------------------------------------------------------------- files and texts
+def test_stdin() -> None:
+    result = run("explain", "-", stdin=MISMATCH.encode())
+    assert result.code == 1
+    assert "[driver-version-mismatch]" in result.out.splitlines()[0]
+    assert run("explain", "-", stdin=b"").code == 3
+
+
+def test_stdin_of_windows_and_of_bytes_that_are_no_text() -> None:
+    assert run("explain", "-", stdin=MISMATCH.encode("utf-16")).code == 1
+    assert run("explain", "-", stdin=b"\xff\xfa " + MISMATCH.encode()).code == 1
+
+
+def test_a_text_gives_the_report_object() -> None:
+    result = run("explain", MISMATCH, "--format", "json")
+    report = json.loads(result.out)
+    assert (report["schema"], report["origin"]["kind"], report["exit_code"]) == ("cudadoctor.report/1", "text", result.code)
+
+
+def test_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "error.log").write_text(MISMATCH, "utf-8")
+    (tmp_path / "my error").write_text(MISMATCH, "utf-8")
+    assert run("explain", str(tmp_path / "error.log")).code == 1
+    assert run("explain", str(tmp_path / "my error")).code == 1
+    monkeypatch.chdir(tmp_path)
+    assert run("explain", "error.log").code == 1
+    assert run("explain", "my error").code == 1
+
+
+def test_a_code_and_a_cause_come_before_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("100", "driver-hung"):
+        (tmp_path / name).write_text(MISMATCH, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run("explain", "100").code == 0
+    assert run("explain", "driver-hung").code == 0
+    assert run("explain", "./100").code == 1  # a separator makes it a file
+
+
+@pytest.mark.parametrize("path", ["/no/such/file.log", "./nope.txt", "logs/nope", "/tmp/no such file.log"])
+def test_a_path_that_is_missing(path: str) -> None:
+    result = run("explain", path)
+    assert result.code == 2
+    assert f"{path}: No such file" in result.err
+
+
+def test_a_folder() -> None:
+    result = run("explain", "/tmp")
+    assert result.code == 2
+    assert "is a folder" in result.err
+
+
+@pytest.mark.parametrize("form", ["folder", "its recording.json", "archive"])
+def test_a_recording_is_refused_with_the_command_that_reads_it(form: str, tmp_path: Path) -> None:
+    archive = str(tmp_path / "host.tar.gz")
+    recording.write(evidence_of(NOUVEAU), archive)
+    asked, read = {
+        "folder": (host(NOUVEAU), host(NOUVEAU)),
+        "its recording.json": (f"{host(NOUVEAU)}/recording.json", host(NOUVEAU)),
+        "archive": (archive, archive),
+    }[form]
+    result = run("explain", asked)
+    assert result.code == 2
+    assert f"cudadoctor check --replay {read}" in result.err
+    assert run("check", "--replay", read).code == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/usr/bin/python3: ImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+        "ImportError: libcuda.so.1: cannot open shared object file: see /var/log/x.tar.gz",
+        "line one\nImportError: libcuda.so.1: cannot open shared object file: No such file or directory",
+    ],
+)
+def test_a_sentence_in_which_a_path_occurs_is_a_text(text: str) -> None:
+    result = run("explain", text)
+    assert result.code in (1, 3)
+    assert result.out.split()[0] in ("BROKEN", "UNDECIDED")
+
+
+# ---------------------------------------------------------------- nothing that fits
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("nouveau", "nouveau-bound"),
+        ("cudaErrorNoDevic", "cudaErrorNoDevice"),
+        ("cuda_error_no_devise", "CUDA_ERROR_NO_DEVICE"),
+        ("driver_not_loaded", "driver-not-loaded"),
+        ("nvml_error_driver_not_loadd", "NVML_ERROR_DRIVER_NOT_LOADED"),
+    ],
+)
+def test_an_unknown_word_names_the_nearest(asked: str, near: str) -> None:
+    result = run("explain", asked)
+    assert (result.code, result.out) == (2, "")
+    assert near in result.err
+
+
+@pytest.mark.parametrize("asked", ["qqqqq", "", "   ", "\t"])
+def test_a_word_like_no_other(asked: str) -> None:
+    result = run("explain", asked)
+    assert (result.code, result.out) == (2, "")
+    assert "Nearest" not in result.err
+
+
+def test_names_are_unique_whatever_their_case() -> None:
+    names = _names(KNOWLEDGE)
+    assert len({name.lower() for name in names}) == len(set(names))
+    assert nearest("qqqqq", names) == ""
+
+
+def test_an_argument_that_is_no_text() -> None:
+    import os
+
+    assert run("explain", os.fsdecode(b"\xff\xfa ") + MISMATCH).code == 1

@@ -1,0 +1,100 @@
+"""The README says what the code does: its tables, its commands, its example, its links."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+
+import click
+import pytest
+
+from cudadoctor.checks.rows import CHECKS
+from cudadoctor.cli import cli
+from tests.command_line import ROOT, run
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+README = (ROOT / "README.md").read_text("utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Every command line of ours that the README shows."""
+    inline = re.findall(r"`(cudadoctor [a-z][^`]*)`", README)
+    in_blocks = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines() if re.search(r"(^|/| )cudadoctor [a-z]", line)]
+    return inline + [re.search(r"(?:^|/| )(cudadoctor [a-z].*)", line).group(1) for line in in_blocks]  # type: ignore[union-attr]
+
+
+def test_the_table_of_commands_names_them_all() -> None:
+    named = set(re.findall(r"^\| `cudadoctor (\w+)", README, re.MULTILINE))
+    assert named == set(cli.commands)
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_command_and_option_exists(line: str) -> None:
+    words = shlex.split(re.sub(r'"\$\(.*?\)"', "PATH", line))
+    command = cli.commands[words[1]]
+    known = {flag for parameter in command.params for flag in parameter.opts if isinstance(parameter, click.Option)}
+    for word in words[2:]:
+        if word.startswith("-"):
+            assert word in known, f"{line}: {words[1]} has no {word}"
+
+
+def test_every_option_in_its_prose_exists() -> None:
+    known = {flag for command in cli.commands.values() for parameter in command.params for flag in parameter.opts}
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    assert set(re.findall(r"`(--[a-z-]+)`", prose)) <= known
+
+
+def test_the_exit_codes_are_those_of_the_code() -> None:
+    from cudadoctor import app
+
+    table = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
+    assert table == {app.EXIT_HEALTHY, app.EXIT_BROKEN, app.EXIT_USAGE, app.EXIT_UNDECIDED, app.EXIT_CRASHED, 130}
+
+
+def test_the_rows_are_named_in_their_order() -> None:
+    listed = re.search(r"The rows of `check`: (.*?)\.\n", README, re.DOTALL)
+    assert listed is not None
+    assert re.findall(r"`([^`]+)`", listed.group(1)) == [check.id for check in CHECKS]
+
+
+def test_the_example_is_what_the_command_prints() -> None:
+    example = next(body for kind, body in BLOCKS if kind == "text" and re.match(r"(BROKEN|DEGRADED|HEALTHY)  ", body))
+    source = re.search(r"`cudadoctor check --replay (fixtures/hosts/[^`]+)`", README)
+    assert source is not None, "the README says which recording its example comes from"
+    assert run("check", "--replay", str(ROOT / source.group(1))).out.startswith(example.rstrip("\n")), "write the example anew"
+
+
+def test_the_pythons_and_extras_are_those_of_the_project() -> None:
+    low, high = re.findall(r"3\.(\d+)", PROJECT["requires-python"])
+    assert f"Python 3.{low} to 3.{int(high) - 1}" in README
+    extras = {extra for group in re.findall(r"(?:\.|cudadoctor)\[([\w,]+)\]", README) for extra in group.split(",")}
+    assert extras
+    assert extras <= set(PROJECT["optional-dependencies"])
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("command", ["", *sorted(cli.commands)])
+def test_help_answers_and_explains_every_option(command: str) -> None:
+    result = run(*([command] if command else []), "--help")
+    assert (result.code, result.err) == (0, "")
+    for parameter in cli.commands[command].params if command else ():
+        if isinstance(parameter, click.Option):
+            assert parameter.opts[0] in result.out
+
+
+def test_version() -> None:
+    from cudadoctor import __version__
+
+    assert run("--version").out == f"cudadoctor, version {__version__}\n"
+    assert PROJECT["version"] == __version__
