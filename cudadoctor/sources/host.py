@@ -93,7 +93,9 @@ class Collector:
 
     def worker_arguments(self, probe: Probe) -> list[str]:
         if probe.id.startswith("ladder"):
-            return (["--quick"] if self.plan.quick else []) + ([] if self.plan.benchmark else ["--no-benchmark"])
+            first = self.items.get("ladder")
+            measured = first is not None and '"benchmark"' in (first.stdout or "")  # once is enough
+            return (["--quick"] if self.plan.quick else []) + (["--no-benchmark"] if measured or not self.plan.benchmark else [])
         if probe.id == "processes":
             return ["--doctor", str(os.getpid())]
         return []
