@@ -374,7 +374,9 @@ def _terminated(*_: object) -> NoReturn:
 def main() -> None:
     """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
     terminal.open_streams()
-    signal.signal(signal.SIGTERM, _terminated)
+    for name in ("SIGTERM", "SIGHUP"):  # SIGHUP: the terminal was closed; Windows has none
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _terminated)
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as stop:

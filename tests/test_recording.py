@@ -108,3 +108,46 @@ def test_a_wrong_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "recording.json").write_text('{"format": "something/9", "tool": "x", "origin": {}, "evidence": []}')
     with pytest.raises(recording.RecordingError, match="not of format"):
         recording.read(str(tmp_path))
+
+
+def _redacted(**texts: str) -> dict[str, str]:
+    kinds = {
+        "environment": "environment",
+        "kernel-log": "command",
+        "os-release": "file",
+        "modules": "file",
+        "uname": "command",
+        "user": "command",
+    }
+    items = tuple(
+        Item(id=name, kind=kinds[name], what=name, status="ok", stdout=body)  # type: ignore[arg-type]
+        for name, body in ((key.replace("_", "-"), value) for key, value in texts.items())
+    )
+    return {item.id: item.stdout or "" for item in redact(Evidence(items=items)).items}
+
+
+def test_secrets_leave_with_their_variables() -> None:
+    out = _redacted(
+        environment="SLURM_JWT=eyJx\nNVIDIA_API_PAT=pat\nCONDA_CHANNEL_ALIAS=https://bob:pw@x\nSLURM_JOB_ID=7\nCUDA_HOME=http://bob:pw@x\n"
+    )
+    assert out["environment"] == (
+        "SLURM_JWT=<redacted>\nNVIDIA_API_PAT=<redacted>\nCONDA_CHANNEL_ALIAS=<redacted>\nSLURM_JOB_ID=7\nCUDA_HOME=<redacted>\n"
+    )
+
+
+def test_the_kernel_log_keeps_only_what_a_diagnosis_reads() -> None:
+    log = "[1.0] NVRM: loading NVIDIA UNIX\n[2.0] [UFW BLOCK] SRC=203.0.113.5 DST=192.168.1.10\n[3.0] usb 1-1: SerialNumber: A1B2\n"
+    assert _redacted(kernel_log=log)["kernel-log"] == "[1.0] NVRM: loading NVIDIA UNIX\n<redacted>\n<redacted>\n"
+
+
+@pytest.mark.parametrize("name", ["ubuntu", "nvidia", "gpu", "python"])
+def test_a_user_with_an_ordinary_name_loses_no_evidence(name: str) -> None:
+    body = f"ID={name}\nnvidia_uvm 16384 0\n"
+    user = f"uid=1000({name}) gid=1000({name}) groups=1000({name})\n"
+    out = _redacted(os_release=body, modules=body, user=user, uname=f"Linux {name} 6.8.0 x86_64\n")
+    assert (out["os-release"], out["modules"]) == (body, body)
+
+
+def test_the_short_name_of_a_host_goes_too() -> None:
+    out = _redacted(uname="Linux crunch7.corp.example.com 6.8.0 x86_64\n", kernel_log="Nov 21 crunch7 kernel: NVRM: loading\n")
+    assert "crunch7" not in out["uname"] + out["kernel-log"]

@@ -66,10 +66,11 @@ class Page:
             legacy_windows=False,
         )
 
-    def prose(self, text: str, style: str = "", indent: int = 0) -> None:
+    def prose(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
+        """A paragraph. Lines after the first stand `hang` columns deeper: a machine's words never begin a line of ours."""
         words = Text(one_line(text), style=style)
-        for line in words.wrap(self.console, self.console.width - indent):
-            self.console.print(Text(" " * indent) + line, soft_wrap=True)
+        for number, line in enumerate(words.wrap(self.console, self.console.width - indent - hang)):
+            self.console.print(Text(" " * (indent + (hang if number else 0))) + line, soft_wrap=True)
 
     def raw(self, text: str, style: str = "", indent: int = 0) -> None:
         for line in clean(text).split("\n"):
@@ -179,7 +180,7 @@ def prescription(page: Page, what: Prescription) -> None:
     page.gap()
     page.raw("Fix" if what.steps else "No software fix is known", style="bold")
     for number, step in enumerate(what.steps, 1):
-        page.prose(f"{number}. {step.text}", indent=2)
+        page.prose(f"{number}. {step.text}", indent=2, hang=3)
         if step.shell:
             page.raw(step.shell, style="cyan", indent=6)
             page.raw(f"({RISKS[step.risk]})", style="dim", indent=6)
@@ -232,7 +233,7 @@ def _beside(page: Page, report: Report) -> None:
     if report.notes:
         page.gap()
         for note in report.notes:
-            page.prose(f"Note: {note}")
+            page.prose(f"Note: {note}", hang=2)
 
 
 def figure(result: BenchmarkResult) -> str:

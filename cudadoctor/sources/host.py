@@ -89,7 +89,11 @@ class Collector:
             argv = list(probe.what)
             # Popen looks a name up in the parent's PATH, not in the one it hands on.
             argv[0] = next((path for path in candidates(argv[0], environment["PATH"])), argv[0])
-        return Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=probe.id.startswith("ladder"))
+        child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=probe.id.startswith("ladder"))
+        self.children.append(child)  # at once, so that an interrupt during the start ends it too
+        if child.over:  # it could not be started
+            self.finished(child)
+        return child
 
     def worker_arguments(self, probe: Probe) -> list[str]:
         if probe.id.startswith("ladder"):
@@ -134,20 +138,15 @@ class Collector:
     def run_children(self, probes: list[Probe], until: Callable[[], bool] | None = None) -> None:
         """Start every probe at once, then those that stand in for one that did not answer."""
         started = [child for probe in probes if not probe.instead_of and (child := self.start(probe)) is not None]
-        self.children = started
         for child in started:
             if child.item == "ladder":
                 self.ladder = child
                 child.on_line = self.ladder_line
-            if child.over:  # it could not be started
-                self.finished(child)
         watch(started, until=until, on_over=self.finished)
         for probe in probes:
             if probe.instead_of and not any(self.answered(item) for item in probe.instead_of):
                 child = self.start(probe)
                 if child is not None:
-                    if child.over:
-                        self.finished(child)
                     watch([child], on_over=self.finished)
 
     def answered(self, item: str) -> bool:
@@ -158,6 +157,8 @@ class Collector:
         # The worker waits after its last rung of this wave; that a line names the rung is all that is read here.
         if '"end"' in line and '"devices"' in line and '"pass"' in line:
             self.at_gate = True
+            if self.ladder is not None:
+                self.ladder.deadline = self.end  # it answered in time; what it now waits for is our word
 
     def collect(self) -> Evidence:
         look = self.wave("look")
@@ -224,12 +225,10 @@ class Collector:
         child.limit = max(0.1, self.end - time.monotonic())
         child.deadline = time.monotonic() + child.limit
         child.say("go\n")
-        if child.over:
-            self.finished(child)
         watch([child], on_over=self.finished)
 
     def stop(self, why: str) -> None:
-        for child in [*self.children, *([self.ladder] if self.ladder else [])]:
+        for child in self.children:
             child.kill(why)
 
 

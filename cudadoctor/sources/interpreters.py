@@ -66,13 +66,18 @@ def _first_line(path: str) -> str:
 
 
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
+    """As root, refuse an interpreter that somebody else could have changed: the link, its folders, and where it points."""
     if os.geteuid() != 0:
         return path, rule
-    for place in (path, os.path.realpath(path), os.path.dirname(os.path.realpath(path))):
+    prefix = os.path.dirname(os.path.dirname(path))
+    real = os.path.realpath(path)
+    for place in (path, os.path.dirname(path), prefix, os.path.join(prefix, "pyvenv.cfg"), real, os.path.dirname(real)):
         try:
-            info = os.stat(place)
+            info = os.lstat(place)
         except OSError:
-            return path, rule  # the worker's start will say what is wrong with it
-        if info.st_uid != 0 or info.st_mode & stat.S_IWOTH:
+            continue  # not there: the worker's start will say what is wrong with it
+        # The mode of a link means nothing; who owns it does.
+        writable = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and info.st_gid != 0)
+        if info.st_uid != 0 or (writable and not stat.S_ISLNK(info.st_mode)):
             return None, f"{path} ({rule}) may be written by another user; as root it is examined only when --python names it"
     return path, rule

@@ -17,8 +17,10 @@ from cudadoctor.model.evidence import Evidence, Item
 
 # Variables whose value a diagnosis reads. All others keep their name and lose their value.
 KEPT_VARIABLES = re.compile(
-    r"^(CUDA|NVIDIA|NUMBA|NV_|NCCL|LD_|SLURM_|PBS_|LSB_|GPU_|CONDA|VIRTUAL_ENV|PATH$|PYTHONPATH$|LANG$|LC_|TERM$|WSL|container$|"
-    r"MPI|CUDNN|TORCH_CUDA|XLA_|JAX_|TF_|__NV|LIBRARY_PATH$|ROCR_|HIP_|TMPDIR$)"
+    r"^(CUDA\w*|NUMBA\w*|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA|DISABLE_REQUIRE)|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|"
+    r"PATH|PYTHONPATH|PYTHONHOME|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|CUDNN_\w*|TORCH_CUDA_ARCH_LIST|NCCL_\w*_DISABLE|XLA_FLAGS|"
+    r"SLURM_JOB_ID|SLURM_JOBID|SLURM_JOB_GPUS|SLURM_STEP_GPUS|SLURM_GPUS\w*|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|"
+    r"PBS_JOBID|PBS_GPUFILE|LSB_JOBID|LSB_GPU_ALLOC|JOB_ID|WSL_DISTRO_NAME|WSL_INTEROP|WSLENV|container|LANG|LC_\w+|TERM|TMPDIR)$"
 )
 _SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSW|KEY|CREDENTIAL)", re.IGNORECASE)
 _UUID = re.compile(r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|\b([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b")
@@ -29,7 +31,60 @@ _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
 _COMMAND_FIELD = re.compile(r'("command": ?")((?:[^"\\]|\\.)*)(")')
 _USER_FIELD = re.compile(r'("user": ?")((?:[^"\\]|\\.)*)(")')
 _BOOT_LINE = re.compile(r"((?:C|Kernel c)ommand line:)[^\n]*")  # boot parameters may hold addresses and keys
-_COMMON_USERS = frozenset({"root", "nobody", "daemon", "video", "render", "vglusers"})
+_CREDENTIALS = re.compile(r"(://)[^/\s@]+@")  # user:password@ in an address
+_IPV6 = re.compile(r"\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{0,4}\b|\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){1,5}::[0-9a-f:]*", re.IGNORECASE)
+# Lines of the kernel log that any reader of it looks at; what the rest of a log says of a machine concerns nobody.
+_KERNEL_LINE = re.compile(
+    r"nvidia|nvrm|nouveau|nova|vfio|pci-stub|xid|linux version|module|lockdown|secure ?boot|pcieport|10de|blocked for more than|bbswitch|"
+    r"command line",
+    re.IGNORECASE,
+)
+# Names that tell nobody who somebody is, and that stand in paths, package names and JSON keys as ordinary words.
+_COMMON_USERS = frozenset(
+    [
+        "root",
+        "nobody",
+        "daemon",
+        "video",
+        "render",
+        "vglusers",
+        "admin",
+        "user",
+        "users",
+        "ubuntu",
+        "debian",
+        "fedora",
+        "centos",
+        "rocky",
+        "arch",
+        "ec2-user",
+        "azureuser",
+        "opc",
+        "nvidia",
+        "cuda",
+        "gpu",
+        "python",
+        "conda",
+        "numba",
+        "docker",
+        "jovyan",
+        "vscode",
+        "runner",
+        "builder",
+        "home",
+        "local",
+        "opt",
+        "usr",
+        "lib",
+        "bin",
+        "data",
+        "work",
+        "app",
+        "test",
+    ]
+)
+# Evidence in which a bare user or host name stands; elsewhere only paths below a home folder name a person.
+_NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text", "dev", "dev-after", "driver-libraries"})
 
 
 class Redactor:
@@ -38,7 +93,11 @@ class Redactor:
     def __init__(self, names: frozenset[str], hosts: frozenset[str]) -> None:
         self.salt = secrets.token_bytes(16)
         words = [re.escape(name) for name in sorted(names - _COMMON_USERS, key=len, reverse=True) if len(name) > 1]
-        machines = [re.escape(host) for host in sorted(hosts, key=len, reverse=True) if len(host) > 2 and host != "localhost"]
+        machines = [
+            re.escape(host)
+            for host in sorted(hosts, key=len, reverse=True)
+            if len(host) > 2 and host not in _COMMON_USERS | {"localhost", "host"}
+        ]
         self.users = re.compile(r"(?<![\w.-])(" + "|".join(words) + r")(?![\w-])") if words else None
         self.hosts = re.compile(r"(?<![\w.-])(" + "|".join(machines) + r")(?![\w-])") if machines else None
 
@@ -57,12 +116,16 @@ class Redactor:
                 out.append(shifted.upper() if letter.isupper() else shifted)
         return head + "".join(out)
 
-    def text(self, text: str) -> str:
+    def text(self, text: str, *, names: bool = True) -> str:
+        text = _CREDENTIALS.sub(r"\1<redacted>@", text)
         text = _UUID.sub(self.uuid, text)
         text = _HOME.sub(lambda match: f"{match.group(1)}user-{self.digest(match.group(2))}", text)
         text = _EMAIL.sub("<address>", text)
         text = _IPV4.sub(lambda match: match.group() if self.version_like(text, match) else "<ip>", text)
         text = _MAC.sub("<mac>", text)
+        text = _IPV6.sub("<ip>", text)
+        if not names:
+            return text
         if self.hosts is not None:
             text = self.hosts.sub("host", text)
         if self.users is not None:
@@ -79,7 +142,7 @@ class Redactor:
         lines = []
         for line in text.split("\n"):
             name, equals, value = line.partition("=")
-            if equals and (not KEPT_VARIABLES.match(name) or _SECRET_NAME.search(name)):
+            if equals and (not KEPT_VARIABLES.match(name) or _SECRET_NAME.search(name) or _CREDENTIALS.search(value)):
                 value = "<redacted>"
             lines.append(f"{name}{equals}{value}")
         return "\n".join(lines)
@@ -98,9 +161,10 @@ class Redactor:
                 out = self.environment(out)
             if item.id == "kernel-log":
                 out = _BOOT_LINE.sub(r"\1 <redacted>", out)
+                out = "\n".join(line if not line or _KERNEL_LINE.search(line) else "<redacted>" for line in out.split("\n"))
             if item.id == "processes":
                 out = self.processes(out)
-            out = self.text(out)
+            out = self.text(out, names=item.id in _NAMING_ITEMS)
         what = self.text(item.what) if isinstance(item.what, str) else tuple(self.text(word) for word in item.what)
         return msgspec.structs.replace(
             item,
@@ -121,6 +185,7 @@ def _names_of(evidence: Evidence) -> tuple[frozenset[str], frozenset[str]]:
     uname = evidence.get("uname")
     if uname is not None and uname.stdout:
         hosts.update(uname.stdout.split()[1:2])
+        hosts.update(name.split(".")[0] for name in uname.stdout.split()[1:2])
     environment = evidence.get("environment")
     if environment is not None and environment.stdout:
         users.update(re.findall(r"^(?:USER|LOGNAME|SUDO_USER)=(.+)$", environment.stdout, re.MULTILINE))
