@@ -105,7 +105,7 @@ def _effect(clue: Clue, cause: Cause, rungs: Rungs) -> Effect:
     if failed:
         return "blocks"
     if any(rungs.worked(rung) for rung in cause.breaks):
-        return "degrades"
+        return cause.dormant
     return cause.effect
 
 

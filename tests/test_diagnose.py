@@ -331,12 +331,20 @@ def test_the_only_gpu_is_the_machine() -> None:
     assert found.diagnosis.root.subject == f"gpu:{ADDRESS}"
 
 
-@pytest.mark.parametrize("cause", ["vfio-bound", "gpu-fell-off-bus"])
-def test_a_gpu_that_no_program_sees_degrades_while_the_visible_one_computes(cause: str) -> None:
-    """The goal is every visible GPU: one that is set aside or gone is no reason to call the machine broken."""
+def test_a_gpu_that_is_gone_degrades_while_the_visible_one_computes() -> None:
+    """The goal is every visible GPU: one that is gone is no reason to call the machine broken."""
+    facts = host({PCI: bus(gpu(), gpu(driver="vfio-pci", address=OTHER))})
+    found = judged([clue("gpu-fell-off-bus", subject=f"gpu:{OTHER}")], facts)
+    assert (found.verdict, root(found)) == ("degraded", "gpu-fell-off-bus")
+
+
+@pytest.mark.parametrize("cause", ["vfio-bound", "nouveau-bound", "driver-too-new-for-gpu"])
+def test_a_gpu_that_is_set_aside_is_advice_while_the_other_computes(cause: str) -> None:
+    """A card for a virtual machine or for the display may be meant: nothing is undone there."""
     facts = host({PCI: bus(gpu(), gpu(driver="vfio-pci", address=OTHER))})
     found = judged([clue(cause, subject=f"gpu:{OTHER}")], facts)
-    assert (found.verdict, root(found)) == ("degraded", cause)
+    assert (found.verdict, root(found)) == ("healthy", None)
+    assert [(finding.cause, finding.effect) for finding in found.diagnosis.also] == [(cause, "advises")]
 
 
 def test_a_visible_gpu_that_fails_breaks_the_machine_although_the_other_computes() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.knowledge.tables import Architecture, Branch, UbuntuPackage
 
+OPEN_FOR_ALL_FROM = 550  # before it the open modules refuse GeForce cards unless a module option says otherwise
 _UBUNTU = re.compile(r"nvidia-driver-(?P<branch>\d+)(?P<server>-server)?(?P<open>-open)?$")
 _DEBIAN = re.compile(r"(?P<package>[a-z0-9.+-]+)(?: \d[\w.]*)? \((?P<releases>[^);]*)")
 _SUSE_GROUP = re.compile(r"G0\d")
@@ -149,7 +150,8 @@ def _debian(need: Need, system: Distribution, knowledge: Knowledge) -> Driver | 
     if not drivers:
         return None
     branch, package = max(drivers, key=lambda entry: (entry[0], entry[1] == "nvidia-driver"))
-    modules = ("nvidia-open-kernel-dkms",) if need.flavour == "open" and (branch, "nvidia-open-kernel-dkms") in listed else ()
+    wants_open = need.flavour == "open" and branch >= OPEN_FOR_ALL_FROM
+    modules = ("nvidia-open-kernel-dkms",) if wants_open and (branch, "nvidia-open-kernel-dkms") in listed else ()
     packages = (package, *modules)
     flavour = need if modules or need.flavour != "open" else msgspec.structs.replace(need, flavour=None)
     words = _said(packages, branch, flavour, "; components contrib and non-free")

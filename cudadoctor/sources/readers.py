@@ -21,6 +21,7 @@ LIBRARY_FOLDERS = (
 )  # fmt: skip
 # The core module of every packaging: nvidia.ko, Debian's nvidia-current.ko and nvidia-legacy-390xx.ko, Ubuntu's old nvidia_352.ko.
 MODULE_NAME = re.compile(r"^(nvidia([-_](current|legacy|tesla|open|\d).*)?|nouveau|nova[-_]core)\.ko(\.|$)")
+NIXOS_MODULES = "/run/booted-system/kernel-modules/lib/modules"  # NixOS has no /lib/modules
 PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")  # where admin tools live that a user's PATH may lack
 
 
@@ -119,12 +120,17 @@ def list_module_files(path: str) -> str:
     def fail(error: OSError) -> None:
         raise error
 
-    for kernel in sorted(os.listdir(path)):
-        for folder, folders, files in os.walk(f"{path}/{kernel}", onerror=fail):
-            if folder == f"{path}/{kernel}":
-                # `build` and `source` are links into kernel sources; the other names hold no GPU module.
-                folders[:] = [name for name in folders if name not in ("build", "source", "vdso")]
-            found.extend(f"{folder}/{name}" for name in files if MODULE_NAME.match(name))
+    roots = [root for root in (path, NIXOS_MODULES) if os.path.isdir(root)]
+    if not roots:
+        raise FileNotFoundError(2, "No such file or directory", path)
+    for root in roots:
+        for kernel in sorted(os.listdir(root)):
+            top = f"{root}/{kernel}"
+            for folder, folders, files in os.walk(top, onerror=fail):
+                if folder == top:
+                    # `build` and `source` are links into kernel sources; the other names hold no GPU module.
+                    folders[:] = [name for name in folders if name not in ("build", "source", "vdso")]
+                found.extend(f"{folder}/{name}" for name in files if MODULE_NAME.match(name))
     return "".join(f"{name}\n" for name in sorted(found))
 
 
