@@ -206,6 +206,17 @@ def _same_gpu(ladder: Ladder, result: RungResult, gpu: NvmlGpu) -> bool:
 
 
 # ---------------------------------------------------------------- zombie-gpu-process
+def _released(facts: Facts, gpu: NvmlGpu) -> bool:
+    """Whether the memory that NVML saw in use was free again when our own context was made: its holder was just ending."""
+    found = facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None:
+        return False
+    free = next((device.memory_free_bytes for device in found.value.devices if same_address(device.address, gpu.address)), None)
+    if free is None or gpu.memory_used_bytes is None or gpu.memory_total_bytes is None or gpu.memory_reserved_bytes is None:
+        return False
+    return gpu.memory_total_bytes - gpu.memory_reserved_bytes - free < gpu.memory_used_bytes
+
+
 def _left_over(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A holder that nobody waits for: defunct, orphaned, or stopped with its parent gone."""
     nvml, gpus = _gpus(facts)
@@ -213,6 +224,8 @@ def _left_over(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if table.value is None:
         raise unknown(PROCESSES, "there is no process table")
     for gpu in gpus:
+        if _released(facts, gpu):
+            continue
         dead = [entry for entry in holders(nvml.need(), table.value, gpus, gpu) if _stranded(entry, table.value) is not None]
         dead.sort(key=lambda entry: -(entry.bytes or 0))
         if dead:
@@ -229,7 +242,7 @@ def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         # Without the reserve's figure the driver's own share is counted as used; with MIG each slice keeps some.
         if used is None or gpu.memory_reserved_bytes is None or used <= IDLE_LIMIT or gpu.mig_mode == "enabled":
             continue
-        if any(entry.name != NOT_FOUND for entry in _listed(nvml.need(), gpu)):
+        if any(entry.name != NOT_FOUND for entry in _listed(nvml.need(), gpu)) or _released(facts, gpu):
             continue
         table, wsl = facts[PROCESSES], facts[WSL]
         if wsl.value:
