@@ -80,6 +80,10 @@ class Collector:
                 return None
             environment["CUDA_CACHE_DISABLE"] = "1"  # a kernel must really be compiled, and nothing be left in the user's cache
             argv = [python, "-u", "-B", worker_path(probe.what), *self.worker_arguments(probe)]
+            if probe.own_python and probe.id != "ladder-own":
+                # Start-up hooks of the doctor's packages (numba-cuda has one) cost more than what these two workers do.
+                argv.insert(1, "-S")
+                environment["PYTHONPATH"] = own_packages()
             shown: tuple[str, ...] = (python, probe.what)
         else:
             assert not isinstance(probe.what, str)
@@ -230,6 +234,11 @@ class Collector:
     def stop(self, why: str) -> None:
         for child in self.children:
             child.kill(why)
+
+
+def own_packages() -> str:
+    """The folders of the doctor's own packages, for a worker that is started without site."""
+    return os.pathsep.join(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
 
 
 def useful(item: Item) -> bool:
