@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from cudadoctor import __version__, assemble, prescribe, texts
 from cudadoctor.checks import rows
 from cudadoctor.diagnose import Judged, diagnose, rungs_shown_failing
@@ -31,8 +33,6 @@ def collect(source: Callable[[], Evidence], *, extra: tuple[Item, ...] = ()) -> 
     evidence = source()
     if not extra:
         return evidence
-    import msgspec
-
     kept = tuple(item for item in evidence.items if item.id not in {own.id for own in extra})
     return msgspec.structs.replace(evidence, items=kept + extra)
 
@@ -99,8 +99,6 @@ def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:
 
 def _with_crashes(judged: Judged, guard: Guard) -> tuple[Verdict, Diagnosis]:
     """Crashes after the diagnosis count as well: a report of which a part is missing is not called healthy."""
-    import msgspec
-
     diagnosis = msgspec.structs.replace(judged.diagnosis, crashes=tuple(guard.crashes))
     if guard.crashes and judged.verdict in ("healthy", "degraded"):
         return "undecided", msgspec.structs.replace(

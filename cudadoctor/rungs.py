@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Facts, Key, Quote, Unknown
+from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.values import (
     DEVICE_NODES,
     HANGS,
@@ -19,8 +19,10 @@ from cudadoctor.model.values import (
     TEGRA,
     TOOLKITS,
     WSL,
+    PythonEnvironment,
     RungName,
 )
+from cudadoctor.model.version import PackageVersion
 
 Seen = Literal["worked", "failed"]
 LADDER_ORDER: tuple[RungName, ...] = (
@@ -50,6 +52,19 @@ _PROVES: dict[RungName, tuple[RungName, ...]] = {
 _LISTED: tuple[RungName, ...] = ("pci", "driver", "nodes")
 
 
+# From 0.21 on numba-cuda compiles without cudart. (0.30.4 was seen to ask cuda-bindings for the runtime's version all the same:
+# where that is missing the failing kernel says so itself.)
+NO_CUDART_SINCE = PackageVersion("0.21")
+
+
+def needed_parts(python: PythonEnvironment) -> tuple[str, ...]:
+    """The parts without which the Numba of this interpreter compiles no kernel."""
+    target = python.package("numba-cuda")
+    if target is None:
+        return ("nvvm", "libdevice", "cudart")
+    return ("nvvm", "libdevice", "nvrtc") if target.version >= NO_CUDART_SINCE else ("nvvm", "libdevice", "nvrtc", "cudart")
+
+
 def below(rung: RungName, graph: dict[RungName, tuple[RungName, ...]] = NEEDS) -> frozenset[RungName]:
     """All rungs that this one needs, itself left out."""
     found: set[RungName] = set()
@@ -76,11 +91,6 @@ class Rungs(msgspec.Struct, frozen=True):
 
     def first_failed(self) -> RungName | None:
         return next((rung for rung in ORDER if self.failed(rung)), None)
-
-
-def _known(facts: Facts, key: Key[object]) -> Fact[object] | None:
-    found = facts.get(key)
-    return None if isinstance(found, Unknown) else found
 
 
 def observe(facts: Facts, *, shown_failing: Iterable[RungName] = ()) -> Rungs:
@@ -152,9 +162,10 @@ def _nodes(facts: Facts) -> Looks:
 def _nvml(facts: Facts) -> Looks:
     found = facts.get(NVML)
     if isinstance(found, Unknown):
-        hangs = _known(facts, HANGS)  # type: ignore[arg-type]
-        hung = hangs is not None and any(entry.item == "nvml" for entry in hangs.value.entries)  # type: ignore[attr-defined]
-        return {"nvml": ("failed", hangs.quotes)} if hung and hangs is not None else {}
+        hangs = facts.get(HANGS)
+        if isinstance(hangs, Unknown) or hangs.value is None or all(entry.item != "nvml" for entry in hangs.value.entries):
+            return {}
+        return {"nvml": ("failed", hangs.quotes)}
     if found.value is None or found.value.code != 0:
         return {"nvml": ("failed", found.quotes)}
     usable = [gpu for gpu in found.value.gpus if gpu.handle_error is None]
@@ -167,8 +178,7 @@ def _toolkit(facts: Facts) -> Looks:
         return {}
     if python.value.package("numba") is None:
         return {}
-    needed = ["nvvm", "cudart"] + (["nvrtc"] if python.value.package("numba-cuda") is not None else ["libdevice"])
-    entries = [toolkits.value.component(name) for name in needed]
+    entries = [toolkits.value.component(name) for name in needed_parts(python.value)]
     if any(entry is None for entry in entries):
         return {}  # not recorded by this worker
     complete = all(entry is not None and entry.path is not None for entry in entries)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cudadoctor.sources.host import own_packages
 from cudadoctor.sources.interpreters import examined_python
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -67,3 +68,13 @@ def test_a_shim_is_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert examined_python(None)[0] == str(shims / "python3")
     (tmp_path / "version").write_text("3.12.1\n")
     assert examined_python(None)[0] == str(real / "python3")
+
+
+def test_own_workers_find_packages_wherever_the_doctor_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages of `pip install --target` count; a file in the working directory does not."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/somewhere/target", *sys.path])
+    folders = own_packages().split(os.pathsep)
+    assert "/somewhere/target" in folders
+    assert str(tmp_path) not in folders
+    assert "" not in folders

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor.model.facts import Facts, Key, Quote
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 
 if TYPE_CHECKING:
@@ -45,9 +45,3 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[str, ...]
     rules: tuple[Rule, ...]
     describe: Callable[[Facts, Knowledge], Line]
-
-
-def value_or_none(facts: Facts, key: Key[object]) -> object | None:
-    """The value where it is known and present, else None. For wording only: a rule must read `facts[KEY]`."""
-    found = facts.get(key)
-    return getattr(found, "value", None)

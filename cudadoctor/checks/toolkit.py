@@ -25,7 +25,8 @@ from cudadoctor.checks.reading import plain_address, some, unknown
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, NVCC, NVML, PCI, PYTHON, TOOLKITS, Component, PythonEnvironment, Toolkit, Toolkits
-from cudadoctor.model.version import ComputeCapability, PackageVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, ToolkitVersion
+from cudadoctor.rungs import needed_parts
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -34,16 +35,6 @@ MISSING, NEWER = "toolkit-missing", "toolkit-newer-than-driver"
 DROPPED, TOO_OLD = "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
 NO_BINARY_FOR_GPU, NO_BINARY = 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"
 HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
-# From 0.21 on numba-cuda loads no cudart: its version comes from NVRTC.
-NO_CUDART_SINCE = PackageVersion("0.21")
-
-
-def needed_parts(python: PythonEnvironment) -> tuple[str, ...]:
-    """The parts without which the Numba of this interpreter compiles no kernel."""
-    target = python.package("numba-cuda")
-    if target is None:
-        return ("nvvm", "libdevice", "cudart")
-    return ("nvvm", "libdevice", "nvrtc") if target.version >= NO_CUDART_SINCE else ("nvvm", "libdevice", "nvrtc", "cudart")
 
 
 def usable(toolkit: Toolkit) -> bool:

@@ -32,10 +32,6 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     def lowest_capability(self) -> ComputeCapability | None:
         return min(self.capabilities, default=None)
 
-    @property
-    def highest_capability(self) -> ComputeCapability | None:
-        return max(self.capabilities, default=None)
-
 
 def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
     """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them."""

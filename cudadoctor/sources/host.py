@@ -237,8 +237,9 @@ class Collector:
 
 
 def own_packages() -> str:
-    """The folders of the doctor's own packages, for a worker that is started without site."""
-    return os.pathsep.join(path for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+    """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
+    here = os.getcwd()
+    return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != os.path.realpath(here))
 
 
 def useful(item: Item) -> bool:

@@ -14,7 +14,7 @@ from cudadoctor.model.evidence import Kind
 
 Wave = Literal["look", "ask", "load"]
 ANSWER_LIMIT = 10.0  # seconds within which nvidia-smi, NVML and cuInit must answer
-QUICK_LIMIT = 4.5  # the same for --quick, which has 5 s in all
+QUICK_LIMIT = 4.5  # the same for --quick
 SMI_LIMIT_AFTER_NVML = 3.0  # once NVML has answered, nvidia-smi has no reason to take longer
 
 
