@@ -22,8 +22,13 @@ KNOWLEDGE = load()
 CAUSES = sorted(KNOWLEDGE.causes.values(), key=lambda cause: cause.id)
 VOCABULARY = msgspec.toml.decode((ROOT / "fixtures" / "vocabulary.toml").read_text("utf-8"))
 NAMED = {row["id"]: row for row in VOCABULARY["cause"]}
-SAID = msgspec.toml.decode((ROOT / "tests" / "said_by_programs.toml").read_text("utf-8"))
-EXAMPLES: dict[str, list[str]] = SAID["causes"]
+NOTHING = "nothing"
+# Lines that real programs print, one file for each cause that they state; nothing.toml holds lines that state none.
+SAID: dict[str, list[str]] = {
+    path.stem: msgspec.toml.decode(path.read_text("utf-8"))["lines"]
+    for path in sorted((ROOT / "tests" / "said_by_programs").glob("*.toml"))
+}
+EXAMPLES = {cause: lines for cause, lines in SAID.items() if cause != NOTHING}
 CONTAINER = {
     "container-no-gpu-access",
     "container-lost-devices",
@@ -180,7 +185,7 @@ def test_what_programs_say_names_the_cause_and_no_other(cause: str, text: str) -
     assert clues(text) == {cause}
 
 
-@pytest.mark.parametrize("text", SAID["nothing"], ids=[text[:50] for text in SAID["nothing"]])
+@pytest.mark.parametrize("text", SAID[NOTHING], ids=[text[:50] for text in SAID[NOTHING]])
 def test_what_states_no_cause_names_none(text: str) -> None:
     assert clues(text) == set()
 
@@ -197,7 +202,7 @@ def test_every_message_has_an_example(cause: str, match: Match) -> None:
             return make()
 
     found = [text for text in EXAMPLES.get(cause, []) if signs.clues(Text(text, source="text"), One())]  # type: ignore[arg-type]
-    assert found, f"add a line to tests/said_by_programs.toml that shows {match.contains!r}"
+    assert found, f"add a line to tests/said_by_programs/{cause}.toml that shows {match.contains!r}"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""Fact values: the driver's libraries, nvidia-smi, NVML, and probes that hang."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cudadoctor.model.facts import Key
+from cudadoctor.model.values.base import Value
+from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion, ModuleVersion
+
+
+class LibraryFile(Value, frozen=True, kw_only=True):
+    """A library in the loader's cache or a known folder."""
+
+    name: str
+    path: str
+    target: str | None = None  # what a link points to
+    line: int = 0
+
+
+class Libraries(Value, frozen=True, kw_only=True):
+    files: tuple[LibraryFile, ...]
+
+    def find(self, prefix: str) -> tuple[LibraryFile, ...]:
+        return tuple(file for file in self.files if file.name.startswith(prefix))
+
+
+class Hang(Value, frozen=True, kw_only=True):
+    """A probe that gave no answer. That is knowledge: none came within `seconds`; what it would have said stays unknown."""
+
+    item: str  # evidence id: nvidia-smi, nvml, ladder
+    what: str  # what a person would call it
+    seconds: float
+    step: str | None = None  # the worker's step that had begun
+    uninterruptible: bool = False  # it could not be killed
+
+
+class Hangs(Value, frozen=True, kw_only=True):
+    """`asked`: the evidence ids of the probes that were asked at all; of the others nobody knows whether they would answer."""
+
+    entries: tuple[Hang, ...]
+    asked: tuple[str, ...] = ("nvidia-smi", "nvml", "ladder")
+
+
+class GpuProcess(Value, frozen=True, kw_only=True):
+    """A process in a table of GPU users. `memory_bytes` None: not shown."""
+
+    gpu: str  # index or PCI address, as the source says
+    pid: int
+    kind: str | None = None  # C compute, G graphics
+    name: str | None = None
+    memory_bytes: int | None = None
+
+
+class SmiGpu(Value, frozen=True, kw_only=True):
+    index: int | None = None
+    name: str | None = None
+    address: str | None = None
+    uuid: str | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    temperature_c: float | None = None
+    ecc_uncorrected: int | None = None
+    compute_mode: str | None = None
+    mig: str | None = None
+    errors: tuple[str, ...] = ()  # cells that say ERR! or Unknown Error
+    line: int = 0
+
+
+class Smi(Value, frozen=True, kw_only=True):
+    """What nvidia-smi said. `failure` is its message when it shows no table."""
+
+    library: LibraryVersion | None = None
+    module: ModuleVersion | None = None
+    cuda: CudaVersion | None = None
+    gpus: tuple[SmiGpu, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+    failure: str | None = None
+    exit: int | None = None
+    recognised: bool = True  # False: it printed something that is neither a table nor a known failure
+
+
+class NvmlGpu(Value, frozen=True, kw_only=True):
+    """One GPU as NVML describes it; every value was asked on its own and may be None."""
+
+    index: int
+    address: str | None = None
+    name: str | None = None
+    uuid: str | None = None
+    compute_capability: ComputeCapability | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    memory_reserved_bytes: int | None = None
+    mig_mode: str | None = None  # enabled | disabled
+    mig_uuids: tuple[str, ...] = ()
+    compute_mode: str | None = None
+    persistence: str | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    ecc_mode: str | None = None
+    ecc_uncorrected_volatile: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    memory_clock_max_mhz: int | None = None
+    memory_bus_bits: int | None = None
+    recovery_action: str | None = None
+    nvlinks_active: int | None = None
+    nvlinks_inactive: int | None = None
+    handle_error: str | None = None  # the GPU is counted but cannot be opened
+    errors: dict[str, str] = msgspec.field(default_factory=dict)  # query -> NVML's answer, for each value that failed
+
+
+class Nvml(Value, frozen=True, kw_only=True):
+    code: int  # nvmlReturn_t of nvmlInit; 0 is success
+    message: str | None = None
+    library: LibraryVersion | None = None
+    cuda: CudaVersion | None = None
+    provider: str | None = None  # nvidia-ml-py 13.x | ctypes
+    provider_error: str | None = None  # why `import pynvml` did not serve
+    gpus: tuple[NvmlGpu, ...] = ()
+    processes: tuple[GpuProcess, ...] = ()
+
+
+LIBRARIES = Key[Libraries]("libraries")
+SMI = Key[Smi]("nvidia-smi")
+NVML = Key[Nvml]("nvml")
+DRIVER_FILES = Key[Libraries]("driver-files")  # libcuda and libnvidia-ml in the usual folders
+WSL_LIBRARIES = Key[Libraries]("wsl-libraries")  # /usr/lib/wsl/lib, what Windows lends
+HANGS = Key[Hangs]("hangs")  # probes that gave no answer within their limit

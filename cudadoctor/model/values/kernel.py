@@ -1,0 +1,121 @@
+"""Fact values: the PCI bus, kernel modules, packages and the kernel log."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cudadoctor.model.facts import Key
+from cudadoctor.model.values.base import Value
+from cudadoctor.model.version import ModuleVersion
+
+
+class PciFunction(Value, frozen=True, kw_only=True):
+    """One function on the PCI bus. Ids are four lower-case hex digits without 0x, `class_code` too ("0302" is a 3D controller)."""
+
+    address: str  # normalised: 0000:01:00.0
+    vendor: str | None = None
+    device: str | None = None
+    class_code: str | None = None
+    name: str | None = None
+    driver: str | None = None  # the kernel driver bound to it; None where none is, or where this source does not say
+    driver_known: bool = False  # whether `driver` None means "no driver"
+    modules: tuple[str, ...] = ()  # kernel modules that could drive it
+    revision: str | None = None
+    line: int = 0
+
+    @property
+    def is_nvidia_gpu(self) -> bool:
+        if self.vendor is not None and self.class_code is not None:
+            return self.vendor == "10de" and self.class_code.startswith("03")
+        return False
+
+
+class PciBus(Value, frozen=True, kw_only=True):
+    functions: tuple[PciFunction, ...]
+
+    @property
+    def nvidia_gpus(self) -> tuple[PciFunction, ...]:
+        return tuple(function for function in self.functions if function.is_nvidia_gpu)
+
+
+class KernelModule(Value, frozen=True, kw_only=True):
+    name: str
+    used_by: tuple[str, ...] = ()
+    line: int = 0
+
+
+class KernelModules(Value, frozen=True, kw_only=True):
+    modules: tuple[KernelModule, ...]
+
+    def find(self, name: str) -> KernelModule | None:
+        wanted = name.replace("-", "_")
+        return next((module for module in self.modules if module.name.replace("-", "_") == wanted), None)
+
+
+class LoadedDriver(Value, frozen=True, kw_only=True):
+    """The NVIDIA kernel module in memory (/proc/driver/nvidia/version)."""
+
+    version: ModuleVersion
+    flavour: Literal["open", "proprietary"] | None = None
+
+
+class ModuleFile(Value, frozen=True, kw_only=True):
+    """An nvidia.ko on disk. `kernel` is the release it belongs to."""
+
+    path: str
+    kernel: str | None = None
+    version: ModuleVersion | None = None
+    flavour: Literal["open", "proprietary"] | None = None
+
+
+class ModuleFiles(Value, frozen=True, kw_only=True):
+    files: tuple[ModuleFile, ...]
+
+
+class DkmsEntry(Value, frozen=True, kw_only=True):
+    module: str
+    version: str
+    kernel: str | None
+    state: str  # added | built | installed | ...
+    line: int = 0
+
+
+class DkmsStatus(Value, frozen=True, kw_only=True):
+    entries: tuple[DkmsEntry, ...]
+
+
+class Package(Value, frozen=True, kw_only=True):
+    name: str
+    version: str
+    state: str = "ii"
+    line: int = 0
+
+
+class DriverPackages(Value, frozen=True, kw_only=True):
+    """Installed distribution packages whose name speaks of NVIDIA or CUDA."""
+
+    packages: tuple[Package, ...]
+
+
+class KernelEvent(Value, frozen=True, kw_only=True):
+    """One line of the kernel log that speaks of the GPU. `seconds` since boot where the line has it."""
+
+    text: str
+    line: int
+    seconds: float | None = None
+    xid: int | None = None
+    address: str | None = None
+
+
+class KernelLog(Value, frozen=True, kw_only=True):
+    events: tuple[KernelEvent, ...]
+
+
+PCI = Key[PciBus]("pci")
+MODULES = Key[KernelModules]("kernel-modules")
+LOADED_DRIVER = Key[LoadedDriver]("loaded-driver")
+MODULE_FILES = Key[ModuleFiles]("module-files")
+DKMS = Key[DkmsStatus]("dkms")
+SECURE_BOOT = Key[bool]("secure-boot")
+DRIVER_PACKAGES = Key[DriverPackages]("driver-packages")
+KERNEL_LOG = Key[KernelLog]("kernel-log")
