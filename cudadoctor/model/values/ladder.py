@@ -79,8 +79,6 @@ class NumbaState(Value, frozen=True, kw_only=True):
     python: str | None = None  # the interpreter, when it is not the examined one
     # nvvm, libdevice, nvrtc, nvjitlink, cudart -> file that Numba's own resolver names
     components: dict[str, str] = msgspec.field(default_factory=dict)
-        default_factory=dict
-    )  # nvvm, libdevice, nvrtc, nvjitlink, cudart -> file that Numba's own resolver names
     line: int = 0
 
 
