@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cudadoctor import __version__, assemble, prescribe, texts
+from cudadoctor import __version__, assemble, long_texts, prescribe, texts
 from cudadoctor.checks import rows
 from cudadoctor.diagnose import Judged, diagnose, rungs_shown_failing
 from cudadoctor.knowledge.load import Knowledge
@@ -41,6 +41,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     """The report on this evidence. Pure: no file, process or library is touched, and the same evidence gives the same report."""
     wanted = requirements or Requirements()
     guard = Guard()
+    full, (evidence, numbering) = evidence, guard.run("parse", "long texts", (evidence, {}), long_texts.shortened, evidence)
     facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard)
     outcomes = rows.apply(facts, knowledge, guard)
     clues = [clue for outcome in outcomes for clue in outcome.clues]
@@ -65,14 +66,14 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     prescription: Prescription | None = guard.run(
         "prescribe", "prescribe", None, prescribe.prescribe, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro
     )
-    shown = guard.run("assemble", "rows", (), assemble.rows, facts, evidence, knowledge, judged, rungs, wanted, guard)
+    shown = guard.run("assemble", "rows", (), assemble.rows, facts, full, knowledge, judged, rungs, wanted, guard)
     machine = guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge)
     smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts)
     past_lines = [quote.text for clue in past for quote in clue.quotes]
     said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)))
     verdict, diagnosis = _with_crashes(judged, guard)
-    return report.Report(
+    made = report.Report(
         tool=report.Tool(name="cudadoctor", version=__version__),
         origin=report.ReportOrigin(kind=evidence.origin, python=evidence.python, quick=evidence.quick, redacted=evidence.redacted),
         verdict=verdict,
@@ -88,6 +89,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         timing=assemble.timing(evidence),
         notes=said,
     )
+    return long_texts.renumbered(made, numbering)
 
 
 def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:

@@ -11,10 +11,12 @@ import msgspec
 
 from cudadoctor.model.evidence import Item, Origin
 from cudadoctor.model.facts import Fact, Key, Quote, Unknown
+from cudadoctor.parsers.words import words_of
 
 T = TypeVar("T")
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+LONG = 64 << 10  # characters from which an index of the words pays
 QUOTE_LENGTH = 300  # characters of one quoted line
 
 
@@ -31,6 +33,10 @@ class Text:
     @cached_property
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+
+    def may_hold(self, literal: str) -> bool:
+        """False where the literal cannot stand in the text; a true answer is exact in short texts only."""
+        return literal in self.text if len(self.text) < LONG else words_of(self.text).may_hold(literal)
 
     def quote(self, first: int, last: int | None = None) -> Quote:
         """Lines `first` to `last`, counted from 1."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.words import Words
 
 WRAP_WIDTHS = (79, 80)
 # Frames of tables and rulers fill 79 columns and are not wrapped; a joined line would only glue table rows together.
@@ -56,6 +58,7 @@ class Lines:
 
     def __init__(self, text: Text) -> None:
         raw = text.lines
+        self._source = text
         self._count = len(raw)
         entries = [without_prefix(line) if line else line for line in raw]
         self._joined: list[tuple[int, int]] = []  # (number of the first line, offset of the seam)
@@ -89,8 +92,17 @@ class Lines:
             return None
         return Hit(entry, first, first + 1, start - offset, end - offset)
 
+    @cached_property
+    def _seams(self) -> Words:
+        return Words("\n".join(self.entries[self._count :]))
+
+    def _may_hold(self, literal: str) -> bool:
+        return self._source.may_hold(literal) or self._seams.may_hold(literal)
+
     def all(self, literal: str) -> Iterator[Hit]:
         """Every place of a literal."""
+        if not self._may_hold(literal):
+            return
         at = self.text.find(literal)
         while at >= 0:
             found = self.hit(at, at + len(literal))

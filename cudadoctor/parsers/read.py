@@ -64,10 +64,11 @@ def read(evidence: Evidence, guard: Guard) -> Facts:
     """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts."""
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
+    pasted = {item.id: text_of(item) for item in evidence.items if item.kind == "text"}
     for parser in PARSERS:
         for item in evidence.items:
             if item.kind == "text":
-                found = _from_pasted(parser, item, guard)
+                found = _from_pasted(parser, pasted[item.id], guard)
             elif item.id in parser.reads:
                 found = _from_item(parser, item, guard)
             else:
@@ -78,12 +79,11 @@ def read(evidence: Evidence, guard: Guard) -> Facts:
     return Facts(_marks(_merged(facts), evidence), unknown)
 
 
-def _from_pasted(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | Unknown]:
-    body = item.stdout or ""
-    if not any(literal in body for literal in parser.wakes):
+def _from_pasted(parser: Parser, text: Text, guard: Guard) -> list[Fact[object] | Unknown]:
+    if not any(text.may_hold(literal) and literal in text.text for literal in parser.wakes):
         return []
     nothing: list[Fact[object] | Unknown] = []
-    output = guard.run("parse", parser.name, nothing, lambda: list(parser.parse(text_of(item))))
+    output = guard.run("parse", parser.name, nothing, lambda: list(parser.parse(text)))
     return [entry for entry in output if isinstance(entry, Fact)]
 
 

@@ -1,0 +1,61 @@
+"""Long logs repeat themselves: leaves out the lines that stand many more times in the same text, and keeps count of what is left.
+
+A line counts as repeated where it differs from others in its digits alone (times, steps, process ids). The first and the last
+occurrences stay, so a block that is printed a thousand times stays whole where it is first and last shown; and what stands around a
+line that is rare stays, because it is its context.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+LIMIT = 512 << 10  # characters; shorter texts are read as they are
+KEPT = 24  # occurrences of a repeated line kept at each end
+CONTEXT = 12  # lines kept on each side of a rare line
+HEAD, TAIL = 200, 2000  # lines kept in any case: what a run says of itself, and how it ended
+_DIGITS = str.maketrans("123456789", "000000000")
+
+
+def condensed(text: str) -> tuple[str, tuple[int, ...] | None]:
+    """The text without its repetitions, and for each line its number in the full text. (text, None) where nothing was left out."""
+    if len(text) <= LIMIT:
+        return text, None
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
+    keep = _kept(_shape(text).split("\n"))
+    numbers = tuple(number for number, kept in enumerate(keep, 1) if kept)
+    if len(numbers) == len(lines):
+        return text, None
+    return "\n".join(lines[number - 1] for number in numbers), numbers
+
+
+def _shape(text: str) -> str:
+    """The text with every digit as 0. Translating is the faster way for ASCII and the slower one for all else."""
+    if text.isascii():
+        return text.translate(_DIGITS)
+    for digit in "123456789":
+        text = text.replace(digit, "0")
+    return text
+
+
+def _kept(shapes: list[str]) -> bytearray:
+    """One byte a line: 1 where it stays."""
+    count = len(shapes)
+    often = Counter(shapes)
+    seen: dict[str, int] = {}
+    keep = bytearray(count + 2 * CONTEXT)  # a margin at both ends saves clipping; line i stands at i + CONTEXT
+    around = b"\x01" * (2 * CONTEXT + 1)
+    for index, shape in enumerate(shapes):
+        total = often[shape]
+        if total <= 2 * KEPT:
+            keep[index : index + len(around)] = around
+            continue
+        number = seen.get(shape, 0)
+        seen[shape] = number + 1
+        if number < KEPT or number >= total - KEPT:
+            keep[index + CONTEXT] = 1
+    keep = keep[CONTEXT : CONTEXT + count]
+    keep[:HEAD] = b"\x01" * min(HEAD, count)
+    keep[max(0, count - TAIL) :] = b"\x01" * min(TAIL, count)
+    return keep

@@ -1,0 +1,31 @@
+"""Which literals cannot stand in a long text: seen from its different words, without a search through the text for each."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+
+class Words:
+    """The different words of a long text: far fewer letters than the text itself, so most literals are seen there not to stand in it."""
+
+    def __init__(self, text: str) -> None:
+        self._words = set(text.split())
+        self._joined = "\n{}\n".format("\n".join(self._words))
+
+    def may_hold(self, literal: str) -> bool:
+        """False where the literal cannot stand in the text: its inner words must be words, its ends the end and beginning of one."""
+        first, *inner = literal.split(" ")
+        if not literal.isprintable():
+            return True  # it holds another blank, at which the text was cut
+        if not inner:
+            return first in self._joined
+        last = inner.pop()
+        if not self._words.issuperset(word for word in inner if word):
+            return False
+        return f"{first}\n" in self._joined and f"\n{last}" in self._joined
+
+
+@lru_cache(maxsize=2)
+def words_of(text: str) -> Words:
+    """The words of a text, made once for the parsers and the recognisers that ask one after another."""
+    return Words(text)

@@ -1,0 +1,85 @@
+"""A long log is read without its repetitions: nothing rare is lost, blocks stay whole, and the report names the lines of the full text."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.parsers.condense import CONTEXT, HEAD, KEPT, LIMIT, TAIL, condensed
+from cudadoctor.parsers.words import Words
+from cudadoctor.sources.pasted import evidence_of
+
+KNOWLEDGE = load()
+STEP = "2026-11-21 10:00:00,000 INFO worker {}: step {} loss 0.1234 and some more words to fill the line"
+RARE = "nvidia-container-cli: something that stands here once"
+
+
+def log(lines: int = 20_000) -> list[str]:
+    return [STEP.format(number % 8, number) for number in range(lines)]
+
+
+def test_a_short_text_stays_as_it_is() -> None:
+    assert condensed("a\nb\n" * 100) == ("a\nb\n" * 100, None)
+
+
+def test_repetitions_are_left_out_and_a_rare_line_stays_with_its_context() -> None:
+    lines = log()
+    lines[9_000] = RARE
+    text, numbers = condensed("\n".join(lines))
+    assert numbers is not None
+    kept = text.split("\n")
+    assert len(kept) == len(numbers) < HEAD + TAIL + 5_000
+    assert [lines[number - 1] for number in numbers] == kept
+    assert set(range(9_001 - CONTEXT, 9_002 + CONTEXT)) <= set(numbers)
+    assert set(range(1, HEAD + 1)) <= set(numbers)
+    assert set(range(len(lines) - TAIL + 1, len(lines) + 1)) <= set(numbers)
+
+
+def test_what_is_no_repetition_is_left_whole() -> None:
+    text = "\n".join(f"{'x' * (number % 977)}{chr(97 + number % 26)}{'y' * (number // 977)}" for number in range(5_000))
+    assert len(text) > LIMIT
+    assert condensed(text) == (text, None)
+
+
+def test_a_block_that_is_printed_often_stays_whole_where_it_is_first_and_last_shown() -> None:
+    block = [f"row {letter * 60}" for letter in "abcdefgh"]
+    lines = [line for _ in range(2_000) for line in [*block, *log(4)]]
+    text, numbers = condensed("\n".join(lines))
+    assert numbers is not None
+    whole = "\n".join(block)
+    assert KEPT * 2 <= text.count(whole) < 400
+
+
+def test_the_report_names_the_lines_of_the_full_text() -> None:
+    lines = log()
+    lines[9_000] = "NVRM: GPU at 0000:0b:00.0: GPU has fallen off the bus."
+    report = judge(evidence_of("\n".join(lines).encode()), KNOWLEDGE)
+    assert report.diagnosis.root is not None
+    (quote,) = report.diagnosis.root.evidence
+    assert (quote.first, quote.last, quote.text) == (9_001, 9_001, lines[9_000])
+    assert "20000 lines" not in report.checks[-1].summary
+
+
+def test_carriage_returns_count_as_lines_as_the_parsers_count_them() -> None:
+    text, numbers = condensed("\r".join(log()))
+    assert numbers is not None
+    assert text.count("\n") == len(numbers) - 1
+
+
+# ---------------------------------------------------------------- the index of words
+WORD = st.text(alphabet="ab:. ", min_size=1, max_size=9)
+
+
+@given(st.text(alphabet="ab:. \n\t", max_size=60), WORD)
+def test_a_literal_that_stands_in_the_text_is_never_ruled_out(text: str, literal: str) -> None:
+    if literal in text:
+        assert Words(text).may_hold(literal)
+
+
+def test_what_cannot_stand_in_the_text_is_ruled_out() -> None:
+    words = Words("the driver is asleep\ntoday")
+    assert not words.may_hold("driver was asleep")
+    assert not words.may_hold("wake")
+    assert not words.may_hold("sleep driver")
