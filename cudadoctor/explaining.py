@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from cudadoctor import app, explain, prescribe
+from cudadoctor import explain, prescribe
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.explanation import CodeMeaning, Explanation
@@ -84,6 +84,8 @@ def nearest(what: str, names: Iterable[str]) -> str:
 
 
 def _text(evidence: Evidence, knowledge: Knowledge, form: str, style: text.Style, distro: str | None) -> tuple[str, int]:
+    from cudadoctor import app  # with all parsers and checks, which a code's page does not need
+
     report = app.judge(msgspec.structs.replace(evidence, distro=distro), knowledge)
     return (json.render(report) if form == "json" else text.render(report, knowledge, style)), report.exit_code
 

@@ -79,7 +79,7 @@ def complaint(knowledge: Knowledge, name: str) -> str | None:
 
 def test_a_misspelt_key_names_the_file() -> None:
     with pytest.raises(KnowledgeError, match=r"causes/driver-asleep\.toml.*tittle"):
-        _ = Knowledge({"causes/driver-asleep.toml": CAUSE.replace("title", "tittle")}).causes
+        _ = Knowledge({"causes/driver-asleep.toml": CAUSE.replace("title", "tittle")}).cause("driver-asleep")
 
 
 def test_text_that_is_no_toml_names_the_file() -> None:
@@ -94,7 +94,7 @@ def test_a_missing_table_names_the_file() -> None:
 
 def test_an_id_that_is_not_the_file_name_is_refused() -> None:
     with pytest.raises(KnowledgeError, match=r"causes/driver-asleep\.toml"):
-        _ = Knowledge({"causes/driver-asleep.toml": 'id = "driver-awake"\n' + CAUSE}).causes
+        _ = Knowledge({"causes/driver-asleep.toml": 'id = "driver-awake"\n' + CAUSE}).cause("driver-asleep")
 
 
 def test_the_file_name_is_the_id_and_a_repeated_id_is_fine() -> None:

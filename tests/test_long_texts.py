@@ -82,4 +82,4 @@ def test_what_cannot_stand_in_the_text_is_ruled_out() -> None:
     words = Words("the driver is asleep\ntoday")
     assert not words.may_hold("driver was asleep")
     assert not words.may_hold("wake")
-    assert not words.may_hold("sleep driver")
+    assert not words.may_hold("slee driver")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -331,13 +330,32 @@ class Knowledge:
         return _decode(file, self._texts[file], kind)
 
     def _folder(self, folder: str, kind: type[T]) -> Mapping[str, T]:
-        """Every file of a folder by its id, which is the file's name."""
-        found: dict[str, T] = {}
-        for file, text in self._texts.items():
-            if file.startswith(f"{folder}/"):
-                name = file[len(folder) + 1 : -len(".toml")]
-                found[name] = _decode(file, text, kind, name)
-        return MappingProxyType(found)
+        files = {file[len(folder) + 1 : -len(".toml")]: file for file in self._texts if file.startswith(f"{folder}/")}
+        return _Folder({name: (file, self._texts[file]) for name, file in files.items()}, kind)
+
+
+class _Folder(Mapping[str, T]):
+    """The files of a folder by id, which is the file's name; each is decoded when it is first asked for."""
+
+    def __init__(self, texts: Mapping[str, tuple[str, str]], kind: type[T]) -> None:
+        self._texts = texts
+        self._kind = kind
+        self._made: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._made:
+            file, text = self._texts[name]
+            self._made[name] = _decode(file, text, self._kind, name)
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._texts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def _decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
