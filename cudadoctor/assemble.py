@@ -345,6 +345,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
     for hang in hangs.entries if hangs is not None else ():
         stuck = " and could not be ended" if hang.uninterruptible else ""
         out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}.")
+    out.extend(_history(judged))
     if judged.not_now is not None:
         out.append(
             f"The text says: {_said(judged.not_now)}. That is not so at present: what it breaks works now. "
@@ -352,6 +353,31 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
         )
     out.extend(f"From the kernel log, and contradicted by what works now: {line}" for line in past)
     return tuple(out)
+
+
+def _history(judged: Judged) -> list[str]:
+    """What in a text is only the aftermath of the root, and what is the state of before."""
+    out = []
+    root, last = judged.diagnosis.root, _last_line(judged.diagnosis.explains)
+    if root is not None and last is not None and last[0] > (_line_of(root) or 0):
+        words = last[1].text.strip().splitlines()[-1]
+        out.append(f'The last error of the text ("{words}") is a consequence of the cause: {root.title}.')
+    for finding in judged.past:
+        quote = finding.evidence[-1]
+        out.append(
+            f'Line {quote.first} ("{quote.text.strip().splitlines()[0]}") is of an earlier attempt or another machine; the last state decides.'
+        )
+    return out
+
+
+def _line_of(finding: Finding) -> int | None:
+    return max((quote.last for quote in finding.evidence if quote.source == "text" and quote.last is not None), default=None)
+
+
+def _last_line(findings: Sequence[Finding]) -> tuple[int, Quote] | None:
+    """The last line of the user's text that shows one of these."""
+    quotes = [quote for finding in findings for quote in finding.evidence if quote.source == "text" and quote.last is not None]
+    return max(((quote.last or 0, quote) for quote in quotes), key=lambda entry: entry[0], default=None)
 
 
 def _stand_ins(facts: Facts) -> list[str]:

@@ -31,6 +31,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     diagnosis: Diagnosis
     values: dict[str, str]  # what the root's recipe needs
+    past: tuple[Finding, ...] = ()  # what only an earlier attempt or another machine of a text showed
     not_now: Finding | None = None  # a driver-side fault that a log states and the machine does not show at present
 
 
@@ -41,6 +42,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     cause: Cause
     from_rung: str | None
     text: bool
+    past: bool
     rung: RungName
     scope: str  # what the finding covers: its subject, or the machine where its GPU is the only one
     values: dict[str, str]
@@ -89,13 +91,17 @@ def diagnose(
         crashes=tuple(crashes),
     )
     return Judged(
-        verdict=verdict, diagnosis=diagnosis, values=root.values if root is not None else {}, not_now=not_now.finding if not_now else None
+        verdict=verdict,
+        diagnosis=diagnosis,
+        values=root.values if root is not None else {},
+        past=tuple(case.finding for case in also if case.past),
+        not_now=not_now.finding if not_now else None,
     )
 
 
 # ---------------------------------------------------------------- findings and their effects
 def _effect(clue: Clue, cause: Cause, rungs: Rungs) -> Effect:
-    if cause.effect == "advises":
+    if cause.effect == "advises" or clue.past:
         return "advises"
     if clue.text or (clue.from_rung is not None and clue.from_rung != "nvml"):
         return "blocks"  # a failing program or rung says so itself
@@ -121,6 +127,7 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
     cases = []
     for (cause_id, scope), group in groups.items():
         cause = knowledge.causes[cause_id]
+        group = [clue for clue in group if not clue.past] or group
         group.sort(key=lambda clue: (_BASIS_ORDER[clue.basis], clue.text))
         if group[0].basis != "suspected":
             group = [clue for clue in group if clue.basis != "suspected"]
@@ -141,6 +148,7 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
                 cause=cause,
                 from_rung=next((clue.from_rung for clue in group if clue.from_rung is not None), None),
                 text=all(clue.text for clue in group),
+                past=all(clue.past for clue in group),
                 rung=failed[0] if failed else min(cause.breaks, key=ORDER.index),
                 scope="machine" if not subject.startswith("python:") and scope == "machine" else subject,
                 values={name: value for clue in reversed(group) for name, value in clue.values.items()},

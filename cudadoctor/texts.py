@@ -17,7 +17,7 @@ from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA, Ladder
-from cudadoctor.parsers import error_codes, out_of_memory, signs
+from cudadoctor.parsers import attempts, error_codes, out_of_memory, signs
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.rungs import Rungs
@@ -56,10 +56,37 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
         found.extend(guard.run("texts", name, none, _listed, source, facts, knowledge))
     for item in evidence.items:
         if item.kind == "text":
-            said = guard.run("texts", "text", none, _said, item, knowledge, is_text=True)
+            said, before = guard.run("texts", "text", (none, none), _of_user, item, knowledge)
             found.extend(guard.run("texts", "ties", none, _decided, said, facts, knowledge))
             found.extend(said)
+            found.extend(before)
     return tuple(found)
+
+
+def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
+    """What a user's text states of its last attempt on its last failing machine, and what only earlier ones state."""
+    text = _text(item)
+    old = attempts.replaced(text)
+    said = _clues(attempts.without(text, old), knowledge)
+    earlier = _clues(attempts.only(text, old), knowledge) if old else []
+    sides = attempts.machines(text)
+    failing = [lines for lines in sides if any(_rests_on(clue, lines) for clue in said if clue.basis == "stated")]
+    if len(failing) > 1:
+        others = frozenset().union(*failing[:-1]) - failing[-1]
+        earlier += [clue for clue in said if _rests_on(clue, others)]
+        said = [clue for clue in said if not _rests_on(clue, others)]
+    known = {clue.cause for clue in said}
+    past = [msgspec.structs.replace(clue, past=True) for clue in earlier if clue.cause not in known and clue.basis == "stated"]
+    return said, past
+
+
+def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
+    return list(_recognise(text, knowledge, is_text=True))
+
+
+def _rests_on(clue: Clue, lines: frozenset[int]) -> bool:
+    """Whether the last line that shows a clue is one of these (indexes from 0)."""
+    return clue.quotes[-1].first is not None and clue.quotes[-1].first - 1 in lines
 
 
 def _listed(source: Callable[[Facts, Knowledge], Iterator[Clue]], facts: Facts, knowledge: Knowledge) -> list[Clue]:

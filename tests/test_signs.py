@@ -155,11 +155,30 @@ def test_a_whole_message_on_a_full_line_is_quoted_alone() -> None:
         "2026-11-21T10:00:00.123456+02:00 node kernel: [   55.100000] ",
         "kern  :warn  : [   12.345678] ",
         "[Nov21 10:00] ",
+        "Nov 21 10:00:00 host dockerd[1234]: ",
+        "E1121 10:00:00.123456   12 server.go:34] ",
+        "[pod/trainer-0/main] ",
+        "[rank0]: ",
     ],
 )
 def test_logger_prefixes_are_taken_off(prefix: str) -> None:
     known = knowledge(asleep="[[match]]\ncontains = 'driver is asleep'\npattern = '^driver is asleep$'")
     assert causes(f"{prefix}driver is asleep\r\n", known) == ["asleep"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "could not open \u201clibx\u201d here",
+        "could not open &quot;libx&quot; here",
+        '{"log":"could not open \\"libx\\" here\\n","stream":"stderr"}',
+        'could\u00a0not open "lib\u200bx" here',
+    ],
+)
+def test_quotes_and_blanks_are_read_as_the_program_wrote_them(shown: str) -> None:
+    known = knowledge(asleep="[[match]]\ncontains = 'could not open \"libx\" here'")
+    (clue,) = found(f"before\n{shown}", known)
+    assert clue.quotes[0].text == shown
 
 
 # ---------------------------------------------------------------- the causes of the package

@@ -34,7 +34,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule, a sign or an error code hands to the diagnosis: a cause and its lines, before the effect is known.
 
     `from_rung` is the ladder's rung whose own output stated it; `text` says that a user's text stated it.
-    `values` carries what a recipe needs (pid, variable, path ...).
+    `past`: only an earlier attempt or another machine in the same text showed it. `values` carries what a recipe needs (pid, variable, path ...).
     """
 
     cause: str
@@ -43,6 +43,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     subject: str = "machine"
     from_rung: str | None = None
     text: bool = False
+    past: bool = False
     values: dict[str, str] = {}
 
 

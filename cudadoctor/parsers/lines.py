@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from cudadoctor.parsers.base import Text
-from cudadoctor.parsers.words import Words
+from cudadoctor.parsers.base import LONG, Text
+from cudadoctor.parsers.words import Words, words_of
 
 WRAP_WIDTHS = (79, 80)
 # Frames of tables and rulers fill 79 columns and are not wrapped; a joined line would only glue table rows together.
@@ -27,6 +27,9 @@ _PREFIX = re.compile(
       \d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|\ ?[+-]\d\d:?\d\d)?:?\ +   # 2026-11-21T10:00:00.123Z
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ +(?=[\w.-]{1,64}\ kernel:)            # Nov 21 10:00:00 host kernel:
     | [\w.-]{1,64}\ kernel:\ +
+    | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./@-]{1,64}(?:\[\d{1,10}\])?:\ +   # Nov 21 10:00:00 host dockerd[12]:
+    | [IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d{6}\ +\d+\ [\w./-]{1,80}:\d{1,6}\]\ +      # E1121 10:00:00.123456    12 file.go:34] of klog
+    | \[pod/[\w./-]{1,200}\]\ +                                                    # [pod/name/container] of kubectl logs --prefix
     | kern\ {1,3}:\w{1,8}\ {1,3}:\ +                                                # kern  :warn  : of dmesg -x
     | \[[A-Z][a-z]{2}\d\d\ \d\d:\d\d\]\ +                                             # [Nov21 10:00] of dmesg -H
     | \[\ {0,8}\d{1,12}\.\d{1,9}\]\ +                                               # [   12.345678] of dmesg
@@ -41,6 +44,15 @@ _PREFIX = re.compile(
     re.VERBOSE,
 )
 _PREFIXES_IN_A_ROW = 4
+# Quotes, dashes and blanks of typography, as the program wrote them; characters that are not to be seen are dropped.
+_TYPOGRAPHY = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u201b\u2032"), "'"),
+    **dict.fromkeys(map(ord, "\u201c\u201d\u201e\u201f\u2033"), '"'),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-"),
+    **dict.fromkeys(map(ord, "\u00a0\u2007\u202f\u3000"), " "),
+    **dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"), None),
+}
+_ESCAPED = (('\\"', '"'), ("&quot;", '"'), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -53,14 +65,24 @@ class Hit(msgspec.Struct, frozen=True):
     end: int
 
 
+def _plain(text: str) -> str:
+    """The text as the program wrote it, without what a word processor, a web page or a JSON log made of its quotes and blanks."""
+    if not text.isascii():
+        text = text.translate(_TYPOGRAPHY)
+    for written, meant in _ESCAPED:
+        text = text.replace(written, meant) if written in text else text
+    return text
+
+
 class Lines:
     """The prepared text. `text` holds one entry a line: first the lines themselves, then the wrapped ones joined."""
 
     def __init__(self, text: Text) -> None:
         raw = text.lines
-        self._source = text
+        self._plain = _plain(text.text)
+        plain = raw if self._plain == text.text else Text(self._plain, source="").lines
         self._count = len(raw)
-        entries = [without_prefix(line) if line else line for line in raw]
+        entries = [without_prefix(line) if line else line for line in plain]
         self._joined: list[tuple[int, int]] = []  # (number of the first line, offset of the seam)
         wrapped = [index for index, line in enumerate(raw[:-1]) if len(line) in WRAP_WIDTHS]
         for index in wrapped:
@@ -97,7 +119,7 @@ class Lines:
         return Words("\n".join(self.entries[self._count :]))
 
     def _may_hold(self, literal: str) -> bool:
-        return self._source.may_hold(literal) or self._seams.may_hold(literal)
+        return len(self._plain) < LONG or words_of(self._plain).may_hold(literal) or self._seams.may_hold(literal)
 
     def all(self, literal: str) -> Iterator[Hit]:
         """Every place of a literal."""

@@ -14,6 +14,7 @@ from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import CONTAINER_MARKS, HANGS, LADDER, Hang, Hangs, Ladder
 from cudadoctor.parsers import (
+    attempts,
     dev,
     dkms,
     driver_libraries,
@@ -32,6 +33,7 @@ from cudadoctor.parsers import (
     os_release,
     packages,
     pci_sysfs,
+    setting,
     surroundings,
     uname,
     user,
@@ -45,7 +47,7 @@ from cudadoctor.parsers.base import Parser, Text
 _MODULES = (
     pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release, uname,
     surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvcc, worker_nvml, worker_python_env,
-    worker_processes, worker_ladder,
+    worker_processes, worker_ladder, setting,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
 HANG_STATUSES = ("timed-out", "abandoned")
@@ -64,7 +66,7 @@ def read(evidence: Evidence, guard: Guard) -> Facts:
     """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts."""
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
-    pasted = {item.id: text_of(item) for item in evidence.items if item.kind == "text"}
+    pasted = {item.id: attempts.present(text_of(item)) for item in evidence.items if item.kind == "text"}
     for parser in PARSERS:
         for item in evidence.items:
             if item.kind == "text":

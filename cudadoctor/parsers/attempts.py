@@ -1,0 +1,93 @@
+"""A text with several attempts: what a later run of the same command replaces, and which machine each line belongs to.
+
+A user who types a command again shows its newer state; what it printed before is history. Prompts with another host name begin another
+machine; a container's prompt (a host name of twelve hexadecimal digits) belongs to the machine on which it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import msgspec
+
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
+
+_HOST = re.compile(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,64})")
+_CONTAINER = re.compile(r"[0-9a-f]{12}")
+_LOCAL = ("localhost",)
+_SIGNS = ("$", "#", "%", ">", "❯", "➜")  # no prompt is without one of these
+_NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
+
+
+class Typed(msgspec.Struct, frozen=True):
+    """A prompt: its line's index, the command behind it, and the lines up to the next prompt."""
+
+    index: int
+    end: int
+    command: str | None
+    host: str | None
+
+
+def typed(text: Text) -> tuple[Typed, ...]:
+    """Every prompt of a text, in order."""
+    lines = plain_lines(text)
+    prompts = [
+        index for index, line in enumerate(lines) if any(sign in line for sign in _SIGNS) and line[0] not in "|+" and is_prompt(line)
+    ]
+    found = []
+    for index, end in pairwise([*prompts, len(lines)]):
+        named = _HOST.match(lines[index])
+        host = named["host"] if named is not None and not _CONTAINER.fullmatch(named["host"]) and named["host"] not in _LOCAL else None
+        found.append(Typed(index, end, root_command(lines[index]), host))
+    return tuple(found)
+
+
+def replaced(text: Text) -> frozenset[int]:
+    """Indexes of the lines that a later run of the same command replaces, the prompt's own line with them."""
+    last: dict[tuple[str, str | None], Typed] = {}
+    out: set[int] = set()
+    for entry in typed(text):
+        words = (entry.command or "").split()
+        if not words or words[0] in _NO_STATE or not any(text.lines[index].strip() for index in range(entry.index + 1, entry.end)):
+            continue
+        key = (" ".join(words), entry.host)
+        if key in last:
+            out.update(range(last[key].index, last[key].end))
+        last[key] = entry
+    return frozenset(out)
+
+
+def machines(text: Text) -> tuple[frozenset[int], ...]:
+    """The lines of each machine whose prompts name it, in the order of their last prompts; () where there is only one."""
+    owned: dict[str, set[int]] = {}
+    host: str | None = None
+    for entry in typed(text):
+        host = entry.host or host
+        if host is not None:
+            lines = owned.pop(host, set())
+            lines.update(range(entry.index, entry.end))
+            owned[host] = lines
+    return tuple(frozenset(lines) for lines in owned.values()) if len(owned) > 1 else ()
+
+
+def present(text: Text) -> Text:
+    """The text without what later runs of the same commands replaced."""
+    return without(text, replaced(text))
+
+
+def only(text: Text, lines: Iterable[int]) -> Text:
+    """The text with nothing but these lines; the others are empty, so that numbers stay."""
+    kept = set(lines)
+    return _with(text, (line if index in kept else "" for index, line in enumerate(text.lines)))
+
+
+def without(text: Text, lines: frozenset[int]) -> Text:
+    """The text without these lines, which are empty then."""
+    return _with(text, ("" if index in lines else line for index, line in enumerate(text.lines))) if lines else text
+
+
+def _with(text: Text, lines: Iterator[str]) -> Text:
+    return Text("\n".join(lines), source=text.source, origin=text.origin, whole=text.whole, item=text.item)

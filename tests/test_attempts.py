@@ -1,0 +1,97 @@
+"""Several attempts and several machines in one text: the last state decides, and what is history is said to be."""
+
+from __future__ import annotations
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.report import Report
+from cudadoctor.parsers.attempts import machines, replaced
+from cudadoctor.parsers.base import Text
+from cudadoctor.sources.pasted import evidence_of
+
+KNOWLEDGE = load()
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+FELL = "NVRM: GPU 0000:0b:00.0: GPU has fallen off the bus."
+NO_NVVM = "numba.cuda.cudadrv.error.NvmlSupportError: libNVVM cannot be found."
+TABLE = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |
+|-----------------------------------------+------------------------+----------------------+
+|   0  NVIDIA GeForce RTX 3090        Off |   00000000:01:00.0 Off |                  N/A |
+|  0%   38C    P8             21W /  350W |       1MiB /  24576MiB |      0%      Default |
++-----------------------------------------------------------------------------------------+"""
+
+
+def report(*lines: str) -> Report:
+    found = judge(evidence_of("\n".join(lines).encode()), KNOWLEDGE)
+    assert found.diagnosis.crashes == ()
+    return found
+
+
+def root(*lines: str) -> str | None:
+    found = report(*lines).diagnosis.root
+    return found.cause if found is not None else None
+
+
+def text(*lines: str) -> Text:
+    return Text("\n".join(lines), source="text", origin="text")
+
+
+# ---------------------------------------------------------------- attempts
+def test_a_command_that_was_typed_again_shows_the_newer_state() -> None:
+    before = ("$ nvidia-smi", MISMATCH, "", "after a restart:")
+    assert root(*before) == "driver-version-mismatch"
+    found = report(*before, "$ nvidia-smi", TABLE)
+    assert found.diagnosis.root is None
+    assert [finding.cause for finding in found.diagnosis.also] == ["driver-version-mismatch"]
+    assert any("earlier attempt" in note and MISMATCH in note for note in found.notes)
+
+
+def test_it_still_fails_in_the_same_way() -> None:
+    found = report("$ nvidia-smi", MISMATCH, "$ sudo modprobe nvidia", "$ nvidia-smi", MISMATCH)
+    assert found.diagnosis.root is not None
+    assert (found.diagnosis.root.cause, found.diagnosis.root.evidence[-1].first) == ("driver-version-mismatch", 5)
+    assert found.notes == ()
+
+
+def test_another_command_replaces_nothing() -> None:
+    assert root("$ nvidia-smi", MISMATCH, "$ python train.py", "step 1") == "driver-version-mismatch"
+
+
+def test_a_second_prompt_without_output_replaces_nothing() -> None:
+    assert replaced(text("$ nvidia-smi", MISMATCH, "$ nvidia-smi", "")) == frozenset()
+
+
+def test_the_lines_of_the_earlier_run_are_replaced_with_their_prompt() -> None:
+    assert replaced(text("intro", "$ nvidia-smi", MISMATCH, "more", "$ ls", "$ nvidia-smi", "fine")) == frozenset({1, 2, 3})
+
+
+# ---------------------------------------------------------------- machines
+def test_the_last_failing_machine_is_diagnosed() -> None:
+    first, second = ("ada@one:~$ dmesg", FELL), ("ada@two:~$ nvidia-smi", MISMATCH)
+    found = report(*first, *second)
+    assert found.diagnosis.root is not None
+    assert found.diagnosis.root.cause == "driver-version-mismatch"
+    assert [finding.cause for finding in found.diagnosis.also] == ["gpu-fell-off-bus"]
+    assert root(*second, *first) == "gpu-fell-off-bus"
+
+
+def test_a_machine_that_works_does_not_excuse_the_one_that_fails() -> None:
+    assert root("ada@one:~$ dmesg", FELL, "ada@two:~$ nvidia-smi", TABLE) == "gpu-fell-off-bus"
+
+
+def test_a_container_belongs_to_its_machine() -> None:
+    assert machines(text("ada@one:~$ docker run -it x", "root@098b49afe624:/# nvidia-smi", "x", "ada@one:~$ ls", "y")) == ()
+
+
+def test_machines_are_ordered_by_their_last_prompt() -> None:
+    assert machines(text("a@one:~$ x", "1", "a@two:~$ x", "2", "a@one:~$ y", "3")) == (frozenset({2, 3}), frozenset({0, 1, 4, 5}))
+
+
+# ---------------------------------------------------------------- the loud last line
+def test_what_is_only_the_aftermath_is_said_to_be() -> None:
+    found = report(FELL, "RmInitAdapter: next", "$ nvidia-smi", "Unable to determine the device handle for GPU 0000:0B:00.0: Unknown Error",
+                   "NVRM: GPU 0000:0b:00.0: RmInitAdapter failed! (0x26:0x65:1401)")  # fmt: skip
+    assert found.diagnosis.root is not None
+    assert found.diagnosis.root.cause == "gpu-fell-off-bus"
+    assert any("RmInitAdapter failed" in note and "consequence" in note for note in found.notes)
