@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -21,6 +21,7 @@ from cudadoctor.parsers.words import Words, words_of
 WRAP_WIDTHS = (79, 80)
 # Frames of tables and rulers fill 79 columns and are not wrapped; a joined line would only glue table rows together.
 _FRAME = ("+", "|", "=", "-", "#", "*")
+MANY = 250  # places of one literal that are judged at each end of a text
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
 _PREFIX = re.compile(
     r"""(?:
@@ -131,6 +132,20 @@ class Lines:
             if found is not None:
                 yield found
             at = self.text.find(literal, at + len(literal))
+
+    def ends(self, literal: str) -> Iterator[Hit]:
+        """The first places of a literal and the last, MANY of each at most: bounds the work on a text that holds little else."""
+        first = list(islice(self.all(literal), MANY))
+        yield from first
+        if len(first) < MANY:
+            return
+        at, last = len(self.text), list[Hit]()
+        while len(last) < MANY and (at := self.text.rfind(literal, 0, at)) >= 0:
+            found = self.hit(at, at + len(literal))
+            if found is not None and (found.entry, found.start) <= (first[-1].entry, first[-1].start):
+                break
+            last += [found] if found is not None else []
+        yield from reversed(last)
 
     def line(self, hit: Hit) -> str:
         """The hit's prepared line, cut to REACH characters on each side."""

@@ -97,7 +97,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _places(match: Match, lines: Lines) -> Iterator[_Place]:
-    for hit in lines.all(match.contains):
+    for hit in lines.ends(match.contains):
         place = _judged(match, hit, lines)
         if place is not None:
             yield place

@@ -1,0 +1,125 @@
+"""No text makes a pattern slow: each is run over 1 MB of noise that is made of what the pattern itself looks for.
+
+The slowest are printed (`pytest -s`). The limit is far from what a linear pattern needs and far below what a quadratic one would take.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import random
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import cudadoctor.checks
+import cudadoctor.parsers
+from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.parsers import error_codes, out_of_memory, signs
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.lines import prepared
+
+KNOWLEDGE = load()
+SIZE = 1_000_000  # characters
+LIMIT = 20.0  # seconds; a quadratic pattern takes hours
+FILLERS = ("", " ", "\n", "a", "0", ".", "/", " x ", "\n  ")
+TIMES: dict[str, float] = {}
+
+
+def pieces(pattern: str) -> list[str]:
+    """Words that a pattern holds literally."""
+    return [
+        piece
+        for piece in re.findall(r"[A-Za-z0-9_ /.:'\"-]{2,}", re.sub(r"\\[.()\[\]/-]", lambda found: found[0][1], pattern))
+        if piece.strip()
+    ]
+
+
+def noises(literals: list[str], fillers: tuple[str, ...] = FILLERS) -> Iterator[str]:
+    """Texts of SIZE characters: the literals again and again with each filler, and shuffled."""
+    for filler in fillers:
+        unit = filler.join([*literals, ""]) or "x"
+        yield (unit * (SIZE // len(unit) + 1))[:SIZE]
+    chance = random.Random(1)
+    parts = [*literals, *FILLERS, "x" * 40]
+    yield "".join(chance.choice(parts) for _ in range(SIZE // 8))[:SIZE]
+
+
+def timed(name: str, run, text: str) -> None:  # type: ignore[no-untyped-def]
+    started = time.perf_counter()
+    run(text)
+    TIMES[name] = max(TIMES.get(name, 0.0), time.perf_counter() - started)
+    assert TIMES[name] < LIMIT, f"{name}: {TIMES[name]:.1f} s for 1 MB of noise"
+
+
+class One:
+    """A knowledge of one match."""
+
+    def __init__(self, cause: str, match) -> None:  # type: ignore[no-untyped-def]
+        self.causes = {cause: msgspec.structs.replace(KNOWLEDGE.cause(cause), match=(match,))}
+
+    def once(self, name: str, make):  # type: ignore[no-untyped-def]
+        return make()
+
+
+@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+def test_the_matches_of_a_cause(cause: str) -> None:
+    for match in KNOWLEDGE.cause(cause).match:
+        if not re.search(r"[*+{]", (match.pattern or "") + (match.unless or "")):
+            continue  # without repetition a pattern is as fast as a literal
+        known: Knowledge = One(cause, match)  # type: ignore[assignment]
+        literals = [match.contains, *pieces(match.pattern or ""), *pieces(match.unless or "")]
+        for text in noises(literals, ("", "\n")):
+            timed(f"{cause}: {match.contains!r}", lambda shown, known=known: signs.clues(Text(shown, source="text"), known), text)
+
+
+def patterns_of(package) -> dict[str, re.Pattern[str]]:  # type: ignore[no-untyped-def]
+    """The compiled patterns that the modules of a package hold at their top level."""
+    found = {}
+    for entry in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(entry.name)
+        source = ast.parse(Path(module.__file__ or "").read_text("utf-8"))
+        names = [name.id for node in source.body if isinstance(node, ast.Assign) for name in node.targets if isinstance(name, ast.Name)]
+        found.update({f"{entry.name}.{name}": value for name in names if isinstance(value := getattr(module, name), re.Pattern)})
+    return found
+
+
+MODULES = patterns_of(cudadoctor.parsers)
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_pattern_of_a_parser(name: str) -> None:
+    """Parsers apply their patterns line by line."""
+    pattern = MODULES[name]
+    for text in noises(pieces(pattern.pattern) or ["x"]):
+        lines = [line[:20_000] for line in text.split("\n")]
+        timed(name, lambda _, lines=lines: [pattern.search(line) for line in lines[:2000]], text)
+
+
+@pytest.mark.parametrize(
+    "words", [["CUDA_ERROR_", "cudaError"], ["CUDA error code=100 cuInit returned ", "35"], ["Xid (PCI:0000:01:00): 79, "]]
+)
+def test_codes(words: list[str]) -> None:
+    for text in noises(words):
+        timed(f"codes: {words[0]}", lambda shown: error_codes.clues(Text(shown, source="text"), KNOWLEDGE), text)
+
+
+def test_memory() -> None:
+    for text in noises(["CUDA out of memory. Tried to allocate ", "GiB", "of which"]):
+        timed("out of memory", lambda shown: out_of_memory.clues(Text(shown, source="text")), text)
+
+
+def test_the_preparation_of_a_text() -> None:
+    for text in noises(["[  12.345678] ", "Nov 21 10:00:00 host kernel: ", "x" * 80]):
+        timed("preparation", lambda shown: prepared(Text(shown, source="text")), text)
+
+
+def test_the_slowest() -> None:
+    slowest = sorted(TIMES.items(), key=lambda entry: -entry[1])[:5]
+    print("\nslowest on 1 MB of noise:", *(f"  {seconds:.2f} s {name}" for name, seconds in slowest), sep="\n")
+    assert slowest or not TIMES
