@@ -18,7 +18,7 @@ from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
 _HOST = re.compile(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,64})")
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
 _LOCAL = ("localhost",)
-_SIGNS = ("$", "#", "%", ">", "❯", "➜")  # no prompt is without one of these
+_SIGN = re.compile(r"[$#%>❯➜]")  # no prompt is without one of these
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
 
@@ -34,15 +34,26 @@ class Typed(msgspec.Struct, frozen=True):
 def typed(text: Text) -> tuple[Typed, ...]:
     """Every prompt of a text, in order."""
     lines = plain_lines(text)
-    prompts = [
-        index for index, line in enumerate(lines) if any(sign in line for sign in _SIGNS) and line[0] not in "|+" and is_prompt(line)
-    ]
+    prompts = [index for index in _maybe(lines) if lines[index][:1] not in "|+" and is_prompt(lines[index])]
     found = []
     for index, end in pairwise([*prompts, len(lines)]):
         named = _HOST.match(lines[index])
         host = named["host"] if named is not None and not _CONTAINER.fullmatch(named["host"]) and named["host"] not in _LOCAL else None
         found.append(Typed(index, end, root_command(lines[index]), host))
     return tuple(found)
+
+
+def _maybe(lines: list[str]) -> Iterator[int]:
+    """Indexes of the lines that hold the sign of a prompt, found in one pass."""
+    joined = "\n".join(lines)
+    index, at = 0, 0
+    while (sign := _SIGN.search(joined, at)) is not None:
+        index += joined.count("\n", at, sign.start())
+        yield index
+        end = joined.find("\n", sign.end())
+        if end < 0:
+            return
+        index, at = index + 1, end + 1
 
 
 def replaced(text: Text) -> frozenset[int]:

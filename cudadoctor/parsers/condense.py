@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cudadoctor.parsers.words import shape
+
 LIMIT = 512 << 10  # characters; shorter texts are read as they are
 KEPT = 24  # occurrences of a repeated line kept at each end
 CONTEXT = 12  # lines kept on each side of a rare line
 HEAD, TAIL = 200, 2000  # lines kept in any case: what a run says of itself, and how it ended
-_DIGITS = str.maketrans("123456789", "000000000")
 
 
 def condensed(text: str) -> tuple[str, tuple[int, ...] | None]:
@@ -23,20 +24,11 @@ def condensed(text: str) -> tuple[str, tuple[int, ...] | None]:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
-    keep = _kept(_shape(text).split("\n"))
+    keep = _kept(shape(text).split("\n"))
     numbers = tuple(number for number, kept in enumerate(keep, 1) if kept)
     if len(numbers) == len(lines):
         return text, None
     return "\n".join(lines[number - 1] for number in numbers), numbers
-
-
-def _shape(text: str) -> str:
-    """The text with every digit as 0. Translating is the faster way for ASCII and the slower one for all else."""
-    if text.isascii():
-        return text.translate(_DIGITS)
-    for digit in "123456789":
-        text = text.replace(digit, "0")
-    return text
 
 
 def _kept(shapes: list[str]) -> bytearray:
@@ -46,13 +38,13 @@ def _kept(shapes: list[str]) -> bytearray:
     seen: dict[str, int] = {}
     keep = bytearray(count + 2 * CONTEXT)  # a margin at both ends saves clipping; line i stands at i + CONTEXT
     around = b"\x01" * (2 * CONTEXT + 1)
-    for index, shape in enumerate(shapes):
-        total = often[shape]
+    for index, line in enumerate(shapes):
+        total = often[line]
         if total <= 2 * KEPT:
             keep[index : index + len(around)] = around
             continue
-        number = seen.get(shape, 0)
-        seen[shape] = number + 1
+        number = seen.get(line, 0)
+        seen[line] = number + 1
         if number < KEPT or number >= total - KEPT:
             keep[index + CONTEXT] = 1
     keep = keep[CONTEXT : CONTEXT + count]

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+_DIGITS = str.maketrans("123456789", "000000000")
+
+
+def shape(text: str) -> str:
+    """The text with every digit as 0: times, steps and process ids then look alike."""
+    if text.isascii():
+        return text.translate(_DIGITS)
+    for digit in "123456789":  # translating is slow where letters of other scripts are
+        text = text.replace(digit, "0")
+    return text
+
 
 class Words:
-    """The different words of a long text: far fewer letters than the text itself, so most literals are seen there not to stand in it."""
+    """The different words of a long text: far fewer letters than the text itself, so most literals are seen there not to stand in it.
+
+    Digits count as alike, for numbers would make most words of a log differ.
+    """
 
     def __init__(self, text: str) -> None:
-        self._words = set(text.split())
+        self._words = set(shape(text).split())
         self._joined = "\n{}\n".format("\n".join(self._words))
 
     def may_hold(self, literal: str) -> bool:
         """False where the literal cannot stand in the text: its inner words must be words, its ends the end and beginning of one."""
-        first, *inner = literal.split(" ")
+        first, *inner = shape(literal).split(" ")
         if not literal.isprintable():
             return True  # it holds another blank, at which the text was cut
         if not inner:
