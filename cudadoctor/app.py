@@ -47,7 +47,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     clues = [clue for outcome in outcomes for clue in outcome.clues]
     clues.extend(texts.stated(evidence, facts, knowledge, guard))
     rungs = guard.run("rungs", "observe", Rungs({}, {}), observe, facts, shown_failing=rungs_shown_failing(clues, knowledge))
-    present, past = texts.of_kernel_log(evidence, knowledge, rungs, guard)
+    present, past = texts.of_kernel_log(evidence, knowledge, rungs, guard, facts)
     goal = _goal(evidence, wanted)
     nothing = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
     judged = guard.run(

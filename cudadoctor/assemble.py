@@ -351,7 +351,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
             f"The text says: {_said(judged.not_now)}. That is not so at present: what it breaks works now. "
             "Run the program again; if it fails, give the new text with --log."
         )
-    out.extend(f"From the kernel log, and contradicted by what works now: {line}" for line in past)
+    out.extend(f"From the kernel log, of the past: {line}" for line in past)
     return tuple(out)
 
 
@@ -364,9 +364,8 @@ def _history(judged: Judged) -> list[str]:
         out.append(f'The last error of the text ("{words}") is a consequence of the cause: {root.title}.')
     for finding in judged.past:
         quote = finding.evidence[-1]
-        out.append(
-            f'Line {quote.first} ("{quote.text.strip().splitlines()[0]}") is of an earlier attempt or another machine; the last state decides.'
-        )
+        words = quote.text.strip().splitlines()[0]
+        out.append(f'Line {quote.first} ("{words}") is of an earlier attempt or another machine; the last state decides.')
     return out
 
 

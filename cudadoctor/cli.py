@@ -327,7 +327,11 @@ def record(target: str, no_redact: bool, **options: Any) -> None:
 @click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04.")
 @shown
 def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
-    """Explain a code, a name, a cause or a text. WHAT is `-`, a cause id, a code (`cuda 100`, `Xid 79`), a file, or the text itself."""
+    """Explain a code, a cause, a thing or a text.
+
+    WHAT is `-`, a cause id, a code (`cuda 100`, `Xid 79`), an environment variable, a GPU (`GK208M`, `10de:1292`, `sm_90`), a version
+    (`driver 470`, `cuda 12.4`, `ptx 8.5`, `gcc 13`, `numba 0.60`), a file, or the text itself.
+    """
     from cudadoctor import explaining
 
     knowledge = _knowledge()
@@ -344,17 +348,20 @@ def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
 
 @cli.command()
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option("--pages", metavar="DIR", help="Write a Markdown page for each cause, and an index, into this folder.")
 @shown
-def causes(form: str, **options: Any) -> None:
-    """List the causes that cudadoctor can name."""
-    knowledge = _knowledge()
-    if form == "json":
-        import msgspec
+def causes(form: str, pages: str | None, **options: Any) -> None:
+    """List the causes that cudadoctor can name, or write their pages."""
+    from cudadoctor import explaining
 
-        entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in knowledge.causes.values()]
-        terminal.write_json(msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n", options["plain"])
+    try:
+        body = explaining.listing(_knowledge(), form) if pages is None else explaining.write_files(pages, _knowledge())
+    except OSError as error:
+        raise terminal.usage(f"--pages {pages}: {error.strerror}") from error
+    if form == "json" and pages is None:
+        terminal.write_json(body, options["plain"])
     elif not options["quiet"]:
-        terminal.write("".join(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n" for cause in knowledge.causes.values()))
+        terminal.write(body)
 
 
 @cli.command()

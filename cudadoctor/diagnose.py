@@ -15,7 +15,7 @@ from cudadoctor.model.diagnosis import Ask, Crash, Diagnosis, Undecided, Verdict
 from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding, Outcome
 from cudadoctor.model.recipe import Cause
-from cudadoctor.model.values import LADDER, PCI, RungName
+from cudadoctor.model.values import COMPUTED, LADDER, PCI, RungName
 from cudadoctor.rungs import ORDER, Rungs, below
 
 MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
@@ -75,10 +75,11 @@ def diagnose(
     verdict = _verdict(
         live_blocking, sure, reached=reached, crashed=bool(crashes), complaint=not_now is not None or any(case.text for case in suspects)
     )
-    suspects = suspects if verdict == "undecided" else []
+    suspects = (suspects or _hinted(sure, has_machine=goal is not None)) if verdict == "undecided" else []
     root = _root(live_blocking) if verdict == "broken" else _gravest(sure) if verdict == "degraded" else None
     explained = _explained(root, sure) if root is not None and verdict == "broken" else []
-    also = [case for case in sure if case is not root and case not in explained and case is not not_now]
+    shown = {case.finding.cause for case in suspects}
+    also = [case for case in sure if case is not root and case not in explained and case is not not_now and case.finding.cause not in shown]
     ruled_out = _ruled_out(outcomes, sure, knowledge, root.rung if root is not None else rungs.first_failed())
     diagnosis = Diagnosis(
         root=root.finding if root is not None else None,
@@ -87,7 +88,7 @@ def diagnose(
         also=tuple(case.finding for case in _sorted(also)),
         ruled_out=ruled_out,
         undecided=_undecided(outcomes),
-        ask=_asks(suspects, not_now, outcomes, knowledge, verdict),
+        ask=_asks(suspects, not_now, outcomes, knowledge, verdict, silent=goal is None and rungs.first_failed() is None),
         crashes=tuple(crashes),
     )
     return Judged(
@@ -101,8 +102,10 @@ def diagnose(
 
 # ---------------------------------------------------------------- findings and their effects
 def _effect(clue: Clue, cause: Cause, rungs: Rungs) -> Effect:
-    if cause.effect == "advises" or clue.past:
+    if clue.past or clue.advice:
         return "advises"
+    if cause.effect == "advises":
+        return "blocks" if clue.text and clue.basis == "stated" else "advises"
     if clue.text or (clue.from_rung is not None and clue.from_rung != "nvml"):
         return "blocks"  # a failing program or rung says so itself
     failed = [rung for rung in cause.breaks if rungs.failed(rung)]
@@ -234,7 +237,7 @@ def _gravest(cases: Sequence[_Case]) -> _Case:
 # ---------------------------------------------------------------- verdict
 def _reached(goal: RungName | None, facts: Facts, rungs: Rungs) -> bool:
     if goal is None:
-        return False
+        return not isinstance(facts.get(COMPUTED), Unknown)
     if goal == "numba-kernel":
         ladder = facts.get(LADDER)
         if isinstance(ladder, Unknown) or ladder.value is None or not ladder.value.devices:
@@ -279,6 +282,13 @@ def _suspects(cases: Sequence[_Case], outcomes: Sequence[Outcome], rungs: Rungs,
     return open_, said[0] if said and not any(case.text for case in open_) else None
 
 
+def _hinted(sure: Sequence[_Case], *, has_machine: bool) -> list[_Case]:
+    """What a text only warns of, where it says nothing graver: the first thing to look at, and no more than a suspicion."""
+    hints = [] if has_machine else [case for case in sure if case.finding.effect != "blocks" and not case.past]
+    hints.sort(key=lambda case: _EFFECT_ORDER[case.finding.effect])
+    return [msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, basis="suspected")) for case in hints]
+
+
 def _cleared(outcomes: Sequence[Outcome], found: set[str]) -> frozenset[str]:
     """Causes whose every rule ran to its end on known facts and did not find them."""
     cleared = {cause for outcome in outcomes if outcome.missing is None and not outcome.crashed for cause in outcome.causes}
@@ -309,14 +319,20 @@ def _undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
 
 
 def _asks(
-    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict
+    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict, *, silent: bool
 ) -> tuple[Ask, ...]:
-    """Commands that would settle what is open: those of the suspects, else those of the causes whose rules lacked a fact."""
+    """Commands that would settle what is open: those of the suspects, else those of the causes whose rules lacked a fact.
+
+    `silent`: a text without a machine in which nothing failed. Nothing in it says which fact to ask for.
+    """
     if verdict != "undecided":
         return ()
     open_ = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
     if not open_ and not_now is not None:
         open_ = [(not_now.cause, "the text speaks of it, and it is not so at present")]
+    if not open_ and silent:
+        why = "the text shows no failure that is known; on the machine itself far more can be seen"
+        return (Ask(command="cudadoctor check", why=why, tells_apart=()),)
     if not open_:
         for outcome in outcomes:
             if outcome.missing is not None:

@@ -1,48 +1,66 @@
-"""What `cudadoctor explain` answers: first that fits of `-`, a cause id, a code or name, a file, a text."""
+"""What `cudadoctor explain` answers: first that fits of `-`, a cause id, a code, a thing, a file, a text. And the pages of the causes."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor import explain, prescribe
+from cudadoctor import explain
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.explanation import CodeMeaning, Explanation
-from cudadoctor.model.facts import Facts
+from cudadoctor.model.explanation import CauseDocument, DocumentStep, Explanation, Variant
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.recipe import Prescription
-from cudadoctor.report import json, text
-from cudadoctor.sources import pasted
+from cudadoctor.model.recipe import Prescription, Step
+from cudadoctor.report import explanation_text
+from cudadoctor.report.page import Style
+
+if TYPE_CHECKING:
+    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.report import Report
 
 ARCHIVES = (".tar.gz", ".tgz")
 RECORDING = "recording.json"
+# One system of each family whose commands are known, newest releases that most people run.
+SYSTEMS = {
+    "ubuntu-24.04": "Ubuntu", "debian-13": "Debian", "fedora-42": "Fedora", "rhel-9": "RHEL and its kin", "arch": "Arch",
+    "opensuse-leap-15.6": "openSUSE",
+}  # fmt: skip
 _HEAD_END = re.compile(r"[;(]|\.(?:\s|$)")  # where the first words of a step end
+_LONG_ENOUGH = 16  # characters: words before a bracket that say something
 
 
 class NotUnderstoodError(Exception):
     """What was asked is none of these; the message names the nearest."""
 
 
-def answer(
-    what: str, knowledge: Knowledge, *, form: str, style: text.Style, distro: str | None, stdin: Callable[[], bytes]
-) -> tuple[str, int]:
+def answer(what: str, knowledge: Knowledge, *, form: str, style: Style, distro: str | None, stdin: Callable[[], bytes]) -> tuple[str, int]:
     """The output and the exit code."""
     if what == "-":
-        return _text(pasted.evidence_of(stdin()), knowledge, form, style, distro)
+        return _text(_pasted(stdin()), knowledge, form, style, distro)
     if os.sep not in what:
-        found = explain.explain_code(what, knowledge)
+        try:
+            found = explain.explain_code(what, knowledge)
+        except explain.NoSuchError as error:
+            if not os.path.exists(what):
+                raise NotUnderstoodError(str(error)) from error
+            found = None
         if found is not None:
-            return (json.render(found) if form == "json" else _page(found, knowledge, style, distro)), 0
+            return (_json(found) if form == "json" else _page(found, knowledge, style, distro)), 0
     if _is_path(what):
         return _text(_of_file(what), knowledge, form, style, distro)
     if what.strip() and any(letter.isspace() for letter in what):
-        return _text(pasted.evidence_of(os.fsencode(what)), knowledge, form, style, distro)
-    raise NotUnderstoodError(f"{what!r} is no cause, code, file or text{nearest(what, _names(knowledge))}")
+        return _text(_pasted(os.fsencode(what)), knowledge, form, style, distro)
+    raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{nearest(what, _names(knowledge))}")
+
+
+# ---------------------------------------------------------------- texts and files
+def _pasted(raw: bytes) -> Evidence:
+    from cudadoctor.sources import pasted
+
+    return pasted.evidence_of(raw)
 
 
 def _is_path(what: str) -> bool:
@@ -58,6 +76,9 @@ def _is_path(what: str) -> bool:
 
 def _of_file(path: str) -> Evidence:
     """A file's text. A recording is refused with the command that reads it."""
+    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.sources import pasted
+
     folder = os.path.dirname(path) or os.curdir if os.path.basename(path) == RECORDING else path
     if os.path.exists(os.path.join(folder, RECORDING)) or path.endswith(ARCHIVES):
         raise NotUnderstoodError(f"{path} is a recording: use `cudadoctor check --replay {folder}`")
@@ -70,86 +91,167 @@ def _of_file(path: str) -> Evidence:
     return Evidence(items=(item,), origin="text", platform="unknown")
 
 
+def _text(evidence: Evidence, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
+    from cudadoctor import app  # with all parsers and checks, which a code's page does not need
+    from cudadoctor.report import text
+
+    report = app.judge(msgspec.structs.replace(evidence, distro=distro), knowledge)
+    return (_json(report) if form == "json" else text.render(report, knowledge, style)), report.exit_code
+
+
+def _json(value: Report | Explanation) -> str:
+    from cudadoctor.report import json
+
+    return json.render(value)
+
+
+# ---------------------------------------------------------------- what nothing fits
 def _names(knowledge: Knowledge) -> list[str]:
     """Everything that can be asked by name."""
+    from cudadoctor.explain import topics
+
     cuda = (name for error in knowledge.cuda_errors for name in (error.driver_name, error.runtime_name) if name)
-    return [*knowledge.causes, *cuda, *(error.name for error in knowledge.nvml_errors)]
+    return [*knowledge.causes, *cuda, *(error.name for error in knowledge.nvml_errors), *topics.names(knowledge)]
 
 
 def nearest(what: str, names: Iterable[str]) -> str:
     """The names that look most like it in any case, as the end of a sentence."""
+    import difflib
+
     by_lower = {name.lower(): name for name in names}
     near = difflib.get_close_matches(what.lower(), by_lower, n=3)
     return f". Nearest: {', '.join(by_lower[name] for name in near)}" if near else ""
 
 
-def _text(evidence: Evidence, knowledge: Knowledge, form: str, style: text.Style, distro: str | None) -> tuple[str, int]:
-    from cudadoctor import app  # with all parsers and checks, which a code's page does not need
+# ---------------------------------------------------------------- pages
+def _page(found: Explanation, knowledge: Knowledge, style: Style, distro: str | None) -> str:
+    if found.kind == "cause":
+        return explanation_text.of_cause(document(found.query, knowledge, distro), style)
+    named = [cause for match in found.matches for cause in match.causes] + [cause for thing in found.topics for cause in thing.causes]
+    gpu = next((thing.compute_capability for thing in found.topics if thing.compute_capability is not None), None)
+    causes = {cause: _in_short(cause, knowledge, distro, gpu) for cause in dict.fromkeys(named) if cause in knowledge.causes}
+    if found.kind == "topic":
+        return explanation_text.of_topics(found.topics, causes, style)
+    return explanation_text.of_codes(found.matches, causes, style)
 
-    report = app.judge(msgspec.structs.replace(evidence, distro=distro), knowledge)
-    return (json.render(report) if form == "json" else text.render(report, knowledge, style)), report.exit_code
 
+def _steps(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | None = None) -> Prescription | None:
+    """What is known of the fix without a machine; `gpu`: the compute capability that the page is about."""
+    from cudadoctor import prescribe
+    from cudadoctor.model.facts import Fact, Facts
+    from cudadoctor.model.values import NAMED_GPUS, NamedGpu, NamedGpus
+    from cudadoctor.model.version import ComputeCapability
 
-def _steps(cause_id: str, knowledge: Knowledge, distro: str | None) -> Prescription | None:
-    """What is known of the fix without a machine."""
+    named = NamedGpus(gpus=(NamedGpu(capability=ComputeCapability(gpu)),)) if gpu is not None else None
+    facts = Facts(() if named is None else (Fact[object](key=NAMED_GPUS.name, value=named, quotes=(), origin="text"),))
     cause = knowledge.cause(cause_id)
     finding = Finding(
         cause=cause.id, layer=cause.layer, title=cause.title, subject="machine", effect=cause.effect, basis="suspected", evidence=()
     )
-    return prescribe.prescribe(finding, {}, Facts(()), knowledge, distro)
+    return prescribe.prescribe(finding, {}, facts, knowledge, distro)
 
 
-def _in_short(steps: Prescription) -> str:
+def _in_short(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | None) -> explanation_text.InShort:
+    """A cause on the page of something else."""
+    cause = knowledge.cause(cause_id)
+    steps = _steps(cause_id, knowledge, distro, gpu)
+    fix = cause.no_software_fix or "none is known" if steps is None else _heads(steps.steps)
+    return explanation_text.InShort(title=cause.title, tell_apart=cause.tell_apart, fix=fix, curable=steps is not None)
+
+
+def _heads(steps: Iterable[Step]) -> str:
     """The first words of each step, in one sentence."""
-    heads = [_HEAD_END.split(step.text, maxsplit=1)[0].strip() for step in steps.steps]
+    heads = list(dict.fromkeys(_head(step.text) for step in steps))
     return "; ".join([heads[0], *(head[:1].lower() + head[1:] for head in heads[1:])]) + "."
 
 
-def _page(found: Explanation, knowledge: Knowledge, style: text.Style, distro: str | None) -> str:
-    page = text.Page(style)
-    if found.kind == "cause":
-        _cause(page, found.query, knowledge, distro)
-        return page.text()
-    for number, match in enumerate(found.matches):
-        if number:
-            page.gap()
-        _code(page, match, knowledge, distro)
-    return page.text()
+def _head(text: str) -> str:
+    """The words before the first full stop, semicolon or bracket; a bracket that comes very early is passed over."""
+    for end in _HEAD_END.finditer(text):
+        if end.start() >= _LONG_ENOUGH or end.group()[0] == ".":
+            return text[: end.start()].strip()
+    return text.strip()
 
 
-def _code(page: text.Page, match: CodeMeaning, knowledge: Knowledge, distro: str | None) -> None:
-    names = " ".join(name for name in (match.name, *match.aliases) if name)
-    page.raw(f"{match.api} {match.number} {names}".strip(), style="bold")
-    page.prose(match.meaning, indent=2)
-    for cause_id in match.causes:
-        known = knowledge.causes.get(cause_id)
-        page.prose(f"- {known.title if known else cause_id} [{cause_id}]", indent=2)
-        if known is None:
-            continue
-        page.raw("see whether it is this:", style="dim", indent=6)
-        page.raw(known.tell_apart, style="cyan", indent=8)
-        steps = _steps(cause_id, knowledge, distro)
-        if steps is None:
-            page.prose(f"fix: {known.no_software_fix or 'none is known'}", indent=6)
-        else:
-            page.prose(f"fix: {_in_short(steps)}", indent=6)
-            page.raw(f"all steps for this machine: cudadoctor fix {cause_id}", style="dim", indent=6)
+# ---------------------------------------------------------------- a cause's page, for the terminal and as a file
+def document(cause_id: str, knowledge: Knowledge, distro: str | None = None) -> CauseDocument:
+    """Everything that a cause's page says. Without a distribution: the steps of every family."""
+    found = explain.explain_code(cause_id, knowledge)
+    if found is None or found.cause is None:
+        raise KeyError(cause_id)
+    others = [other for other in knowledge.causes_naming(cause_id) if cause_id in knowledge.cause(other).yields_to]
+    named = (*found.cause.yields_to, *others)
+    systems = SYSTEMS if distro is None else {distro: distro}
+    lists = {
+        name: prescription.steps for system, name in systems.items() if (prescription := _steps(cause_id, knowledge, system)) is not None
+    }
+    return CauseDocument(
+        page=found.cause,
+        titles={other: knowledge.cause(other).title for other in named if other in knowledge.causes},
+        yielded_by=tuple(others),
+        steps=tuple(_of_step(column, len(lists)) for column in _merged(lists)),
+    )
 
 
-def _cause(page: text.Page, cause_id: str, knowledge: Knowledge, distro: str | None) -> None:
-    cause = knowledge.cause(cause_id)
-    page.raw(f"{cause.title} [{cause.id}]", style="bold")
-    page.prose(cause.why)
-    page.raw(f"layer {cause.layer}, row {cause.row}, {cause.effect} unless the machine shows otherwise", style="dim")
-    page.gap()
-    page.raw("See whether it is this", style="bold")
-    page.raw(cause.tell_apart, style="cyan", indent=4)
-    page.gap()
-    page.raw("Fix", style="bold")
-    if cause.no_software_fix:
-        page.prose(cause.no_software_fix, indent=2)
-    steps = _steps(cause_id, knowledge, distro)
-    for step in steps.steps if steps is not None else ():
-        page.prose(f"- {step.text}", indent=2)
-    if steps is not None:
-        page.raw(f"for this machine, with its commands: cudadoctor fix {cause.id}", indent=2)
+def _merged(lists: Mapping[str, tuple[Step, ...]]) -> list[dict[str, Step]]:
+    """The lists of all systems as one, in an order that is right for each: for every step its form on each system that has it.
+
+    What a system has alone stands behind what others have alone, before the next step that they share.
+    """
+    merged: list[dict[str, Step]] = []
+    for system, steps in lists.items():
+        place = 0
+        for number, step in enumerate(steps):
+            at = _place_of(step, merged, place)
+            if at is None:
+                shared = (_place_of(later, merged, place) for later in steps[number + 1 :])
+                at = next((one for one in shared if one is not None), len(merged))
+                merged.insert(at, {})
+            merged[at][system] = step
+            place = at + 1
+    return merged
+
+
+def _place_of(step: Step, merged: list[dict[str, Step]], first: int) -> int | None:
+    """Where a step of these words stands, from here on."""
+    return next((at for at in range(first, len(merged)) if any(step.text == other.text for other in merged[at].values())), None)
+
+
+def _of_step(forms: Mapping[str, Step], systems: int) -> DocumentStep:
+    """One step; systems with the same commands stand together."""
+    alike: dict[Step, list[str]] = {}
+    for system, step in forms.items():
+        alike.setdefault(step, []).append(system)
+    return DocumentStep(
+        text=next(iter(forms.values())).text,
+        systems=tuple(forms) if len(forms) < systems else (),
+        variants=tuple(Variant(systems=tuple(names), step=step) for step, names in alike.items()),
+    )
+
+
+def listing(knowledge: Knowledge, form: str) -> str:
+    """All causes, a line each, or as JSON."""
+    causes = knowledge.causes.values()
+    if form == "json":
+        entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in causes]
+        return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
+    return "".join(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n" for cause in causes)
+
+
+def files(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
+    """(file name, text) of the Markdown pages: the index, and one for each cause."""
+    from cudadoctor.report import markdown_pages
+
+    yield markdown_pages.INDEX, markdown_pages.index(knowledge.causes)
+    for cause_id in knowledge.causes:
+        yield f"{cause_id}.md", markdown_pages.page(document(cause_id, knowledge))
+
+
+def write_files(folder: str, knowledge: Knowledge) -> str:
+    """Writes the pages into a folder, which is made where it is missing, and says so. OSError where it cannot be written."""
+    os.makedirs(folder, exist_ok=True)
+    number = 0
+    for number, (name, text) in enumerate(files(knowledge), 1):  # noqa: B007
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
+            stream.write(text)
+    return f"{number} pages written to {folder}\n"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 if TYPE_CHECKING:
-    from cudadoctor.report.text import Style
+    from cudadoctor.report.page import Style
 
 
 class FullError(Exception):
@@ -35,7 +35,7 @@ def coloured(color: str, stream: TextIO) -> bool:
 
 def style(color: str, plain: bool, verbose: bool) -> Style:
     """How to write text to stdout."""
-    from cudadoctor.report.text import Style
+    from cudadoctor.report.page import Style
 
     width = shutil.get_terminal_size((100, 24)).columns
     return Style(width=width, color=coloured(color, sys.stdout), ascii=plain or not _takes_unicode(), verbose=verbose)

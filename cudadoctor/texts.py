@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from cudadoctor.checks import ties
+from cudadoctor.checks import history, ties
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA, Ladder
-from cudadoctor.parsers import attempts, error_codes, out_of_memory, signs
+from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.rungs import Rungs
@@ -66,7 +66,8 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
     """What a user's text states of its last attempt on its last failing machine, and what only earlier ones state."""
     text = _text(item)
-    old = attempts.replaced(text)
+    bygone = kernel_log.past_lines(text)
+    old = attempts.replaced(text) | bygone
     said = _clues(attempts.without(text, old), knowledge)
     earlier = _clues(attempts.only(text, old), knowledge) if old else []
     sides = attempts.machines(text)
@@ -77,7 +78,7 @@ def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
         said = [clue for clue in said if not _rests_on(clue, others)]
     known = {clue.cause for clue in said}
     past = [msgspec.structs.replace(clue, past=True) for clue in earlier if clue.cause not in known and clue.basis == "stated"]
-    return said, past
+    return history.weighed(said, earlier, bygone, kernel_log.log_of(text)), past
 
 
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
@@ -139,21 +140,13 @@ def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
 
 
-def of_kernel_log(evidence: Evidence, knowledge: Knowledge, rungs: Rungs, guard: Guard) -> tuple[list[Clue], list[Clue]]:
-    """What the kernel log states, split into what may hold now and what the machine contradicts.
-
-    A log is history: a line is blamed for now only where a rung that its cause breaks is not seen to work at present.
-    """
+def of_kernel_log(
+    evidence: Evidence, knowledge: Knowledge, rungs: Rungs, guard: Guard, facts: Facts | None = None
+) -> tuple[list[Clue], list[Clue]]:
+    """What the kernel log states, split into what may hold now and what is past or contradicted by the machine (checks/history.py)."""
     item = evidence.get("kernel-log")
     if item is None or not item.answered:
         return [], []
     none: list[Clue] = []
     found = guard.run("texts", "kernel log", none, _said, item, knowledge, is_text=False)
-    now: list[Clue] = []
-    past: list[Clue] = []
-    for clue in found:
-        cause = knowledge.causes.get(clue.cause)
-        if cause is None:
-            continue
-        (past if all(rungs.worked(rung) for rung in cause.breaks) else now).append(clue)
-    return now, past
+    return guard.run("texts", "history", (none, none), history.split, found, facts, knowledge, rungs)

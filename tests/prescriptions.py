@@ -15,11 +15,20 @@ from cudadoctor.prescribe import prescribe
 from tests.facts_builder import facts_of, user
 
 KNOWLEDGE = load()
-RELEASES = (
-    "ubuntu-20.04", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-25.10", "ubuntu-26.04", "debian-12", "debian-13", "fedora-42", "rhel-9.4", "rocky-10",
-    "arch", "opensuse-leap-15.6", "opensuse-tumbleweed", None, "plan9-4",
+# Each family, its derivatives, and systems of which no commands are known. All but the last two groups speak a Linux shell.
+LINUX = (
+    "ubuntu-20.04", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-25.10", "ubuntu-26.04", "ubuntu-18.04", "ubuntu", "pop-22.04", "linuxmint-22.1",
+    "lmde-6", "debian-11", "debian-12", "debian-13", "debian-sid", "kali", "fedora-42", "silverblue-42", "bazzite", "rhel", "centos-7", "rhel-8.10",
+    "rhel-9.4", "rocky-10", "amzn-2023", "openeuler-24.03", "arch", "manjaro", "opensuse-leap-15.6", "opensuse-leap-16.0", "opensuse-tumbleweed",
+    "opensuse-microos", "sles-15-sp6", "nixos-25.05", "gentoo", "alpine-3.20", "wsl-ubuntu-22.04", "plan9-4",
 )  # fmt: skip
-KEPLER, PASCAL, VOLTA, AMPERE, HOPPER, BLACKWELL = "1292", "1d13", "1db5", "2204", "2335", "2d04"
+RELEASES = (*LINUX, None, "windows-11")
+DEVICES = {
+    "tesla": "05e2", "fermi": "06cd", "kepler": "1292", "maxwell": "1380", "pascal": "1d13", "volta": "1db5", "turing": "1f08", "ampere": "2204",
+    "ada": "2684", "hopper": "2335", "blackwell": "2d04",
+}  # fmt: skip
+FERMI, KEPLER, PASCAL, VOLTA = (DEVICES[name] for name in ("fermi", "kepler", "pascal", "volta"))
+AMPERE, HOPPER, BLACKWELL = (DEVICES[name] for name in ("ampere", "hopper", "blackwell"))
 STEPS = [(recipe, number, step) for recipe in KNOWLEDGE.recipes.values() for number, step in enumerate(recipe.steps, 1)]
 STEP_NAMES = [f"{recipe.id}-{number}" for recipe, number, _ in STEPS]
 ALWAYS_KNOWN = {"driver_words", "library_words", "smi_words"}

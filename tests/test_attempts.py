@@ -95,3 +95,18 @@ def test_what_is_only_the_aftermath_is_said_to_be() -> None:
     assert found.diagnosis.root is not None
     assert found.diagnosis.root.cause == "gpu-fell-off-bus"
     assert any("RmInitAdapter failed" in note and "consequence" in note for note in found.notes)
+
+
+# ---------------------------------------------------------------- texts without a failure
+def test_a_text_that_shows_a_computing_gpu_is_healthy() -> None:
+    found = report("$ ./deviceQuery", "Result = PASS")
+    assert (found.verdict, found.exit_code) == ("healthy", 0)
+
+
+def test_a_failure_outweighs_an_earlier_success() -> None:
+    assert root("Result = PASS", "$ nvidia-smi", MISMATCH) == "driver-version-mismatch"
+
+
+def test_a_text_without_any_failure_points_to_the_machine() -> None:
+    (ask,) = report("ValueError: shapes (3,) and (4,) not aligned").diagnosis.ask
+    assert ask.command == "cudadoctor check"

@@ -490,7 +490,8 @@ def test_a_hang_elsewhere_is_not_the_drivers() -> None:
 def test_kernel_rules_do_not_apply_elsewhere(place: State) -> None:
     for state in (make.no_driver(), make.not_loaded(), NO_NODES, NO_UVM, MISMATCH, OLD_GPU):
         found = causes(host({**state, **place}))
-        assert not {name for name in found if not name.startswith("wsl-")}
+        # The packages of this machine are those of a desktop: on a Jetson that is the fault.
+        assert not {name for name in found if not name.startswith("wsl-") and name != "driver-wrong-platform"}
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,17 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
         {PYTHON: built_in(package("numba", "0.61.2")), LADDER: climb("numba-kernel", status="crash", why="SIGSEGV")},
         (PYTHON,),
     ),
+    "numba-toolkit-mismatch": (
+        {PYTHON: built_in(package("numba", "0.58.1")), TOOLKITS: toolkits(components=parts("10.2")), **FAILED},
+        (PYTHON, TOOLKITS),
+    ),
+    "framework-cpu-build": ({PYTHON: with_numba(msgspec.structs.replace(package("torch", "2.9.1"), build="cpu"))}, (PYTHON,)),
+    "toolkit-libraries-mixed": ({PYTHON: with_numba(package("cupy-cuda11x", "13.6.0"), package("cupy-cuda12x", "13.6.0"))}, (PYTHON,)),
+    "library-path-conflict": (
+        {PYTHON: with_numba(package("nvidia-cuda-runtime-cu12", "12.9.79")), ENVIRONMENT: environment(LD_LIBRARY_PATH="/usr/local/cuda-12.1/lib64"),
+         TOOLKITS: toolkits(folder("/usr/local/cuda-12.1", version="12.1.1"))},
+        (PYTHON, ENVIRONMENT, TOOLKITS),
+    ),
     "gpu-memory-held-by-others": ({NVML: on_gpu(listed()), PROCESSES: table(process())}, (NVML, PROCESSES)),
     "zombie-gpu-process": ({NVML: on_gpu(listed()), PROCESSES: table(process(state="orphaned", ppid=1))}, (NVML, PROCESSES)),
     "driver-hung": ({HANGS: make.hangs("nvidia-smi"), PROCESSES: table(process(state="uninterruptible"))}, (HANGS, PROCESSES)),
@@ -283,8 +294,12 @@ def test_less_evidence_finds_no_more(cause: str) -> None:
         assert all(KNOWLEDGE.cause(one).effect != "blocks" for one in more), (pair, more)
 
 
+# Tested in test_checks_state.py: what these rows take over from checks/device_state.py and checks/limits.py.
+STATE = {"compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-problem", "process-limits"}
+
+
 def test_every_cause_of_these_rows_is_tested() -> None:
-    assert {cause for check in CHECKS for rule in check.rules for cause in rule.causes} == set(FAULTS)
+    assert {cause for check in CHECKS for rule in check.rules for cause in rule.causes} - STATE == set(FAULTS)
 
 
 @pytest.mark.parametrize("check", ROWS, ids=lambda check: check.id)
@@ -726,7 +741,7 @@ def test_memory_that_nobody_holds() -> None:
     assert "pid" not in clue("zombie-gpu-process", used).values
     assert causes({NVML: on_gpu(gpu=found_gpu(250 << 20))}) == set()
     assert causes({**used, WSL: True}) == set()
-    assert causes({NVML: on_gpu(gpu=found_gpu(40 * GIB, mig_mode="enabled"))}) == set()
+    assert causes({NVML: on_gpu(gpu=found_gpu(40 * GIB, mig_mode="enabled", mig_uuids=("MIG-1",)))}) == set()
     assert causes({NVML: on_gpu(gpu=make.nvml_gpu(memory_used_bytes=GIB, memory_total_bytes=9 * GIB))}) == set()
     for open_ in ({CONTAINER_MARKS: ("/.dockerenv",)}, {PROCESSES: table(complete=False)}):
         assert causes({**used, **open_}) == set()

@@ -121,6 +121,10 @@ def test_lines_without_a_code(line: str) -> None:
         ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 43, pid=7", "xid", 43),
         ("XidCriticalError: Xid=48 on Device=GPU-1234, the device will go unhealthy.", "xid", 48),
         ("dmesg says Xid 119", "xid", 119),
+        ("NVRM: Xid (PCI:0000:0a:00): 48", "xid", 48),
+        ("NVRM: Xid (0005:00): 13, 0001 00000000", "xid", 13),
+        ('DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-1"} 79', "xid", 79),
+        ("Detected XID 95 for GPU 0", "xid", 95),
         ("NVRM: Xid (PCI:0000:01:00): 999, new in this driver", "xid", 999),
     ],
 )
@@ -233,6 +237,35 @@ def test_the_same_words_are_quoted_once() -> None:
     (clue,) = clues(Text("CUDA error 804\nCUDA error 804", source="x"), KNOWLEDGE, from_rung="init")
     assert len(clue.quotes) == 1
     assert clue.from_rung == "init"
+
+
+@pytest.mark.parametrize(
+    ("line", "causes"),
+    [
+        ("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", ("gpu-needs-reset",)),
+        ("154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)", ("row-remap-needed",)),
+        ("154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", ()),
+        ("154, text of a later branch", ("gpu-needs-reset",)),
+        ("45, pid=1, name=a, channel 0x3 caused by previous Xid 145", ("nvlink-error",)),
+        ("45, pid=1, name=a, Ch 00000010", ()),
+    ],
+)
+def test_an_xid_whose_words_tell_more_than_its_number(line: str, causes: tuple[str, ...]) -> None:
+    found = codes_in(Text(f"NVRM: Xid (PCI:0000:01:00): {line}", source="text"), KNOWLEDGE)
+    assert found[0].causes == causes
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error",
+        'DCGM_FI_DEV_XID_ERRORS{gpu="0"} 0',
+        "xmin 731 xid 742",
+        "at Xid 12:30:11",
+    ],
+)
+def test_what_is_no_xid(line: str) -> None:
+    assert codes(line) == []
 
 
 def test_an_xid_speaks_of_its_gpu() -> None:

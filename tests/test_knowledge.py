@@ -22,11 +22,11 @@ VOCABULARY = msgspec.toml.decode((ROOT / "fixtures" / "vocabulary.toml").read_te
 IDS = {cause["id"] for cause in VOCABULARY["cause"]}
 KNOWLEDGE = load()
 TABLE_PROPERTIES = (
-    "causes", "recipes", "architectures", "capabilities", "chip_prefixes", "chip_ranges", "branches", "package_rules",
+    "causes", "recipes", "architectures", "capabilities", "chip_prefixes", "chip_ranges", "branches", "distributions", "package_rules",
     "ubuntu_transitional", "toolkits", "toolkit_releases", "smi_versions", "distro_toolkits", "cuda_errors",
     "old_runtime_errors", "nvml_errors", "smi_exits", "smi_messages", "smi_headers", "smi_changes", "xids",
     "xid_buckets", "recovery_actions", "env_vars", "visible_devices_rules", "numba_releases", "numba_cuda_releases",
-    "numba_facts", "numba_env",
+    "numba_facts", "numba_env", "products", "torch_indexes",
 )  # fmt: skip
 CAUSE = """
 title = "The driver is asleep"

@@ -44,7 +44,7 @@ def leaves(path: str, value: object) -> Iterator[tuple[str, str]]:
     """Scalars below a value. None, False and line numbers state nothing that is there."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key not in ("line", "lines"):
+            if key not in ("line", "lines", "present_from", "cleared"):
                 yield from leaves(f"{path}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         for inner in value:

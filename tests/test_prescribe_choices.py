@@ -1,38 +1,30 @@
-"""What a prescription chooses: the driver for GPU and distribution, the Python packages for driver and GPU."""
+"""What a prescription chooses: the driver for each GPU on each distribution."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Any
 
 import pytest
-from packaging.requirements import Requirement
 
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import (
     DRIVER_PACKAGES,
     KERNEL,
-    LADDER,
-    NVML,
-    OPERATING_SYSTEM,
     PCI,
-    PYTHON,
     Kernel,
-    Ladder,
-    OperatingSystem,
     PciFunction,
-    PythonEnvironment,
-    PythonPackage,
 )
-from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion
 from cudadoctor.prescribe import prescribe
-from cudadoctor.prescribe.distribution import family_of, from_word
-from cudadoctor.prescribe.packages import resolved
-from tests.facts_builder import ADDRESS, bus, facts_of, gpu, nvml, nvml_gpu, packages
+from cudadoctor.prescribe.distribution import from_word
+from cudadoctor.prescribe.families import resolved
+from cudadoctor.prescribe.steps import case_of
+from tests.facts_builder import ADDRESS, bus, facts_of, gpu, packages
 from tests.prescriptions import (
     AMPERE,
     BLACKWELL,
+    DEVICES,
+    FERMI,
     HOPPER,
     KEPLER,
     KNOWLEDGE,
@@ -52,6 +44,10 @@ def driver_for(device: str, distro: str | None, **state: Any) -> str:
     return commands(written("driver-not-installed", {PCI: bus(gpu(driver=None, device=device)), KERNEL: RELEASE}, distro=distro))
 
 
+def zypper(packages: str) -> str:
+    return f"zypper install -y --auto-agree-with-licenses --force-resolution {packages}"
+
+
 @pytest.mark.parametrize(
     ("device", "distro", "command"),
     [
@@ -60,25 +56,43 @@ def driver_for(device: str, distro: str | None, **state: Any) -> str:
         (KEPLER, "ubuntu-24.04", "apt-get install -y nvidia-driver-470"),
         (PASCAL, "ubuntu-24.04", "apt-get install -y nvidia-driver-580"),
         (VOLTA, "ubuntu-26.04", "apt-get install -y nvidia-driver-580"),
-        (HOPPER, "ubuntu-24.04", "apt-get install -y nvidia-driver-595-open"),
-        (HOPPER, "ubuntu-20.04", "apt-get install -y nvidia-driver-570-open"),
+        (HOPPER, "ubuntu-24.04", "apt-get install -y nvidia-headless-595-server-open nvidia-utils-595-server"),
+        (HOPPER, "ubuntu-20.04", "apt-get install -y nvidia-headless-570-server-open nvidia-utils-570-server"),
+        (AMPERE, "ubuntu-20.04", "apt-get install -y nvidia-driver-570-open"),
         (BLACKWELL, "ubuntu-22.04", "apt-get install -y nvidia-driver-595-open"),
         (AMPERE, "ubuntu-26.04", "apt-get install -y nvidia-driver-595-open"),
-        (KEPLER, "debian-12", "apt-get install -y nvidia-tesla-470-driver"),
-        (PASCAL, "debian-12", "apt-get install -y nvidia-driver"),
-        (PASCAL, "debian-13", "apt-get install -y nvidia-driver"),
-        (AMPERE, "debian-13", "apt-get install -y nvidia-driver nvidia-open-kernel-dkms"),
+        (KEPLER, "debian-12", "apt-get install -y nvidia-tesla-470-driver libnvidia-tesla-470-cuda1 nvidia-tesla-470-smi"),
+        (PASCAL, "debian-12", "apt-get install -y nvidia-driver libcuda1 nvidia-smi"),
+        (PASCAL, "debian-13", "apt-get install -y nvidia-driver libcuda1 nvidia-smi"),
+        (PASCAL, "debian-13-server", "apt-get install -y nvidia-kernel-dkms libcuda1 nvidia-smi"),
+        (AMPERE, "debian-13", "apt-get install -y nvidia-driver nvidia-open-kernel-dkms libcuda1 nvidia-smi"),
+        (BLACKWELL, "debian-13", "apt-get install -y nvidia-open"),
+        (BLACKWELL, "lmde-6", "apt-get install -y nvidia-open"),
         (KEPLER, "fedora-42", "dnf install -y --allowerasing akmod-nvidia-470xx xorg-x11-drv-nvidia-470xx-cuda"),
         (PASCAL, "fedora-42", "dnf install -y --allowerasing akmod-nvidia-580xx xorg-x11-drv-nvidia-580xx-cuda"),
         (HOPPER, "fedora-42", "dnf install -y --allowerasing akmod-nvidia xorg-x11-drv-nvidia-cuda"),
-        (PASCAL, "rhel-9.4", "dnf module install -y nvidia-driver:580-dkms"),
-        (HOPPER, "rhel-9.4", "dnf module install -y nvidia-driver:open-dkms"),
-        (HOPPER, "rocky-10", "dnf install -y --allowerasing nvidia-open"),
+        (PASCAL, "rhel-9.4", "dnf module install -y --allowerasing nvidia-driver:580-dkms"),
+        (AMPERE, "rhel-9.4", "dnf module install -y --allowerasing nvidia-driver:open-dkms"),
+        (HOPPER, "rhel-9.4", "dnf install -y --allowerasing nvidia-driver-cuda kmod-nvidia-open-dkms"),
+        (AMPERE, "rocky-10", "dnf install -y --allowerasing nvidia-open"),
+        (PASCAL, "rocky-10", "dnf versionlock add '*nvidia*580*'"),
+        (KEPLER, "rocky-8", "dnf module install -y --allowerasing nvidia-driver:470-dkms"),
+        (AMPERE, "amazonlinux-2023", "dnf module install -y --allowerasing nvidia-driver:open-dkms"),
         (PASCAL, "arch", "yay -S --needed nvidia-580xx-dkms nvidia-580xx-utils"),
         (KEPLER, "arch", "yay -S --needed nvidia-470xx-dkms nvidia-470xx-utils"),
         (HOPPER, "arch", "pacman -S --needed nvidia-open-dkms nvidia-utils"),
-        (PASCAL, "opensuse-leap-15.6", "zypper install -y nvidia-driver-G06-kmp-meta nvidia-compute-utils-G06"),
-        (HOPPER, "opensuse-tumbleweed", "zypper install -y nvidia-open-driver-G07-signed-kmp-meta nvidia-compute-utils-G07"),
+        (FERMI, "arch", "yay -S --needed nvidia-390xx-dkms nvidia-390xx-utils"),
+        (PASCAL, "manjaro", "mhwd -a pci nonfree 0300"),
+        (PASCAL, "opensuse-leap-15.6", zypper("nvidia-driver-G06-kmp-meta nvidia-video-G06 nvidia-compute-utils-G06")),
+        (AMPERE, "opensuse-leap-15.6", zypper("nvidia-open-driver-G06-signed-kmp-meta nvidia-video-G06 nvidia-compute-utils-G06")),
+        (AMPERE, "opensuse-leap-16.0", zypper("nvidia-open-driver-G07-signed-kmp-meta nvidia-video-G07 nvidia-compute-utils-G07")),
+        (HOPPER, "opensuse-tumbleweed", zypper("nvidia-open-driver-G07-signed-kmp-meta nvidia-compute-utils-G07")),
+        (HOPPER, "sles-15-sp6", zypper("nvidia-open-driver-G06-signed-kmp-meta nvidia-compute-utils-G06")),
+        (KEPLER, "linuxmint-21.3", "apt-get install -y nvidia-driver-470"),
+        (KEPLER, "ubuntu", "ubuntu-drivers install"),
+        (PASCAL, "silverblue-42", "rpm-ostree install -y --idempotent akmod-nvidia-580xx xorg-x11-drv-nvidia-580xx-cuda"),
+        (AMPERE, "bazzite", "rpm-ostree rebase ostree-image-signed:docker://ghcr.io/ublue-os/bazzite-nvidia-open:stable"),
+        (PASCAL, "nixos-25.05", "nixos-rebuild boot"),
     ],
 )
 def test_the_driver_that_fits_gpu_and_distribution(device: str, distro: str, command: str) -> None:
@@ -88,7 +102,17 @@ def test_the_driver_that_fits_gpu_and_distribution(device: str, distro: str, com
 
 
 @pytest.mark.parametrize(
-    ("device", "distro", "branch"), [(KEPLER, "ubuntu-26.04", "470"), (BLACKWELL, "debian-13", "570"), (KEPLER, "rocky-10", "470")]
+    ("device", "distro", "branch"),
+    [
+        (KEPLER, "ubuntu-26.04", "470"),
+        (BLACKWELL, "debian-sid", "570"),
+        (KEPLER, "rocky-10", "470"),
+        (KEPLER, "rocky-9", "470"),
+        (FERMI, "ubuntu-24.04", "390"),
+        (KEPLER, "debian-13", "470"),
+        (AMPERE, "openeuler-24.03", "450"),
+        (PASCAL, "centos-7", "580"),
+    ],
 )
 def test_a_branch_that_is_not_packaged_is_said(device: str, distro: str, branch: str) -> None:
     found = written("driver-not-installed", {PCI: bus(gpu(device=device))}, distro=distro)
@@ -100,13 +124,99 @@ def test_a_branch_that_is_not_packaged_is_said(device: str, distro: str, branch:
     assert not re.search(r"install -y \S*nvidia", commands(found))
 
 
+def test_a_release_that_has_the_branch_is_named() -> None:
+    found = written("driver-not-installed", {PCI: bus(gpu(device=KEPLER))}, distro="ubuntu-26.04")
+    assert any("Ubuntu 24.04 (noble) is the last release" in step.text for step in found.steps)
+    old = written("driver-not-installed", {PCI: bus(gpu(device=KEPLER))}, distro="debian-13")
+    assert any("Debian 12 (bookworm) is the last release" in step.text for step in old.steps)
+
+
+# ---------------------------------------------------------------- every generation on every family
+# What is installed, by its most telling name; None: words alone.
+MIDDLE, NEW = ("maxwell", "pascal", "volta"), ("turing", "ampere", "ada", "hopper")
+CHOICES: dict[str, tuple[str | None, str | None, str | None, str | None, str | None]] = {
+    #                        fermi                kepler                    maxwell to volta           turing to hopper            blackwell
+    "ubuntu-20.04-desktop": ("nvidia-driver-390", "nvidia-driver-470", "nvidia-driver-570", "nvidia-driver-570-open", "nvidia-driver-570-open"),
+    "ubuntu-22.04-desktop": ("nvidia-driver-390", "nvidia-driver-470", "nvidia-driver-580", "nvidia-driver-595-open", "nvidia-driver-595-open"),
+    "ubuntu-24.04-server": (None, "nvidia-headless-470-server", "nvidia-headless-580-server", "nvidia-headless-595-server-open",
+                            "nvidia-headless-595-server-open"),
+    "ubuntu-26.04-desktop": (None, None, "nvidia-driver-580", "nvidia-driver-595-open", "nvidia-driver-595-open"),
+    "debian-11-desktop": ("nvidia-legacy-390xx-driver", "nvidia-driver", "nvidia-driver", None, None),
+    "debian-12-desktop": (None, "nvidia-tesla-470-driver", "nvidia-driver", "nvidia-driver", "nvidia-open"),
+    "debian-13-desktop": (None, None, "nvidia-driver", "nvidia-open-kernel-dkms", "nvidia-open"),
+    "debian-13-server": (None, None, "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-kernel-open-dkms"),
+    "debian-sid-server": ("nvidia-legacy-390xx-kernel-dkms", "nvidia-tesla-470-kernel-dkms", "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", None),
+    "fedora-42": ("akmod-nvidia-390xx", "akmod-nvidia-470xx", "akmod-nvidia-580xx", "akmod-nvidia", "akmod-nvidia"),
+    "silverblue-42": ("akmod-nvidia-390xx", "akmod-nvidia-470xx", "akmod-nvidia-580xx", "akmod-nvidia", "akmod-nvidia"),
+    "bazzite": ("akmod-nvidia-390xx", "akmod-nvidia-470xx", "bazzite-nvidia:stable", "bazzite-nvidia-open:stable", "bazzite-nvidia-open:stable"),
+    "rocky-8-desktop": (None, "nvidia-driver:470-dkms", "nvidia-driver:580-dkms", "nvidia-driver:open-dkms", "nvidia-driver:open-dkms"),
+    "rocky-9-desktop": (None, None, "nvidia-driver:580-dkms", "nvidia-driver:open-dkms", "nvidia-driver:open-dkms"),
+    "rocky-9-server": (None, None, "kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms", "kmod-nvidia-open-dkms"),
+    "rocky-10-desktop": (None, None, "kmod-nvidia-latest-dkms", "nvidia-open", "nvidia-open"),
+    "rocky-10-server": (None, None, "kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms", "kmod-nvidia-open-dkms"),
+    "arch": ("nvidia-390xx-dkms", "nvidia-470xx-dkms", "nvidia-580xx-dkms", "nvidia-open-dkms", "nvidia-open-dkms"),
+    "opensuse-leap-15.6-desktop": ("x11-video-nvidiaG04", "x11-video-nvidiaG05", "nvidia-driver-G06-kmp-meta", "nvidia-open-driver-G06-signed-kmp-meta",
+                                   "nvidia-open-driver-G06-signed-kmp-meta"),
+    "opensuse-tumbleweed-server": ("x11-video-nvidiaG04", "x11-video-nvidiaG05", "nvidia-driver-G06-kmp-meta",
+                                   "nvidia-open-driver-G07-signed-kmp-meta", "nvidia-open-driver-G07-signed-kmp-meta"),
+    "gentoo": (None, None, None, None, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("distro", CHOICES)
+def test_each_generation_gets_its_driver(distro: str) -> None:
+    columns = (("fermi",), ("kepler",), MIDDLE, NEW, ("blackwell",))
+    for generations, column in zip(columns, CHOICES[distro], strict=True):
+        for generation in generations:
+            case = case_of(finding("driver-not-installed"), {}, facts_of({PCI: bus(gpu(device=DEVICES[generation]))}), KNOWLEDGE, distro)
+            # Debian 11 has branch 470, which knows the first two of the newer generations.
+            wanted = "nvidia-driver" if distro == "debian-11-desktop" and generation in ("turing", "ampere") else column
+            chosen = " ".join((*case.driver.packages, case.driver.stream or "")).split()
+            if wanted is None:
+                assert chosen == [], generation
+                assert case.driver.words
+            else:
+                assert wanted in [name.rpartition("/")[2] for name in chosen], f"{generation}: {chosen}"
+            open_ = generation in (*NEW, "blackwell")
+            assert not (open_ and "proprietary" in case.driver.words), f"{generation}: {case.driver.words}"
+            assert not (not open_ and "open kernel modules" in case.driver.words), f"{generation}: {case.driver.words}"
+
+
+@pytest.mark.parametrize(
+    ("generation", "lines"),
+    [
+        ("fermi", ("nvidiaPackages.legacy_390;", "hardware.nvidia.open = false;", "acceptLicense = true;")),
+        ("kepler", ("nvidiaPackages.legacy_470;", "hardware.nvidia.open = false;")),
+        ("pascal", ("nvidiaPackages.legacy_580;", "hardware.nvidia.open = false;")),
+        ("ampere", ("nvidiaPackages.production;", "hardware.nvidia.open = true;")),
+        ("blackwell", ("nvidiaPackages.production;", "hardware.nvidia.open = true;")),
+    ],
+)
+def test_nixos_gets_the_lines_of_its_configuration(generation: str, lines: tuple[str, ...]) -> None:
+    found = written("driver-not-installed", {PCI: bus(gpu(device=DEVICES[generation]))}, distro="nixos")
+    text = " ".join(step.text for step in found.steps)
+    assert all(line in text for line in lines), text
+    assert shells(found) == ["sudo nixos-rebuild boot", "sudo reboot"]
+
+
+@pytest.mark.parametrize("distro", ["windows-11", "wsl-ubuntu-22.04", "wsl"])
+def test_where_the_driver_is_that_of_windows_linux_gets_none(distro: str) -> None:
+    for generation, device in DEVICES.items():
+        found = written("driver-not-installed", {PCI: bus(gpu(device=device)), KERNEL: RELEASE}, distro=distro)
+        assert shells(found) == [], generation
+        text = " ".join(step.text for step in found.steps)
+        assert "https://www.nvidia.com/drivers" in text
+        assert ("475.14" in text) == (generation == "kepler")
+
+
+# ---------------------------------------------------------------- what is known of the GPUs and of the packages
 def test_ubuntu_chooses_where_the_gpu_is_not_known() -> None:
     found = written("driver-not-installed", {KERNEL: RELEASE})
     assert "ubuntu-drivers install" in commands(found)
 
 
 def test_gpus_of_two_generations_get_the_branch_of_the_older() -> None:
-    both = bus(gpu(device=PASCAL), gpu(device=HOPPER, address="0000:02:00.0"))
+    both = bus(gpu(device=PASCAL), gpu(device=AMPERE, address="0000:02:00.0"))
     assert "nvidia-driver-580\n" in commands(written("driver-not-installed", {PCI: both}))
     never = bus(gpu(device=KEPLER), gpu(device=BLACKWELL, address="0000:02:00.0"))
     found = written("driver-not-installed", {PCI: never})
@@ -151,11 +261,15 @@ def test_transitional_packages_are_followed_to_their_end() -> None:
     assert "nvidia-utils-535-server" in commands(written("nvidia-smi-missing", installed, distro="ubuntu-20.04"))
 
 
-@pytest.mark.parametrize("distro", [name for name in RELEASES if name and name.startswith("ubuntu")])
+@pytest.mark.parametrize("distro", [name for name in RELEASES if name and re.match(r"ubuntu-2\d", name)])
 def test_ubuntu_packages_that_are_named_exist(distro: str) -> None:
-    known = {row.package for row in KNOWLEDGE.ubuntu_packages(from_word(distro).codename or "")}
-    for device in (KEPLER, PASCAL, VOLTA, AMPERE, HOPPER, BLACKWELL):
-        assert set(re.findall(r"nvidia-driver-\S+", driver_for(device, distro))) <= known
+    known = {row.package for row in KNOWLEDGE.ubuntu_packages(from_word(distro, KNOWLEDGE).codename or "")}
+    for device in DEVICES.values():
+        for end in ("", "-server"):
+            found = driver_for(device, distro + end)
+            assert set(re.findall(r"nvidia-driver-\S+", found)) <= known
+            assert {f"nvidia-driver-{name}" for name in re.findall(r"nvidia-headless-(\S+)", found)} <= known
+            assert {f"nvidia-driver-{name}" for name in re.findall(r"nvidia-utils-(\S+)", found)} <= known
 
 
 def test_headers_and_prebuilt_modules_are_those_of_the_running_kernel() -> None:
@@ -174,114 +288,3 @@ def test_only_the_linux_driver_leaves_wsl() -> None:
     here = packages("nvidia-driver-535", "libnvidia-compute-535", "libnvidia-container1", "nvidia-container-toolkit", "cuda-toolkit-12-4")
     found = commands(written("wsl-linux-driver-installed", {DRIVER_PACKAGES: here}))
     assert "purge -y nvidia-driver-535 libnvidia-compute-535\n" in found
-
-
-# ---------------------------------------------------------------- distributions
-@pytest.mark.parametrize(
-    ("word", "family", "codename"),
-    [
-        ("ubuntu-24.04", "ubuntu", "noble"), ("ubuntu:22.04", "ubuntu", "jammy"), ("Ubuntu 20.04", "ubuntu", "focal"), ("ubuntu-noble", "ubuntu", "noble"),
-        ("debian-12", "debian", "bookworm"), ("fedora-41", "fedora", None), ("rhel-9.4", "rhel", None), ("rocky-9", "rhel", None), ("arch", "arch", None),
-        ("opensuse-leap-15.6", "suse", None), ("sles-15", "suse", None), ("plan9-4", None, None), ("", None, None), ("linuxmint-22.1", None, "noble"),
-    ],
-)  # fmt: skip
-def test_the_users_word(word: str, family: str | None, codename: str | None) -> None:
-    found = from_word(word)
-    assert (found.family, found.codename) == (family, codename)
-
-
-@pytest.mark.parametrize(
-    ("identifier", "like", "family"),
-    [
-        ("linuxmint", ("ubuntu", "debian"), "ubuntu"), ("rocky", ("rhel", "centos", "fedora"), "rhel"), ("amzn", ("centos", "rhel", "fedora"), "rhel"),
-        ("opensuse-leap", ("suse", "opensuse"), "suse"), ("endeavouros", ("arch",), "arch"), ("void", (), None), ("nobara", ("fedora",), "fedora"),
-    ],
-)  # fmt: skip
-def test_relatives(identifier: str, like: tuple[str, ...], family: str | None) -> None:
-    assert family_of(identifier, like) == family
-
-
-def test_the_machines_own_word() -> None:
-    system = OperatingSystem(id="linuxmint", version_id="22.1", codename="xia", like=("ubuntu", "debian"))
-    state = {OPERATING_SYSTEM: system, PCI: bus(gpu(device=KEPLER))}
-    assert "nvidia-driver-470" in commands(written("driver-not-installed", state, distro=None))
-    assert "nvidia-470xx-dkms" in commands(written("driver-not-installed", state, distro="arch"))
-
-
-# ---------------------------------------------------------------- Python
-def python(*installed: tuple[str, str], conda: str | None = None) -> PythonEnvironment:
-    return PythonEnvironment(
-        path="/opt/my env/bin/python", version="3.12.3", prefix="/opt/my env", conda=conda,
-        packages=tuple(PythonPackage(name=name, version=PackageVersion(version)) for name, version in installed),
-    )  # fmt: skip
-
-
-def machine(capability: str | None, cuda: str | None, *installed: tuple[str, str], conda: str | None = None) -> dict[Any, Any]:
-    gpus = (nvml_gpu(compute_capability=ComputeCapability(capability)),) if capability else ()
-    return {
-        NVML: nvml(gpus=gpus),
-        LADDER: Ladder(cuda=CudaVersion(cuda) if cuda else None),
-        PYTHON: python(*installed, conda=conda),
-    }
-
-
-@pytest.mark.parametrize(
-    ("capability", "cuda", "installed", "requirement"),
-    [
-        ("9.0", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu13]"),
-        ("9.0", "13.0", ("cuda-bindings", "12.9.4"), "numba-cuda[cu12]"),
-        ("9.0", "13.0", ("nvidia-cublas-cu12", "12.9"), "numba-cuda[cu12]"),
-        ("9.0", "13.2", ("numpy", "2.0.0"), "numba-cuda[cu13]"),
-        ("9.0", "12.4", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
-        ("6.1", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
-        ("7.0", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
-        ("7.5", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu13]"),
-        ("3.5", "11.4", ("numpy", "1.26.4"), "numba-cuda[cu11]<0.19"),
-        (None, None, ("numpy", "1.26.4"), "numba-cuda[cu12]"),
-    ],
-)
-def test_the_toolkit_that_fits_driver_and_gpu(
-    capability: str | None, cuda: str | None, installed: tuple[str, str], requirement: str
-) -> None:
-    Requirement(requirement)
-    found = shells(written("toolkit-missing", machine(capability, cuda, installed)))
-    assert shlex.split(found[0]) == ["/opt/my env/bin/python", "-m", "pip", "install", requirement]
-
-
-def test_a_gpu_that_no_toolkit_of_numba_cuda_serves_gets_words() -> None:
-    assert shells(written("toolkit-missing", machine("3.0", "11.4"))) == []
-
-
-def test_a_conda_environment_gets_conda() -> None:
-    found = shells(written("toolkit-missing", machine("9.0", "12.4", conda="/opt/my env")))
-    assert shlex.split(found[0])[:7] == ["conda", "install", "-y", "-p", "/opt/my env", "-c", "conda-forge"]
-    assert "cuda-version=12" in shlex.split(found[0])
-    assert "pip" not in found[0]
-
-
-@pytest.mark.parametrize(
-    ("numba", "target", "bound"),
-    [("0.68.1", "0.30.4", "2.5"), ("0.61.0", "0.20.0", "2.2"), ("0.59.1", None, "1.27"), ("0.68.1", "0.31.0", "2.6")],
-)
-def test_numpy_below_the_limit_of_numba_and_numba_cuda(numba: str, target: str | None, bound: str) -> None:
-    packages_ = (("numba", numba), *((("numba-cuda", target),) if target else ()))
-    state = machine("9.0", "12.4", *packages_)
-    root = finding("python-abi-mismatch", "ImportError: Numba needs NumPy 2.2 or less. Got NumPy 2.4.")
-    found = prescribe(root, {}, facts_of(state), KNOWLEDGE, None)
-    assert found is not None
-    assert shlex.split(shells(found)[0])[-1] == f"numpy<{bound}"
-    Requirement(shlex.split(shells(found)[0])[-1])
-
-
-def test_the_rules_own_requirement_comes_first() -> None:
-    found = written("python-abi-mismatch", machine("9.0", "12.4"), {"requirement": "llvmlite<0.51,>=0.50", "package": "llvmlite"})
-    assert Requirement(shlex.split(shells(found)[0])[-1]) == Requirement("llvmlite>=0.50,<0.51")
-    assert shells(written("python-abi-mismatch", machine("9.0", "12.4"), {"requirement": "no requirement; at all ("})) == []
-
-
-def test_a_toolkit_too_new_is_pinned_to_the_driver_or_the_driver_renewed() -> None:
-    found = written("toolkit-newer-than-driver", machine("9.0", "12.2"), {"version": "12.8"})
-    assert shlex.split(shells(found)[0])[-2:] == ["numba-cuda[cu12]", "cuda-toolkit==12.2.*"]
-    assert "reboot" not in commands(found)
-    bare = {PCI: bus(gpu(device=PASCAL)), DRIVER_PACKAGES: packages("nvidia-driver-470"), KERNEL: RELEASE}
-    assert "nvidia-driver-580" in commands(written("toolkit-newer-than-driver", bare, {"version": "12.8"}))

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -57,6 +58,10 @@ from tests.prescriptions import (
     written,
 )
 
+PACKAGES = {"debian", "ubuntu", "fedora", "rhel", "arch", "suse"}  # families by how packages are installed
+SYSTEMS = {"ostree", "transactional", "nixos", "windows"}  # what sets a system apart besides
+FAMILIES = PACKAGES | SYSTEMS
+
 
 # ---------------------------------------------------------------- the files
 def test_every_condition_is_used_and_every_use_is_known() -> None:
@@ -73,8 +78,8 @@ def test_every_placeholder_has_words_for_when_it_is_not_known() -> None:
 
 @pytest.mark.parametrize(("recipe", "number", "step"), STEPS, ids=STEP_NAMES)
 def test_a_step_is_well_formed(recipe: Recipe, number: int, step: StepTemplate) -> None:
-    assert set(step.shells) <= {"debian", "ubuntu", "fedora", "rhel", "arch", "suse"}
-    assert not (step.shell and step.shells)
+    assert set(step.shells) <= FAMILIES
+    assert not (step.shell and set(step.shells) - SYSTEMS), "a command for all, and others for families of packages"
     assert re.search("!", step.text) is None
     for text in (step.shell, step.undo, *step.shells.values()):
         if text:
@@ -85,6 +90,17 @@ def test_a_step_is_well_formed(recipe: Recipe, number: int, step: StepTemplate) 
                 re.MULTILINE,
             ):
                 assert step.needs_root
+
+
+def test_powershell_stands_apart() -> None:
+    """What is written for Windows is not for a Linux shell, and the other way round."""
+    for recipe, _, step in STEPS:
+        for family, text in step.shells.items():
+            foreign = re.search(r"\b(?:Get|Set|Remove|New|Move|Restart|Stop)-[A-Z]\w+|\$Env:|SilentlyContinue", text)
+            assert (family == "windows") >= (foreign is not None), f"{recipe.id}: {text}"
+        assert re.search(r"\b(?:Get|Remove|Move)-[A-Z]\w+ ", (step.shell or "").split("'")[0]) is None, (
+            f"{recipe.id}: a shell of its own: windows"
+        )
 
 
 DIGITS = {"pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high"}
@@ -137,13 +153,23 @@ def values_with(word: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def rendered(step: StepTemplate, word: str, distro: str | None, *, root: bool) -> tuple[str | None, ...]:
+@cache
+def all_rendered(word: str, distro: str | None, root: bool) -> tuple[tuple[str | None, ...], ...]:
+    """Command, check and way back of every step, with this word in every place that may hold anything."""
     state = {**state_with(word), **({USER: ROOT_USER} if root else {})}
     case = case_of(finding("libcuda-missing"), values_with(word), facts_of(state), KNOWLEDGE, distro)
-    found = render_step(step, msgspec.structs.replace(case, pid=4711))
-    assert found.text
-    assert "{" not in re.sub(r"`[^`]*`", "", found.text), "a placeholder is left"
-    return found.shell, found.verify, found.undo
+    found = []
+    for _, _, step in STEPS:
+        made = render_step(step, msgspec.structs.replace(case, pid=4711))
+        assert made.text
+        assert "{" not in re.sub(r"`[^`]*`", "", made.text), "a placeholder is left"
+        found.append((made.shell, made.verify, made.undo))
+    return tuple(found)
+
+
+def test_names_of_other_systems_do_not_leak_into_texts() -> None:
+    for _, _, step in STEPS:
+        assert "{" not in re.sub(r"\{[a-z][a-z0-9_]*\}|`[^`]*`", "", step.text), step.text
 
 
 def _words(text: str) -> Iterator[str]:
@@ -157,25 +183,66 @@ def _words(text: str) -> Iterator[str]:
         before = [before[1], word]
 
 
-@pytest.mark.parametrize("distro", RELEASES)
-@pytest.mark.parametrize(("recipe", "number", "step"), STEPS, ids=STEP_NAMES)
-def test_a_step_renders_everywhere_and_no_value_adds_a_command(recipe: Recipe, number: int, step: StepTemplate, distro: str | None) -> None:
+# One of each way to write a command; the derivatives differ in the choice of the driver alone.
+DIALECTS = (
+    "ubuntu-24.04", "debian-12", "fedora-42", "silverblue-42", "rhel-9.4", "centos-7", "arch", "manjaro", "opensuse-leap-15.6", "opensuse-microos",
+    "nixos-25.05", "gentoo", "wsl-ubuntu-22.04",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("distro", DIALECTS)
+def test_every_step_renders_and_no_value_adds_a_command(distro: str) -> None:
     for root in (False, True):
-        evil, plain = rendered(step, EVIL, distro, root=root), rendered(step, PLAIN, distro, root=root)
+        both = zip(STEPS, all_rendered(EVIL, distro, root), all_rendered(PLAIN, distro, root), strict=True)
+        for (recipe, number, _), evil, plain in both:
+            for bad, good in zip(evil, plain, strict=True):
+                assert (bad is None) == (good is None), f"{recipe.id}, step {number}"
+                if bad is not None and good is not None and bad != good:
+                    assert list(_words(bad)) == [word.replace(PLAIN, EVIL) for word in _words(good)], f"{recipe.id}, step {number}"
+
+
+@pytest.mark.parametrize("distro", DIALECTS)
+def test_every_command_parses(distro: str) -> None:
+    lines = [text for word in (EVIL, PLAIN) for root in (False, True) for step in all_rendered(word, distro, root) for text in step if text]
+    for text in dict.fromkeys(lines):
+        shlex.split(text)  # an open quote, which the next text would close
+    for shell in ("bash", "sh"):
+        result = subprocess.run([shell, "-n"], input="\n".join(dict.fromkeys(lines)), text=True, capture_output=True, check=False)
+        assert result.returncode == 0, result.stderr
+
+
+# ---------------------------------------------------------------- Windows
+def test_windows_gets_powershell_without_sudo() -> None:
+    for (recipe, number, _), step in zip(STEPS, all_rendered(PLAIN, "windows-11", False), strict=True):
+        for text in step:
+            for sign in ("sudo", "/etc/", "apt-get", "$(", "2>/dev/null", "export ", "unset "):
+                assert sign not in (text or ""), f"{recipe.id}, step {number}: {text}"
+
+
+def _unquoted(text: str) -> str:
+    """What PowerShell reads outside of single quotes, where '' is one."""
+    return re.sub(r"'(?:[^']|'')*'", "", text)
+
+
+def test_no_value_adds_a_command_in_powershell() -> None:
+    seen = 0
+    both = zip(STEPS, all_rendered(EVIL, "windows", False), all_rendered(PLAIN, "windows", False), strict=True)
+    for (recipe, number, _), evil, plain in both:
         for bad, good in zip(evil, plain, strict=True):
             assert (bad is None) == (good is None)
-            if bad is not None and good is not None:
-                assert list(_words(bad)) == [word.replace(PLAIN, EVIL) for word in _words(good)]
+            if bad is not None and good is not None and bad != good:
+                seen += 1
+                assert "touch" not in _unquoted(bad), f"{recipe.id}, step {number}: {bad}"
+                assert EVIL.replace("'", "''") in bad
+    assert seen
 
 
-def test_every_command_parses() -> None:
-    """All commands at once: one `bash -n` for each recipe, distribution and value."""
-    for distro in RELEASES:
-        for word in (EVIL, PLAIN):
-            lines = [text for _, _, step in STEPS for root in (False, True) for text in rendered(step, word, distro, root=root) if text]
-            for shell in ("bash", "sh"):
-                result = subprocess.run([shell, "-n"], input="\n".join(lines), text=True, capture_output=True, check=False)
-                assert result.returncode == 0, result.stderr
+def test_a_program_in_quotes_is_called_in_powershell() -> None:
+    python = PythonEnvironment(path="C:\\My Files\\env\\python.exe", version="3.12.3", prefix="C:\\My Files\\env", virtual=True)
+    found = shells(written("toolkit-missing", {PYTHON: python}, distro="windows"))
+    assert found[0] == "& 'C:\\My Files\\env\\python.exe' -m pip install 'numba-cuda[cu12]'"
+    moved = shells(written("python-module-shadowed", {}, {"path": "C:\\My Files\\numba.py"}, distro="windows"))
+    assert moved == ["Move-Item 'C:\\My Files\\numba.py' 'C:\\My Files\\my_numba.py'"]
 
 
 def test_a_value_of_the_wrong_form_leaves_the_step_in_words() -> None:
@@ -184,16 +251,6 @@ def test_a_value_of_the_wrong_form_leaves_the_step_in_words() -> None:
     for path in ("/tmp/a\nreboot", "-rf", "/tmp/\x1b[2J"):
         found = written("python-module-shadowed", {}, {"path": path})
         assert shells(found) == []
-
-
-def test_missing_values_leave_words_without_braces() -> None:
-    for cause in KNOWLEDGE.causes.values():
-        if cause.recipes:
-            found = prescribe(finding(cause.id), {}, Facts(()), KNOWLEDGE, None)
-            assert found is not None
-            for step in found.steps:
-                assert not names(step.text), step.text
-                assert "None" not in step.text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1))
@@ -214,7 +271,12 @@ def test_quoting_keeps_a_value_one_word(value: str) -> None:
             'mknod /dev/x c "$(awk \'$2 == "u" {print $1}\' /proc/devices)" 0',
             'sudo mknod /dev/x c "$(awk \'$2 == "u" {print $1}\' /proc/devices)" 0',
         ),
-        ("echo a > /etc/b", "sudo sh -c 'echo a > /etc/b'"),
+        ("echo a > /etc/b", "echo a | sudo tee /etc/b > /dev/null"),
+        ("printf '%s\\n' 'a b' > /etc/b.conf", "printf '%s\\n' 'a b' | sudo tee /etc/b.conf > /dev/null"),
+        ("echo a > /etc/b > /etc/c", "sudo sh -c 'echo a > /etc/b > /etc/c'"),
+        ("cat a > /etc/b", "sudo sh -c 'cat a > /etc/b'"),
+        ("dmesg | grep -iE 'a|b'", "sudo sh -c \"dmesg | grep -iE 'a|b'\""),
+        ("dmesg | grep '$'", "sudo sh -c 'dmesg | grep '\"'\"'$'\"'\"''"),
         ("dmesg | tail", "sudo sh -c 'dmesg | tail'"),
         ("[ -c /dev/x ] || true", "sudo sh -c '[ -c /dev/x ] || true'"),
         ("echo `id`", "sudo sh -c 'echo `id`'"),
@@ -235,17 +297,22 @@ def test_root_needs_no_sudo() -> None:
 @pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
 def test_every_cause_gives_steps_that_end_with_looking_again(cause: str) -> None:
     for distro in RELEASES:
-        found = prescribe(finding(cause), {}, facts_of({PCI: bus(gpu()), KERNEL: RELEASE}), KNOWLEDGE, distro)
-        if KNOWLEDGE.cause(cause).no_software_fix:
-            assert found is None
-            continue
-        assert found is not None
-        assert found.cause == cause
-        assert [step.verify for step in found.steps][-1] == CHECK_AGAIN
-        assert [step.verify for step in found.steps].count(CHECK_AGAIN) == 1
-        restarts = [step for step in found.steps if (step.shell or "").endswith("reboot")]
-        assert len(restarts) <= 1
-        assert all(step.risk == "reboot" for step in restarts)
+        for state in ({PCI: bus(gpu()), KERNEL: RELEASE}, {}):
+            found = prescribe(finding(cause), {}, facts_of(state), KNOWLEDGE, distro)
+            if KNOWLEDGE.cause(cause).no_software_fix:
+                assert found is None
+                continue
+            assert found is not None
+            assert found.cause == cause
+            assert [step.verify for step in found.steps][-1] == CHECK_AGAIN
+            assert [step.verify for step in found.steps].count(CHECK_AGAIN) == 1
+            restarts = [step for step in found.steps if (step.shell or "").endswith(("reboot", "Restart-Computer"))]
+            assert len(restarts) <= 1
+            assert all(step.risk == "reboot" for step in restarts)
+            for step in found.steps:
+                assert step.text
+                assert not names(step.text), step.text
+                assert "None" not in step.text, step.text
 
 
 def test_no_root_no_steps() -> None:

@@ -61,6 +61,13 @@ def test_first_and_last_place_are_quoted() -> None:
     assert [quote.text for quote in clue.quotes] == ["1 driver is asleep", "9 driver is asleep"]
 
 
+def test_of_a_long_line_the_part_that_matters_is_quoted() -> None:
+    (clue,) = found("x" * 900 + " driver is asleep " + "y" * 900, PLAIN)
+    (quote,) = clue.quotes
+    assert "driver is asleep" in quote.text
+    assert len(quote.text) < 320
+
+
 def test_the_same_words_are_quoted_once() -> None:
     (clue,) = found("driver is asleep\ndriver is asleep", PLAIN)
     assert len(clue.quotes) == 1

@@ -60,6 +60,26 @@ def test_nvml_describes_a_gpu(nvml_folder: str) -> None:
     assert gpu["ecc_uncorrected_volatile"] == 2
 
 
+def test_nvml_tells_of_health_and_place(nvml_folder: str) -> None:
+    head, gpu = run("nvml", LD_LIBRARY_PATH=nvml_folder, FAKE_NVML_FABRIC="3", FAKE_NVML_CC="1")
+    assert (head["confidential_compute"], head["confidential_compute_ready"]) == ("on", False)
+    assert (gpu["fabric_state"], gpu["fabric_status"]) == ("completed", "Success")
+    assert (gpu["retired_pages_pending"], gpu["remap_uncorrectable"]) == (True, 1)
+    assert (gpu["temperature_slowdown_c"], gpu["pcie_generation_card"]) == (93.0, 5)
+    assert (gpu["vgpu_mode"], "vgpu_license" in gpu) == ("passthrough", False)
+    waiting = run("nvml", LD_LIBRARY_PATH=nvml_folder, FAKE_NVML_FABRIC="2")
+    assert (waiting[0]["confidential_compute"], waiting[0]["confidential_compute_ready"]) == ("off", None)
+    assert (waiting[1]["fabric_state"], "fabric_status" in waiting[1]) == ("in-progress", False)
+
+
+def test_nvml_each_word_about_health_is_asked_on_its_own(nvml_folder: str) -> None:
+    failing = "nvmlDeviceGetRetiredPagesPendingStatus,nvmlDeviceGetGpuFabricInfoV,nvmlSystemGetConfComputeState"
+    head, gpu = run("nvml", LD_LIBRARY_PATH=nvml_folder, FAKE_NVML_FAIL=failing)
+    assert head["confidential_compute"] is None
+    assert (gpu["errors"]["retired_pages_pending"], gpu["errors"]["fabric"]) == ("Unknown Error", "Unknown Error")
+    assert (gpu["recovery_action"], gpu["nvlinks_active"], gpu["vgpu_mode"]) == ("gpu-reset", 3, "passthrough")
+
+
 def test_nvml_a_failing_query_costs_one_value(nvml_folder: str) -> None:
     whole = run("nvml", LD_LIBRARY_PATH=nvml_folder)[1]
     less = run("nvml", LD_LIBRARY_PATH=nvml_folder, FAKE_NVML_FAIL="nvmlDeviceGetPowerUsage,nvmlSystemGetCudaDriverVersion_v2")

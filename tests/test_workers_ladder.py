@@ -221,14 +221,21 @@ def test_no_working_gpu_means_no_numba(climb: Climb) -> None:
 def test_lost_bytes_break_the_memory_rung(climb: Climb) -> None:
     events = climb(FAKE_CUDA_WRONG="copy")
     assert ends(events)[-1] == ("memory", 0, "fail")
-    assert "first at byte 1000" in last_end(events)["output"]
+    assert "first at byte 1000; wrong again when repeated (2 of 2 times)" in last_end(events)["output"]
 
 
 def test_wrong_arithmetic_breaks_the_kernel_rung(climb: Climb) -> None:
     events = climb(FAKE_CUDA_WRONG="kernel")
     assert ends(events)[-1] == ("ptx-kernel", 0, "fail")
     assert "element 8191" in last_end(events)["output"]
+    assert "wrong again when repeated (2 of 2 times)" in last_end(events)["output"]
     assert not named(events, "benchmark")
+
+
+def test_what_was_wrong_once_is_said_to_be_right_now(climb: Climb) -> None:
+    events = climb(FAKE_CUDA_WRONG="kernel once")
+    assert ends(events)[-1] == ("ptx-kernel", 0, "fail")
+    assert "right when repeated (2 of 2 times)" in last_end(events)["output"]
 
 
 def test_the_drivers_compiler_is_quoted(climb: Climb) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.common import driver_cuda, variable_quote, variables_of
 from cudadoctor.checks.device_nodes import UVM, WSL_DEVICE, missing
 from cudadoctor.checks.reading import (
     Quotes,
@@ -34,16 +35,23 @@ from cudadoctor.model.values import (
     HYPERVISOR,
     KERNEL,
     LADDER,
+    LIBRARIES,
+    LOADED_DRIVER,
     MODULES,
     PCI,
     WSL,
+    WSL_LIBRARIES,
 )
+from cudadoctor.model.version import CudaVersion
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 WSL_FOLDER = "/usr/lib/wsl/"
+REQUIRE = "NVIDIA_REQUIRE_CUDA"
+_MINIMUM = re.compile(r"cuda>=(\d{1,2}\.\d{1,2})")
+_CONDITION = re.compile(r"(cuda|driver)(>=|<=|!=|<|>|=)(\d{1,4}(?:\.\d{1,3})?)")
 _LINUX_DRIVER = re.compile(r"nvidia-driver|libnvidia-compute|cuda-drivers")
 
 
@@ -128,7 +136,7 @@ def wsl_linux_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     wsl = facts[WSL]
     if not wsl.value:
         return
-    found = first_true(lambda: _linux_packages(facts), lambda: _foreign_libcuda(facts, wsl))
+    found = first_true(lambda: _linux_packages(facts), lambda: _foreign_libcuda(facts, wsl), lambda: _listed_libcuda(facts, wsl))
     if found:
         yield Clue(cause="wsl-linux-driver-installed", quotes=merged(found, some(wsl)[:1]))
 
@@ -151,6 +159,60 @@ def _foreign_libcuda(facts: Facts, wsl: Fact[bool]) -> Quotes:
     if path is None or path.startswith(WSL_FOLDER) or not traces.of_the_driver(path) or marks_of_container(facts, wsl):
         return ()
     return lines_with(fact, path)[:1]
+
+
+def _listed_libcuda(facts: Facts, wsl: Fact[bool]) -> Quotes:
+    """The first libcuda of the loader's list, in a text that shows it: the one that a program gets."""
+    listing = told(facts, LIBRARIES, wsl)
+    if wsl.origin != "text" or listing is None or marks_of_container(facts, wsl):
+        return ()
+    first = next(iter(listing.find("libcuda.so.1")), None)
+    foreign = first is not None and not first.path.startswith(WSL_FOLDER) and traces.of_the_driver(first.path)
+    return line_of(facts[LIBRARIES], first.line) if first is not None and foreign else ()
+
+
+def wsl_without_library(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """WSL with /dev/dxg, and the folder that Windows lends holds no libcuda: Windows has no NVIDIA driver, or an old one."""
+    wsl, nodes = facts[WSL], facts[DEVICE_NODES]
+    if not wsl.value or nodes.value is None or nodes.value.find(WSL_DEVICE) is None or marks_of_container(facts, nodes):
+        return
+    lent = facts[WSL_LIBRARIES]
+    if lent.value is not None and not lent.whole:
+        raise unknown(WSL_LIBRARIES, "the listing is not whole")
+    if lent.value is None or not lent.value.find("libcuda.so"):
+        nothing = Quote(source=lent.quotes[0].source if lent.quotes else WSL_FOLDER, text=f"{WSL_FOLDER}lib: no libcuda.so")
+        yield Clue(cause="wsl-gpu-unavailable", quotes=merged(some(wsl)[:1], (nothing,)))
+
+
+# ---------------------------------------------------------------- what the image asks for
+def image_too_new(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The image's condition is not met, and nobody checked it: the check was switched off, or the engine (CDI, WSL) makes none."""
+    marks = facts[CONTAINER_MARKS]
+    wanted = variables_of(facts[ENVIRONMENT]).get(REQUIRE) if marks.value else None
+    found = driver_cuda(facts) if wanted else None
+    if not wanted or found is None:
+        return
+    loaded = facts.get(LOADED_DRIVER)
+    branch = loaded.value.version.major if isinstance(loaded, Fact) and loaded.value is not None else None
+    alternatives = wanted.split()
+    if any(_met(alternative, found[0], branch) for alternative in alternatives):
+        return
+    version = _MINIMUM.search(wanted)
+    quotes = (variable_quote(facts[ENVIRONMENT], REQUIRE), found[1])
+    yield Clue(cause="container-cuda-too-new", quotes=quotes, values={"version": version[1]} if version is not None else {})
+
+
+def _met(alternative: str, cuda: CudaVersion, branch: int | None) -> bool:
+    """Whether conditions joined by commas may all hold. A brand or an architecture is not compared, and neither is an unknown driver."""
+    for name, sign, number in _CONDITION.findall(alternative):
+        have: tuple[int, ...] | None = cuda.major_minor if name == "cuda" else (branch,) if branch is not None else None
+        if have is None:
+            continue
+        want = tuple(int(part) for part in number.split("."))[: len(have)]
+        order = (have > want) - (have < want[: len(have)])
+        if not {">=": order >= 0, "<": order < 0, ">": order > 0, "<=": order <= 0, "=": order == 0, "!=": order != 0}[sign]:
+            return False
+    return True
 
 
 # ---------------------------------------------------------------- the line
@@ -187,13 +249,15 @@ CHECK = Check(
     looks_at="marks of a container, WSL's kernel and /dev/dxg, the hypervisor; driver libraries and nodes inside",
     items=(
         "cgroup", "dockerenv", "containerenv", "environment", "proc-version", "uname", "dmi", "dev", "pci", "modules", "driver-version",
-        "ldconfig", "driver-libraries", "wsl-lib", "packages", "ladder", "nvml",
+        "ldconfig", "driver-libraries", "wsl-lib", "packages", "ladder", "nvml", "nvidia-smi",
     ),
     rules=(
         Rule("container", ("container-no-gpu-access",), no_access),
         Rule("container", ("container-driver-capabilities",), driver_capabilities),
         Rule("container", ("wsl-gpu-unavailable", "container-no-gpu-access"), wsl_without_gpu),
+        Rule("container", ("wsl-gpu-unavailable",), wsl_without_library),
         Rule("container", ("wsl-linux-driver-installed",), wsl_linux_driver),
+        Rule("container", ("container-cuda-too-new",), image_too_new),
     ),
     describe=describe,
 )  # fmt: skip

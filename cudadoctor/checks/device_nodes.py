@@ -245,6 +245,23 @@ def _opens(openings: tuple[Opening, ...], path: str) -> bool:
     return any(opening.path == path and opening.errno_name is None for opening in openings)
 
 
+def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Opening a node gives EACCES, although its mode, owner and group let this user in: a policy says no."""
+    climb = facts[LADDER]
+    refused = [opening for opening in climb.value.openings if opening.errno_name == "EACCES"] if climb.value is not None else []
+    if not refused:
+        return
+    nodes, user = facts[DEVICE_NODES], facts[USER]
+    if nodes.value is None or elsewhere(facts, nodes) is not None:
+        return
+    for opening in refused:
+        node = nodes.value.find(opening.path)
+        if node is not None and not node.mode.endswith("+") and allowed(node, user.need()):
+            quotes = merged(_opening(climb, opening), line_of(nodes, node.line), some(user)[:1])
+            yield Clue(cause="security-policy-denies-devices", quotes=quotes, values={"node": node.path, "user": user.need().name})
+            return
+
+
 def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """In a container opening a node gives EPERM: the device rules of its cgroup no longer let it through."""
     fact = facts[LADDER]
@@ -319,6 +336,7 @@ CHECK = Check(
         Rule("device-nodes", ("uvm-unavailable",), uvm_missing),
         Rule("device-nodes", ("uvm-unavailable",), uvm_fails),
         Rule("device-nodes", ("device-permission-denied",), denied_by_mode),
+        Rule("device-nodes", ("security-policy-denies-devices",), denied_by_policy),
         Rule("container", ("container-lost-devices",), lost_in_container),
     ),
     describe=describe,

@@ -1,6 +1,6 @@
 """Row `driver`: which kernel driver holds the GPU, and whether NVIDIA's module is installed and loaded.
 
-Whether that module fits the GPU and the user-space driver is asked in driver_fit.py.
+Whether that module fits the GPU and the user-space driver is asked in driver_fit.py, whether flavour and packages do in driver_flavour.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks import driver_fit, traces
+from cudadoctor.checks import driver_fit, driver_flavour, traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.reading import (
     Gpu,
@@ -269,6 +269,7 @@ CHECK = Check(
         Rule("driver", ("driver-module-missing-for-kernel",), dkms_for_other_kernel),
         Rule("driver", ("driver-not-loaded",), not_loaded),
         *driver_fit.RULES,
+        *driver_flavour.RULES,
     ),
     describe=describe,
 )  # fmt: skip

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 OFF_THE_BUS = 79  # Xid
 _LOST = re.compile(r"fallen off the bus|from D3cold to D0, device inaccessible")
+_REFUSED = {
+    "gpu-power-cable-missing": re.compile(r"does not have the necessary power cables connected"),
+    "pci-bar-unassigned": re.compile(r"region assigned to your NVIDIA device is invalid|BAR\d is \d+M @ 0x0 \("),
+    "gpu-powered-off": re.compile(r"bbswitch: Succesfully loaded\. Discrete card \S+ is off"),
+}
 _NVIDIA_SPEAKS = re.compile(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de:[0-9a-f]{4}\].*class 0x03")
 
 
@@ -87,6 +92,7 @@ def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
                 quotes=gpu.quotes,
                 subject=gpu.subject,
                 basis=_unless_switched_off(facts),
+                text=facts[PCI].origin == "text",
                 values={"address": gpu.address},
             )
 
@@ -111,10 +117,28 @@ def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if log.value is None or log.origin == "text":
         return
     for address, events in by_address(log.value.events).items():
-        lost = [event for event in events if event.xid == OFF_THE_BUS or _LOST.search(event.text)]
+        said = (event for event in events if not log.value.past(event.line, address))
+        lost = [event for event in said if event.xid == OFF_THE_BUS or _LOST.search(event.text)]
         if lost and not works_now(facts, address):
             quotes = tuple(event_line(log, event) for event in lost[:2])
             yield Clue(cause="gpu-fell-off-bus", quotes=quotes, subject=subject_of(address), values={"address": address or ""})
+
+
+def refused_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """This boot's kernel log names a reason that lies before the driver: a power plug, a memory window, a GPU that is switched off."""
+    log = facts[KERNEL_LOG]
+    if log.value is None or log.origin == "text":
+        return
+    for cause, words in _REFUSED.items():
+        for address, events in by_address(log.value.events).items():
+            said = [event for event in events if words.search(event.text) and not log.value.past(event.line, address)]
+            if said and not works_now(facts, address):
+                yield Clue(
+                    cause=cause,
+                    quotes=tuple(event_line(log, event) for event in said[:2]),
+                    subject=subject_of(address),
+                    values={"address": address} if address else {},
+                )
 
 
 def by_address(events: tuple[KernelEvent, ...]) -> dict[str | None, list[KernelEvent]]:
@@ -213,6 +237,7 @@ CHECK = Check(
     items=("pci", "lspci", "lshw", "proc-version", "tegra", "nvml", "ladder", "nvidia-smi", "dev", "kernel-log", "modules"),
     rules=(
         Rule("gpu", ("no-nvidia-gpu",), no_gpu),
+        Rule("health", tuple(_REFUSED), refused_at_start),
         Rule("health", ("gpu-fell-off-bus",), unreadable),
         Rule("health", ("gpu-fell-off-bus",), logged_off_the_bus),
         Rule("health", ("gpu-fell-off-bus",), gone_since_boot),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cudadoctor.checks import device_state, links, memory_errors
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.gpu import by_address, subject_of
 from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, unknown, works_now
@@ -35,7 +36,7 @@ def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if log.value is None or log.origin == "text":
         return
     for address, events in by_address(log.value.events).items():
-        fatal = [event for event in events if _INIT_FAILED.search(event.text)]
+        fatal = [event for event in events if _INIT_FAILED.search(event.text) and not log.value.past(event.line, address)]
         if not fatal or works_now(facts, address):
             continue
         near = [event for event in log.value.events if event.address is None or event in events]
@@ -95,6 +96,18 @@ CHECK = Check(
     title="Health",
     looks_at="NVML: temperature, power, throttling, ECC, PCIe link, NVLink; the kernel log for GPUs that the driver could not start",
     items=("nvml", "kernel-log", "ladder"),
-    rules=(Rule("driver", ("gpu-init-failed",), init_failed),),
+    rules=(
+        Rule("driver", ("gpu-init-failed",), init_failed),
+        Rule("health", (memory_errors.ECC,), memory_errors.uncorrected_counted),
+        Rule("health", (memory_errors.ROWS,), memory_errors.remapping_counted),
+        Rule("health", (memory_errors.RESET,), memory_errors.reset_asked),
+        Rule("health", (memory_errors.CLOCKS,), memory_errors.clocks_held),
+        Rule("health", (links.NVLINK,), links.nvlink_counted),
+        Rule("health", (links.PCIE,), links.pcie_under_load),
+        Rule("health", (memory_errors.ECC, memory_errors.ROWS, memory_errors.RESET, memory_errors.CLOCKS), memory_errors.shown),
+        Rule("health", (links.PCIE,), links.pcie_shown),
+        Rule("health", (links.NVLINK,), links.nvlink_shown),
+        *device_state.OF_HEALTH,
+    ),
     describe=describe,
 )

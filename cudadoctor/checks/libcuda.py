@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cudadoctor.checks import limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, broken, passed, plural, rung_quote, spoken, variable_quote, variables_of
 from cudadoctor.checks.reading import line_of, lines_with, some, unknown
@@ -167,11 +168,12 @@ CHECK = Check(
     id="libcuda",
     title="CUDA driver library",
     looks_at="the libcuda that the loader finds, cuInit and the number of devices",
-    items=("ladder", "ldconfig", "driver-libraries", "nvml"),
+    items=("ladder", "ldconfig", "driver-libraries", "nvml", "limits", "cgroup-memory", "cgroup-pids"),
     rules=(
         Rule("libcuda", (MISSING, INCOMPLETE), _incomplete),
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),
+        *limits.RULES,
     ),
     describe=_describe,
 )

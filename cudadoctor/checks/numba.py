@@ -13,6 +13,7 @@ from cudadoctor.checks.common import (
     driver_cuda,
     last_line,
     line_with,
+    numba_kernel_worked,
     package_of,
     package_quote,
     passed,
@@ -28,13 +29,13 @@ from cudadoctor.checks.toolkit import component_quote
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, PYTHON, TOOLKITS, Ladder, NumbaState, PythonEnvironment, PythonPackage
-from cudadoctor.model.version import PackageVersion
+from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 SIMULATOR, DISABLED = "numba-simulator-enabled", "numba-cuda-disabled"
-TARGET_MISSING, TOO_OLD = "numba-cuda-target-missing", "numba-too-old"
+TARGET_MISSING, TOO_OLD, MISMATCH = "numba-cuda-target-missing", "numba-too-old", "numba-toolkit-mismatch"
 BUILT_IN = "Built-in"
 BINDINGS_SINCE = PackageVersion("0.21")  # numba-cuda needs cuda-bindings and cuda-core from here on
 CUDA_13_SINCE = PackageVersion("0.19")  # numba-cuda compiles with toolkit 13 from here on
@@ -214,6 +215,31 @@ def _newest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledg
     return int(last.group(1)) if last is not None else None
 
 
+def _newer_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The compiler that Numba would load is older than the oldest that this Numba accepts."""
+    found = _installed(facts)
+    if found is None or numba_kernel_worked(facts):
+        return
+    toolkits = facts[TOOLKITS]
+    python, package = found.python, found.target if found.target is not None else found.numba
+    oldest = _oldest_toolkit(found.numba, found.target, knowledge)
+    for part in toolkits.value.components if toolkits.value is not None else ():
+        if oldest is not None and part.name in ("nvvm", "cudart") and part.version is not None and part.version < oldest:
+            values = {"package": package.name, "version": part.version.text, "minimum": oldest.text, "python": python.need().path}
+            quotes = (package_quote(python, package), component_quote(toolkits, part))
+            yield Clue(cause=MISMATCH, quotes=quotes, subject=python_subject(python.need()), values=values)
+            return
+
+
+def _oldest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledge: Knowledge) -> ToolkitVersion | None:
+    """The oldest toolkit that this target accepts."""
+    if target is not None:
+        return ToolkitVersion("12.0") if target.version >= CUDA_13_SINCE else ToolkitVersion("11.2")
+    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
+    first = re.match(r"\d+\.\d+", rows[0].builtin_ctk or "") if rows else None
+    return ToolkitVersion(first[0]) if first is not None else None
+
+
 def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Numba's own target on a driver of CUDA 13: it crashes up to 0.62, and a seen crash counts for every release."""
     found = _installed(facts)
@@ -290,6 +316,7 @@ CHECK = Check(
         Rule("numba", (DISABLED,), _disabled),
         Rule("numba", (TARGET_MISSING,), _target_missing),
         Rule("numba", (TOO_OLD,), _too_old),
+        Rule("numba", (MISMATCH,), _newer_than_toolkit),
     ),
     describe=_describe,
 )

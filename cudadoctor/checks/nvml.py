@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudadoctor.checks import device_state
 from cudadoctor.checks.base import Check, Line
 from cudadoctor.checks.common import plural, size
 from cudadoctor.checks.reading import some
@@ -52,6 +53,6 @@ CHECK = Check(
     title="NVML",
     looks_at="libnvidia-ml through nvidia-ml-py or ctypes: driver version, GPUs, memory, processes",
     items=("nvml",),
-    rules=(),
+    rules=(*device_state.OF_NVML, *device_state.OF_PROCESSES),
     describe=_describe,
 )

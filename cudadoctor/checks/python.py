@@ -15,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject
 from cudadoctor.checks.reading import some
+from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import NVML, PYTHON, PythonEnvironment, PythonPackage
@@ -183,11 +184,14 @@ CHECK = Check(
     id="python",
     title="Python",
     looks_at="the examined interpreter: Numba, NumPy, llvmlite and CUDA packages, files that hide them",
-    items=("python-env", "nvml"),
+    items=("python-env", "nvml", "environment", "pci", "ladder"),
     rules=(
         Rule("python", (ABI,), _mismatch),
         Rule("python", (SHADOWED,), _shadowed),
         Rule("nvml", (CONFLICT,), _conflict),
+        Rule("python", (CPU,), cpu_build),
+        Rule("toolkit", (MIXED,), mixed),
+        Rule("python", (PATH,), library_path),
     ),
     describe=_describe,
 )

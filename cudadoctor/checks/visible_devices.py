@@ -16,7 +16,7 @@ import msgspec
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, NVML, PCI, WSL, Environment
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
 HIDES, INVALID, SCHEDULER = "cuda-visible-devices-hides-all", "cuda-visible-devices-invalid", "scheduler-gave-no-gpu"
-JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "_CONDOR_SLOT")
+HIDDEN_BY_SCHEDULERS = ("NoDevFiles", "10000")  # what Slurm and HTCondor set for a job without a GPU
 GPU_LISTS = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL", "PBS_GPUFILE", "LSB_GPU_ALLOC")
 NO_DEVICE, BAD_ORDINAL = 100, 101  # what cuInit answers
 
@@ -241,23 +242,33 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
             return
     elif _devices_seen(facts, 1):
         return
-    if not works and found.reason in NAMES_NOTHING and _inside_job(environment) and (value == "NoDevFiles" or not _given(environment)):
+    hidden = value in HIDDEN_BY_SCHEDULERS
+    if not works and (found.reason in NAMES_NOTHING or hidden) and _inside_job(environment) and (hidden or not _given(environment)):
         yield _scheduler(environment, VARIABLE)
         return
     cause = HIDES if found.reason in NAMES_NOTHING else INVALID
     entry = found.bad if found.bad is not None else found.unread[0]
     why = _WORDS[found.reason] if found.reason is not None else "only the first number is read; separate them with commas"
     extra = (gpus.quote,) if gpus.quote is not None and cause == INVALID else ()
-    yield _clue(environment, cause, VARIABLE, entry, why, extra, gpus)
+    # Many hide all GPUs on purpose: a text has to show that something failed for want of one (checks/ties).
+    basis: Basis = "suspected" if environment.origin == "text" and not works else "derived"
+    yield _clue(environment, cause, VARIABLE, entry, why, extra, gpus, basis)
 
 
 def _clue(
-    environment: Fact[Environment], cause: str, name: str, entry: str, why: str, extra: tuple[Quote, ...], gpus: Gpus | None = None
+    environment: Fact[Environment],
+    cause: str,
+    name: str,
+    entry: str,
+    why: str,
+    extra: tuple[Quote, ...],
+    gpus: Gpus | None = None,
+    basis: Basis = "derived",
 ) -> Clue:
     values = {"variable": name, "value": variables_of(environment).get(name, ""), "entry": entry, "reason": why}
     if gpus is not None and gpus.uuids is not None:
         values["valid"] = ",".join(str(place) for place in range(len(gpus.uuids)))
-    return Clue(cause=cause, quotes=(variable_quote(environment, name), *extra), values=values)
+    return Clue(cause=cause, quotes=(variable_quote(environment, name), *extra), basis=basis, values=values)
 
 
 def _devices_seen(facts: Facts, wanted: int) -> bool:

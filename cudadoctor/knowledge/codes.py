@@ -19,6 +19,7 @@ class CudaError(Row, frozen=True, kw_only=True):
     message: str | None = None
     old_message: str | None = None
     driver_message: str | None = None
+    others_say: tuple[str, ...] = ()
     generic: bool = False
     explanation: str
     note: str | None = None
@@ -37,7 +38,7 @@ class CudaError(Row, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> tuple[str, ...]:
-        return tuple(text for text in (self.message, self.old_message, self.driver_message) if text)
+        return tuple(text for text in (self.message, self.old_message, self.driver_message, *self.others_say) if text)
 
 
 class OldRuntimeError(Row, frozen=True, kw_only=True):

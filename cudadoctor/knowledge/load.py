@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cudadoctor.knowledge import codes, tables
+from cudadoctor.knowledge import codes, systems, tables, topics
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, ToolkitVersion
 
@@ -38,7 +38,7 @@ def load() -> Knowledge:
     return Knowledge(texts)
 
 
-class Knowledge:
+class Knowledge(topics.TopicTables):
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -122,6 +122,10 @@ class Knowledge:
     def chip_ranges(self) -> tuple[tables.IdRange, ...]:
         return self._chips.id_range
 
+    @property
+    def chip_exceptions(self) -> tuple[tables.ChipException, ...]:
+        return self._chips.exception
+
     # ------------------------------------------------------------ driver branches and packages
     @cached_property
     def _branches(self) -> tables.Branches:
@@ -162,6 +166,10 @@ class Knowledge:
             for release, rows in self._ubuntu.transitional.items()
             for package, (installs, ends_at) in rows.items()
         )
+
+    @cached_property
+    def distributions(self) -> tuple[systems.DistributionRow, ...]:
+        return self._table("distributions", systems.Distributions).distribution
 
     # ------------------------------------------------------------ toolkits
     @cached_property
@@ -327,7 +335,11 @@ class Knowledge:
         file = f"tables/{name}.toml"
         if file not in self._texts:
             raise KnowledgeError(f"{file}: no such knowledge file")
-        return _decode(file, self._texts[file], kind)
+        return self.once(file, lambda: _decode(file, self._texts[file], kind))
+
+    def _decoded(self, name: str) -> tables.Table:
+        """A table that was decoded before."""
+        return self._made[f"tables/{name}.toml"]  # type: ignore[return-value]
 
     def _folder(self, folder: str, kind: type[T]) -> Mapping[str, T]:
         files = {file[len(folder) + 1 : -len(".toml")]: file for file in self._texts if file.startswith(f"{folder}/")}

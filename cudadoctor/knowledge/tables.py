@@ -339,6 +339,7 @@ class NumbaCudaRelease(Row, frozen=True, kw_only=True):
 
 class NumbaFact(Row, frozen=True, kw_only=True):
     topic: str
+    about: tuple[str, ...]  # numba, numba-cuda
     fact: str
     source: Source
 

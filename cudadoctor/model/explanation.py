@@ -1,4 +1,4 @@
-"""What `cudadoctor explain` says of a code or a cause, in the shape of the published JSON (schema cudadoctor.explanation/1)."""
+"""What `cudadoctor explain` says of a code, a cause or a thing, in the shape of the published JSON (schema cudadoctor.explanation/1)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.findings import Effect, Layer
+from cudadoctor.model.recipe import Step
 
 SCHEMA: Literal["cudadoctor.explanation/1"] = "cudadoctor.explanation/1"
 ApiName = Literal["cuda", "cuda-before-10.1", "nvml", "xid", "nvidia-smi"]
+Subject = Literal[
+    "variable", "architecture", "capability", "chip", "device", "driver", "toolkit", "ptx", "compiler", "numba", "numba-cuda",
+]  # fmt: skip
 
 
 class CodeMeaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,10 +27,17 @@ class CodeMeaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     causes: tuple[str, ...]
     certain: bool  # the code alone states its one cause
     tell_apart: dict[str, str | None]
+    messages: tuple[str, ...] = ()  # what programs print for it
+    advice: str | None = None  # what to do, beside the fixes of the causes
+    number_before_10_1: int | None = None  # the runtime's number for the same error before CUDA 10.1
+    sources: tuple[str, ...] = ()
 
 
 class CausePage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cause's own page. `codes`: those that may mean it, as `cudadoctor explain` takes them ("cuda 100")."""
+    """A cause's own page. `codes`: those that may mean it, as `cudadoctor explain` takes them ("cuda 100").
+
+    `messages`: literals that programs print and that state it; `hints`: those that raise suspicion of it.
+    """
 
     id: str
     title: str
@@ -41,13 +52,70 @@ class CausePage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     no_software_fix: str | None
     codes: tuple[str, ...]
     sources: tuple[str, ...]
+    messages: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of what is known of a thing: "last driver branch": "470"."""
+
+    name: str
+    value: str
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What usually goes wrong with a thing, and the causes of that, likeliest first."""
+
+    text: str
+    causes: tuple[str, ...]
+
+
+class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A thing that is no code: an environment variable, a GPU, a driver, a toolkit. `id` is a question that leads back to it."""
+
+    subject: Subject
+    id: str
+    title: str
+    meaning: str
+    compute_capability: str | None  # of a GPU; an architecture's newest
+    facts: tuple[Fact, ...]
+    troubles: tuple[Trouble, ...]
+    causes: tuple[str, ...]  # of all troubles, each once
+    tell_apart: dict[str, str | None]
+    sources: tuple[str, ...]
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`matches` for a code, `cause` for a cause; the other is empty or null."""
+    """`matches` for a code, `cause` for a cause, `topics` for things; the others are empty or null."""
 
     schema: Literal["cudadoctor.explanation/1"] = SCHEMA
-    kind: Literal["code", "cause"]
+    kind: Literal["code", "cause", "topic"]
     query: str
     matches: tuple[CodeMeaning, ...] = ()
     cause: CausePage | None = None
+    topics: tuple[Topic, ...] = ()
+
+
+# ---------------------------------------------------------------- not published: what a page shows beside the explanation
+class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A step as it is on these systems ("Ubuntu", "Debian")."""
+
+    systems: tuple[str, ...]
+    step: Step
+
+
+class DocumentStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A step of a cause's page. `systems`: those that it is for, empty for all; `variants`: its commands, those that differ apart."""
+
+    text: str
+    systems: tuple[str, ...]
+    variants: tuple[Variant, ...]
+
+
+class CauseDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that the page of a cause says, whatever it is written as. `titles`: of the other causes that it names."""
+
+    page: CausePage
+    titles: dict[str, str]
+    yielded_by: tuple[str, ...]
+    steps: tuple[DocumentStep, ...]

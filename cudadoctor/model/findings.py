@@ -34,7 +34,9 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     """What a rule, a sign or an error code hands to the diagnosis: a cause and its lines, before the effect is known.
 
     `from_rung` is the ladder's rung whose own output stated it; `text` says that a user's text stated it.
-    `past`: only an earlier attempt or another machine in the same text showed it. `values` carries what a recipe needs (pid, variable, path ...).
+    `past`: only an earlier attempt or another machine in the same text showed it.
+    `advice`: the words are no failure, a warning or a line of a listing.
+    `values` carries what a recipe needs (pid, variable, path ...).
     """
 
     cause: str
@@ -44,6 +46,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     from_rung: str | None = None
     text: bool = False
     past: bool = False
+    advice: bool = False
     values: dict[str, str] = {}
 
 

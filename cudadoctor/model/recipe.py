@@ -20,7 +20,8 @@ Action = Literal[
 class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step of a recipe. Placeholders are {name}; values are shell-quoted when they are put into `shell`.
 
-    `shell`: the same for every distribution. `shells`: by family (debian, ubuntu, fedora, rhel, arch, suse). Neither: words only.
+    `shell`: the same for every Linux distribution. `shells`: by family (debian, ubuntu, fedora, rhel, arch, suse), and for systems that
+    are changed in another way: nixos, ostree and transactional (images), windows (PowerShell). Neither: words only.
     `when`: the step is for machines where this condition of prescribe.CONDITIONS holds.
     """
 
@@ -47,6 +48,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     `pattern` is tried on the `window` lines around a hit, `unless` refuses a hit where it matches there.
     `suspects`: the message has several causes; it states none and raises suspicion of these, likeliest first.
+    `advice`: the message is no failure (a warning, a line of a listing); it blames nothing, and leads only where nothing else does.
     """
 
     contains: str
@@ -54,6 +56,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     unless: str | None = None
     window: int = 1
     suspects: tuple[str, ...] = ()
+    advice: bool = False
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

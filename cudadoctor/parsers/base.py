@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 LONG = 64 << 10  # characters from which an index of the words pays
+BEFORE = 100  # characters shown before the words that matter in a long line
 QUOTE_LENGTH = 300  # characters of one quoted line
 
 
@@ -38,10 +39,10 @@ class Text:
         """False where the literal cannot stand in the text; a true answer is exact in short texts only."""
         return literal in self.text if len(self.text) < LONG else words_of(self.text).may_hold(literal)
 
-    def quote(self, first: int, last: int | None = None) -> Quote:
-        """Lines `first` to `last`, counted from 1."""
+    def quote(self, first: int, last: int | None = None, *, about: str = "") -> Quote:
+        """Lines `first` to `last`, counted from 1. Of a long line, the part that holds `about`."""
         last = first if last is None else last
-        chosen = (line[:QUOTE_LENGTH] for line in self.lines[first - 1 : last])
+        chosen = (_part(line, about) for line in self.lines[first - 1 : last])
         return Quote(source=self.source, first=first, last=last, text="\n".join(chosen))
 
     def absent(self, words: str) -> Quote:
@@ -50,6 +51,13 @@ class Text:
 
     def fact(self, key: Key[T], value: T | None, *quotes: Quote, whole: bool | None = None) -> Fact[T]:
         return Fact(key=key.name, value=value, quotes=quotes, origin=self.origin, whole=self.whole if whole is None else whole)
+
+
+def _part(line: str, about: str) -> str:
+    """What is shown of a line: its beginning, or where the words stand that matter."""
+    at = line.find(about) if about and len(line) > QUOTE_LENGTH else 0
+    start = max(0, at - BEFORE) if at + len(about) > QUOTE_LENGTH else 0
+    return f"{'... ' if start else ''}{line[start : start + QUOTE_LENGTH]}"
 
 
 Output = Iterable["Fact[Any] | Unknown"]

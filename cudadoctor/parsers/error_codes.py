@@ -18,6 +18,7 @@ import msgspec
 from cudadoctor.knowledge.codes import CudaError, NvmlError, SmiExit, SmiMessage, Xid
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.parsers import code_words
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import Hit, Lines, prepared
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 Api = Literal["cuda", "nvml", "xid", "nvidia-smi"]
 Meaning = CudaError | NvmlError | SmiExit | SmiMessage | Xid
 NAME, MESSAGE, NUMBER = 0, 1, 2  # how surely a line's code is read
+CHANNEL_REMOVED, RECOVERY_CHANGED = 45, 154  # Xids
 
 _ANCHORS: tuple[tuple[str, Api], ...] = (
     ("CUDA_ERROR_", "cuda"),
@@ -36,9 +38,7 @@ _ANCHORS: tuple[tuple[str, Api], ...] = (
     ("NVMLError_", "nvml"),
 )
 _WORD = re.compile(r"\w+")
-# Source code that compares with a code does not report one.
-_COMPARED = re.compile(r"(?:[=!]=|\bcase)\s*[\w.:]*$")
-_CUDA_WORD = re.compile(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b")
+_CUDA_WORD = re.compile(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
 _NVML_WORD = re.compile(r"NVML|nvml")
 _SMI_WORD = re.compile(r"nvidia-smi")
 _HOOK = re.compile(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
@@ -46,7 +46,7 @@ _HOOK_NVML = re.compile(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints
 
 _CALL = r"\bcu(?:da)?[A-Z][a-z]\w*"
 _ARGUMENTS = r"\([^()\n]{0,80}\)"
-_N = r"(?P<n>\d{1,5})\b(?![.:/]\d)"
+_N = r"(?P<n>\d{1,5})(?:\b|(?=at ))(?![.:/]\d)"
 _ERROR_WORD = r"(?:[Ee]rror|ERROR|[Ff]ailure|[Ff]ailed)"
 _ANSWERED = r"(?:returned|returns|failed(?: with)?|gives|gave|->)"
 _PART = r"(?:[ _-](?:[Dd]river|[Rr]untime|API|[Ii]nitiali[sz]ation|[Cc]all))?"
@@ -60,7 +60,7 @@ _CUDA_NUMBERS = (
     # cuInit returned 100; cuInit() failed with error code 3
     rf"(?P<call>{_CALL})(?:{_ARGUMENTS})?:? {{0,4}}{_ANSWERED} {{0,4}}(?:error|status|result)?(?: ?code)?[ :=(#]{{0,4}}{_N}(?!x)",
     # cuInit err: 999; nvcuda init failure: 999
-    rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure)[ :=]{{1,3}}{_N}",
+    rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure|library failed to get device context)[ :=]{{1,3}}{_N}",
     # cuInit(0) = 999
     rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==?|=>|:) {{0,4}}{_N}(?!x)",
     # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
@@ -74,10 +74,12 @@ _MAYBE_NUMBER = re.compile(
     r"(?:rror|\berr\b|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult)[^\d\n]{0,40}\d|\d\] Call to cu"
 )
 _API_CALL = re.compile(r"cu(?:da)?[A-Z][a-z]")
+# Today's meaning of these numbers is not met any more: who prints them used a runtime from before CUDA 10.1.
+_OLD_FOR_SURE = (4, 6, 7, 8, 10)
 _NOT_CUDA_CALLS = ("cuSolver", "cuFile", "cudaGraphExecUpdateResult")
 _COUNT = re.compile(r"Count$")  # what such a function returns may be the count itself
 _LARGEST_COUNT = 30
-_DRIVER_CALL = re.compile(r"\bcu[A-Z]")
+_DRIVER_CALL = re.compile(r"\bcu[A-Z]|[Dd]river")
 _ERROR_CODE = "rror code"
 _ERROR_CODE_NUMBER = re.compile(r"rror code[ :=(]{1,3}(\d{1,5})\b(?!\.\d)")
 _NVML_NUMBERS = (
@@ -86,7 +88,14 @@ _NVML_NUMBERS = (
     ),
     re.compile(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
 )
-_SHORT_XID = re.compile(r"\bX(?:id|ID)(?: [Ee]rror)?[ =:#]{1,3}(\d{1,3})\b")
+# "Xid 79", "XID error: 48", XidCriticalError: "Xid=48 on Device=GPU-", and the last Xid of DCGM's exporter.
+_SHORT_XID = re.compile(
+    r"\bX(?:id|ID)s?(?: (?:[Ee]rrors?|code|number|event))?(?:[ =:#]{1,3}(?P<plain>\d{1,3})\b(?!:\d)|\((?P<in>\d{1,3})\))"
+    r"|XID_ERRORS\{[^}\n]{0,600}\} (?P<metric>[1-9]\d{0,2})\b"
+)
+_REST = 400  # characters of an Xid's own line that are looked at behind its number
+_NEW_ACTION = re.compile(r"recovery action changed from .{1,60}? to 0x(?P<action>[0-9a-f]{1,4}) \(")
+_EARLIER_XID = re.compile(r"previous Xid (\d{1,3})\b")
 
 
 class CodeHit(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,12 +133,14 @@ def codes_in(text: Text, knowledge: Knowledge) -> tuple[CodeHit, ...]:
         found += _names(lines, knowledge)
         found += _messages(lines, knowledge, text)
         found += _hook_messages(lines, knowledge)
+        words = (*code_words.own_words(lines, knowledge), *code_words.short_names(lines, knowledge))
+        found += [_Found(hit, _code("cuda", row, hit), MESSAGE) for hit, row in words]
         found += _numbers(lines, knowledge)
     best: dict[tuple[int, Api], int] = {}
     for entry in found:
         key = (entry.hit.first, entry.code.api)
         best[key] = min(entry.rank, best.get(key, NUMBER))
-    kept = [entry for entry in found if entry.rank == best[entry.hit.first, entry.code.api]]
+    kept = _without_lists([entry for entry in found if entry.rank == best[entry.hit.first, entry.code.api]], lines)
     unique = dict.fromkeys(entry.code for entry in sorted(kept, key=lambda entry: (entry.hit.first, entry.hit.last, entry.hit.start)))
     return (*unique, *_exit_status(text, knowledge, tuple(unique)))
 
@@ -186,6 +197,19 @@ def _code(api: Api, row: Meaning, hit: Hit | None = None, subject: str = "machin
     )
 
 
+def _without_lists(found: list[_Found], lines: Lines) -> list[_Found]:
+    """Without the codes that merely stand in a list. A number that a call gave, and an Xid that the kernel printed, are reported."""
+    for api in ("cuda", "nvml", "xid"):
+        named = {
+            entry.hit.first: entry.code.number or 0
+            for entry in found
+            if entry.code.api == api and entry.rank != NUMBER and not (api == "xid" and "Xid (" in lines.entries[entry.hit.entry])
+        }
+        listed = code_words.in_lists(named.items())
+        found = [entry for entry in found if entry.hit.first not in listed or entry.code.api != api] if listed else found
+    return found
+
+
 # ---------------------------------------------------------------- names
 def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
     for anchor, api in _ANCHORS:
@@ -195,7 +219,7 @@ def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
             end = at + len(anchor) if word is None else word.end()
             hit = lines.hit(at, end)
             row = knowledge.cuda_error(lines.text[at:end]) if api == "cuda" else knowledge.nvml_error(lines.text[at:end])
-            if hit is not None and row is not None and not _COMPARED.search(lines.before(hit)[-40:]):
+            if hit is not None and row is not None and not code_words.is_source_code(lines, hit):
                 yield _Found(hit, _code(api, row, hit), NAME)
             at = lines.text.find(anchor, end)
 
@@ -221,6 +245,8 @@ def _messages(lines: Lines, knowledge: Knowledge, text: Text) -> Iterator[_Found
         for hit in lines.all(literal.text):
             others = taken.setdefault(hit.entry, [])
             if any(other.start <= hit.start and hit.end <= other.end for other in others) or not _whole_words(lines, hit):
+                continue
+            if code_words.is_advice(lines, hit):
                 continue
             if literal.row.generic and not _in_context(literal, lines, hit, text):
                 continue
@@ -322,7 +348,7 @@ def _by_number(number: int, context: str, knowledge: Knowledge) -> CudaError | N
     if number == 0:
         return None
     row = knowledge.cuda_error(number)
-    if row is None and not _DRIVER_CALL.search(context):
+    if (row is None or number in _OLD_FOR_SURE) and not _DRIVER_CALL.search(context):
         old = knowledge.old_runtime_error(number)
         return None if old is None else knowledge.cuda_error(old.code_today)
     return row
@@ -334,17 +360,32 @@ def _xids(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
         return
     for match in re.finditer(knowledge.xid_line.regex, lines.text):
         address = normal_address(match["bdf"])
-        yield from _xid(int(match["xid"]), lines.hit(*match.span()), knowledge, "machine" if address is None else f"gpu:{address}")
+        subject = "machine" if address is None else f"gpu:{address}"
+        yield from _xid(int(match["xid"]), lines.hit(*match.span()), lines, knowledge, subject)
     for match in _SHORT_XID.finditer(lines.text):
-        yield from _xid(int(match[1]), lines.hit(*match.span()), knowledge, "machine")
+        number = match["plain"] or match["in"] or match["metric"]
+        yield from _xid(int(number), lines.hit(*match.span()), lines, knowledge, "machine")
 
 
-def _xid(number: int, hit: Hit | None, knowledge: Knowledge, subject: str) -> Iterator[_Found]:
+def _xid(number: int, hit: Hit | None, lines: Lines, knowledge: Knowledge, subject: str) -> Iterator[_Found]:
     if hit is None:
         return
     row = knowledge.xid(number)
     unknown = CodeHit(api="xid", number=number, name=None, line=hit.first, last=hit.last, subject=subject)
-    yield _Found(hit, unknown if row is None else _code("xid", row, hit, subject), NAME)
+    code = unknown if row is None else _code("xid", row, hit, subject)
+    causes = _causes_behind(number, lines.entries[hit.entry][hit.end : hit.end + _REST], knowledge)
+    yield _Found(hit, code if causes is None else msgspec.structs.replace(code, causes=causes), NAME)
+
+
+def _causes_behind(number: int, rest: str, knowledge: Knowledge) -> tuple[str, ...] | None:
+    """The causes of an Xid whose own line tells more than its number: the recovery that is needed now, or the Xid that it follows."""
+    if number == RECOVERY_CHANGED:
+        action = _NEW_ACTION.search(rest)
+        wanted = None if action is None else int(action["action"], 16)
+        return next((row.causes for row in knowledge.recovery_actions if row.value == wanted), None)
+    earlier = _EARLIER_XID.search(rest) if number == CHANNEL_REMOVED else None
+    row = knowledge.xid(int(earlier[1])) if earlier is not None else None
+    return None if row is None else row.causes
 
 
 def _exit_status(text: Text, knowledge: Knowledge, found: tuple[CodeHit, ...]) -> Iterator[CodeHit]:

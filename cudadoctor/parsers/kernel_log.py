@@ -1,15 +1,20 @@
-"""The kernel log (dmesg, dmesg -T and -x, journalctl -k, syslog): lines about the GPU, its drivers, and modules that were refused."""
+"""The kernel log (dmesg, dmesg -T and -x, journalctl -k, syslog): lines about the GPU, its drivers, and modules that were refused.
+
+A log is history. What was said before the last boot that it shows, before the driver was last loaded, or before a GPU was reset, is past.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import KERNEL_LOG, KernelEvent, KernelLog
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import QUOTE_LENGTH, Parser, Text
+from cudadoctor.parsers.log_dates import long_over, well_since
 
 # A line is kept if one of these stands in it.
 _WORDS = (
@@ -38,6 +43,15 @@ _LEAD = re.compile(r"[ \t>|]{0,40}")
 _XID = re.compile(r"\bXid \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): {0,2}(\d{1,4})\b")
 _PLACE = re.compile(r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b")
 _QUOTES = 8
+_BOOT = re.compile(r"^[ \t>|]{0,16}-- (?:Boot [0-9a-f]{32}|Reboot) --|\bLinux version \d")
+_LOADED = "NVRM: loading NVIDIA UNIX"
+# Said when the driver runs. What it says of a GPU while it starts stands above the line that says that it is loaded.
+_OF_RUN_TIME = re.compile(r"\bXid \(|rm_?init_?adapter|GPU has fallen off the bus|GSP|nvidia-uvm|Unload|Unregister", re.IGNORECASE)
+_NOT_STARTED = re.compile(r"RmInitAdapter|rm_init_adapter|fallen off the bus|GPU is lost")
+_RESET = re.compile(r"\bGPU (?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d) was successfully reset")
+_WELL = re.compile(r"recovery action changed from .{1,60}? to 0x0 \(None\)")
+_MARKS = (_LOADED, "Linux version ", "-- Boot ", "-- Reboot --", "successfully reset", "to 0x0 (None)")
+_LOADING = 10.0  # seconds that a load takes at most
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -53,10 +67,74 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
                 break
     whole = text.whole and any("Linux version " in line for line in text.lines[:20])
     if events:
-        yield text.fact(KERNEL_LOG, KernelLog(events=tuple(events)), *(text.quote(event.line) for event in _telling(events)), whole=whole)
+        log = KernelLog(events=tuple(events), present_from=_present_from(text, events), cleared=_cleared(text, events))
+        yield text.fact(KERNEL_LOG, log, *(text.quote(event.line) for event in _telling(events)), whole=whole)
     elif text.origin != "text" and text.text.strip():
         quote = text.absent(f"{text.source}: {len(text.lines)} lines, none about an NVIDIA GPU or its driver")
         yield text.fact(KERNEL_LOG, KernelLog(events=()), quote, whole=whole)
+
+
+def _present_from(text: Text, events: list[KernelEvent]) -> int:
+    """The line with which the present begins: the last boot, or the last load of the driver behind it."""
+    boot = 0
+    if "Linux version " in text.text or "-- Boot " in text.text or "-- Reboot --" in text.text:
+        boot = max((number for number, line in enumerate(text.lines, 1) if _BOOT.search(line) and _of_kernel(line)), default=0)
+    loads = [place for place, event in enumerate(events) if _LOADED in event.text and event.line > boot]
+    if not loads or any(_NOT_STARTED.search(event.text) for event in events[loads[-1] :]):
+        return boot  # a GPU that the driver could not start again is in the state that the lines before tell of
+    return max(boot, _begin_of_load(events, loads[-1]))
+
+
+def _of_kernel(line: str) -> bool:
+    """A user may write of a Linux version too; the kernel's line begins as its lines do."""
+    return line.lstrip(" \t>|").startswith("-- ") or _prefix(line)[2] or line.lstrip().startswith("Linux version ")
+
+
+def _begin_of_load(events: list[KernelEvent], place: int) -> int:
+    """The first of the lines above `place` that belong to the same start of the module."""
+    loaded = events[place]
+    while place > 0:
+        before = events[place - 1]
+        long_ago = None not in (before.seconds, loaded.seconds) and (loaded.seconds or 0) - (before.seconds or 0) > _LOADING
+        if long_ago or _LOADED in before.text or _OF_RUN_TIME.search(before.text):
+            break
+        place -= 1
+    return events[place].line
+
+
+def _cleared(text: Text, events: list[KernelEvent]) -> dict[str, int]:
+    """GPUs that were reset, or that need nothing any more as the driver says: address and line."""
+    found = {event.address: event.line for event in events if event.address is not None and _WELL.search(event.text)}
+    if "was successfully reset" in text.text:
+        for number, line in enumerate(text.lines, 1):
+            match = _RESET.search(line)
+            address = normal_address(match["address"]) if match else None
+            if address is not None:
+                found[address] = max(number, found.get(address, 0))
+    return found
+
+
+_LOGS: WeakKeyDictionary[Text, KernelLog | None] = WeakKeyDictionary()
+
+
+def log_of(text: Text) -> KernelLog | None:
+    """The kernel's lines of a text, read once however many ask; None where it has none."""
+    if not any(word in text.text for word in _WAKES):
+        return None
+    if text not in _LOGS:
+        _LOGS[text] = next((fact.value for fact in parse(text) if isinstance(fact, Fact)), None)
+    return _LOGS[text]
+
+
+def past_lines(text: Text) -> frozenset[int]:
+    """Indexes (from 0) of the lines of a text that the kernel said before its last boot, the driver's last load or a GPU's reset, or days
+    before nvidia-smi showed that GPU well."""
+    well = well_since(text)
+    log = log_of(text) if well or any(word in text.text for word in _MARKS) else None
+    if log is None:
+        return frozenset()
+    over = long_over(((event.line, event.text, event.address) for event in log.events), well)
+    return frozenset(event.line - 1 for event in log.events if event.line in over or log.past(event.line, event.address))
 
 
 def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:

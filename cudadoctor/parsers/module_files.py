@@ -13,11 +13,13 @@ from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import MODULE_FILES, ModuleFile, ModuleFiles
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import pasted, root_command
 
 _CORE = re.compile(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
 _PATH = re.compile(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
 _KERNEL = re.compile(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
 _FIELD = re.compile(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
+_ASKED = re.compile(r"(?:sudo )?(?:/s?bin/)?modinfo -F version (nvidia(?:[-_](?:current|open|\d{3}))?)$")
 _NUMBER = re.compile(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 
 
@@ -48,11 +50,24 @@ def parse_modinfo(text: Text) -> Iterator[Fact[Any] | Unknown]:
             blocks.append({})
         if blocks:
             blocks[-1].setdefault(match[1], (match[2], number))
+    yield from _asked_for(text)
     chosen = [block for block in blocks if _CORE.match(block["filename"][0].rsplit("/", 1)[-1])]
     if chosen:
         files = dict.fromkeys(_described(block) for block in chosen)
         quotes = [text.quote(number) for block in chosen for key, (_, number) in block.items() if key != "vermagic"]
         yield text.fact(MODULE_FILES, ModuleFiles(files=tuple(files)), *quotes, whole=False)
+
+
+def _asked_for(text: Text) -> Iterator[Fact[Any]]:
+    """`modinfo -F version nvidia` in a paste: the answer is the number alone."""
+    if not pasted(text) or "modinfo -F" not in text.text:
+        return
+    for number, line in enumerate(text.lines[:-1], 1):
+        asked = _ASKED.match(root_command(line) or "") if "modinfo -F" in line else None
+        answer = text.lines[number].strip()
+        if asked is not None and _NUMBER.match(answer):
+            file = ModuleFile(path=f"{asked[1]}.ko", version=ModuleVersion(answer))
+            yield text.fact(MODULE_FILES, ModuleFiles(files=(file,)), text.quote(number, number + 1), whole=False)
 
 
 def _kernel(path: str) -> str | None:
@@ -85,5 +100,11 @@ PARSERS = (
         wakes=("/nvidia.ko", "/nvidia-current.ko"),
         absent=(MODULE_FILES.name,),
     ),
-    Parser(name="modinfo", reads=("modinfo",), keys=(MODULE_FILES.name,), parse=parse_modinfo, wakes=("filename:       /", "vermagic:")),
+    Parser(
+        name="modinfo",
+        reads=("modinfo",),
+        keys=(MODULE_FILES.name,),
+        parse=parse_modinfo,
+        wakes=("filename:       /", "vermagic:", "modinfo -F version nvidia"),
+    ),
 )

@@ -1,4 +1,4 @@
-"""`nvcc --version`: the toolkit's compiler and its version, or that there is none on PATH."""
+"""`nvcc --version`, and the compiler that a pasted build runs: its version, or that there is none on PATH."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import NVCC, Nvcc
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import not_found, plain_lines, whole
+from cudadoctor.parsers.shell import not_found, pasted, plain_lines, whole
 
 _RELEASE = re.compile(r"Cuda compilation tools, release (?P<release>\d{1,3}\.\d{1,3})(?:, V(?P<full>\d{1,3}(?:\.\d{1,4}){1,3}))?")
 _BUILD = re.compile(r"^\s{0,16}Build (?P<build>cuda_\S{1,100})")
+# The compiler that a build runs, by its folder or as CMake identifies it: /usr/local/cuda-11.2/bin/nvcc, CUDA\v11.8\bin\nvcc.exe
+_IN_A_BUILD = re.compile(
+    r"(?:cuda[-_/]|CUDA\\{1,2}v)(?P<folder>\d{1,2}\.\d)(?:\.\d)?(?:/|\\{1,2})bin(?:/|\\{1,2})nvcc"
+    r"|The CUDA compiler identification is NVIDIA (?P<cmake>\d{1,2}\.\d{1,2}(?:\.\d{1,4})?)"
+)
+_MISSING = re.compile(r"No such file|not found|cannot (?:access|find)|NOTFOUND")
 _NOT_FOUND = not_found("nvcc")
+_LONGEST = 4000  # characters of a build's line that are read
 _REACH = 3  # lines below the release within which its build line stands
 
 
@@ -30,10 +37,16 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
                 if built is not None:
                     last, build = below + 1, built["build"]
                     break
-            version = ToolkitVersion(found["full"] or found["release"])
+            # Up to CUDA 4 the full number was another count (release 4.0, V0.2.1221).
+            full = found["full"] if (found["full"] or "").startswith(f"{found['release']}.") else None
+            version = ToolkitVersion(full or found["release"])
             yield text.fact(NVCC, Nvcc(version=version, build=build), text.quote(number, last), whole=whole(text))
         elif "nvcc" in line and _NOT_FOUND.search(line):
             yield text.fact(NVCC, None, text.quote(number), whole=False)
+        elif ("cuda" in line or "CUDA" in line) and pasted(text) and (built := _IN_A_BUILD.search(line[:_LONGEST])) is not None:
+            if _MISSING.search(line):
+                continue
+            yield text.fact(NVCC, Nvcc(version=ToolkitVersion(built["folder"] or built["cmake"])), text.quote(number), whole=False)
 
 
 PARSER = Parser(
@@ -41,6 +54,9 @@ PARSER = Parser(
     reads=("nvcc",),
     keys=(NVCC.name,),
     parse=parse,
-    wakes=("Cuda compilation tools", "nvcc: ", "'nvcc'", "not found: nvcc"),
+    wakes=(
+        "Cuda compilation tools", "nvcc: ", "'nvcc'", "not found: nvcc", "/bin/nvcc", "bin\\nvcc", "CUDA compiler identification",
+        "nvcc : ", "»nvcc«", "«nvcc»", "：未找到命令",
+    ),
     absent=(NVCC.name,),
-)
+)  # fmt: skip

@@ -16,7 +16,7 @@ _FIELD = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][^:]{0,58}?)\s{0,60}: (?P<value>
 _SECTION = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58})$")
 _GPU = re.compile(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
 _LISTED = re.compile(r"^\s{0,16}GPU (?P<index>\d{1,3}): (?P<name>.{1,100}?) \(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{4,40})\)?")
-_LISTED_MIG = re.compile(r"^\s{0,16}MIG .{1,60}Device\s{1,6}\d{1,3}: \(UUID: MIG-")
+_LISTED_MIG = re.compile(r"^\s{0,16}MIG .{1,60}Device\s{1,6}\d{1,3}: \(UUID: (?P<uuid>MIG-[\w/-]{4,80})")
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,300})")
 _AMOUNT = re.compile(r"^(?P<number>\d{1,12}(?:\.\d{1,3})?) (?P<unit>[MG]i?B)$")
 _DEGREES = re.compile(r"^(-?\d{1,4}(?:\.\d)?) C$")
@@ -281,8 +281,13 @@ def lists(lines: list[str]) -> Iterator[tuple[Smi, int, int]]:
                 gpus = []
             gpus.append(SmiGpu(index=int(found["index"]), name=found["name"], uuid=found["uuid"], line=number))
             last = number
-        elif gpus and not _LISTED_MIG.match(line):
-            yield Smi(gpus=tuple(gpus)), gpus[0].line, last
-            gpus = []
+        elif gpus:
+            instance = _LISTED_MIG.match(line)
+            if instance is None:
+                yield Smi(gpus=tuple(gpus)), gpus[0].line, last
+                gpus = []
+            else:
+                gpus[-1] = msgspec.structs.replace(gpus[-1], mig_uuids=(*gpus[-1].mig_uuids, instance["uuid"]))
+                last = number
     if gpus:
         yield Smi(gpus=tuple(gpus)), gpus[0].line, last

@@ -12,7 +12,7 @@ from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import plain_lines, whole
 
 _RELEASE_LINE = re.compile(
-    r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VERSION|VERSION_ID|VERSION_CODENAME|UBUNTU_CODENAME)=(?P<value>.{1,200})$"
+    r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VARIANT_ID|VERSION|VERSION_ID|(?:VERSION|UBUNTU|DEBIAN)_CODENAME)=(?P<value>.{1,200})$"
 )
 _LSB_LINE = re.compile(r"^\s{0,16}(?P<name>Distributor ID|Description|Release|Codename):\s{1,16}(?P<value>\S.{0,200})$")
 _LSB_NAMES = {"Distributor ID": "ID", "Description": "PRETTY_NAME", "Release": "VERSION_ID", "Codename": "VERSION_CODENAME"}
@@ -32,8 +32,33 @@ _IDS = {
     "openSUSE Leap": "opensuse-leap",
     "openSUSE Tumbleweed": "opensuse-tumbleweed",
     "Linux Mint": "linuxmint",
+    "LMDE": "linuxmint",
     "Amazon Linux": "amzn",
+    "Oracle Linux Server": "ol",
+    "Pop!_OS": "pop",
+    "Zorin OS": "zorin",
+    "elementary OS": "elementary",
+    "KDE neon": "neon",
+    "Kali GNU/Linux": "kali",
+    "Raspbian GNU/Linux": "raspbian",
+    "SLES": "sles",
+    "EndeavourOS": "endeavouros",
+    "Garuda Linux": "garuda",
+    "CachyOS Linux": "cachyos",
+    "Nobara Linux": "nobara",
+    "Bazzite": "bazzite",
+    "NixOS": "nixos",
+    "Gentoo": "gentoo",
+    "Void": "void",
+    "Alpine Linux": "alpine",
 }
+# lsb_release's own words for some of them.
+_DISTRIBUTORS = {
+    "manjarolinux": "manjaro", "redhatenterprise": "rhel", "redhatenterpriseserver": "rhel", "redhatenterpriseworkstation": "rhel",
+    "centosstream": "centos", "oracleserver": "ol", "oraclelinux": "ol", "amazonami": "amzn",
+    "amazon": "amzn", "archlinux": "arch", "suse linux": "sles",
+    "kde neon": "neon", "n/a": "",
+}  # fmt: skip
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -48,17 +73,18 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
             continue
         name = _LSB_NAMES.get(found["name"], found["name"])
         value = found["value"].strip().strip("\"'")
-        values[name] = value.lower() if found["name"] == "Distributor ID" else value
+        values[name] = _DISTRIBUTORS.get(value.lower(), value.lower()) if found["name"] == "Distributor ID" else value
         numbers.append(number)
     # A lone NAME= or VERSION= is a line of any shell script.
     if not values.keys() & {"ID", "PRETTY_NAME", "VERSION_ID"}:
         return
     system = OperatingSystem(
-        id=values.get("ID") or _IDS.get(values.get("NAME", "")),
+        id=values.get("ID") or _IDS.get(values.get("NAME", "")) or None,
         version_id=values.get("VERSION_ID"),
         codename=_codename(values),
         like=tuple(values.get("ID_LIKE", "").split()),
         name=values.get("PRETTY_NAME"),
+        variant=values.get("VARIANT_ID"),
     )
     if system.id is None and system.name is None:
         return
@@ -66,7 +92,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 def _codename(values: dict[str, str]) -> str | None:
-    stated = values.get("VERSION_CODENAME") or values.get("UBUNTU_CODENAME")
+    """The release of the parent where a derivative names it: that is what its packages go by."""
+    stated = values.get("UBUNTU_CODENAME") or values.get("DEBIAN_CODENAME") or values.get("VERSION_CODENAME")
     if stated:
         return None if stated == "n/a" else stated
     # Elsewhere the words in brackets are no name that package sources go by.

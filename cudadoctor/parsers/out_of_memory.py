@@ -1,7 +1,10 @@
-"""PyTorch's out-of-memory message: whose memory is it. Both sides are compared by what the message itself counts.
+"""Out-of-memory messages that count memory: whose is it. Both sides are compared by what the message itself says.
 
-Either the program already holds most of what is in use (then it asks for more than there is), or others hold it.
-Any other wording of `out of memory` is a code without figures and is left to parsers/error_codes.py.
+Either the program already holds most of what is in use (then it asks for more than there is), or others hold it. A message without
+figures, and one whose figures do not decide, is left to parsers/error_codes.py, which suspects both.
+
+Read are PyTorch's message in all its versions, PaddlePaddle's, vLLM's check at start, and the memory that TensorFlow 1 finds free when it
+starts, where the same text runs out of memory.
 """
 
 from __future__ import annotations
@@ -11,54 +14,120 @@ from collections.abc import Iterator
 
 from cudadoctor.model.findings import Clue
 from cudadoctor.parsers.base import Text
-from cudadoctor.parsers.lines import Lines, prepared
+from cudadoctor.parsers.lines import Hit, Lines, prepared
 
-WAKE = "Tried to allocate"
 OWN, OTHERS = "program-out-of-memory", "gpu-memory-held-by-others"
 MOST = 0.8  # of what is in use: from here on the program itself is what fills the GPU
 LITTLE = 0.2
-_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = r"(\d{1,8}(?:\.\d{1,4})?) (bytes|KiB|MiB|GiB|TiB)"
-_TOTAL = re.compile(rf"(?:{_SIZE} total capacity|total capacity of {_SIZE})")
+HALF = 0.5
+FEW = 0.1
+CONTEXT = 300 << 20  # bytes that a process's CUDA context and kernels take beside what its allocator counts
+BESIDE_ALLOCATOR = 1 << 30  # and at most, with the work space of libraries
+_UNITS = {"bytes": 1, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_SIZE = r"(\d{1,8}(?:\.\d{1,6})?) ?(bytes|KiB|MiB|GiB|TiB|MB|GB)"
+_TOTAL = re.compile(rf"(?:{_SIZE} total capacity|total capaci?ty of {_SIZE})")  # PyTorch 2.1 writes capacty
 _FREE = re.compile(rf"{_SIZE} (?:is )?free")
-_ALLOCATED = re.compile(rf"{_SIZE} (?:already allocated|is allocated by PyTorch|allowed; Of the allocated)")
+_WANTED = re.compile(rf"Tried to allocate {_SIZE}")
+_ALLOCATED = re.compile(rf"{_SIZE} (?:already allocated|is allocated by PyTorch)")
 _RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|is reserved by PyTorch but unallocated|cached)")
-_RESERVED_BEYOND = "but unallocated"
+_BESIDE = ("but unallocated", " cached)")  # these figures are counted beside what is allocated
+_PROCESS = re.compile(rf"Process \d{{1,10}} has {_SIZE} memory in use")
+_THIS = re.compile(rf"this process has {_SIZE} memory in use")
+_ALLOWED = re.compile(rf"{_SIZE} allowed;")
+_NOT_CUDA = re.compile(r"\b(?:HIP|MPS|XPU|NPU) (?:backend )?out of memory")
 REACH = 6  # lines over which a terminal may have broken the message
 
 
 def clues(text: Text, *, from_rung: str | None = None, is_text: bool = False) -> tuple[Clue, ...]:
     """One clue for each message whose figures decide."""
-    if WAKE not in text.text:
-        return ()
     lines = prepared(text)
-    return tuple(_found(text, lines, from_rung, is_text=is_text))
+    return tuple(
+        Clue(cause=cause, quotes=(text.quote(hit.first, hit.last),), basis="stated", from_rung=from_rung, text=is_text)
+        for cause, hit in _found(lines)
+    )
 
 
-def _found(text: Text, lines: Lines, from_rung: str | None, *, is_text: bool) -> Iterator[Clue]:
-    for hit in lines.all(WAKE):
-        message = lines.line(hit)
-        if _TOTAL.search(message) is None:
-            message = " ".join((message, *lines.entries[hit.last : hit.last + REACH]))
-        cause = judged(message)
-        if cause is not None:
-            yield Clue(cause=cause, quotes=(text.quote(hit.first, hit.last),), basis="stated", from_rung=from_rung, text=is_text)
+def _found(lines: Lines) -> Iterator[tuple[str, Hit]]:
+    for wake, judge in _FORMS:
+        for hit in lines.all(wake):
+            cause = judge(_message(lines, hit), lines)
+            if cause is not None:
+                yield cause, hit
 
 
-def judged(message: str) -> str | None:
-    """The cause that the message's figures show; None where they do not decide."""
+def _message(lines: Lines, hit: Hit) -> str:
+    """The hit's line, with those below it where a terminal broke the message."""
+    message = lines.line(hit)
+    return message if _TOTAL.search(message) else " ".join((message, *lines.entries[hit.last : hit.last + REACH]))
+
+
+def judged(message: str, lines: Lines | None = None) -> str | None:
+    """PyTorch: the cause that the message's figures show; None where they do not decide."""
     total, free = _bytes(_TOTAL, message), _bytes(_FREE, message)
-    own = _bytes(_ALLOCATED, message)
-    if total is None or free is None or own is None:
+    allocated = _bytes(_ALLOCATED, message)
+    if total is None or free is None or allocated is None or _NOT_CUDA.search(message):
         return None
     reserved = _bytes(_RESERVED, message) or 0.0
-    own = own + reserved if _RESERVED_BEYOND in message else max(own, reserved)
-    used = total - free
-    if used <= 0:
-        return None
-    if own >= MOST * used:
+    own = allocated + reserved if any(word in message for word in _BESIDE) else max(allocated, reserved)
+    allowed, used, wanted = _bytes(_ALLOWED, message), total - free, _bytes(_WANTED, message) or 0.0
+    if wanted >= total or (allowed is not None and own >= MOST * allowed):
         return OWN
-    return OTHERS if own <= LITTLE * used and used >= total / 2 else None
+    if used <= 0 or free > max(wanted, LITTLE * total):
+        return None  # there was room: a limit of another kind
+    return _whose(used, total, max(own, _bytes(_THIS, message) or 0.0), _foreign(message, own))
+
+
+def _whose(used: float, total: float, own: float, foreign: float) -> str | None:
+    elsewhere = used - own - BESIDE_ALLOCATOR
+    if own >= MOST * used or (elsewhere <= FEW * total and own > HALF * used):
+        return OWN
+    return OTHERS if used >= HALF * total and max(elsewhere, foreign) > own else None
+
+
+def _foreign(message: str, own: float) -> float:
+    """What the other processes hold. In a container the program itself is listed as one of them, by its number on the host."""
+    listed = [float(number) * _UNITS[unit] for number, unit in _PROCESS.findall(message)]
+    if "this process has" not in message:
+        itself = [size for size in listed if own <= size <= own + 4 * CONTEXT]
+        if itself:
+            listed.remove(min(itself))
+    return sum(listed)
+
+
+# ---------------------------------------------------------------- other programs
+_PADDLE = re.compile(rf"{_SIZE} memory has been allocated and available memory is only {_SIZE}")
+_STARTUP = re.compile(r"Free memory on device [\w:]{0,12} ?\((\d{1,6}(?:\.\d{1,4})?)/(\d{1,6}(?:\.\d{1,4})?) GiB\) on startup is less than")
+_AT_START = re.compile(rf"totalMemory: {_SIZE} {{0,4}}freeMemory: {_SIZE}")
+_RAN_OUT = ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ran out of memory", "ResourceExhausted")
+
+
+def _paddle(message: str, lines: Lines) -> str | None:
+    found = _PADDLE.search(message)
+    if found is None:
+        return None
+    own, free = _size(found[1], found[2]), _size(found[3], found[4])
+    return OWN if own > free else None
+
+
+def _vllm(message: str, lines: Lines) -> str | None:
+    """vLLM asks for a share of the whole GPU before it starts: what is not free then belongs to others."""
+    found = _STARTUP.search(message)
+    if found is None or not float(found[2]):
+        return None
+    return OWN if float(found[1]) / float(found[2]) >= MOST else OTHERS
+
+
+def _tensorflow(message: str, lines: Lines) -> str | None:
+    """TensorFlow 1 says what it finds before it allocates anything; on a GPU of its own nearly all is free."""
+    found = _AT_START.search(message)
+    if found is None or not any(word in lines.text for word in _RAN_OUT):
+        return None
+    total, free = _size(found[1], found[2]), _size(found[3], found[4])
+    return OTHERS if free < HALF * total else None
+
+
+def _size(number: str, unit: str) -> float:
+    return float(number) * _UNITS[unit]
 
 
 def _bytes(pattern: re.Pattern[str], message: str) -> float | None:
@@ -66,4 +135,12 @@ def _bytes(pattern: re.Pattern[str], message: str) -> float | None:
     if found is None:
         return None
     number, unit = [group for group in found.groups() if group is not None]
-    return float(number) * _UNITS[unit]
+    return _size(number, unit)
+
+
+_FORMS = (
+    ("Tried to allocate", judged),
+    ("memory has been allocated and available memory is only", _paddle),
+    ("on startup is less than", _vllm),
+    ("totalMemory: ", _tensorflow),
+)

@@ -15,26 +15,38 @@ from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import CONTAINER_MARKS, HANGS, LADDER, Hang, Hangs, Ladder
 from cudadoctor.parsers import (
     attempts,
+    computed,
+    cuda_mentions,
     dev,
     dkms,
     driver_libraries,
     driver_version,
     environment,
+    frameworks,
+    gpu_names,
     kernel_log,
     ldconfig,
+    limits,
     lshw,
     lspci,
+    mentions,
     module_files,
     modules,
     mokutil,
+    numba_report,
     nvcc,
     nvidia_modprobe,
     nvidia_smi,
+    nvidia_smi_csv,
+    nvidia_smi_details,
     os_release,
+    package_lists,
     packages,
     pci_sysfs,
+    pcie_link,
     setting,
     surroundings,
+    system_names,
     uname,
     user,
     worker_ladder,
@@ -45,9 +57,11 @@ from cudadoctor.parsers import (
 from cudadoctor.parsers.base import Parser, Text
 
 _MODULES = (
-    pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release, uname,
-    surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvcc, worker_nvml, worker_python_env,
-    worker_processes, worker_ladder, setting,
+    pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
+    system_names, uname,
+    surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc, worker_nvml,
+    worker_python_env, worker_processes, worker_ladder, computed, mentions, setting, package_lists, frameworks, gpu_names, numba_report,
+    cuda_mentions, nvidia_smi_details, pcie_link, limits,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
 HANG_STATUSES = ("timed-out", "abandoned")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cudadoctor.parsers import other_languages
 from cudadoctor.parsers.base import Text
 
 # A prompt is recognised only with a blank behind its sign, so that "$HOME" or "#include" are none.
@@ -89,4 +90,6 @@ def not_found(name: str) -> re.Pattern[str]:
         rf"|['\"]{quoted}['\"]: executable file not found"
         rf"|The term '{quoted}' is not recognized"
         rf"|\b{quoted}: No such file or directory"
+        rf"|(?:^|\s){quoted} not found\b"
+        rf"|{other_languages.not_found(quoted)}"
     )

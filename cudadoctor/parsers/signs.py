@@ -33,6 +33,7 @@ class _Place(msgspec.Struct, frozen=True):
 
     first: int
     last: int
+    literal: str
     values: dict[str, str] = {}
 
 
@@ -42,6 +43,7 @@ class _Key(NamedTuple):
     cause: str
     subject: str
     basis: Basis
+    advice: bool
 
 
 def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> tuple[Clue, ...]:
@@ -63,6 +65,7 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
             subject=key.subject,
             from_rung=from_rung,
             text=is_text,
+            advice=key.advice,
             values=values[key],
         )
         for key in ends
@@ -72,8 +75,8 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
 def _keys(cause: str, match: Match, subject: str) -> tuple[_Key, ...]:
     """What a hit says: its file's cause, or suspicion of several."""
     if not match.suspects:
-        return (_Key(cause, subject, "stated"),)
-    return tuple(_Key(suspect, subject, "suspected") for suspect in match.suspects)
+        return (_Key(cause, subject, "stated", match.advice),)
+    return tuple(_Key(suspect, subject, "suspected", match.advice) for suspect in match.suspects)
 
 
 def _order(place: _Place) -> tuple[int, int]:
@@ -83,7 +86,7 @@ def _order(place: _Place) -> tuple[int, int]:
 def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quote, ...]:
     """Both ends, or the first alone where the last says the same."""
     same = lines.entries[first.first - 1 : first.last] == lines.entries[last.first - 1 : last.last]
-    return tuple(text.quote(place.first, place.last) for place in ((first,) if same else (first, last)))
+    return tuple(text.quote(place.first, place.last, about=place.literal) for place in ((first,) if same else (first, last)))
 
 
 def _signs(knowledge: Knowledge) -> tuple[tuple[str, Match], ...]:
@@ -105,12 +108,12 @@ def _places(match: Match, lines: Lines) -> Iterator[_Place]:
 
 def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
     if match.pattern is None and match.unless is None:
-        return _Place(hit.first, hit.last)
+        return _Place(hit.first, hit.last, match.contains)
     window, top = lines.window(hit, match.window)
     if match.unless is not None and _compiled(match.unless).search(window):
         return None
     if match.pattern is None:
-        return _Place(hit.first, hit.last)
+        return _Place(hit.first, hit.last, match.contains)
     found = _compiled(match.pattern).search(window)
     if found is None:
         return None
@@ -118,7 +121,7 @@ def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
     last = max(hit.last, top + window.count("\n", 0, max(found.start(), found.end() - 1)))
     if last - first >= QUOTE_LINES:
         first, last = hit.first, hit.last
-    return _Place(first, last, {name: value for name, value in found.groupdict().items() if value is not None})
+    return _Place(first, last, match.contains, {name: value for name, value in found.groupdict().items() if value is not None})
 
 
 def _subject(place: _Place) -> str:

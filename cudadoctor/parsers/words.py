@@ -25,12 +25,19 @@ class Words:
     def __init__(self, text: str) -> None:
         self._words = set(shape(text).split())
         self._joined = "\n{}\n".format("\n".join(self._words))
+        self._known: dict[str, bool] = {}  # by the literal's shape: many differ in a digit alone
 
     def may_hold(self, literal: str) -> bool:
         """False where the literal cannot stand in the text: its inner words must be words, its ends the end and beginning of one."""
-        first, *inner = shape(literal).split(" ")
         if not literal.isprintable():
             return True  # it holds another blank, at which the text was cut
+        alike = shape(literal)
+        if alike not in self._known:
+            self._known[alike] = self._holds(alike)
+        return self._known[alike]
+
+    def _holds(self, literal: str) -> bool:
+        first, *inner = literal.split(" ")
         if not inner:
             return first in self._joined
         last = inner.pop()

@@ -20,27 +20,44 @@ def _quote_head(nvml: Nvml, line: int) -> Iterator[Quote]:
     if nvml.code == 0:
         words += f"; driver {nvml.library or 'unknown'}, CUDA {nvml.cuda or 'unknown'}"
     yield said("NVML (nvmlInit)", line, words)
+    if nvml.confidential_compute not in (None, "off"):
+        ready = {True: "GPUs ready", False: "GPUs not ready", None: "readiness unknown"}[nvml.confidential_compute_ready]
+        yield said("NVML (nvmlSystemGetConfComputeState)", line, f"confidential computing {nvml.confidential_compute}, {ready}")
     if nvml.provider_error is not None:
         yield said("import pynvml", line, nvml.provider_error)
 
 
 def _notable(gpu: NvmlGpu) -> Iterator[str]:
     """What about a GPU is worth a word beyond its memory."""
-    if gpu.recovery_action not in (None, "none"):
-        yield f"recovery action {gpu.recovery_action}"
-    if gpu.ecc_uncorrected_volatile:
-        yield f"{gpu.ecc_uncorrected_volatile} uncorrected ECC errors since the driver was loaded"
-    if gpu.remap_pending or gpu.remap_failed:
-        yield "row remapping " + ("failed" if gpu.remap_failed else "pending")
+    yield from _failing(gpu)
     reasons = [reason for reason in gpu.throttle_reasons if reason != "gpu-idle"]
     if reasons:
         yield "clocks held by " + ", ".join(reasons)
+    limit = gpu.temperature_slowdown_c
+    if gpu.temperature_c is not None and limit is not None and gpu.temperature_c >= limit:
+        yield f"{gpu.temperature_c:.0f} C, slows down from {limit:.0f} C"
     if gpu.compute_mode not in (None, "default"):
         yield f"compute mode {gpu.compute_mode}"
     if None not in (gpu.pcie_width, gpu.pcie_width_max) and gpu.pcie_width != gpu.pcie_width_max:
         yield f"PCIe width {gpu.pcie_width} of {gpu.pcie_width_max}"
     if gpu.nvlinks_inactive:
         yield f"{gpu.nvlinks_inactive} NVLinks inactive, {gpu.nvlinks_active or 0} active"
+    if gpu.fabric_state in ("not-started", "in-progress") or gpu.fabric_status not in (None, "Success"):
+        yield f"fabric {gpu.fabric_state}" + (f" ({gpu.fabric_status})" if gpu.fabric_status else "")
+    if gpu.vgpu_license not in (None, "licensed"):
+        yield f"vGPU {gpu.vgpu_license}"
+
+
+def _failing(gpu: NvmlGpu) -> Iterator[str]:
+    """Memory that fails, and what the driver asks for."""
+    if gpu.recovery_action not in (None, "none"):
+        yield f"recovery action {gpu.recovery_action}"
+    if gpu.ecc_uncorrected_volatile:
+        yield f"{gpu.ecc_uncorrected_volatile} uncorrected ECC errors since the driver was loaded"
+    if gpu.remap_pending or gpu.remap_failed:
+        yield "row remapping " + ("failed" if gpu.remap_failed else "pending")
+    if gpu.retired_pages_pending:
+        yield "retired pages pending"
 
 
 def _quote_gpu(gpu: NvmlGpu, line: int) -> Iterator[Quote]:

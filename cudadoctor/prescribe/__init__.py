@@ -1,12 +1,13 @@
 """Root cause and facts to the steps for this machine.
 
-steps.py         prescribe(): chooses a cause's steps, fills and quotes them
-conditions.py    CONDITIONS: what a step's `when` may ask for
-placeholders.py  the {values} of recipes, as far as they are known
+steps.py         prescribe(): chooses a cause's steps, fills and quotes them; notes.py: where this shell is not the place for them
+conditions.py    CONDITIONS: what a step's `when` may ask for; those about containers and schedulers are in places.py
+placeholders.py  the {values} of recipes, as far as they are known; driver_values.py: those about the driver
 case.py          what both read
-distribution.py  which distribution; gpus.py: which GPUs
-packages.py      which driver packages fit them; pip.py: which Python packages
-shellwords.py    quoting, and sudo
+distribution.py  which distribution; gpus.py: which GPUs, and whether the machine has a screen
+choice.py        which driver fits them; families.py: how each family packages it; packages.py: need, choice and their words
+pip.py           which Python packages, and who installs them
+dialect.py       a command as this system writes it; shellwords.py: quoting, and sudo
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ T = TypeVar("T")
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that conditions and placeholders read. `pid` is the process that a step speaks of."""
+    """Everything that conditions and placeholders read. `pid` is the process that a step speaks of.
+
+    `host`: the steps are for the host of the container that was examined.
+    """
 
     root: Finding
     values: Mapping[str, str]
@@ -32,6 +35,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     gpus: Gpus
     need: Need
     driver: Driver
+    headless: bool = False
+    host: bool = False
     pid: int | None = None
 
     def get(self, key: Key[T]) -> T | None:
@@ -64,8 +69,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_root(self) -> bool:
+        """Root of a container is not root of its host."""
         user = self.get(USER)
-        return user is not None and user.uid == 0
+        return user is not None and user.uid == 0 and not self.host
+
+    @property
+    def windows(self) -> bool:
+        """Commands are PowerShell's."""
+        return self.system.family == "windows"
 
     @property
     def cuda(self) -> CudaVersion | None:

@@ -20,18 +20,25 @@ from cudadoctor.model.values import (
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
+    SECURE_BOOT,
     WSL,
 )
-from cudadoctor.prescribe import pip
+from cudadoctor.prescribe import frameworks, pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.placeholders import node_group, placeholders
+from cudadoctor.prescribe.places import KUBERNETES, PLACES, RAY, SLURM_WORDS
+from cudadoctor.prescribe.recovery import RECOVERY
 
 Condition = Callable[[Case], bool]
-_BRANCH_IN_NAME = re.compile(r"nvidia-(?:driver|dkms|kernel-source|tesla)-(\d{3})")
+_BRANCH_IN_NAME = re.compile(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
 _UNVERSIONED = (
     "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-driver", "akmod-nvidia", "kmod-nvidia", "nvidia-open",
     "nvidia-open-dkms", "nvidia-dkms", "nvidia",
 )  # fmt: skip
+
+
+# The driver's branch fits and its kernel modules are of the wrong kind.
+_OTHER_FLAVOUR = ("open-module-required", "open-module-unsupported-gpu")
 
 
 def holds(when: str | None, case: Case) -> bool:
@@ -56,9 +63,20 @@ def installed_branches(case: Case) -> tuple[int, ...]:
 
 def _driver_wanted(case: Case) -> bool:
     """No driver package that fits these GPUs is installed. A toolkit that can be pinned makes a newer driver needless."""
+    if _windows_driver(case):
+        return False
     if case.root.cause == "toolkit-newer-than-driver" and case.python is not None and _toolkit_pin(case):
         return False
+    if case.root.cause == "driver-build-failed":
+        return _newer_driver_wanted(case)
+    if case.root.cause in _OTHER_FLAVOUR:
+        return True
     return not any(case.need.fits(branch) for branch in installed_branches(case))
+
+
+def _windows_driver(case: Case) -> bool:
+    """The driver is the one of Windows: there, and in WSL."""
+    return case.windows or case.system.wsl
 
 
 def _newer_driver_wanted(case: Case) -> bool:
@@ -67,23 +85,38 @@ def _newer_driver_wanted(case: Case) -> bool:
     return not installed or case.driver.branch is None or case.driver.branch > max(installed)
 
 
-def _by_tool(case: Case) -> bool:
-    return case.system.family == "ubuntu" and case.need.flavour is None and not case.driver.packages
-
-
 def _driver_chosen(case: Case) -> bool:
-    """A command installs it: packages, a module stream, or Ubuntu's own tool."""
-    return bool(case.driver.packages or case.driver.stream) or _by_tool(case)
+    """A command installs it: packages, a module stream, or the distribution's own tool."""
+    return case.driver.chosen
 
 
 def _origin(name: str) -> Condition:
     if name == "archive":  # where no package is known the same step says in words what to install
-        return lambda case: case.driver.origin in (None, "archive") and not _by_tool(case)
+        return lambda case: case.driver.origin in (None, "archive")
     return lambda case: case.driver.origin == name
 
 
 def _family(name: str) -> Condition:
     return lambda case: case.system.family == name
+
+
+def _own_files(case: Case) -> bool:
+    """Files in /etc and packages are changed by hand: neither NixOS nor a system that is an image."""
+    return case.system.family != "nixos" and case.system.image is None
+
+
+def _rpm_fusion(case: Case) -> bool:
+    return case.system.family == "fedora" and case.driver.origin != "image"
+
+
+def _epel(case: Case) -> bool:
+    """RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others."""
+    return case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel")
+
+
+def _secure_boot(case: Case) -> bool:
+    """Secure Boot is known to be on."""
+    return case.get(SECURE_BOOT) is True
 
 
 def _built_here(case: Case) -> bool:
@@ -165,7 +198,7 @@ def _both_variables(case: Case) -> bool:
 
 # ---------------------------------------------------------------- Python
 def _conda(case: Case) -> bool:
-    return case.python is not None and bool(case.python.conda)
+    return pip.conda_prefix(case) is not None
 
 
 def _toolkit_pin(case: Case) -> bool:
@@ -179,6 +212,11 @@ def _older_series(case: Case) -> bool:
 def _fitting(case: Case) -> bool:
     """A requirement was handed on, or the message speaks of NumPy."""
     return case.value("requirement") is not None or any("numpy" in quote.text.lower() for quote in case.root.evidence)
+
+
+def _of(*names: str) -> Condition:
+    """The finding speaks of this framework."""
+    return lambda case: frameworks.framework(case) in names
 
 
 def _config_line(case: Case, key: str) -> bool:
@@ -220,18 +258,36 @@ def _not(condition: Condition) -> Condition:
     return lambda case: not condition(case)
 
 
+def _either(*conditions: Condition) -> Condition:
+    return lambda case: any(condition(case) for condition in conditions)
+
+
 CONDITIONS: dict[str, Condition] = {
     "driver-wanted": _driver_wanted,
     "driver-chosen": _driver_chosen,
     "driver-not-chosen": _not(_driver_chosen),
-    "newer-driver-wanted": _newer_driver_wanted,
     "archive": _origin("archive"),
     "aur": _origin("aur"),
     "stream": _origin("stream"),
-    "by-tool": _by_tool,
-    "fedora": _family("fedora"),
+    "parts": _origin("parts"),
+    "locked": _origin("lock"),
+    "from-nvidia": _origin("nvidia"),
+    "image": _origin("image"),
+    "in-configuration": _origin("nixos"),
+    "by-tool": _origin("tool"),
+    "windows-driver": _windows_driver,
+    "rpm-fusion": _rpm_fusion,
+    "epel": _epel,
+    "own-files": _own_files,
+    "secure-boot-on": _secure_boot,
     "rhel": _family("rhel"),
     "debian": _family("debian"),
+    "suse": _family("suse"),
+    "nixos": _family("nixos"),
+    "not-nixos": _not(_family("nixos")),
+    "layered-image": lambda case: case.system.image is not None,
+    "apt": _either(_family("debian"), _family("ubuntu")),
+    "pip-refused": pip.refused,
     "module-built-here": _built_here,
     "module-prebuilt": _prebuilt,
     "vfio-pci-known": _vfio_pci,
@@ -263,16 +319,33 @@ CONDITIONS: dict[str, Condition] = {
     "pip": _not(_conda),
     "toolkit-pin": _toolkit_pin,
     "older-series": _older_series,
+    "of-torch": _of("torch"),
+    "not-of-torch": _not(_of("torch")),
+    "of-jax": _of("jax"),
+    "of-tensorflow": _of("tensorflow"),
+    "of-onnxruntime": _of("onnxruntime"),
+    "of-cupy": _of("cupy"),
+    "of-ctranslate2": _of("ctranslate2"),
+    "of-bitsandbytes": _of("bitsandbytes"),
+    "of-none": lambda case: frameworks.framework(case) is None,
+    "torch-index-known": _has("torch_index"),
+    "torch-index-unknown": _not(_has("torch_index")),
+    "arch-known": _has("arch_list"),
+    "arch-unknown": _not(_has("arch_list")),
+    "windows-said": frameworks.on_windows,
+    "not-windows-said": _not(frameworks.on_windows),
+    "gcc-known": _has("gcc"),
+    "gcc-unknown": _not(_has("gcc")),
     "fitting-known": _fitting,
     "fitting-unknown": _not(_fitting),
     "simulator-by-variable": _by_variable("NUMBA_ENABLE_CUDASIM", "enable_cudasim"),
     "simulator-by-file": lambda case: _config_line(case, "enable_cudasim"),
     "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
     "cuda-disabled-by-file": lambda case: _config_line(case, "disable_cuda"),
-    "slurm": SLURM,
+    "slurm": _either(SLURM, SLURM_WORDS),
     "pbs": PBS,
     "lsf": LSF,
-    "other-scheduler": lambda case: not (SLURM(case) or PBS(case) or LSF(case)),
+    "other-scheduler": _not(_either(SLURM, SLURM_WORDS, PBS, LSF, RAY, KUBERNETES)),
     "process-known": lambda case: case.pid is not None,
     "process-unknown": lambda case: case.pid is None,
     "process-may-be-ended": lambda case: _reachable(case) and _mine(case) and not _defunct(case) and not _service(case),
@@ -280,4 +353,6 @@ CONDITIONS: dict[str, Condition] = {
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
     "process-elsewhere": lambda case: case.pid is not None and not _reachable(case),
     "process-of-service": lambda case: _service(case) and _mine(case),
+    **PLACES,
+    **RECOVERY,
 }

@@ -1,37 +1,52 @@
-"""Which distribution the steps are for: its family, its codename, and how its packages are grouped."""
+"""Which distribution the steps are for: its family, its codename, and how its packages are installed.
+
+The names are those of knowledge/tables/distributions.toml. A derivative counts as its parent, with the parent's codename.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from cudadoctor.model.facts import Facts, Unknown
-from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
+from cudadoctor.model.values import OPERATING_SYSTEM, SETTING, WSL, OperatingSystem
 
-_FAMILIES: dict[str, str] = {
-    "ubuntu": "ubuntu", "debian": "debian", "fedora": "fedora", "arch": "arch", "suse": "suse", "opensuse": "suse", "sles": "suse",
-    "rhel": "rhel", "centos": "rhel", "rocky": "rhel", "almalinux": "rhel", "ol": "rhel", "oracle": "rhel", "scientific": "rhel",
-    "manjaro": "arch", "endeavouros": "arch", "raspbian": "debian",
-}  # fmt: skip
-# Relatives whose `like` names several families: the first of these that is named counts (Rocky says "rhel centos fedora").
-_ORDER = ("ubuntu", "debian", "rhel", "fedora", "arch", "suse")
-_CODENAMES: dict[str, dict[str, str]] = {
-    "ubuntu": {"20.04": "focal", "22.04": "jammy", "24.04": "noble", "25.10": "questing", "26.04": "resolute"},
-    "debian": {"11": "bullseye", "12": "bookworm", "13": "trixie", "14": "forky"},
-    "pop": {"20.04": "focal", "22.04": "jammy", "24.04": "noble"},
-    "linuxmint": {"20": "focal", "21": "jammy", "22": "noble"},
-}
-_NUMBER = re.compile(r"\d[\w.]*$")
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.knowledge.systems import DistributionRow
+
+# Words of ID_LIKE; of several the first of this order that is named counts (Rocky says "rhel centos fedora").
+_FAMILIES = {"ubuntu": "ubuntu", "debian": "debian", "rhel": "rhel", "centos": "rhel", "fedora": "fedora", "arch": "arch", "suse": "suse",
+             "opensuse": "suse", "sles": "suse", "nixos": "nixos"}  # fmt: skip
+# Variants of Fedora's VARIANT_ID that are images.
+_IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "coreos", "iot", "atomic", "ostree", "bazzite", "bluefin", "aurora")
+_HEADLESS = {"server": True, "headless": True, "cloud": True, "desktop": False, "workstation": False, "laptop": False}
+_WSL = ("wsl", "wsl1", "wsl2")
+_SILENT = ("linux", "gnu", "gnu/linux", "os", "lts", "release")
+_WORDS = re.compile(r"[a-z0-9][a-z0-9.]*")
+_GLUED = re.compile(r"([a-z]+)(\d[\d.]*)")
+_SERVICE_PACK = re.compile(r"sp(\d)")
+# How Debian and Ubuntu call their releases besides the codename.
+_SUITES = {"stable": "trixie", "testing": "forky", "unstable": "sid", "oldstable": "bookworm"}
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True):
-    """What the choice of packages needs to know. `family` None: unknown, so steps are words."""
+    """What the choice of packages needs to know. `family` None: no commands are known for it, so steps are words."""
 
-    family: str | None = None  # debian | ubuntu | fedora | rhel | arch | suse
+    family: str | None = None  # debian | ubuntu | fedora | rhel | arch | suse | nixos | windows
     id: str | None = None
     version: str | None = None
     codename: str | None = None
+    image: str | None = None  # rpm-ostree | transactional-update
+    ready_image: bool = False
+    wsl: bool = False
+    headless: bool | None = None  # stated: a server without a screen, or a desktop
+    repository: str | None = None  # the folder of NVIDIA's repository
+    driver: str | None = None  # words, where no package is known
+    branch_driver: str | None = None
 
     @property
     def major(self) -> str | None:
@@ -39,56 +54,167 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         found = re.match(r"\d+", self.version or "")
         return found[0] if found else None
 
+    @property
+    def named(self) -> str:
+        return " ".join(part for part in (self.id, self.version or self.codename) if part) or "this distribution"
 
-def family_of(identifier: str | None, like: tuple[str, ...] = ()) -> str | None:
-    """The family of a distribution by its id, else by those that it says it is like."""
-    for name in (identifier or "", *(entry for entry in _ORDER if entry in {_family(word) for word in like})):
-        found = _family(name)
+
+# ---------------------------------------------------------------- the user's own word
+def from_word(word: str, knowledge: Knowledge) -> Distribution:
+    """The user's own word: `ubuntu-24.04`, `debian:12`, `Linux Mint 21.3`, `rhel9`, `wsl-ubuntu-22.04`, `ubuntu-24.04-server`, `arch`."""
+    parts = _WORDS.findall(word.lower().replace("pop!", "pop"))
+    rows = _by_name(knowledge)
+    wsl = any(part in _WSL for part in parts)
+    headless = next((_HEADLESS[part] for part in parts if part in _HEADLESS), None)
+    parts = [part for part in parts if part not in _WSL and part not in _SILENT]
+    names, version, codename = _split(parts, rows, _codes(knowledge))
+    row = _row(names, rows)
+    plain = [name for name in names if name not in _HEADLESS]
+    if row is None and plain != names:
+        row = _row(plain, rows)
+    if row is None and not names and (codename or wsl):
+        row = rows["ubuntu" if wsl and codename is None else _family_of_code(codename, knowledge)]
+    if row is not None and row.id == "windows":
+        wsl = False
+    return _made(row, "-".join(plain or names) or None, version, codename, knowledge, wsl=wsl, headless=headless)
+
+
+def _split(parts: list[str], rows: Mapping[str, DistributionRow], codes: frozenset[str]) -> tuple[list[str], str | None, str | None]:
+    """Names, version and codename of the words. `rhel9` and `ubuntu22.04` are a name with its version."""
+    names: list[str] = []
+    version: str | None = None
+    codename: str | None = None
+    for part in parts:
+        glued = _GLUED.fullmatch(part)
+        pack = _SERVICE_PACK.fullmatch(part)
+        if part in codes:
+            codename = part
+        elif part in _SUITES and "debian" in names:
+            codename = _SUITES[part]
+        elif version is not None:
+            version += f".{pack[1]}" if pack is not None else ""
+        elif part[0].isdigit():
+            version = part
+        elif glued is not None and part not in rows and "-".join((*names, glued[1])) in rows:
+            names.append(glued[1])
+            version = glued[2]
+        else:
+            names.append(part)
+    if version is not None and re.fullmatch(r"\d{4}", version) and names[:1] == ["ubuntu"]:
+        version = f"{version[:2]}.{version[2:]}"
+    return names, version, codename
+
+
+def _row(names: list[str], rows: Mapping[str, DistributionRow]) -> DistributionRow | None:
+    """The longest run of words, from the first on, that is a name: "opensuse-leap" before "opensuse"."""
+    for end in range(len(names), 0, -1):
+        found = rows.get("-".join(names[:end]))
         if found is not None:
             return found
     return None
 
 
-def _family(name: str) -> str | None:
-    word = name.lower()
-    return _FAMILIES.get(word) or next((_FAMILIES[key] for key in ("opensuse", "sles") if word.startswith(key)), None)
-
-
-def from_word(word: str) -> Distribution:
-    """The user's own word: `ubuntu-24.04`, `debian:12`, `fedora-41`, `arch`."""
-    name = word.strip().lower().replace(":", "-").replace(" ", "-")
-    found = _NUMBER.search(name)
-    version = found[0] if found else None
-    identifier = name[: found.start()].rstrip("-") if found else name
-    last = identifier.rsplit("-", 1)[-1]
-    codename = _codename(identifier, version)
-    if version is None and last in {code for codes in _CODENAMES.values() for code in codes.values()}:
-        identifier, codename = identifier[: -len(last)].rstrip("-"), last
-    return Distribution(family=family_of(identifier), id=identifier or None, version=version, codename=codename)
-
-
-def of_facts(facts: Facts, word: str | None) -> Distribution:
+# ---------------------------------------------------------------- what the machine says
+def of_facts(facts: Facts, word: str | None, knowledge: Knowledge) -> Distribution:
     """The distribution to write steps for: the user's word outranks what the machine says of itself."""
     if word:
-        return from_word(word)
+        return from_word(word, knowledge)
+    in_wsl = _in_wsl(facts)
     found = facts.get(OPERATING_SYSTEM)
     if isinstance(found, Unknown) or found.value is None:
-        return Distribution()
-    return _of_system(found.value)
+        return Distribution(wsl=in_wsl)
+    made = of_system(found.value, knowledge)
+    return msgspec.structs.replace(made, wsl=in_wsl and made.family != "windows")
 
 
-def _of_system(system: OperatingSystem) -> Distribution:
+def _in_wsl(facts: Facts) -> bool:
+    """The kernel is WSL's, or the user's text says so and no kernel contradicts it."""
+    wsl, setting = facts.get(WSL), facts.get(SETTING)
+    if not isinstance(wsl, Unknown):
+        return wsl.value is True
+    return not isinstance(setting, Unknown) and setting.value is not None and "wsl" in setting.value.words
+
+
+def of_system(system: OperatingSystem, knowledge: Knowledge) -> Distribution:
+    """The distribution that /etc/os-release and its like describe."""
+    rows = _by_name(knowledge)
     identifier = (system.id or "").lower()
-    family = family_of(identifier, system.like)
-    codename = _codename(identifier, system.version_id)
-    known = {code for codes in _CODENAMES.values() for code in codes.values()}
-    if codename is None and family in ("ubuntu", "debian") and system.codename in known:
-        codename = system.codename
-    return Distribution(family=family, id=identifier or None, version=system.version_id, codename=codename)
+    row = rows.get(identifier) or _like(system.like, rows)
+    if identifier.startswith(("opensuse", "sle")) and identifier not in rows:
+        row = rows["sles" if identifier.startswith("sle") else "opensuse-leap"]
+    variant = (system.variant or "").lower()
+    stated = system.codename if system.codename in _codes(knowledge) else None
+    made = _made(row, identifier or None, system.version_id, stated, knowledge, wsl=False, headless=_HEADLESS.get(variant))
+    if made.family == "fedora" and any(name in variant for name in _IMAGES):
+        return msgspec.structs.replace(made, image="rpm-ostree")
+    return made
 
 
-def _codename(identifier: str, version: str | None) -> str | None:
-    codes = _CODENAMES.get(identifier, {})
+def _like(like: tuple[str, ...], rows: Mapping[str, DistributionRow]) -> DistributionRow | None:
+    """The parent that a relative names: a row without codenames of its own, for the versions are the relative's."""
+    named = {_FAMILIES[word] for word in like if word in _FAMILIES}
+    family = next((name for name in _FAMILIES.values() if name in named), None)
+    if family is None:
+        return None
+    parent = {"suse": "opensuse-leap", "rhel": "centos"}.get(family, family)
+    return msgspec.structs.replace(rows[parent], codenames={}, repository=None)
+
+
+# ---------------------------------------------------------------- rows of the table
+def _made(
+    row: DistributionRow | None,
+    identifier: str | None,
+    version: str | None,
+    codename: str | None,
+    knowledge: Knowledge,
+    *,
+    wsl: bool,
+    headless: bool | None,
+) -> Distribution:
+    if row is None:
+        return Distribution(id=identifier, version=version, wsl=wsl, headless=headless)
+    mapped = _of_version(row.codenames, version) or codename or row.codename
+    family = row.family
+    if family in ("ubuntu", "debian") and mapped is not None:
+        family = _family_of_code(mapped, knowledge)
+    major = re.match(r"\d+", version or "")
+    usual = f"rhel{major[0]}" if family == "rhel" and row.repository is None and major and major[0] in ("8", "9", "10") else None
+    return Distribution(
+        family=family,
+        id=row.id if identifier is None or identifier.startswith(row.names) else identifier,
+        version=version,
+        codename=mapped,
+        image=row.image,
+        ready_image=row.ready_image,
+        wsl=wsl,
+        headless=headless,
+        repository=_of_version(row.repository or {}, version) or usual,
+        driver=row.driver,
+        branch_driver=row.branch_driver,
+    )
+
+
+def _of_version(table: Mapping[str, str], version: str | None) -> str | None:
+    """By the whole version, else by its first two numbers, else by its first."""
     if version is None:
         return None
-    return codes.get(version) or codes.get(version.split(".")[0])
+    parts = version.split(".")
+    return next((table[key] for key in (version, ".".join(parts[:2]), parts[0]) if key in table), None)
+
+
+def _by_name(knowledge: Knowledge) -> Mapping[str, DistributionRow]:
+    def make() -> dict[str, DistributionRow]:
+        return {name: row for row in knowledge.distributions for name in (row.id, *row.names)}
+
+    return knowledge.once("distributions by name", make)
+
+
+def _codes(knowledge: Knowledge) -> frozenset[str]:
+    """The codenames of Ubuntu and Debian."""
+    rows = _by_name(knowledge)
+    return frozenset((*rows["ubuntu"].codenames.values(), *rows["debian"].codenames.values(), "sid"))
+
+
+def _family_of_code(codename: str | None, knowledge: Knowledge) -> str:
+    rows = _by_name(knowledge)
+    return "debian" if codename == "sid" or codename in rows["debian"].codenames.values() else "ubuntu"

@@ -10,13 +10,17 @@ import msgspec
 
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.values import LADDER, NVML, PCI
+from cudadoctor.model.values import DRIVER_PACKAGES, ENVIRONMENT, KERNEL, LADDER, NAMED_GPUS, NVML, PCI
 from cudadoctor.model.version import ComputeCapability
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.knowledge.tables import Architecture
 
+# Chips that are sold for computing alone: A100 and A30, H100 and H200, B200, B300. No screen hangs on them.
+_COMPUTE_ONLY = frozenset(ComputeCapability(text) for text in ("8.0", "9.0", "10.0", "10.3", "10.7"))
+_CLOUD_KERNEL = re.compile(r"-(?:aws|azure|gcp|gke|oracle|kvm|ibm|nvidia|nvidia-64k|cloud-(?:amd64|arm64))$|\.amzn\d+")
+_SERVER_PACKAGE = re.compile(r"nvidia-headless-|nvidia-(?:driver|utils|dkms|compute-utils)-\d+-server|nvidia-fabricmanager")
 _PCI_ID = re.compile(r"10de[:\]\[ ]{1,3}([0-9a-f]{4})\b", re.IGNORECASE)
 _CHIP = re.compile(r"\b(G[A-Z]\d{2,3}\w{0,4}|A[DG]\d{3}\w{0,3}|TU\d{3}\w{0,3})\s+\[")
 
@@ -35,7 +39,8 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
 
 def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
     """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them."""
-    found = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)] or list(_quoted(root, knowledge))
+    known = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)]
+    found = known or list(_quoted(root, knowledge)) or list(_by_product(facts, knowledge))
     architectures = {architecture.id: architecture for architecture, _ in found if architecture is not None}
     capabilities = tuple(sorted({capability for _, capability in found if capability is not None}, key=lambda entry: entry.numbers))
     return Gpus(architectures=tuple(architectures.values()), capabilities=capabilities, addresses=_addresses(facts))
@@ -69,6 +74,15 @@ def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
             yield _by_name(function.name, knowledge)
 
 
+def _by_product(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
+    """The GPUs that a text names by their products or capabilities."""
+    named = facts.get(NAMED_GPUS)
+    for gpu in named.value.gpus if not isinstance(named, Unknown) and named.value is not None else ():
+        capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
+        if capability is not None:
+            yield knowledge.architecture_of(capability), capability
+
+
 def _quoted(root: Finding, knowledge: Knowledge) -> Iterator[Pair]:
     """Ids and chip names in the lines that the finding rests on."""
     for quote in root.evidence:
@@ -97,3 +111,39 @@ def _addresses(facts: Facts) -> tuple[str, ...]:
     if isinstance(bus, Unknown) or bus.value is None:
         return ()
     return tuple(function.address for function in bus.value.nvidia_gpus)
+
+
+# ---------------------------------------------------------------- a server or a desktop
+def is_headless(gpus: Gpus, facts: Facts, stated: bool | None) -> bool:
+    """Whether the machine computes without a screen. Where nothing says so it counts as a desktop, whose driver serves both."""
+    if stated is not None:
+        return stated
+    signs = (_screen(facts), _packages(facts), _kernel(facts))
+    said = next((sign for sign in signs if sign is not None), None)
+    if said is not None:
+        return said
+    return bool(gpus.capabilities) and all(capability in _COMPUTE_ONLY for capability in gpus.capabilities)
+
+
+def _screen(facts: Facts) -> bool | None:
+    """A display of this machine's own: that of an ssh session is another machine's."""
+    environment = facts.get(ENVIRONMENT)
+    if isinstance(environment, Unknown) or environment.value is None:
+        return None
+    shown = (environment.value.variables.get(name, "") for name in ("WAYLAND_DISPLAY", "DISPLAY"))
+    return False if any(display and not display.startswith("localhost:") for display in shown) else None
+
+
+def _packages(facts: Facts) -> bool | None:
+    installed = facts.get(DRIVER_PACKAGES)
+    if isinstance(installed, Unknown) or installed.value is None:
+        return None
+    return True if any(_SERVER_PACKAGE.match(package.name) for package in installed.value.packages) else None
+
+
+def _kernel(facts: Facts) -> bool | None:
+    """Kernels that distributions build for the machines of clouds."""
+    kernel = facts.get(KERNEL)
+    if isinstance(kernel, Unknown) or kernel.value is None:
+        return None
+    return True if _CLOUD_KERNEL.search(kernel.value.release) else None

@@ -15,6 +15,12 @@ REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
 LAST_WITH_ROW_STACK, BELOW = PackageVersion("0.30.4"), "2.5"
 _BELOW = re.compile(r"<\s*(\d+\.\d+)")
+# Releases whose own Python refuses pip (PEP 668).
+_REFUSING = frozenset(("bookworm", "trixie", "forky", "sid", "lunar", "mantic", "noble", "oracular", "plucky", "questing", "resolute"))
+REMARK = (
+    " Use the Python that runs your program; where it refuses (externally-managed-environment), "
+    "make a virtual environment first: python3 -m venv --system-site-packages FOLDER."
+)
 
 
 def series(case: Case) -> str | None:
@@ -69,3 +75,34 @@ def numpy_requirement(case: Case) -> str:
 def _is_release(text: str, version: PackageVersion) -> bool:
     numbers = tuple(int(part) for part in re.findall(r"\d+", text))
     return version.numbers[: len(numbers)] == numbers
+
+
+# ---------------------------------------------------------------- who installs
+def conda_prefix(case: Case) -> str | None:
+    """The folder of the examined conda environment; where no Python was examined, of the one that the user's text shows to be active."""
+    if case.python is not None:
+        return (case.python.prefix or case.python.conda) if case.python.conda else None
+    return case.variable("CONDA_PREFIX") or None
+
+
+def interpreter(case: Case) -> str | None:
+    """The examined Python, else that of the environment that the user's text shows to be active."""
+    if case.python is not None:
+        return case.python.path
+    folder = case.variable("VIRTUAL_ENV") or case.variable("CONDA_PREFIX") or ""
+    return f"{folder.rstrip('/')}/bin/python" if folder.startswith("/") else None
+
+
+def refused(case: Case) -> bool:
+    """Whether the examined Python belongs to the distribution, which refuses pip in it. Where its mark was not looked for, by release."""
+    python = case.python
+    if python is None or python.virtual or python.conda or case.windows:
+        return False
+    if python.externally_managed is not None:
+        return python.externally_managed
+    return python.path.startswith("/usr/bin/") and case.system.codename in _REFUSING
+
+
+def by_uv(case: Case) -> bool:
+    """Whether uv made the examined environment, which then has no pip."""
+    return case.python is not None and case.python.uv

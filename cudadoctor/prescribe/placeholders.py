@@ -7,33 +7,32 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
-
-from packaging.requirements import InvalidRequirement, Requirement
+from collections.abc import Callable, Mapping
 
 from cudadoctor.model.values import (
     DEVICE_NODES,
     DRIVER_FILES,
-    DRIVER_PACKAGES,
-    KERNEL,
     LADDER,
     LIBRARIES,
-    LOADED_DRIVER,
     TOOLKITS,
     USER,
 )
-from cudadoctor.prescribe import pip
+from cudadoctor.prescribe import frameworks, pip
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.packages import resolved, suse_group
-from cudadoctor.prescribe.shellwords import Value, one_line
+from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
+from cudadoctor.prescribe.shellwords import Script, Value, one_line
 
 _FORMS: dict[str, re.Pattern[str]] = {
     name: re.compile(pattern)
     for names, pattern in (
-        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "rhel_major", "cuda_major"), r"\d{1,12}"),
+        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major"), r"\d{1,12}"),
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
         (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
-        (("kernel",), r"[\w.+~-]+"),
+        (("kernel",), RELEASE.pattern),
+        (("nvidia_repository",), r"[a-z]+\d+"),
+        (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
+        (("driver_branch",), r"\d{3}"),
+        (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         (("python", "prefix", "cuda_home", "libcuda_folder", "stub_folder", "numba_config", "path", "new_path"), r"[^-].*"),
         (("user", "group", "owner"), r"[^-].*"),
     )
@@ -41,23 +40,33 @@ _FORMS: dict[str, re.Pattern[str]] = {
 }
 # What a sentence says where the value is not known.
 WORDS: dict[str, str] = {
+    "container_cuda": "a newer CUDA",
     "cuda_home": "the folder that holds bin/nvcc", "cuda_major": "12 or 13, as the driver allows", "cuda_variable": "CUDA_HOME",
-    "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages", "driver_stream": "nvidia-driver",
+    "driver_branch": "NNN", "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages",
+    "driver_stream": "nvidia-driver", "driver_version": "see /proc/driver/nvidia/version",
     "first_toolkit": "of the release that introduced this GPU's generation", "fitting_requirement": "the version that the message asks for",
     "gpu_address": "that lspci shows", "group": "that `ls -l /dev/nvidia0` shows", "kernel": "(uname -r)",
     "kernel_headers": "the kernel's headers", "kept_path": "the other folders", "last_toolkit": "it depends on its generation",
     "libcuda_folder": "the folder with libcuda.so.1",
     "library_packages": "the driver's library package", "library_version": "see modinfo -F version nvidia",
     "linux_driver_packages": "nvidia-driver, libnvidia-compute, cuda-drivers", "module_version": "see /proc/driver/nvidia/version",
-    "new_path": "another name", "numba_config": ".numba_config.yaml", "owner": "another user", "parent": "(its PPID)",
+    "new_path": "another name", "nvidia_repository": "rhel9",
+    "numba_config": ".numba_config.yaml", "owner": "another user", "parent": "(its PPID)",
     "parent_start_high": "", "parent_start_low": "", "path": "with the package's name", "pid": "(its PID)",
     "prebuilt_module": "linux-modules-nvidia-...", "prefix": "this environment", "python": "python3", "repository_machine": "x86_64",
-    "requirement": "numba-cuda[cu12]", "rhel_major": "", "smi_packages": "the driver's tools", "start_high": "", "start_low": "",
-    "stub_folder": ".../stubs", "toolkit_requirement": "cuda-toolkit of that version", "user": "who runs the program",
-    "variable": "CUDA_VISIBLE_DEVICES",
+    "requirement": "numba-cuda[cu12]", "smi_packages": "the driver's tools", "start_high": "", "start_low": "",
+    "stub_folder": ".../stubs", "suse_repository": "https://download.nvidia.com/opensuse/",
+    "toolkit_requirement": "cuda-toolkit of that version", "user": "who runs the program",
+    "variable": "CUDA_VISIBLE_DEVICES", "torch_index": "for this driver and GPU", "torch_requirement": "torch",
+    "torch_cuda": "torch.version.cuda",
+    "jax_requirement": "jax[cuda12]", "cupy_requirement": "cupy-cuda12x",
+    "cudnn_requirement": "nvidia-cudnn-cu12 of the version in the message",
+    "gcc": "of the version that this CUDA accepts", "arch_list": "(nvidia-smi --query-gpu=compute_cap)",
+    "cmake_architectures": "native",
 }  # fmt: skip
 
-Found = Iterator[tuple[str, "Value | None"]]
+
+ALIGNING = "align-python-packages"  # the recipe whose steps name the version that fits
 
 
 def placeholders(case: Case) -> Mapping[str, Value]:
@@ -65,7 +74,7 @@ def placeholders(case: Case) -> Mapping[str, Value]:
     found: dict[str, Value] = {}
     for source in _SOURCES:
         for name, value in source(case):
-            if value and _fits(name, value):
+            if value and (isinstance(value, Script) or _fits(name, value)):
                 found[name] = value
     return found
 
@@ -76,102 +85,10 @@ def _fits(name: str, value: Value) -> bool:
     return all(one_line(part) and (form is None or form.fullmatch(part) is not None) for part in parts)
 
 
-# ---------------------------------------------------------------- the driver and its packages
-def _driver(case: Case) -> Found:
-    yield "driver_words", case.driver.words
-    yield "driver_packages", case.driver.packages
-    yield "driver_stream", case.driver.stream
-    yield "rhel_major", case.system.major
-    kernel = case.get(KERNEL)
-    release = kernel.release if kernel is not None else case.value("kernel", "release")
-    machine = kernel.machine if kernel is not None and kernel.machine else "x86_64"
-    yield "repository_machine", "sbsa" if machine in ("aarch64", "arm64") else machine
-    yield "kernel", release
-    if release is not None and _FORMS["kernel"].fullmatch(release):
-        yield "kernel_headers", _headers(case, release)
-        yield "prebuilt_module", _prebuilt(case, release)
-    loaded = case.get(LOADED_DRIVER)
-    yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
-    yield "library_version", case.value("library", "library_version")
-
-
-def _headers(case: Case, release: str) -> tuple[str, ...]:
-    if case.system.family in ("fedora", "rhel"):
-        return (f"kernel-devel-{release}",)
-    if case.system.family == "suse":
-        return ("kernel-default-devel",)
-    if case.system.family == "arch":
-        flavour = next((name for name in ("lts", "zen", "hardened", "rt") if f"-{name}" in release), None)
-        return (f"linux-{flavour}-headers",) if flavour else ("linux-headers",)
-    return (f"linux-headers-{release}",)
-
-
-def _prebuilt(case: Case, release: str) -> str | None:
-    """Ubuntu's signed modules: the package of the running kernel, named after the one that is installed for another kernel."""
-    packages = case.get(DRIVER_PACKAGES)
-    for package in packages.packages if packages is not None else ():
-        found = re.match(r"(linux-modules-nvidia-\d+(?:-server)?(?:-open)?)-\d", package.name)
-        if found is not None:
-            return f"{found[1]}-{release}"
-    return None
-
-
-def _branch_here(case: Case) -> tuple[int | None, str]:
-    """The branch whose libraries belong to this machine, and Ubuntu's suffix of it (-server)."""
-    loaded = case.get(LOADED_DRIVER)
-    packages = case.get(DRIVER_PACKAGES)
-    names = [package.name for package in packages.packages] if packages is not None else []
-    if loaded is not None:
-        branch = loaded.version.major
-        server = any(name.endswith(f"-{branch}-server") or f"-{branch}-server-" in name for name in names)
-        return branch, "-server" if server else ""
-    found = next((match for match in (re.match(r"nvidia-driver-(\d+)(-server)?", name) for name in names) if match), None)
-    return (int(found[1]), found[2] or "") if found else (case.driver.branch, "")
-
-
-def _libraries(case: Case) -> Found:
-    branch, server = _branch_here(case)
-    family = case.system.family
-    library: tuple[str, ...] = ()
-    tools: tuple[str, ...] = ()
-    if family == "ubuntu" and branch is not None:
-        package = resolved(f"nvidia-driver-{branch}{server}", case.system.codename, case.knowledge)
-        end = package.removeprefix("nvidia-driver-").removesuffix("-open")
-        library, tools = (f"libnvidia-compute-{end}",), (f"nvidia-utils-{end}",)
-    elif family == "debian":
-        library, tools = ("libcuda1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1"), ("nvidia-smi",)
-    elif family == "fedora":
-        legacy = "-470xx" if branch == 470 else "-390xx" if branch == 390 else ""
-        library, tools = (f"xorg-x11-drv-nvidia{legacy}-cuda-libs",), (f"xorg-x11-drv-nvidia{legacy}-cuda",)
-    elif family == "rhel":
-        library, tools = ("nvidia-driver-cuda-libs",), ("nvidia-driver-cuda",)
-    elif family == "arch":
-        library = tools = (f"nvidia-{branch}xx-utils",) if branch in (390, 470, 580) and case.driver.origin == "aur" else ("nvidia-utils",)
-    elif family == "suse":
-        group = suse_group(branch)
-        library, tools = (f"nvidia-compute-{group}",), (f"nvidia-compute-utils-{group}",)
-    yield "library_packages", library
-    yield "smi_packages", tools
-    number = "NNN" if branch is None else str(branch)
-    anywhere = "Fedora: xorg-x11-drv-nvidia-cuda{}; Arch: nvidia-utils"
-    yield "library_words", " ".join(library) or f"Ubuntu: libnvidia-compute-{number}; Debian: libcuda1; {anywhere.format('-libs')}"
-    yield "smi_words", " ".join(tools) or f"Ubuntu: nvidia-utils-{number}; Debian: nvidia-smi; {anywhere.format('')}"
-
-
-_LINUX_DRIVER = re.compile(
-    r"nvidia-(driver|dkms|kernel|utils|compute|firmware|open|prime|settings)|libnvidia-(?!container)|libcuda1|cuda-drivers|xserver-xorg-video-nvidia"
-)
-
-
-def _linux_driver(case: Case) -> Found:
-    packages = case.get(DRIVER_PACKAGES)
-    found = [package.name for package in packages.packages if _LINUX_DRIVER.match(package.name)] if packages is not None else []
-    yield "linux_driver_packages", tuple(name for name in found if re.fullmatch(r"[a-z0-9][\w.+:-]*", name))
-
-
 # ---------------------------------------------------------------- files and variables
 def _files(case: Case) -> Found:
-    yield "gpu_address", case.value("address") or (case.gpus.addresses[0] if len(case.gpus.addresses) == 1 else None)
+    own = case.root.subject.removeprefix("gpu:") if case.root.subject.startswith("gpu:") else None
+    yield "gpu_address", case.value("address") or own or (case.gpus.addresses[0] if len(case.gpus.addresses) == 1 else None)
     yield "variable", case.value("variable") or "CUDA_VISIBLE_DEVICES"
     yield "kept_path", case.value("kept")
     yield "libcuda_folder", _libcuda_folder(case)
@@ -183,8 +100,9 @@ def _files(case: Case) -> Found:
     path = case.value("path") or (case.python.shadows[0].path if case.python is not None and case.python.shadows else None)
     yield "path", path
     if path is not None:
-        clean = path.rstrip("/")
-        yield "new_path", posixpath.join(posixpath.dirname(clean), "my_" + posixpath.basename(clean))
+        separator = "\\" if case.windows and "\\" in path else "/"
+        folder, found, name = path.rstrip(separator).rpartition(separator)
+        yield "new_path", f"{folder}{found}my_{name}"
 
 
 _LIBRARY_FOLDERS = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
@@ -270,16 +188,27 @@ def _start(name: str, start: float | None) -> Found:
 # ---------------------------------------------------------------- Python
 def _python(case: Case) -> Found:
     python = case.python
-    yield "python", case.value("python") or (python.path if python is not None else None)
-    yield "prefix", python.prefix if python is not None else None
+    yield "python", _interpreter(case)
+    yield "prefix", pip.conda_prefix(case) or (python.prefix if python is not None else None)
     series = pip.series(case)
     yield "requirement", pip.requirement(series)
     yield "cuda_major", series.removeprefix("cu") if series is not None else None
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
     if case.cuda is not None and case.cuda.major >= 12:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
-    yield "fitting_requirement", _requirement(case.value("requirement") or pip.numpy_requirement(case))
+    stated = case.value("requirement")
+    if stated or ALIGNING in case.knowledge.cause(case.root.cause).recipes:  # what fits is read from a large table
+        yield "fitting_requirement", _requirement(stated or pip.numpy_requirement(case))
     yield from _toolkits(case)
+    if case.root.cause == "container-cuda-too-new" and re.fullmatch(r"\d{1,2}\.\d{1,2}", case.value("version") or ""):
+        yield "container_cuda", f"CUDA {case.values['version']}"
+
+
+def _interpreter(case: Case) -> Value:
+    """The Python that packages go into: the examined one, or the virtual environment that is made because that one refuses them."""
+    if pip.refused(case):
+        return Script('"$HOME"/gpu-env/bin/python')
+    return case.value("python") or pip.interpreter(case) or Script("python" if case.windows else "python3")
 
 
 def _toolkits(case: Case) -> Found:
@@ -292,10 +221,14 @@ def _toolkits(case: Case) -> Found:
 
 
 def _requirement(text: str | None) -> str | None:
+    if not text:
+        return None
+    from packaging.requirements import InvalidRequirement, Requirement  # slow to import, seldom needed
+
     try:
-        return str(Requirement(text)) if text else None
+        return str(Requirement(text))
     except InvalidRequirement:
         return None
 
 
-_SOURCES: tuple[Callable[[Case], Found], ...] = (_driver, _libraries, _linux_driver, _files, _people, _process, _python)
+_SOURCES: tuple[Callable[[Case], Found], ...] = (driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values)

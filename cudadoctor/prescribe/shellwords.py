@@ -14,6 +14,12 @@ _KEYWORDS = frozenset(("for", "if", "while", "case", "[", "{", "!", "until"))
 Value = str | tuple[str, ...]
 
 
+class Script(str):
+    """Shell text that stands in a command as it is, such as "$(uname -r)". Written here, never read from a machine."""
+
+    __slots__ = ()
+
+
 def names(template: str) -> tuple[str, ...]:
     """The placeholders of a template, in their order, each once."""
     return tuple(dict.fromkeys(PLACEHOLDER.findall(template)))
@@ -26,6 +32,8 @@ def one_line(value: str) -> bool:
 
 def quoted(value: Value) -> str:
     """A value as shell words: a tuple becomes several words, each quoted on its own."""
+    if isinstance(value, Script):
+        return str(value)
     return shlex.quote(value) if isinstance(value, str) else " ".join(shlex.quote(part) for part in value)
 
 
@@ -41,7 +49,7 @@ def fill_words(template: str, values: Mapping[str, Value], words: Mapping[str, s
 
     def put(found: re.Match[str]) -> str:
         value = values.get(found[1])
-        if value is None:
+        if value is None or isinstance(value, Script):
             return words.get(found[1], "(not known)")
         return value if isinstance(value, str) else " ".join(value)
 
@@ -54,6 +62,20 @@ def is_plain(line: str) -> bool:
     return bool(bare.split()) and bare.split()[0] not in _KEYWORDS and not _OPERATORS & set(bare) and "'" not in bare and '"' not in bare
 
 
+_WRITTEN = re.compile(r"(?P<words>(?:printf|echo)\b.*?) > (?P<file>/[\w./:-]+)$")
+
+
 def with_sudo(script: str) -> str:
-    """Each line run as root: plain commands behind `sudo`, anything with operators as a whole through `sudo sh -c`."""
-    return "\n".join(f"sudo {line}" if is_plain(line) else f"sudo sh -c {shlex.quote(line)}" for line in script.split("\n"))
+    """Each line run as root: plain commands behind `sudo`, words into a file through `sudo tee`, other lines as a whole by `sudo sh`."""
+    return "\n".join(_with_sudo(line) for line in script.split("\n"))
+
+
+def _with_sudo(line: str) -> str:
+    if is_plain(line):
+        return f"sudo {line}"
+    written = _WRITTEN.fullmatch(line)
+    if written is not None and is_plain(written["words"]):
+        return f"{written['words']} | sudo tee {written['file']} > /dev/null"
+    if "'" in line and not set('"$`\\!') & set(line):
+        return f'sudo sh -c "{line}"'  # easier to read than single quotes within single quotes
+    return f"sudo sh -c {shlex.quote(line)}"

@@ -16,11 +16,15 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate
 from cudadoctor.model.version import ToolkitVersion
+from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.choice import choose
 from cudadoctor.prescribe.conditions import holds
-from cudadoctor.prescribe.distribution import of_facts
-from cudadoctor.prescribe.gpus import gpus_of
-from cudadoctor.prescribe.packages import choose, need_of
+from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_uv, portable, template_of
+from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
+from cudadoctor.prescribe.gpus import gpus_of, is_headless
+from cudadoctor.prescribe.notes import elsewhere, of_a_cluster, on_the_host, without_a_step
+from cudadoctor.prescribe.packages import Need, need_of
 from cudadoctor.prescribe.placeholders import WORDS, placeholders
 from cudadoctor.prescribe.shellwords import Value, fill_shell, fill_words, with_sudo
 
@@ -29,8 +33,11 @@ if TYPE_CHECKING:
 
 CHECK_AGAIN = "cudadoctor check"
 MOST_PROCESSES = 8  # a recipe's steps about a process are written for so many of them
-# A family without commands of its own uses those of the family it descends from.
-_PARENT = {"ubuntu": "debian"}
+RESTARTS = ("reboot", "Restart-Computer")
+VIRTUAL_ENVIRONMENT = "make-virtual-environment"
+# What is done to the driver is done on the host of a container, and by the administrator of a cluster.
+_HOST_ACTIONS = frozenset(("install-driver", "reload-driver", "firmware-setup", "reset-gpu"))
+_LAYERED = re.compile(r"^(?:sudo )?(?:rpm-ostree (?:un)?install|transactional-update .*pkg) ", re.MULTILINE)
 _OF_PROCESS = re.compile(r"\{(pid|parent)\}")
 
 
@@ -43,30 +50,77 @@ def prescribe(
     case = case_of(diagnosis_root, values, facts, knowledge, distro)
     action: Action | None = None
     steps: list[Step] = []
-    for name in knowledge.cause(diagnosis_root.cause).recipes:
+    for name in _recipes(case):
         recipe = knowledge.recipe(name)
-        rendered = list(render(recipe, case))
+        rendered = list(_of_recipe(recipe, case, distro))
         if rendered and action is None:
             action = recipe.action
-        steps += rendered
+        steps += [step for step in rendered if step.shell is not None or step not in steps]
+    if case.windows and action is None and knowledge.cause(diagnosis_root.cause).recipes:
+        action, steps = "none", [without_a_step()]
     if action is None:
         return None
     return Prescription(cause=diagnosis_root.cause, action=action, steps=_checked_again(_one_restart(steps)))
 
 
+def _recipes(case: Case) -> Iterator[str]:
+    """The cause's recipes. Where one of them installs with pip and this Python refuses that, a virtual environment comes first."""
+    chosen = case.knowledge.cause(case.root.cause).recipes
+    if pip.refused(case) and VIRTUAL_ENVIRONMENT not in chosen:
+        steps = (step for name in chosen for step in case.knowledge.recipe(name).steps)
+        if any(PIP.search(step.shell or "") is not None and holds(step.when, case) for step in steps):
+            yield VIRTUAL_ENVIRONMENT
+    yield from chosen
+
+
+def _of_recipe(recipe: Recipe, case: Case, distro: str | None) -> Iterator[Step]:
+    """The recipe's steps; what is not for this shell to do is said first."""
+    if recipe.action in _HOST_ACTIONS and elsewhere(case):
+        # The container's own /etc/os-release says nothing of its host.
+        system = case.system if distro else Distribution()
+        host = msgspec.structs.replace(case, system=system, driver=choose(case.need, system, case.knowledge), host=True)
+        yield on_the_host()
+        yield from render(recipe, host)
+        return
+    rendered = list(render(recipe, case))
+    if rendered and recipe.action in _HOST_ACTIONS and of_a_cluster(case) is not None:
+        yield Step(text=of_a_cluster(case) or "", shell=None, needs_root=False, risk="safe", verify=None, undo=None)
+    yield from rendered
+
+
 def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None) -> Case:
     """What conditions and placeholders read, put together once."""
-    system = of_facts(facts, distro)
+    system = of_facts(facts, distro, knowledge)
+    if system == Distribution() and _of_windows(root):
+        system = from_word("windows", knowledge)
     gpus = gpus_of(root, facts, knowledge)
-    need = need_of(gpus.architectures, _minimum(root, values, knowledge), _number(values.get("legacy_branch")))
-    driver = choose(need, system, knowledge)
-    return Case(root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver)
+    need = _flavoured(root, need_of(gpus.architectures, _minimum(root, values, knowledge), _number(values.get("legacy_branch"))), knowledge)
+    headless = is_headless(gpus, facts, system.headless)
+    driver = choose(need, system, knowledge, headless=headless)
+    return Case(
+        root=root, values=values, facts=facts, knowledge=knowledge, system=system, gpus=gpus, need=need, driver=driver, headless=headless
+    )
+
+
+def _of_windows(root: Finding) -> bool:
+    """The finding's own lines are those of a program in Windows."""
+    return any(re.search(r"\.dll\b|\b[A-Z]:\\", quote.text) is not None for quote in root.evidence)
+
+
+def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
+    """The driver itself said which kernel modules this GPU takes, also where the GPU's model is not known."""
+    if root.cause == "open-module-required":
+        return msgspec.structs.replace(need, flavour="open", conflict=False)
+    if root.cause == "open-module-unsupported-gpu":
+        last = need.high if need.high is not None else knowledge.architecture("volta").last_driver_branch
+        return msgspec.structs.replace(need, flavour="proprietary", high=last, conflict=False)
+    return need
 
 
 def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
     stated = values.get("version", "")
-    if root.cause != "toolkit-newer-than-driver" or not re.match(r"\d+\.\d+", stated):
+    if root.cause not in ("toolkit-newer-than-driver", "container-cuda-too-new") or not re.match(r"\d+\.\d+", stated):
         return None
     full = knowledge.driver_minimum(ToolkitVersion(stated)).full
     return full.major if full is not None else None
@@ -83,12 +137,17 @@ def render(recipe: Recipe, case: Case) -> Iterator[Step]:
     written = False
     for template in recipe.steps:
         if not _speaks_of_process(template):
-            if holds(template.when, cases[0] if cases else case):
+            if holds(template.when, cases[0] if cases else case) and not _foreign(template, case):
                 yield render_step(template, cases[0] if cases else case)
         elif not written:
             written = True
             for one in cases:
                 yield from (render_step(entry, one) for entry in recipe.steps if _speaks_of_process(entry) and holds(entry.when, one))
+
+
+def _foreign(template: StepTemplate, case: Case) -> bool:
+    """A step that is a command for Linux, on Windows: its words would mislead too."""
+    return case.windows and bool(template.shell or template.shells) and template_of(template, case.system) is None
 
 
 def _speaks_of_process(template: StepTemplate) -> bool:
@@ -103,25 +162,47 @@ def _pids(case: Case) -> tuple[int, ...]:
 def render_step(template: StepTemplate, case: Case) -> Step:
     """One step with its values. `sudo` stands in front where root is needed and the user is not root."""
     values = placeholders(case)
-    shell = _command(_for_family(template, case), values, template, case)
+    shell = _command(template_of(template, case.system), values, template, case)
     return Step(
-        text=fill_words(template.text, values, WORDS),
+        text=fill_words(template.text, values, WORDS) + _remark(template, case, shell),
         shell=shell,
         needs_root=template.needs_root,
         risk=template.risk,
-        verify=fill_shell(template.verify, values) if template.verify is not None else None,
-        undo=_command(template.undo, values, template, case) if shell is not None else None,
+        verify=_check(template.verify, values, case),
+        undo=_command(_undo(template, case), values, template, case) if shell is not None else None,
     )
 
 
-def _for_family(template: StepTemplate, case: Case) -> str | None:
-    """The command of this distribution's family, else the one for all."""
-    family = case.system.family or ""
-    return template.shells.get(family) or template.shells.get(_PARENT.get(family, "")) or template.shell
+def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
+    """What the command alone does not say."""
+    if shell is None:
+        return ""
+    if case.windows:
+        return " (In a PowerShell that was opened as administrator.)" if template.needs_root else ""
+    if case.system.image is not None and _LAYERED.search(shell) is not None and "--apply-live" not in shell:
+        return " It is layered over the system's image and counts after a restart."
+    return pip.REMARK if pip.interpreter(case) is None and PIP.search(template.shell or "") is not None else ""
+
+
+def _undo(template: StepTemplate, case: Case) -> str | None:
+    return portable(template.undo) if case.windows else template.undo
+
+
+def _check(text: str | None, values: Mapping[str, Value], case: Case) -> str | None:
+    """The command that shows whether a step helped, in the words of this system."""
+    if text is None:
+        return None
+    if case.windows:
+        return fill_powershell(text, values) if portable(text) is not None else None
+    return fill_shell(for_uv(text) if pip.by_uv(case) else text, values)
 
 
 def _command(text: str | None, values: Mapping[str, Value], template: StepTemplate, case: Case) -> str | None:
-    filled = fill_shell(text.strip("\n"), values) if text is not None else None
+    if text is None:
+        return None
+    if case.windows:
+        return fill_powershell(text.strip("\n"), values)
+    filled = fill_shell((for_uv(text) if pip.by_uv(case) else text).strip("\n"), values)
     if filled is None or not template.needs_root or case.is_root:
         return filled
     return with_sudo(filled)
@@ -129,7 +210,7 @@ def _command(text: str | None, values: Mapping[str, Value], template: StepTempla
 
 def _one_restart(steps: list[Step]) -> list[Step]:
     """Recipes end with a restart of their own; of several only the last is kept, when everything is in place."""
-    restarts = [place for place, step in enumerate(steps) if (step.shell or "").split(" ")[-1] == "reboot"]
+    restarts = [place for place, step in enumerate(steps) if (step.shell or "").split(" ")[-1] in RESTARTS]
     return [step for place, step in enumerate(steps) if place not in restarts[:-1]]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import BenchmarkResult, Report, Row
 from cudadoctor.report.clean import clean, one_line
+from cudadoctor.report.page import Style as Style  # callers find it here
 
 MAX_RULED_OUT = 6  # causes named in the line of what was ruled out
 MAX_WIDTH = 100  # columns of prose; commands and quoted lines keep their own length
@@ -38,15 +38,6 @@ FIGURES = {
     "d2d": "device memory (read + written)",
     "launch_latency": "kernel launch",
 }
-
-
-class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write: `width` in columns, colour, plain ASCII, all rows."""
-
-    width: int = 80
-    color: bool = False
-    ascii: bool = False
-    verbose: bool = False
 
 
 class Page:
@@ -143,10 +134,14 @@ def _undecided_line(report: Report) -> str:
     if any(row.id == "text" and row.status == "warn" for row in report.checks):
         return "what the text says is not so at present"
     failed = [row.id for row in report.checks if row.status == "fail"]
+    if report.origin.kind == "text" and not failed:
+        return "the text shows no failure that is known"
     return f"{' and '.join(failed)} failed, and nothing that was seen explains it" if failed else "too little could be seen for a verdict"
 
 
 def _healthy_line(report: Report) -> str:
+    if report.origin.kind == "text":
+        return "the text shows that a GPU computed, and no failure that is known"
     gpus = [gpu for gpu in report.machine.gpus if gpu.visible]
     names = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in gpus))
     many = f"{len(gpus)} GPUs ({names})" if len(gpus) > 1 else names or "the GPU"

@@ -28,14 +28,8 @@ NOT_AVAILABLE = (1 << 64) - 1  # NVML's way to say that a size is not shown
 
 COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 SWITCH = {0: "disabled", 1: "enabled"}
-RECOVERY_ACTIONS = ("none", "gpu-reset", "node-reboot", "drain-p2p", "drain-and-reset", "recover-imex-domain", "bus-reset", "system-reboot")
-RECOVERY_FIELD = 230
-EVENT_REASONS = (
-    (0x1, "gpu-idle"), (0x2, "applications-clocks-setting"), (0x4, "sw-power-cap"), (0x8, "hw-slowdown"), (0x10, "sync-boost"),
-    (0x20, "sw-thermal-slowdown"), (0x40, "hw-thermal-slowdown"), (0x80, "hw-power-brake-slowdown"), (0x100, "display-clock-setting"),
-)  # fmt: skip
-
 _OUT = 1  # where JSON goes; `start` moves it
+_LOADED: Dict[str, Any] = {}
 
 
 def start() -> None:
@@ -94,6 +88,20 @@ class Answers:
         return value
 
 
+def sibling(name: str) -> Any:
+    """A module of this folder, loaded by its path: the folder itself is not importable."""
+    import importlib.util
+
+    if name not in _LOADED:
+        spec = importlib.util.spec_from_file_location("cudadoctor_" + name, __file__.rpartition("/")[0] + "/" + name + ".py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        _LOADED[name] = module
+    return _LOADED[name]
+
+
 # ---------------------------------------------------------------- through pynvml
 def distributions(folder: str) -> Dict[str, str]:
     """NVML bindings installed in one site folder: name to version."""
@@ -147,36 +155,6 @@ def memory(nv: Any, handle: Any, answers: Answers) -> None:
         answers.values.update(memory_total_bytes=int(info.total), memory_used_bytes=int(info.used))
 
 
-def event_reasons(nv: Any, handle: Any) -> List[str]:
-    """Why clocks are held down, in words. Older bindings and drivers know it as throttle reasons."""
-    query = getattr(nv, "nvmlDeviceGetCurrentClocksEventReasons", None) or nv.nvmlDeviceGetCurrentClocksThrottleReasons
-    try:
-        mask = query(handle)
-    except nv.NVMLError_FunctionNotFound:
-        mask = nv.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    return [word for bit, word in EVENT_REASONS if int(mask) & bit]
-
-
-def recovery_action(nv: Any, handle: Any) -> Optional[str]:
-    value = nv.nvmlDeviceGetFieldValues(handle, [getattr(nv, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", RECOVERY_FIELD)])[0]
-    if value.nvmlReturn != 0:
-        raise nv.NVMLError(value.nvmlReturn)
-    return dict(enumerate(RECOVERY_ACTIONS)).get(int(value.value.uiVal))
-
-
-def nvlinks(nv: Any, handle: Any, answers: Answers) -> None:
-    states: List[int] = []
-    for link in range(36):
-        try:
-            states.append(int(nv.nvmlDeviceGetNvLinkState(handle, link)))
-        except Exception as error:  # past the last link, or a GPU without NVLink
-            if not states:
-                answers.errors["nvlinks"] = text(error)
-            break
-    if states:
-        answers.values.update(nvlinks_active=sum(state == 1 for state in states), nvlinks_inactive=sum(state == 0 for state in states))
-
-
 def mig(nv: Any, handle: Any, answers: Answers) -> None:
     mode = answers.ask("mig_mode", lambda: SWITCH.get(int(nv.nvmlDeviceGetMigMode(handle)[0])))
     if mode != "enabled":
@@ -204,11 +182,8 @@ def describe(nv: Any, handle: Any) -> Answers:
     ask("persistence", lambda: SWITCH.get(int(nv.nvmlDeviceGetPersistenceMode(handle))))
     ask("temperature_c", lambda: float(nv.nvmlDeviceGetTemperature(handle, 0)))
     ask("power_w", lambda: nv.nvmlDeviceGetPowerUsage(handle) / 1000.0)
-    ask("throttle_reasons", lambda: event_reasons(nv, handle))
     ask("ecc_mode", lambda: SWITCH.get(int(nv.nvmlDeviceGetEccMode(handle)[0])))
     ask("ecc_uncorrected_volatile", lambda: int(nv.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
-    ask("remap_pending", lambda: bool(nv.nvmlDeviceGetRemappedRows(handle)[2]))
-    ask("remap_failed", lambda: bool(nv.nvmlDeviceGetRemappedRows(handle)[3]))
     ask("pcie_generation", lambda: int(nv.nvmlDeviceGetCurrPcieLinkGeneration(handle)))
     ask("pcie_generation_max", lambda: int(nv.nvmlDeviceGetMaxPcieLinkGeneration(handle)))
     ask("pcie_width", lambda: int(nv.nvmlDeviceGetCurrPcieLinkWidth(handle)))
@@ -217,8 +192,8 @@ def describe(nv: Any, handle: Any) -> Answers:
     ask("sm_clock_max_mhz", lambda: int(nv.nvmlDeviceGetMaxClockInfo(handle, 1)))
     ask("memory_clock_max_mhz", lambda: int(nv.nvmlDeviceGetMaxClockInfo(handle, 2)))
     ask("memory_bus_bits", lambda: int(nv.nvmlDeviceGetMemoryBusWidth(handle)))
-    ask("recovery_action", lambda: recovery_action(nv, handle))
-    nvlinks(nv, handle, answers)
+    ask("health", lambda: sibling("nvml_health").describe(nv, handle, answers))
+    answers.values.pop("health", None)
     return answers
 
 
@@ -253,6 +228,7 @@ class Binding:
         self.driver = lambda: text(nv.nvmlSystemGetDriverVersion())
         self.cuda = lambda: int(nv.nvmlSystemGetCudaDriverVersion_v2())
         self.count = lambda: int(nv.nvmlDeviceGetCount())
+        self.system = lambda answers: sibling("nvml_health").confidential(nv, answers.ask)
 
     def init(self) -> Tuple[int, str]:
         try:
@@ -290,6 +266,7 @@ class Plain:
         self.driver = lambda: self.string("nvmlSystemGetDriverVersion")
         self.cuda = lambda: self.number("nvmlSystemGetCudaDriverVersion_v2")
         self.count = lambda: self.number("nvmlDeviceGetCount_v2")
+        self.system: Callable[[Any], Dict[str, Any]] = lambda answers: {}
 
     def message(self, code: int) -> str:
         return text(self.library.nvmlErrorString(code) or "error %d" % code)
@@ -361,6 +338,10 @@ def interview(nvml: Any, head: Dict[str, Any]) -> None:
     whole = Answers()
     head["library"] = whole.ask("library", nvml.driver) or head["library"]
     head["cuda"] = whole.ask("cuda", lambda: "%d.%d" % (nvml.cuda() // 1000, nvml.cuda() % 1000 // 10))
+    try:
+        head.update(nvml.system(whole))
+    except Exception:
+        pass  # what is not stated is unknown
     emit("nvml", **head)
     count = whole.ask("count", nvml.count)
     if count is None:  # no GPU lines then means nothing

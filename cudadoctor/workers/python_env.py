@@ -281,12 +281,32 @@ def report_toolkits(installed: dict[str, Distribution]) -> None:
     guarded("toolkits", report_folders)
 
 
+def made_by_uv() -> bool:
+    """Whether uv made this virtual environment: it notes its version in pyvenv.cfg."""
+    try:
+        with open(os.path.join(sys.prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as lines:
+            return any(line.partition("=")[0].strip() == "uv" for line in lines)
+    except OSError:
+        return False
+
+
 def main() -> None:
     """Say who this is, then one step after the other, each in its own guard."""
     start()
     conda = sys.prefix if os.path.isdir(os.path.join(sys.prefix, "conda-meta")) else None
     version = sys.version.split()[0]
-    emit("python", path=sys.executable, version=version, prefix=sys.prefix, conda=conda, virtual=sys.prefix != sys.base_prefix)
+    virtual = sys.prefix != sys.base_prefix
+    refused = not virtual and os.path.exists(os.path.join(os.path.dirname(os.__file__), "EXTERNALLY-MANAGED"))
+    emit(
+        "python",
+        path=sys.executable,
+        version=version,
+        prefix=sys.prefix,
+        conda=conda,
+        virtual=virtual,
+        uv=made_by_uv(),
+        externally_managed=refused,
+    )
     installed = distributions(sys.path)
     guarded("packages", lambda: report_packages(installed, conda_packages(sys.prefix)))
     guarded("redirect", lambda: emit("redirect", value=redirects(installed)))

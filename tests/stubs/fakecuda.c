@@ -8,7 +8,7 @@
    FAKE_CUDA_VERSION   cuDriverGetVersion (13000)
    FAKE_CUDA_DEVICES   number of devices (1)
    FAKE_CUDA_FAIL      calls that fail, comma separated: cuMemAlloc_v2=2 or, on one device, cuDevicePrimaryCtxRetain@0=46
-   FAKE_CUDA_WRONG     "kernel": the kernel computes one element wrongly; "copy": a byte is lost on the way back;
+   FAKE_CUDA_WRONG     "kernel": the kernel computes one element wrongly ("kernel once": the first time); "copy": a byte is lost on the way back;
                        "bench": the same, but only in copies larger than the memory rung's
    FAKE_CUDA_LOG       what the driver's compiler writes into its error log
    FAKE_CUDA_SAY       printed by cuInit, on descriptor 1 through C's buffers
@@ -155,7 +155,8 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     if (function == (void *)1) {
         uint32_t *out = AT(*(ptr *)arguments[0]), count = *(uint32_t *)arguments[1];
         for (uint32_t i = 0; i < gx * bx && i < count; i++) out[i] = i * 2654435761u ^ i >> 3;
-        if (is("FAKE_CUDA_WRONG", "kernel")) out[count - 1] += 1;
+        static int launches;
+        if (is("FAKE_CUDA_WRONG", "kernel") || (is("FAKE_CUDA_WRONG", "kernel once") && !launches++)) out[count - 1] += 1;
     }
     return 0;
 }

@@ -94,3 +94,13 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *h, u32 *n, process_t *table) {
     *n = 1; memset(table, 0, sizeof *table); table[0].pid = (u32)pid; table[0].used = 1ULL << 30; return 0;
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *h, u32 *n, process_t *table) { return nvmlDeviceGetComputeRunningProcesses_v3(h, n, table); }
+/* Health and place: FAKE_NVML_FABRIC the fabric's state (3 is completed), FAKE_NVML_CC the confidential-computing mode. */
+typedef struct { u32 version; unsigned char cluster[16]; u32 status, clique, state, mask; } fabric_t;
+typedef struct { u32 environment, feature, devtools; } confidential_t;
+int nvmlDeviceGetRetiredPagesPendingStatus(void *h, u32 *v) { (void)h; SAY("nvmlDeviceGetRetiredPagesPendingStatus"); *v = 1; return 0; }
+int nvmlDeviceGetTemperatureThreshold(void *h, u32 kind, u32 *v) { (void)h; *v = kind == 1 ? 93 : 98; return 0; }
+int nvmlDeviceGetGpuMaxPcieLinkGeneration(void *h, u32 *v) { (void)h; *v = 5; return 0; }
+int nvmlDeviceGetVirtualizationMode(void *h, u32 *v) { (void)h; *v = 1; return 0; }
+int nvmlDeviceGetGpuFabricInfoV(void *h, fabric_t *f) { (void)h; SAY("nvmlDeviceGetGpuFabricInfoV"); f->state = (u32)number("FAKE_NVML_FABRIC", 0); f->status = 0; return 0; }
+int nvmlSystemGetConfComputeState(confidential_t *c) { SAY("nvmlSystemGetConfComputeState"); c->environment = 2; c->feature = (u32)number("FAKE_NVML_CC", 0); c->devtools = 0; return 0; }
+int nvmlSystemGetConfComputeGpusReadyState(u32 *v) { *v = 0; return 0; }

@@ -14,6 +14,7 @@ from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.reading import Quotes, line_of, merged, some
+from cudadoctor.checks.ties import device, driver, packages, programs, setting, toolkit
 from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Basis, Clue
@@ -40,7 +41,9 @@ IDLE_LIMIT = 600 << 20  # bytes in use, the driver's own reserve with it, that a
 _UNKNOWN_ERROR = re.compile(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
 _BLOCKED = re.compile(r"GPU access blocked by the operating system|operating system has blocked")
 _FILE_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+_CAPABILITIES = re.compile(r"[Cc]apabilities")
 _COMPAT = re.compile(r"/(?:compat|cuda-compat[^/:]*)(?:[/:]|$)")
+_MISMATCH = re.compile(r"\b803\b|DRIVER_MISMATCH|DriverMismatch|unsupported display driver")
 _INSUFFICIENT = re.compile(r"driver version is insufficient|InsufficientDriver|\b35\b")
 _OUT_OF_MEMORY = re.compile(r"(?i)out.of.memory")
 
@@ -88,10 +91,14 @@ def blocked_in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 def capabilities(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """libcuda is not found, and the container was given driver capabilities without compute."""
     lines, environment = _stated(said, "libcuda-missing"), facts.get(ENVIRONMENT)
-    if not lines or isinstance(environment, Unknown):
+    if not lines:
         return
-    value = variables_of(environment).get(CAPABILITIES)
-    if value and not {"compute", "all"} & {word.strip() for word in value.split(",")}:
+    asked = _suspected(said, "container-driver-capabilities", _CAPABILITIES)
+    if asked:
+        yield _clue("container-driver-capabilities", asked, lines)
+        return
+    value = None if isinstance(environment, Unknown) else variables_of(environment).get(CAPABILITIES)
+    if value and not isinstance(environment, Unknown) and not {"compute", "all"} & {word.strip() for word in value.split(",")}:
         quotes = (variable_quote(environment, CAPABILITIES),)
         yield _clue("container-driver-capabilities", quotes, lines, capabilities=value)
 
@@ -109,6 +116,8 @@ def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     elif isinstance(loaded, Fact) and loaded.value is not None and file is not None:
         library, shown = file
         yield _clue("driver-version-mismatch", lines, some(loaded)[:1], shown, module=loaded.value.version.text, library=library.text)
+    elif _suspected(said, "driver-version-mismatch", _MISMATCH):
+        yield _clue("driver-version-mismatch", _suspected(said, "driver-version-mismatch", _MISMATCH))
 
 
 def _files(facts: Facts) -> Iterator[tuple[LibraryFile, Quotes]]:
@@ -215,5 +224,8 @@ def _true(facts: Facts, key: Key[Any]) -> bool:
 
 
 TIES: tuple[Tie, ...] = (
+    *setting.TIES,
     lost_in_container, blocked_in_wsl, capabilities, two_driver_versions, insufficient_driver, malformed_home, nobody_holds_it,
+    *programs.TIES, *toolkit.TIES, *packages.TIES,
+    *driver.TIES, *device.TIES,
 )  # fmt: skip

@@ -63,6 +63,7 @@ class SmiGpu(Value, frozen=True, kw_only=True):
     ecc_uncorrected: int | None = None
     compute_mode: str | None = None
     mig: str | None = None
+    mig_uuids: tuple[str, ...] = ()  # instances that `nvidia-smi -L` lists below the GPU
     errors: tuple[str, ...] = ()  # cells that say ERR! or Unknown Error
     line: int = 0
 
@@ -78,6 +79,20 @@ class Smi(Value, frozen=True, kw_only=True):
     failure: str | None = None
     exit: int | None = None
     recognised: bool = True  # False: it printed something that is neither a table nor a known failure
+
+
+class SmiCsv(Value, frozen=True, kw_only=True):
+    """One list of `nvidia-smi --query-... --format=csv`: field names without their units, and the values as printed."""
+
+    fields: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...] = ()
+    closed: bool = False  # the list is known to end here
+    line: int = 0
+
+    def column(self, *names: str) -> tuple[str, ...] | None:
+        """The values of the first of these fields that the list has; None where it has none of them."""
+        place = next((self.fields.index(name) for name in names if name in self.fields), None)
+        return None if place is None else tuple(row[place] for row in self.rows)
 
 
 class NvmlGpu(Value, frozen=True, kw_only=True):
@@ -111,6 +126,14 @@ class NvmlGpu(Value, frozen=True, kw_only=True):
     memory_clock_max_mhz: int | None = None
     memory_bus_bits: int | None = None
     recovery_action: str | None = None
+    retired_pages_pending: bool | None = None  # pages to be taken out of use at the next reset (GPUs before Ampere)
+    remap_uncorrectable: int | None = None  # rows remapped so far because of uncorrectable errors
+    temperature_slowdown_c: float | None = None  # where the hardware begins to slow itself down
+    pcie_generation_card: int | None = None  # what the card alone could do; `pcie_generation_max` is that of card and slot together
+    fabric_state: str | None = None  # not-supported | not-started | in-progress | completed
+    fabric_status: str | None = None  # NVML's words for how the registration with the fabric ended: Success, or an error
+    vgpu_mode: str | None = None  # none | passthrough | vgpu | host-vgpu | host-vsga
+    vgpu_license: str | None = None  # licensed | unlicensed | expired | ..., as NVML or nvidia-smi words it, in small letters
     nvlinks_active: int | None = None
     nvlinks_inactive: int | None = None
     handle_error: str | None = None  # the GPU is counted but cannot be opened
@@ -124,12 +147,15 @@ class Nvml(Value, frozen=True, kw_only=True):
     cuda: CudaVersion | None = None
     provider: str | None = None  # nvidia-ml-py 13.x | ctypes
     provider_error: str | None = None  # why `import pynvml` did not serve
+    confidential_compute: str | None = None  # off | on | devtools: the system's confidential-computing mode
+    confidential_compute_ready: bool | None = None  # whether GPUs accept work in that mode
     gpus: tuple[NvmlGpu, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
 
 
 LIBRARIES = Key[Libraries]("libraries")
 SMI = Key[Smi]("nvidia-smi")
+SMI_CSV = Key[SmiCsv]("nvidia-smi-csv")
 NVML = Key[Nvml]("nvml")
 DRIVER_FILES = Key[Libraries]("driver-files")  # libcuda and libnvidia-ml in the usual folders
 WSL_LIBRARIES = Key[Libraries]("wsl-libraries")  # /usr/lib/wsl/lib, what Windows lends

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from cudadoctor.model.facts import Key
 from cudadoctor.model.values.base import Value
 from cudadoctor.model.version import ModuleVersion
@@ -108,7 +110,18 @@ class KernelEvent(Value, frozen=True, kw_only=True):
 
 
 class KernelLog(Value, frozen=True, kw_only=True):
+    """`present_from`: the line with which the running driver's time begins (last boot, last load of the module); what is before is past.
+
+    `cleared`: GPUs that were reset or declared well again, each with the line that says so.
+    """
+
     events: tuple[KernelEvent, ...]
+    present_from: int = 0
+    cleared: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def past(self, line: int, address: str | None) -> bool:
+        """Whether a line speaks of a time before the present."""
+        return line < self.present_from or (address is not None and line < self.cleared.get(address, 0))
 
 
 PCI = Key[PciBus]("pci")

@@ -102,3 +102,4 @@ class Ladder(Value, frozen=True, kw_only=True):
 
 
 LADDER = Key[Ladder]("ladder")
+COMPUTED = Key[str]("computed")  # the words of a text that a program prints only after a GPU computed

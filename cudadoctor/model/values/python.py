@@ -71,6 +71,8 @@ class PythonEnvironment(Value, frozen=True, kw_only=True):
     prefix: str | None = None
     conda: str | None = None
     virtual: bool = False
+    uv: bool = False  # uv made it, so it may have no pip
+    externally_managed: bool | None = None  # the distribution refuses pip here (PEP 668)
     packages: tuple[PythonPackage, ...] = ()
     shadows: tuple[Shadow, ...] = ()
     numba_config: tuple[ConfigLine, ...] = ()

@@ -44,6 +44,7 @@ class OperatingSystem(Value, frozen=True, kw_only=True):
     codename: str | None = None
     like: tuple[str, ...] = ()
     name: str | None = None
+    variant: str | None = None  # server, workstation, silverblue, ...
 
 
 class Kernel(Value, frozen=True, kw_only=True):
@@ -55,6 +56,47 @@ class Kernel(Value, frozen=True, kw_only=True):
 class Environment(Value, frozen=True, kw_only=True):
     variables: dict[str, str]
     lines: dict[str, int]
+
+
+class Start(Value, frozen=True, kw_only=True):
+    """A command that starts a container or a batch job."""
+
+    program: str  # docker, podman, apptainer, srun, #SBATCH ...
+    asks: bool  # whether it asks for a GPU
+    line: int = 0
+
+
+class Setting(Value, frozen=True, kw_only=True):
+    """What a user's text says of the place where its programs run: words and commands, not measurements.
+
+    `words` holds the line of the first sign of each kind (container, wsl, snap-docker, docker-desktop, notebook, mac ...).
+    """
+
+    words: dict[str, int] = {}
+    containers: tuple[Start, ...] = ()
+    jobs: tuple[Start, ...] = ()
+    visible: str | None = None  # the last value of CUDA_VISIBLE_DEVICES that is written anywhere in the text
+    visible_line: int = 0
+
+
+class Limit(Value, frozen=True, kw_only=True):
+    """A finite limit: bytes, or a number of processes or files."""
+
+    name: str
+    value: int
+    line: int = 0
+
+
+class Limits(Value, frozen=True, kw_only=True):
+    """The finite limits of a process or a control group. What is not listed has no limit, where the listing is whole."""
+
+    entries: tuple[Limit, ...]
+
+
+class Mentions(Value, frozen=True, kw_only=True):
+    """What a pasted text speaks of around a failure: topic -> the first line that does. A mention proves nothing alone."""
+
+    topics: dict[str, int]
 
 
 DEVICE_NODES = Key[DeviceNodes]("device-nodes")
@@ -69,3 +111,7 @@ WSL = Key[bool]("wsl")
 TEGRA = Key[bool]("tegra")
 HYPERVISOR = Key[str]("hypervisor")
 MAY_MAKE_NODES = Key[bool]("may-make-nodes")  # CAP_MKNOD is in the effective set
+SETTING = Key[Setting]("setting")
+MENTIONS = Key[Mentions]("mentions")
+LIMITS = Key[Limits]("limits")
+CGROUP_LIMITS = Key[Limits]("cgroup-limits")

@@ -1,0 +1,81 @@
+"""Limits of the process and its control group that keep CUDA from starting. The rule shows itself in the row libcuda."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudadoctor.checks.base import Rule
+from cudadoctor.checks.common import broken, rung_quote, size
+from cudadoctor.checks.reading import Quotes, line_of, statements, told
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import CGROUP_LIMITS, LADDER, LIMITS, NVML, Limits, RungResult
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+CEILING = "process-limits"
+OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN = 2, 304, 999
+FREE_SHARE = 0.1  # of a GPU's memory: with less left, the GPU itself is full
+# CUDA maps the whole address range of all GPUs and of the host at its start: any limit on it that a person would set is too low.
+LEAST: dict[str, int] = {
+    "address space": 1 << 40,
+    "processes": 64,
+    "open files": 32,
+    "memory of the control group": 1 << 30,
+    "processes of the control group": 32,
+}
+_BYTES = ("address space", "memory of the control group")
+
+
+class Low(NamedTuple):
+    """A limit below what CUDA needs."""
+
+    name: str
+    words: str
+    line: int
+
+
+def tight(limits: Limits) -> Low | None:
+    """The first limit that is too low; None where none is."""
+    for entry in limits.entries:
+        least = LEAST.get(entry.name)
+        if least is not None and entry.value < least:
+            return Low(entry.name, size(entry.value) if entry.name in _BYTES else str(entry.value), entry.line)
+    return None
+
+
+def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """CUDA's start failed as it does where the system refuses memory, threads or files, and a limit is too low for it."""
+    climb = facts[LADDER]
+    if climb.value is None:
+        return
+    failed = [result for rung in ("init", "context", "memory") for result in broken(climb.value, rung) if _may_be_a_limit(result)]
+    if not failed or _gpu_is_full(facts):
+        return
+    ceilings = [fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None]
+    for found in ceilings:
+        low = tight(found.need())
+        if low is not None:
+            shown: Quotes = line_of(found, low.line)
+            values = {"limit": low.name, "value": low.words}
+            yield Clue(cause=CEILING, quotes=(rung_quote(climb, failed[0]), *shown), values=values)
+            return
+
+
+def _may_be_a_limit(result: RungResult) -> bool:
+    return result.code in (OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN) or result.status == "crash"
+
+
+def _gpu_is_full(facts: Facts) -> bool:
+    """Whether the memory that is missing is the GPU's own."""
+    nvml = told(facts, NVML, facts[LADDER])
+    gpus = nvml.gpus if nvml is not None and nvml.code == 0 else ()
+    known = [
+        (gpu.memory_used_bytes, gpu.memory_total_bytes) for gpu in gpus if gpu.memory_total_bytes and gpu.memory_used_bytes is not None
+    ]
+    return any(total - used < FREE_SHARE * total for used, total in known if used is not None and total is not None)
+
+
+RULES = (Rule("libcuda", (CEILING,), limited),)

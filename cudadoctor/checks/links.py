@@ -1,0 +1,217 @@
+"""Rules about links: PCIe as it was while data flowed, NVLink as the driver counts it. Part of the row `health`.
+
+A GPU trains its PCIe link down at idle, so a slow generation counts only under load; a narrow link counts at any time. What no text
+shows is no ignorance about the machine: rules about texts read `facts.all`, which is empty there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudadoctor.checks.benchmark import assess
+from cudadoctor.checks.common import spoken
+from cudadoctor.checks.reading import Quotes, lines_with, plain_address, single_lines, some
+from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.values import (
+    COPY_RATES,
+    LADDER,
+    NVML,
+    PCI_LINKS,
+    SMI_CSV,
+    SMI_DETAILS,
+    CopyRates,
+    Ladder,
+    Measurement,
+    PciLink,
+    PciLinks,
+    SmiCsv,
+    SmiDetails,
+)
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+PCIE, NVLINK = "pcie-link-degraded", "nvlink-error"
+BUSY = 20  # percent of utilisation from which a GPU is at work
+CARD = 16  # lanes of a graphics card that does not say
+FAR_BELOW = 4  # a link so many times narrower than the card is no matter of the slot's design
+SLOW_COPY = 0.4  # share of the link's rate; a good copy reaches 0.7 and more
+_NAMED = re.compile(r"PCIe (?P<generation>\d)\.0 x(?P<width>\d{1,2})")
+_WHILE_COPYING = re.compile(r"link while copying: PCIe (?P<generation>\d)\.0 x(?P<width>\d{1,2})")
+# GB/s that one lane carries, by its transfer rate in GT/s and by its generation.
+_LANES = {2.5: 0.25, 5.0: 0.5, 8.0: 0.985, 16.0: 1.969, 32.0: 3.938, 64.0: 7.56}
+_GENERATIONS = dict(enumerate(_LANES.values(), 1))
+
+
+# ---------------------------------------------------------------- PCIe
+def pcie_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """While the benchmark copied, the link was narrower than card and slot allow, or slower and the copy slow with it."""
+    fact = facts[LADDER]
+    if fact.value is None:
+        return
+    for gpu, figures in _by_gpu(fact.value.benchmark).items():
+        for figure in figures:
+            words = _degraded(figure)
+            if words is not None:
+                address = _address(fact.value, gpu)
+                quote = spoken("benchmark", figure.line, f"GPU {gpu}: {words}")
+                yield Clue(cause=PCIE, quotes=(quote,), subject=_subject(address), values={"address": address or ""})
+                break
+
+
+def _by_gpu(figures: Iterable[Measurement]) -> dict[int, list[Measurement]]:
+    grouped: dict[int, list[Measurement]] = {}
+    for figure in figures:
+        if figure.name in ("h2d_pinned", "d2h_pinned"):
+            grouped.setdefault(figure.gpu, []).append(figure)
+    return grouped
+
+
+def _degraded(figure: Measurement) -> str | None:
+    """What is wrong with the link, in words."""
+    best, now = _NAMED.match(figure.limit_from or ""), _WHILE_COPYING.search(figure.why or "")
+    if best is None or now is None:
+        return None
+    narrow = int(now["width"]) < int(best["width"])
+    slow = int(now["generation"]) < int(best["generation"]) and assess(figure).verdict == "slow"
+    if not narrow and not slow:
+        return None
+    return f"PCIe {now['generation']}.0 x{now['width']} while copying, card and slot can do PCIe {best['generation']}.0 x{best['width']}"
+
+
+def _address(ladder: Ladder, gpu: int) -> str | None:
+    return next((device.address for device in ladder.devices if device.index == gpu), None)
+
+
+def _subject(address: str | None) -> str:
+    return f"gpu:{plain_address(address)}" if address else "machine"
+
+
+def pcie_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What a user's text shows of the link, by nvidia-smi, by lspci, or by the rate of copies."""
+    for details in facts.all(SMI_DETAILS):
+        yield from _by_smi(details)
+    for table in facts.all(SMI_CSV):
+        yield from _by_csv(table)
+    for links in facts.all(PCI_LINKS):
+        yield from _by_lspci(links)
+    for rates in facts.all(COPY_RATES):
+        yield from _by_copies(rates, facts)
+
+
+def _by_smi(fact: Fact[SmiDetails]) -> Iterator[Clue]:
+    for gpu in fact.value.gpus if fact.value is not None else ():
+        width, most = gpu.pcie_width, gpu.pcie_width_max
+        generation, newest = gpu.pcie_generation, gpu.pcie_generation_max
+        if width is not None and most is not None and width < most:
+            lines = (gpu.lines["pcie_width_max"], gpu.lines["pcie_width"])
+            yield _shown(fact, lines, gpu.address, _sure(width, most, beside=True))
+        elif None not in (generation, newest) and (generation or 0) < (newest or 0) and (gpu.utilization_percent or 0) >= BUSY:
+            lines = (gpu.lines["pcie_generation_max"], gpu.lines["pcie_generation"], gpu.lines["utilization_percent"])
+            yield _shown(fact, lines, gpu.address, "derived")
+
+
+def _by_csv(fact: Fact[SmiCsv]) -> Iterator[Clue]:
+    """`--query-gpu=pcie.link.width.current,...`: a card whose neighbours have all their lanes has lost its own."""
+    table = fact.value
+    now, most = (table.column("pcie.link.width.current"), table.column("pcie.link.width.max")) if table is not None else (None, None)
+    if table is None or now is None or most is None:
+        return
+    pairs = [(int(one), int(other)) if one.isdecimal() and other.isdecimal() else None for one, other in zip(now, most, strict=True)]
+    full = any(pair is not None and pair[0] == pair[1] for pair in pairs)
+    for row, pair in enumerate(pairs, 1):
+        if pair is not None and pair[0] < pair[1]:
+            yield _shown(fact, (table.line, table.line + row), None, "derived" if full else _sure(*pair))
+
+
+def _by_lspci(fact: Fact[PciLinks]) -> Iterator[Clue]:
+    for link in fact.value.links if fact.value is not None else ():
+        if fact.value is not None and _narrow(link, fact.value.slots):
+            yield _shown(fact, link.lines, link.address, _sure(link.width or 1, link.width_max or CARD))
+
+
+def _narrow(link: PciLink, slots: Sequence[PciLink]) -> bool:
+    """Narrower than the card, unless a bridge of this very width is shown: then the slot has no more lanes."""
+    if link.width is None or not (link.narrowed or (link.width_max is not None and link.width < link.width_max)):
+        return False
+    return not any(slot.width_max == link.width == slot.width and slot.rate == link.rate for slot in slots)
+
+
+def _by_copies(fact: Fact[CopyRates], facts: Facts) -> Iterator[Clue]:
+    rates = fact.value
+    best = _rate_of_links(facts)
+    if rates is None or best is None:
+        return
+    known = [rate for rate in (rates.to_device, rates.from_device) if rate is not None]
+    if known and max(known) < SLOW_COPY * best[0]:
+        yield Clue(cause=PCIE, quotes=(*some(fact), *best[1]), text=fact.origin == "text")
+
+
+def _rate_of_links(facts: Facts) -> tuple[float, Quotes] | None:
+    """GB/s that the widest GPU link of the text could carry."""
+    links, details = facts.get(PCI_LINKS), facts.get(SMI_DETAILS)
+    if not isinstance(links, Unknown) and links.value is not None:
+        found = [_LANES.get(link.rate_max or 0, 0.0) * (link.width_max or 0) for link in links.value.links]
+        if found and max(found) > 0:
+            return max(found), lines_with(links, "LnkCap")[:1]
+    if not isinstance(details, Unknown) and details.value is not None:
+        found = [_GENERATIONS.get(gpu.pcie_generation_max or 0, 0.0) * (gpu.pcie_width_max or 0) for gpu in details.value.gpus]
+        if found and max(found) > 0:
+            return max(found), some(details)[:1]
+    return None
+
+
+def _sure(width: int, most: int, *, beside: bool = False) -> Basis:
+    """Half the lanes may be all that the slot has; a quarter or less is a fault. Told beside much else, as in a whole log, four lanes may
+    be meant (Thunderbolt, M.2), and nobody complains of them."""
+    return "derived" if width * FAR_BELOW * (2 if beside else 1) <= most else "suspected"
+
+
+def _shown(fact: Fact[Any], lines: Iterable[int], address: str | None, basis: Basis) -> Clue:
+    wanted = set(lines)
+    quotes = tuple(quote for quote in single_lines(fact) if quote.first in wanted) or some(fact)[:1]
+    values = {"address": address} if address else {}
+    return Clue(cause=PCIE, quotes=quotes, subject=_subject(address), basis=basis, text=fact.origin == "text", values=values)
+
+
+# ---------------------------------------------------------------- NVLink
+class _Links(NamedTuple):
+    number: int | None
+    address: str | None
+    active: int
+    inactive: int
+    quotes: Quotes
+
+
+def nvlink_counted(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Some of a GPU's links are down while others are up, here or on its neighbours. All down: no bridge is plugged in."""
+    fact = facts[NVML]
+    gpus = [
+        _Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, lines_with(fact, f"GPU {gpu.index}:")[:1])
+        for gpu in (fact.value.gpus if fact.value is not None else ())
+        if gpu.nvlinks_inactive is not None
+    ]
+    yield from _down(gpus, text=fact.origin == "text")
+
+
+def nvlink_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The same from `nvidia-smi nvlink -s` in a user's text."""
+    for fact in facts.all(SMI_DETAILS):
+        gpus = []
+        for gpu in fact.value.gpus if fact.value is not None else ():
+            if gpu.nvlinks_inactive is not None:
+                places = {gpu.line, gpu.lines.get("nvlinks_inactive", gpu.line)}
+                quotes = tuple(quote for quote in single_lines(fact) if quote.first in places) or some(fact)[:1]
+                gpus.append(_Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, quotes))
+        yield from _down(gpus, text=fact.origin == "text")
+
+
+def _down(gpus: Sequence[_Links], *, text: bool) -> Iterator[Clue]:
+    most = max((gpu.active for gpu in gpus), default=0)
+    for gpu in gpus:
+        if 0 < gpu.inactive < gpu.active or (gpu.inactive and gpu.active < most):
+            index = {"index": str(gpu.number)} if gpu.number is not None else {}
+            yield Clue(cause=NVLINK, quotes=gpu.quotes, subject=_subject(gpu.address), text=text, values=index)

@@ -1,0 +1,160 @@
+"""Ties about the kernel side: which driver a text's machine has, and whether it fits the GPU that the driver's own line names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from cudadoctor.checks import traces
+from cudadoctor.checks.reading import Quotes, line_of, lines_with, module_named, some
+from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected, values_of
+from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, SECURE_BOOT
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.knowledge.tables import Architecture
+
+NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
+TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
+REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
+VGPU, OFF = "vgpu-problem", "gpu-powered-off"
+YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
+_NOT_FOUND = re.compile(r"Module nvidia not found")
+_NO_CONTACT = re.compile(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
+_NOT_SUPPORTED = re.compile(r"not supported by the|driver release")
+
+
+def _answer(question: Callable[[], Quotes]) -> Quotes | None:
+    """The question's lines, None where the text does not say."""
+    try:
+        return question()
+    except NotKnown:
+        return None
+
+
+def _present(facts: Facts, key: Key[Any]) -> bool:
+    found: Fact[Any] | Unknown = facts.get(key)
+    return isinstance(found, Fact) and found.value is not None
+
+
+# ---------------------------------------------------------------- installed, built, loaded
+def module_not_found(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """modprobe finds no module: any trace of a driver means that it was not built for this kernel, none at all that there is no driver."""
+    lines = suspected(said, MISSING, _NOT_FOUND)
+    if not lines:
+        return
+    places = (traces.dkms_entry, traces.any_module_file, traces.package, traces.smi, traces.any_library)
+    answers = [_answer(lambda place=place: place(facts)) for place in places]  # type: ignore[misc]
+    trace = next((found for found in answers if found), ())
+    if trace:
+        yield finding(MISSING, lines, trace)
+    elif answers[2] is not None and _present(facts, DRIVER_PACKAGES):
+        yield finding(NOT_INSTALLED, lines, some(facts[DRIVER_PACKAGES])[:1])
+
+
+def module_there_but_not_loaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No contact with the driver, although its module for the running kernel exists."""
+    lines = suspected(said, NOT_LOADED, _NO_CONTACT)
+    if not lines or _present(facts, LOADED_DRIVER) or _answer(lambda: module_named(facts, "nvidia")):
+        return
+    built = _built_for_this_kernel(facts)
+    if built:
+        yield finding(NOT_LOADED, lines, built)
+
+
+def _built_for_this_kernel(facts: Facts) -> Quotes:
+    """DKMS or a module file for the running kernel; modinfo without a path speaks of the running kernel by itself."""
+    kernel, dkms, files = facts.get(KERNEL), facts.get(DKMS), facts.get(MODULE_FILES)
+    release = kernel.value.release if isinstance(kernel, Fact) and kernel.value is not None else None
+    if isinstance(dkms, Fact) and dkms.value is not None:
+        for entry in dkms.value.entries:
+            if entry.module.startswith("nvidia") and entry.kernel == release and entry.state.startswith("installed"):
+                return line_of(dkms, entry.line)
+    if isinstance(files, Fact) and files.value is not None:
+        for file in files.value.files:
+            named = file.kernel is None and file.version is not None
+            if traces.is_driver_module(file) and (named or (file.kernel is not None and file.kernel == release)):
+                return lines_with(files, file.path, file.version.text if file.version is not None else file.path)[:1]
+    return ()
+
+
+def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No contact with a driver that is installed, on a machine whose firmware checks signatures."""
+    lines, found = suspected(said, REFUSED), facts.get(SECURE_BOOT)
+    if not lines or not isinstance(found, Fact) or not found.value or stated(said, NOUVEAU):
+        return
+    installed = _built_for_this_kernel(facts)
+    yield finding(REFUSED, lines, some(found)[:1], installed, basis="derived" if installed else "suspected")
+
+
+def uvm_out(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An unknown error of CUDA, and the list of modules shows nvidia with its companions but no nvidia_uvm."""
+    lines = suspected(said, "uvm-unavailable")
+    found = facts.get(MODULES)
+    if not lines or not isinstance(found, Fact) or found.value is None:
+        return
+    listed = {module.name for module in found.value.modules}
+    if "nvidia" in listed and listed & {"nvidia_modeset", "nvidia_drm"} and "nvidia_uvm" not in listed:
+        yield finding("uvm-unavailable", lines, lines_with(found, "nvidia")[:2])
+
+
+# ---------------------------------------------------------------- branch and GPU, by the driver's own line
+def _architecture(device: str | None, knowledge: Knowledge) -> Architecture | None:
+    chip = knowledge.chip(device.lower()) if device is not None else None
+    return next((row for row in knowledge.architectures if chip is not None and row.id == chip.architecture), None)
+
+
+def _branch(text: str | None) -> int | None:
+    return int(text.split(".")[0]) if text is not None and text[:3].isdigit() else None
+
+
+def not_supported(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver refuses a PCI id: newer than its branch, older, or known to it (then a virtual machine or a power switch is behind it)."""
+    lines = suspected(said, TOO_OLD, _NOT_SUPPORTED)
+    device, release = values_of(said, TOO_OLD, "device"), values_of(said, TOO_OLD, "release")
+    branch, family = _branch(release), _architecture(device, knowledge)
+    if not lines or branch is None or device is None:
+        return
+    values = {"device": device.lower(), "driver": release or "", "branch": str(branch)}
+    if family is None or (family.first_driver_branch is not None and branch < family.first_driver_branch):
+        yield finding(TOO_OLD, lines, values={**values, **({"architecture": family.name} if family is not None else {})})
+    elif family.last_driver_branch is not None and branch > family.last_driver_branch:
+        yield finding(TOO_NEW, lines, values={**values, "architecture": family.name})
+    elif family.first_driver_branch is not None and branch < family.first_driver_branch + YOUNG:
+        # Cards that came late in this generation are newer than such a branch.
+        for cause in (TOO_OLD, VGPU, OFF):
+            yield finding(cause, lines, basis="suspected")
+    elif mention(facts, "virtual-machine"):
+        yield finding(VGPU, lines, mention(facts, "virtual-machine"), values=values)
+    elif mention(facts, "laptop"):
+        yield finding(OFF, lines, mention(facts, "laptop"))
+    else:
+        for cause in (OFF, VGPU, TOO_OLD):
+            yield finding(cause, lines, basis="suspected")
+
+
+def beyond_the_open_flavour(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The open modules refuse an old GPU, and their branch has dropped it as well: no flavour helps."""
+    lines = stated(said, OPEN)
+    family = _architecture(values_of(said, OPEN, "device"), knowledge)
+    if not lines or family is None or family.last_driver_branch is None:
+        return
+    driver = traces.installed_branch(facts, facts[LOADED_DRIVER]) if _present(facts, LOADED_DRIVER) else _installed(facts)
+    if driver is not None and driver.branch > family.last_driver_branch:
+        values = {"architecture": family.name, "driver": driver.version, "branch": str(family.last_driver_branch)}
+        yield finding(TOO_NEW, lines, driver.quotes, values=values)
+
+
+def _installed(facts: Facts) -> traces.Installed | None:
+    keys: tuple[Key[Any], ...] = (MODULE_FILES, DKMS, DRIVER_PACKAGES)
+    for key in keys:
+        found = facts.get(key)
+        if isinstance(found, Fact) and found.value is not None:
+            return traces.installed_branch(facts, found)
+    return None
+
+
+TIES = (module_not_found, secure_boot_on, module_there_but_not_loaded, uvm_out, not_supported, beyond_the_open_flavour)

@@ -1,0 +1,44 @@
+"""What the rules about a text ask it: which lines raise a suspicion, which state a cause, and what it mentions around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cudadoctor.checks.reading import Quotes, line_of, merged
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.values import MENTIONS
+
+Said = Sequence[Clue]
+ANYTHING = re.compile(r".")
+
+
+def suspected(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
+    """The line of a suspicion of this cause that says these words."""
+    quotes = (quote for clue in said if clue.cause == cause and clue.basis == "suspected" for quote in clue.quotes)
+    return tuple(quote for quote in quotes if words.search(quote.text))[:1]
+
+
+def values_of(said: Said, cause: str, name: str) -> str | None:
+    """What the message about a cause names, where it does."""
+    return next((clue.values[name] for clue in said if clue.cause == cause and name in clue.values), None)
+
+
+def stated(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
+    """The line that states this cause in these words."""
+    quotes = (quote for clue in said if clue.cause == cause and clue.basis != "suspected" for quote in clue.quotes)
+    return tuple(quote for quote in quotes if words.search(quote.text))[:1]
+
+
+def mention(facts: Facts, topic: str) -> Quotes:
+    """The line of a text that speaks of this, () where none does."""
+    found = facts.get(MENTIONS)
+    if not isinstance(found, Fact) or found.value is None or topic not in found.value.topics:
+        return ()
+    return line_of(found, found.value.topics[topic])
+
+
+def finding(cause: str, *quotes: Quotes, basis: Basis = "derived", values: dict[str, str] | None = None, **named: str) -> Clue:
+    """What a tie makes of these lines; the values that its recipe needs as a dictionary or by name."""
+    return Clue(cause=cause, quotes=merged(*quotes), basis=basis, text=True, values={**(values or {}), **named})

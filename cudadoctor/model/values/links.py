@@ -1,0 +1,75 @@
+"""Fact values: what a user's text shows of each GPU's health and links (sections of nvidia-smi -q, lspci -vv, copy benchmarks)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cudadoctor.model.facts import Key
+from cudadoctor.model.values.base import Value
+
+
+class GpuDetails(Value, frozen=True, kw_only=True):
+    """One GPU as sections of `nvidia-smi -q`, its XML, `--query-gpu` or `nvlink -s` describe it; None: not shown."""
+
+    address: str | None = None
+    index: int | None = None
+    recovery_action: str | None = None  # in NVML's words: none, gpu-reset, node-reboot, drain-and-reset ...
+    ecc_uncorrected: int | None = None  # since the driver was loaded
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    retired_pages_pending: bool | None = None
+    throttle_reasons: tuple[str, ...] = ()  # those that are active now, in NVML's words: hw-slowdown ...
+    performance_state: str | None = None  # P0 is the fastest
+    temperature_c: float | None = None
+    temperature_limit_c: float | None = None  # the lowest temperature from which the clocks are held down
+    temperature_margin_c: float | None = None  # what newer branches show instead: degrees that are left
+    utilization_percent: int | None = None
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+    nvlinks_active: int | None = None
+    nvlinks_inactive: int | None = None
+    fabric_state: str | None = None
+    fabric_status: str | None = None
+    vgpu_mode: str | None = None
+    vgpu_license: str | None = None
+    lines: dict[str, int] = msgspec.field(default_factory=dict)  # field -> the line that shows it
+    line: int = 0
+
+
+class SmiDetails(Value, frozen=True, kw_only=True):
+    gpus: tuple[GpuDetails, ...]
+
+
+class PciLink(Value, frozen=True, kw_only=True):
+    """The PCIe link of one function as lspci -vv prints it: what it can do (LnkCap) and what it does (LnkSta)."""
+
+    address: str
+    rate: float | None = None  # GT/s at present; at idle a GPU trains its link down
+    width: int | None = None
+    rate_max: float | None = None
+    width_max: int | None = None
+    narrowed: bool = False  # lspci itself says "(downgraded)" of the width
+    lines: tuple[int, ...] = ()
+    line: int = 0
+
+
+class PciLinks(Value, frozen=True, kw_only=True):
+    """`links` of NVIDIA's display functions; `slots` of the bridges that the same text shows."""
+
+    links: tuple[PciLink, ...]
+    slots: tuple[PciLink, ...] = ()
+
+
+class CopyRates(Value, frozen=True, kw_only=True):
+    """What CUDA's bandwidthTest measured with pinned memory, in GB/s."""
+
+    to_device: float | None = None
+    from_device: float | None = None
+    lines: tuple[int, ...] = ()
+
+
+SMI_DETAILS = Key[SmiDetails]("nvidia-smi-details")
+PCI_LINKS = Key[PciLinks]("pci-links")
+COPY_RATES = Key[CopyRates]("copy-rates")

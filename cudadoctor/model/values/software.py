@@ -1,0 +1,84 @@
+"""Fact values that only texts state: packages that a tool lists, what a framework says of itself, GPUs that a text names, `numba -s`."""
+
+from __future__ import annotations
+
+from cudadoctor.model.facts import Key
+from cudadoctor.model.values.base import Value
+from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, PackageVersion, ToolkitVersion
+
+
+class ListedPackage(Value, frozen=True, kw_only=True):
+    """One line of pip list, pip freeze or conda list. `build` is the local tag (cpu, cu121) or conda's build string."""
+
+    name: str  # small letters, hyphens
+    version: PackageVersion
+    build: str | None = None
+    line: int = 0
+
+
+class ListedPackages(Value, frozen=True, kw_only=True):
+    packages: tuple[ListedPackage, ...] = ()
+
+    def named(self, *names: str) -> ListedPackage | None:
+        """The first of these packages that is listed."""
+        return next((entry for name in names for entry in self.packages if entry.name == name), None)
+
+
+class Framework(Value, frozen=True, kw_only=True):
+    """What a framework says of itself. A field that is None was not stated."""
+
+    name: str = "torch"
+    version: PackageVersion | None = None
+    build: str | None = None  # cpu, cu121
+    cuda: ToolkitVersion | None = None  # what it was built with
+    built_with_cuda: bool | None = None
+    available: bool | None = None  # whether it can use a GPU
+    runtime: ToolkitVersion | None = None  # nvcc beside it
+    driver: ModuleVersion | None = None
+    architectures: tuple[str, ...] = ()  # sm_70, compute_90
+    gcc: int | None = None  # major version of the host compiler beside it
+    line: int = 0  # of the version or the build
+    available_line: int = 0
+
+
+class NamedGpu(Value, frozen=True, kw_only=True):
+    """A GPU by its product's name, or by a compute capability that a program printed for it."""
+
+    name: str | None = None
+    capability: ComputeCapability | None = None
+    line: int = 0
+
+
+class NamedGpus(Value, frozen=True, kw_only=True):
+    gpus: tuple[NamedGpu, ...] = ()
+
+
+class NumbaReport(Value, frozen=True, kw_only=True):
+    """`numba -s`: versions and what its search for the toolkit came to."""
+
+    numba: PackageVersion | None = None
+    driver_cuda: CudaVersion | None = None
+    runtime: ToolkitVersion | None = None
+    initialised: bool | None = None
+    implementation: str | None = None  # NVIDIA (numba-cuda) | Built-in
+    missing: tuple[str, ...] = ()  # libraries that it did not find or could not open
+    line: int = 0
+    runtime_line: int = 0
+
+
+class CudaMention(Value, frozen=True, kw_only=True):
+    """A CUDA toolkit's version that a text speaks of, in prose or in a path."""
+
+    version: ToolkitVersion
+    line: int = 0
+
+
+class CudaMentions(Value, frozen=True, kw_only=True):
+    mentions: tuple[CudaMention, ...] = ()
+
+
+LISTED_PACKAGES = Key[ListedPackages]("listed-packages")
+FRAMEWORKS = Key[Framework]("framework")
+NAMED_GPUS = Key[NamedGpus]("named-gpus")
+NUMBA_REPORT = Key[NumbaReport]("numba-report")
+CUDA_MENTIONS = Key[CudaMentions]("cuda-mentions")

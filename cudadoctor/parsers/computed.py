@@ -1,0 +1,37 @@
+"""Signs in a text that a GPU computed: what programs print only after a kernel's result came back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import COMPUTED
+from cudadoctor.parsers.base import Parser, Text
+
+_SIGNS = (
+    re.compile(r"\bResult = PASS\b"),  # deviceQuery and bandwidthTest of the CUDA samples
+    re.compile(r"device='cuda(?::\d{1,2})?'\)"),  # a tensor of PyTorch with its values
+    re.compile(r"\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"),  # llama.cpp and what is built on it
+    re.compile(r"compared to CPU.*Test PASSED|CUDA.*Test PASSED|^Test PASSED$"),  # vectorAdd and other samples
+)
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact: the words of the first sign."""
+    for number, line in enumerate(text.lines, 1):
+        for sign in _SIGNS:
+            found = sign.search(line)
+            if found is not None:
+                yield text.fact(COMPUTED, found[0], text.quote(number))
+                return
+
+
+PARSER = Parser(
+    name="computed",
+    reads=(),
+    keys=(COMPUTED.name,),
+    parse=parse,
+    wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED"),
+)

@@ -1,0 +1,146 @@
+"""What PyTorch says of itself in a user's text: collect_env, printed versions, `torch.cuda.is_available()` with its answer, arch lists.
+
+gcc's version stands in the same reports and is compared with nvcc's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import FRAMEWORKS, Framework
+from cudadoctor.model.version import ModuleVersion, PackageVersion, ToolkitVersion
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.lines import without_prefix
+from cudadoctor.parsers.shell import pasted, plain_lines
+
+_LONGEST = 2000  # characters of a line that is read
+_NUMBER = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
+_TORCH = r"(?P<version>\d\.\d{1,2}(?:\.\w{1,14}){0,3})(?:\+(?P<build>[\w.]{1,24}))?"
+_VERSION = re.compile(
+    r"(?:PyTorch [Vv]ersion|[Tt]orch [Vv]ersion|pytorch_version|torch\.__version__\)?|^\s{0,8}(?:PyTorch|pytorch|torch)) ?"
+    rf"(?:is |[:=]{{1,2}}) ?['\"]?v?{_TORCH}"
+)
+_ANSWERED = re.compile(rf"^['\"]?{_TORCH}['\"]?$")
+_ASKED_VERSION = re.compile(r"torch\.__version__\)?\s*$")
+_BUILT = re.compile(rf"CUDA used to build PyTorch: (?P<cuda>{_NUMBER}|None|Could not collect|N/A)")
+_AVAILABLE = re.compile(
+    r"(?i)(?:Is CUDA available|CUDA available|cuda\.is_available(?:\(\))?|cuda_available|GPU available)\W{0,4}"
+    r"(?:is |returns? |returning |gives |always )?\W{0,4}(?:(?P<yes>True|Yes)|(?P<no>False|No))\b"
+)
+_GCC = re.compile(
+    r"(?:GCC version: \([^)\n]{1,60}\) |^gcc \([^)\n]{1,60}\) |\bgcc(?:-| version |: ?|==)v?)(?P<gcc>\d{1,2})\.\d{1,2}(?:\.\d)?\b"
+)
+_ASKED_AVAILABLE = re.compile(r"is_available\(\)\)?\s*['\"]?\s*$")
+_YES_NO = re.compile(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
+_RUNTIME = re.compile(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")
+_DRIVER = re.compile(r"Nvidia driver version: (?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
+_LIST = re.compile(r"\[(?P<list>'(?:sm|compute)_\w{2,5}'(?:, '(?:sm|compute)_\w{2,5}'){0,20})\]")
+_SUPPORTED = re.compile(r"supports CUDA capabilities (?P<list>(?:sm|compute)_\w{2,5}(?: (?:sm|compute)_\w{2,5}){0,20})")
+# What `print(torch.__version__, torch.version.cuda, torch.cuda.is_available())` gives.
+_THREE = re.compile(rf"^\s{{0,4}}{_TORCH},? (?P<cuda>{_NUMBER}|None),? (?P<yes>True)?(?P<no>False)?$")
+# What `print(torch.__version__, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())` gives.
+_ARCH_LIST = re.compile(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
+_ARCHITECTURE = re.compile(r"(?:sm|compute)_\w{2,5}")
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact; of several statements of one thing the last counts."""
+    if not pasted(text):
+        return
+    state: dict[str, Any] = {}
+    shown: list[int] = []
+    lines = plain_lines(text)
+    before = ""
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    for number, raw in enumerate(lines, 1):
+        asked, before = before, raw if "torch" in raw else ""
+        if len(raw) > _LONGEST or not (asked or _may_say(raw)):
+            continue
+        if (raw, asked) not in known:  # logs repeat themselves
+            known[raw, asked] = _said(without_prefix(raw), asked)
+        found = _placed(known[raw, asked], number)
+        if found:
+            state.update(found)
+            shown.append(number)
+    if state:
+        quotes = [text.quote(number) for number in shown[:6]]
+        yield text.fact(FRAMEWORKS, msgspec.structs.replace(Framework(), **state), *quotes, whole=False)
+
+
+def _may_say(line: str) -> bool:
+    """Whether one of the words stands in the line without which nothing is stated."""
+    near = "orch" in line or "UDA" in line or "cuda" in line or "gcc" in line or "GCC" in line or "sm_" in line or "vidia d" in line
+    return near or line.endswith(("True", "False"))
+
+
+def _placed(found: dict[str, Any], number: int) -> dict[str, Any]:
+    """The same, with the number of its line."""
+    return {name: number if name in ("line", "available_line") else value for name, value in found.items()}
+
+
+def _said(line: str, before: str) -> dict[str, Any]:
+    """What one line states. `before` is the line above, which may hold the question."""
+    said: dict[str, Any] = {}
+    if (three := _THREE.match(line)) is not None:
+        said |= _version(three) | _cuda(three["cuda"]) | _answer(three)
+    elif (
+        version := _VERSION.search(line) or _ARCH_LIST.match(line) or (_ANSWERED.match(line) if _ASKED_VERSION.search(before) else None)
+    ) is not None:
+        said |= _version(version)
+    if (built := _BUILT.search(line)) is not None:
+        said |= {**_cuda(built["cuda"]), "line": 0}
+    available = _AVAILABLE.search(line) or (_YES_NO.match(line) if _ASKED_AVAILABLE.search(before) else None)
+    if available is not None:
+        said |= _answer(available)
+    if (gcc := _GCC.search(line)) is not None:
+        said["gcc"] = int(gcc["gcc"])
+    if (runtime := _RUNTIME.search(line)) is not None:
+        said["runtime"] = ToolkitVersion(runtime["cuda"])
+    if (driver := _DRIVER.search(line)) is not None:
+        said["driver"] = ModuleVersion(driver["driver"])
+    if (listed := _LIST.search(line) or _SUPPORTED.search(line)) is not None:
+        said["architectures"] = tuple(_ARCHITECTURE.findall(listed["list"]))
+    return said
+
+
+def _version(found: re.Match[str]) -> dict[str, Any]:
+    return {"version": PackageVersion(found["version"]), "build": found["build"], "line": 0}
+
+
+def _cuda(words: str) -> dict[str, Any]:
+    if re.match(r"\d", words):
+        return {"cuda": ToolkitVersion(words), "built_with_cuda": True}
+    return {"built_with_cuda": False} if words in ("None", "Could not collect") else {}
+
+
+def _answer(found: re.Match[str]) -> dict[str, Any]:
+    if not found["yes"] and not found["no"]:
+        return {}
+    return {"available": bool(found["yes"]), "available_line": 0}
+
+
+PARSER = Parser(
+    name="frameworks",
+    reads=(),
+    keys=(FRAMEWORKS.name,),
+    parse=parse,
+    wakes=(
+        "PyTorch",
+        "pytorch",
+        "torch.",
+        "torch ",
+        "torch=",
+        "torch:",
+        "CUDA available",
+        "GCC version",
+        "gcc version",
+        "gcc (U",
+        "gcc (D",
+        " False",
+    ),
+)

@@ -1,0 +1,106 @@
+"""Limits of the process: /proc/self/limits, `ulimit -a`, a limit that a user typed, and the control group's memory.max and pids.max.
+
+Only finite limits are kept. The soft limit counts: it is the one that the kernel applies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import CGROUP_LIMITS, LIMITS, Limit, Limits
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import pasted, plain_lines, whole
+
+_PROC = re.compile(r"^\s{0,16}Max (?P<name>[a-z ]{4,24}?)\s{2,30}(?P<soft>\d{1,20}|unlimited)\s{1,30}(?:\d{1,20}|unlimited)\b")
+_AMOUNT = r"(?P<value>\d{1,20}|unlimited)\s*$"
+_SHELL = re.compile(r"^\s{0,16}[a-z][a-z ]{4,40}?\s{1,40}\((?:(?P<unit>[a-z0-9-]{3,12}), )?-(?P<flag>[a-zA-Z])\) " + _AMOUNT)
+_ZSH = re.compile(r"^\s{0,16}-(?P<flag>[a-zA-Z]): [a-z][a-z ]{3,40}?(?: \((?P<unit>[a-z0-9-]{3,12})\))?\s{1,40}" + _AMOUNT)
+_TYPED = re.compile(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vlun]) (?P<value>\d{1,20}|unlimited)\b")
+_BATCH = re.compile(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
+_NUMBER = re.compile(r"^\s*(\d{1,20})\s*$")
+_PROC_NAMES = {"address space": "address space", "locked memory": "locked memory", "processes": "processes", "open files": "open files"}
+_FLAGS = {"v": "address space", "l": "locked memory", "u": "processes", "n": "open files"}
+_UNITS = {"kbytes": 1 << 10, "bytes": 1, "blocks": 512, "kb": 1 << 10, "mbytes": 1 << 20, None: 1}
+_SUFFIX = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_BYTES = ("address space", "locked memory")
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact with the finite limits. The last statement about a limit counts."""
+    found: dict[str, Limit] = {}
+    seen = False
+    for number, line in enumerate(plain_lines(text), 1):
+        if len(line) > 400:
+            continue
+        entry = _entry(line, typed=pasted(text))
+        if entry is None:
+            continue
+        seen = True
+        name, value = entry
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = Limit(name=name, value=value, line=number)
+    if seen and (found or whole(text)):
+        none = text.absent(f"{text.source}: no limit on memory, processes or files")
+        quotes = [text.quote(entry.line) for entry in found.values()] or [none]
+        yield text.fact(LIMITS, Limits(entries=tuple(found.values())), *quotes, whole=whole(text))
+
+
+def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
+    """The limit that a line states; None as its value: there is no limit."""
+    proc = _PROC.match(line) if "Max " in line else None
+    if proc is not None:
+        name = _PROC_NAMES.get(proc["name"].strip())
+        return None if name is None else (name, _value(proc["soft"], 1))
+    listed = (_SHELL.match(line) if "-" in line else None) or (_ZSH.match(line) if "-" in line else None)
+    if listed is not None:
+        name = _FLAGS.get(listed["flag"])
+        return None if name is None else (name, _value(listed["value"], _UNITS.get(listed["unit"], 1)))
+    command = _TYPED.search(line) if typed and "ulimit" in line else None
+    if command is not None:
+        name = _FLAGS[command["flag"]]
+        return name, _value(command["value"], 1 << 10 if name in _BYTES else 1)
+    batch = _BATCH.search(line) if typed and "_vmem=" in line else None
+    if batch is not None:
+        return "address space", _value(batch["value"], _SUFFIX.get((batch["unit"] or "").lower(), 1))
+    return None
+
+
+def _value(text: str, unit: int) -> int | None:
+    return None if text == "unlimited" else int(text) * unit
+
+
+def _of_cgroup(name: str, text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One number, or `max` where there is no limit."""
+    match = _NUMBER.match(text.lines[0]) if text.lines else None
+    if match is not None:
+        yield text.fact(CGROUP_LIMITS, Limits(entries=(Limit(name=name, value=int(match[1]), line=1),)), text.quote(1), whole=False)
+    elif text.lines and text.lines[0].strip() == "max":
+        yield text.fact(CGROUP_LIMITS, Limits(entries=()), text.quote(1), whole=False)
+
+
+def parse_memory(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """memory.max of the control group, in bytes."""
+    yield from _of_cgroup("memory of the control group", text)
+
+
+def parse_pids(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """pids.max of the control group."""
+    yield from _of_cgroup("processes of the control group", text)
+
+
+PARSERS = (
+    Parser(
+        name="limits",
+        reads=("limits",),
+        keys=(LIMITS.name,),
+        parse=parse,
+        wakes=("ulimit", "Max address space", "virtual memory ", "_vmem=", "address space ("),
+    ),
+    Parser(name="cgroup_memory", reads=("cgroup-memory",), keys=(CGROUP_LIMITS.name,), parse=parse_memory, absent=(CGROUP_LIMITS.name,)),
+    Parser(name="cgroup_pids", reads=("cgroup-pids",), keys=(CGROUP_LIMITS.name,), parse=parse_pids, absent=(CGROUP_LIMITS.name,)),
+)

@@ -1,0 +1,85 @@
+"""`numba -s` in a user's text: Numba's version, the driver's and the runtime's CUDA, and the libraries that its search did not find."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import NUMBA_REPORT, NumbaReport
+from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import pasted, plain_lines
+
+_NUMBA = re.compile(r"^\s{0,8}Numba Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,3}(?:\.\w{1,12})?)")
+_DRIVER = re.compile(r"^\s{0,8}CUDA Driver Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2}|\d{4,5})\b")
+_RUNTIME = re.compile(r"^\s{0,8}CUDA Runtime Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2})\b")
+_INITIALISED = re.compile(r"^\s{0,8}CUDA Device Initiali[sz]ed\s{0,60}: (?P<value>True|False)")
+_TARGET = re.compile(r"^\s{0,8}CUDA Target Implementation\s{0,60}: (?P<value>[\w-]{2,20})")
+_FINDING = re.compile(r"^\s{0,12}Finding (?P<name>nvvm|libdevice|cudart|cudadevrt|nvrtc|driver)\b")
+_WRONG = re.compile(r"ERROR: (?:failed to open|can't open|can't find|failed to find|Could not)|not found|No such file")
+_REACH = 8  # lines below `Finding nvvm` within which its outcome stands
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact; of several reports in a text the last counts."""
+    if not pasted(text):
+        return
+    state: dict[str, Any] = {}
+    shown: list[int] = []
+    lines = plain_lines(text)
+    missing: list[str] = []
+    for number, line in enumerate(lines, 1):
+        found = _said(line, number)
+        if found:
+            state |= found
+            shown.append(number)
+        search = _FINDING.match(line)
+        if search is not None and _failed(lines[number : number + _REACH]):
+            missing.append(search["name"])
+            shown.append(number)
+    if state or missing:
+        value = msgspec.structs.replace(NumbaReport(missing=tuple(dict.fromkeys(missing))), **state)
+        yield text.fact(NUMBA_REPORT, value, *(text.quote(number) for number in shown[:6]), whole=False)
+
+
+def _said(line: str, number: int) -> dict[str, Any]:
+    if " : " not in line and ": " not in line:
+        return {}
+    if (numba := _NUMBA.match(line)) is not None:
+        return {"numba": PackageVersion(numba["version"]), "line": number}
+    if (driver := _DRIVER.match(line)) is not None:
+        return {"driver_cuda": CudaVersion(_dotted(driver["version"]))}
+    if (runtime := _RUNTIME.match(line)) is not None:
+        return {"runtime": ToolkitVersion(runtime["version"]), "runtime_line": number}
+    if (ready := _INITIALISED.match(line)) is not None:
+        return {"initialised": ready["value"] == "True"}
+    target = _TARGET.match(line)
+    return {} if target is None else {"implementation": target["value"]}
+
+
+def _dotted(version: str) -> str:
+    """11020 -> 11.2, as older reports print what cuDriverGetVersion gives."""
+    return version if "." in version else f"{int(version) // 1000}.{int(version) % 1000 // 10}"
+
+
+def _failed(below: list[str]) -> bool:
+    """Whether the search whose lines these are ended badly: up to the next one."""
+    for line in below:
+        if _FINDING.match(line) or line.lstrip().startswith("__"):
+            return False
+        if _WRONG.search(line):
+            return True
+    return False
+
+
+PARSER = Parser(
+    name="numba_report",
+    reads=(),
+    keys=(NUMBA_REPORT.name,),
+    parse=parse,
+    wakes=("CUDA Driver Version", "CUDA Runtime Version", "Numba Version", "CUDA Device Initiali", "Finding nvvm"),
+)

@@ -1,0 +1,89 @@
+"""What `nvidia-smi --query-gpu=... --format=csv` and `--query-compute-apps=...` print: a heading of field names and one line for each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import SMI_CSV, SmiCsv
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import is_prompt, pasted, plain_lines
+
+# A heading is made of these names alone. Others are taken too, where one of these stands beside them.
+_KNOWN = frozenset(
+    (
+        "index", "name", "uuid", "pci.bus_id", "memory.used", "memory.free", "memory.total", "utilization.gpu", "compute_cap",
+        "compute_mode", "display_active", "driver_version", "temperature.gpu", "persistence_mode", "mig.mode.current", "gpu_uuid",
+        "gpu_bus_id", "gpu_name", "pid", "process_name", "used_gpu_memory", "used_memory",
+    )
+)  # fmt: skip
+_HEADING = re.compile(r"^[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?(?:, ?[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?){0,40}$")
+_UNIT = re.compile(r" \[[A-Za-z%]{1,8}\]$")
+_LONGEST = 2000  # characters of a heading
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact for each heading with the lines below it that have as many fields."""
+    lines = plain_lines(text)
+    for number, line in enumerate(lines, 1):
+        fields = _fields(line.strip(), asked="--query-" in lines[number - 2] if number > 1 else False)
+        if not fields:
+            continue
+        rows, end = _rows(lines, number, len(fields))
+        table = SmiCsv(fields=fields, rows=tuple(rows), closed=_closed(lines, end, whole=not pasted(text) and text.whole), line=number)
+        yield text.fact(SMI_CSV, table, text.quote(number, number + len(rows)), whole=False)
+
+
+def _fields(line: str, *, asked: bool = False) -> tuple[str, ...]:
+    """The names of a heading. A single name without a unit is one only right below the command."""
+    if len(line) > _LONGEST or _HEADING.match(line) is None:
+        return ()
+    fields = tuple(_UNIT.sub("", field.strip()) for field in line.split(","))
+    known = sum(field in _KNOWN for field in fields)
+    units = sum(_UNIT.search(field) is not None for field in line.split(","))
+    return fields if known and (known > 1 or units or asked) else ()
+
+
+def _rows(lines: list[str], start: int, width: int) -> tuple[list[tuple[str, ...]], int]:
+    """The lines from index `start` that have `width` fields, and the index behind them."""
+    rows: list[tuple[str, ...]] = []
+    for index in range(start, len(lines)):
+        line = lines[index].strip()
+        values = tuple(value.strip() for value in line.split(","))
+        if not line or len(line) > _LONGEST or len(values) != width or _fields(line) or is_prompt(lines[index]):
+            return rows, index
+        rows.append(values)
+    return rows, len(lines)
+
+
+def _closed(lines: list[str], end: int, *, whole: bool) -> bool:
+    """Whether the list is known to end here: a prompt or another heading follows, or nothing can have been cut off."""
+    while end < len(lines) and not lines[end].strip():
+        end += 1
+    return whole if end >= len(lines) else is_prompt(lines[end]) or bool(_fields(lines[end].strip()))
+
+
+PARSER = Parser(
+    name="nvidia_smi_csv",
+    reads=(),
+    keys=(SMI_CSV.name,),
+    parse=parse,
+    wakes=(
+        "pcie.link.",
+        "remapped_rows.",
+        "retired_pages.",
+        "clocks_throttle_reasons.",
+        "clocks_event_reasons.",
+        "ecc.errors.",
+        "memory.used",
+        "memory.total",
+        "memory.free",
+        "used_gpu_memory",
+        "process_name",
+        "compute_mode",
+        "compute_cap",
+        "display_active",
+    ),
+)

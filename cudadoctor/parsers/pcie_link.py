@@ -1,0 +1,81 @@
+"""PCIe links and copies as a user shows them: `lspci -vv` (LnkCap, LnkSta) of NVIDIA functions, and CUDA's bandwidthTest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import COPY_RATES, PCI_LINKS, CopyRates, PciLink, PciLinks
+from cudadoctor.parsers._pci import normal_address
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import plain_lines
+
+_HEADER = re.compile(r"^[ \t]{0,16}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.{0,300})$")
+_GPU_WORDS = re.compile(r"(?:VGA compatible controller|3D controller|Display controller|\[03(?:00|02|80)\])")
+_LINK = re.compile(
+    r"Lnk(?P<kind>Cap|Sta):.{0,80}?Speed (?P<rate>\d{1,3}(?:\.\d)?)GT/s(?:\s?\([a-z]{2,12}\))?"
+    r", Width x(?P<width>\d{1,2})\b(?P<narrowed> \(downgraded\))?"
+)
+_DIRECTION = re.compile(r"(?P<way>Host to Device|Device to Host) Bandwidth, \d")
+_ABOUT_GPUS = re.compile(r"NVIDIA|nvidia|GeForce|Quadro|Tesla|RTX|GTX|\bGPU")
+_UNIT = re.compile(r"Bandwidth\((?P<unit>[MG]B/s)\)")
+_RATE = re.compile(r"^\s{0,20}\d{4,12}\s{1,20}(?P<rate>\d{1,7}(?:\.\d{1,3})?)\s{0,9}$")
+
+
+def links(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact with the link of each NVIDIA display function that shows one, and with those of bridges."""
+    found: dict[str, list[PciLink]] = {"gpu": [], "slot": []}
+    kind = "gpu"
+    # An excerpt without headers, in a text about a GPU, speaks of it.
+    excerpt = _ABOUT_GPUS.search(text.text) is not None
+    link: dict[str, Any] | None = {"address": "", "line": 0, "lines": ()} if excerpt else None
+    for number, line in enumerate(plain_lines(text), 1):
+        header = _HEADER.match(line)
+        if header is not None:
+            found[kind] += _finished(link)
+            kind = "slot" if "PCI bridge" in header[2] else "gpu"
+            wanted = kind == "slot" or ("NVIDIA" in header[2] and _GPU_WORDS.search(header[2]))
+            link = {"address": normal_address(header[1]) or header[1], "line": number, "lines": ()} if wanted else None
+        elif link is not None and (shown := _LINK.search(line)):
+            end = "_max" if shown["kind"] == "Cap" else ""
+            if end == "" and shown["narrowed"]:
+                link["narrowed"] = True
+            link.update({f"rate{end}": float(shown["rate"]), f"width{end}": int(shown["width"]), "lines": (*link["lines"], number)})
+    found[kind] += _finished(link)
+    if found["gpu"]:
+        quotes = [text.quote(number) for one in found["gpu"][:8] for number in (one.line, *one.lines) if number]
+        yield text.fact(PCI_LINKS, PciLinks(links=tuple(found["gpu"]), slots=tuple(found["slot"])), *quotes, whole=False)
+
+
+def _finished(link: dict[str, Any] | None) -> list[PciLink]:
+    return [PciLink(**link)] if link is not None and link["lines"] else []
+
+
+def copies(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The largest transfer of each direction, for pinned memory."""
+    rates: dict[str, float] = {}
+    lines: dict[str, int] = {}
+    way, pinned, factor = "", False, 1e-3
+    for number, line in enumerate(plain_lines(text), 1):
+        direction = _DIRECTION.search(line)
+        if direction is not None:
+            way, pinned = ("to_device" if direction["way"].startswith("Host") else "from_device"), False
+        elif "Device to Device Bandwidth" in line or "PAGEABLE" in line:
+            way = ""
+        elif "PINNED Memory" in line:
+            pinned = True
+        elif unit := _UNIT.search(line):
+            factor = 1.0 if unit["unit"] == "GB/s" else 1e-3
+        elif way and pinned and (rate := _RATE.match(line)):
+            rates[way], lines[way] = round(float(rate["rate"]) * factor, 3), number
+    if rates:
+        value = CopyRates(to_device=rates.get("to_device"), from_device=rates.get("from_device"), lines=tuple(sorted(lines.values())))
+        yield text.fact(COPY_RATES, value, *(text.quote(number) for number in sorted(lines.values())), whole=False)
+
+
+PARSERS = (
+    Parser(name="pcie_link", reads=(), keys=(PCI_LINKS.name,), parse=links, wakes=("LnkSta:", "LnkCap:")),
+    Parser(name="copy_rates", reads=(), keys=(COPY_RATES.name,), parse=copies, wakes=("PINNED Memory Transfers",)),
+)

@@ -1,0 +1,234 @@
+"""Where a user's programs run, as the text around a failure tells it: container, WSL, batch job, notebook, Mac.
+
+These are words and typed commands, not measurements. A word alone proves nothing; it decides between the causes that a message leaves
+open (checks/ties), and it is quoted. What a program itself prints about its kernel or container is stated as the usual fact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
+from cudadoctor.parsers._setting_words import SIGNS, Sign
+from cudadoctor.parsers.base import LONG, Parser, Text
+from cudadoctor.parsers.shell import is_prompt, pasted, root_command
+from cudadoctor.parsers.words import words_of
+
+_REACH = 400  # characters of a line looked at on each side of a hint
+_PLACES = 60  # places of one hint that are looked at
+_CONTINUED = 40  # lines of one command
+_COMMAND_LENGTH = 6000
+
+_ANSWER = 60  # lines that an answer may have
+_ASKS_LOADER = re.compile(r"ldconfig -p ?\| ?grep (?:-\w{1,4} )?['\"]?libcuda(?:\.so(?:\.1)?)?['\"]?(?: *;|$| )")
+_RUN = re.compile(
+    r"(?P<program>\bnvidia-docker2?|\bdocker(?: container)?|\bpodman|\bnerdctl|\bctr)\s(?:-\S{1,20}\s){0,4}(?:run|create)\s(?P<rest>.*)"
+    r"|(?P<sif>\b(?:singularity|apptainer))\s(?:-\S{1,20}\s){0,4}(?:exec|run|shell|instance start)\s(?P<more>.*)",
+    re.DOTALL,
+)
+_RUN_HINTS = (" run ", " create ", "singularity ", "apptainer ")
+_LOOKS_TYPED = re.compile(r"(?:-|\S{0,80}[/:]\w)")  # an option or an image with a registry or a tag
+_CONTAINER_ASKS = re.compile(
+    r"--gpus\b|--runtime[= ]\"?nvidia|nvidia\.com/gpu|NVIDIA_VISIBLE_DEVICES=(?!void|none|[\"']{2})|--nv(?:ccli)?\b|--gpu\b|\bgpu:"
+)
+_JOB = re.compile(r"^\s{0,16}(?:sudo )?(?P<program>srun|salloc|sbatch|qsub|bsub|qrsh|#SBATCH|#PBS|#BSUB)\s+(?P<rest>\S.*)$")
+_JOB_HINTS = ("srun ", "salloc ", "sbatch ", "qsub ", "bsub ", "qrsh ", "#SBATCH", "#PBS", "#BSUB")
+_JOB_ASKS = re.compile(r"--gres[= ]\S*gpu|--gpus|--gpu\b|\s-G ?\d|^-G ?\d|--tres\S*gpu|gpus?=\d|\bngpus|-gpu\b|gres:gpu|\bgpu=")
+_FROM_SCRIPT = ("sbatch", "qsub")  # what a script asks for stands in the script
+_VISIBLE = re.compile(
+    r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= [\"'\d-]))\s{0,3}"
+    r"(?P<value>\$\d(?!\w)|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|[\w,.:;-]{0,200})(?![\w$<{(/])"
+)
+_HINT_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_PROSE_END = (".", ",", ";", ":")
+
+
+class _Body:
+    """The text as one string with plain line ends, and where each place of it stands."""
+
+    def __init__(self, text: Text) -> None:
+        self.lines = text.lines
+        self.whole = "\n".join(self.lines)
+        self._text = text.text
+
+    def places(self, hint: str) -> Iterator[tuple[int, int]]:
+        """Each place of a hint with its line's number, at most one on a line."""
+        if len(self._text) > LONG and not words_of(self._text).may_hold(hint):
+            return
+        at, number, counted = self.whole.find(hint), 1, 0
+        for _ in range(_PLACES):
+            if at < 0:
+                return
+            number += self.whole.count("\n", counted, at)
+            counted = at
+            yield at, number
+            end = self.whole.find("\n", at)
+            at = self.whole.find(hint, end) if end >= 0 else -1
+
+    def around(self, at: int) -> str:
+        """The line of a place, cut to what lies near it."""
+        start = self.whole.rfind("\n", max(0, at - _REACH), at) + 1 or max(0, at - _REACH)
+        end = self.whole.find("\n", at, at + _REACH)
+        return self.whole[start : end if end >= 0 else at + _REACH]
+
+    def command(self, number: int) -> str:
+        """A line with the lines that continue it."""
+        joined: list[str] = []
+        for line in self.lines[number - 1 : number - 1 + _CONTINUED]:
+            cut = line[:_COMMAND_LENGTH].rstrip()
+            joined.append(cut.rstrip("\\`^"))
+            if not cut.endswith(("\\", " `", " ^")):
+                break
+        return " ".join(joined)[:_COMMAND_LENGTH]
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """One fact with all words and commands. Only a user's text is read so."""
+    if not pasted(text):
+        return
+    body = _Body(text)
+    words = {sign.kind: line for sign in SIGNS if (line := _first(body, sign)) is not None}
+    listed = _libcuda_not_listed(body)
+    if listed is not None:
+        words["no-libcuda"] = listed
+    containers, jobs = _containers(body), _jobs(body)
+    visible, visible_line = _visible(body)
+    if not words and not containers and not jobs and visible is None:
+        return
+    setting = Setting(words=words, containers=containers, jobs=jobs, visible=visible, visible_line=visible_line)
+    shown = {*words.values(), *(start.line for start in (*containers, *jobs)), visible_line} - {0}
+    yield text.fact(SETTING, setting, *(text.quote(line) for line in sorted(shown)), whole=False)
+
+
+def _first(body: _Body, sign: Sign) -> int | None:
+    """The line of the first sign of this kind."""
+    found: list[int] = []
+    for hint in sign.hints:
+        for at, number in body.places(hint):
+            if found and number >= found[0]:
+                break
+            if sign.pattern.search(body.around(at)):
+                found = [number]
+                break
+    return found[0] if found else None
+
+
+def _libcuda_not_listed(body: _Body) -> int | None:
+    """Where the loader was last asked for libcuda and named none before the next prompt: a look that found nothing prints nothing."""
+    line = None
+    for _, number in body.places("ldconfig -p"):
+        typed = root_command(body.lines[number - 1][:_COMMAND_LENGTH])
+        if typed is None or _ASKS_LOADER.search(typed) is None:
+            continue
+        answer = takewhile(lambda text: not is_prompt(text), body.lines[number : number + _ANSWER])
+        line = None if any("libcuda.so" in text and "cannot access" not in text for text in answer) else number
+    return line
+
+
+def _containers(body: _Body) -> tuple[Start, ...]:
+    """The commands that start a container, in the order of the text. A recommendation that ends in dots is none."""
+    numbers = sorted({number for hint in _RUN_HINTS for _, number in body.places(hint)})
+    return tuple(start for start in (_container(body, number) for number in numbers) if start is not None)
+
+
+def _container(body: _Body, number: int) -> Start | None:
+    command = body.command(number)
+    found = _RUN.search(command)
+    if found is None or command.rstrip().endswith("..."):
+        return None
+    rest = found["rest"] or found["more"] or ""
+    typed = (
+        command.lstrip()[: found.start()].strip(" $#>") in ("", "sudo")
+        or root_command(body.lines[number - 1][:_COMMAND_LENGTH]) is not None
+    )
+    if not typed and not _LOOKS_TYPED.match(rest):
+        return None
+    program = (found["program"] or found["sif"]).split()[0]
+    asks = program.startswith("nvidia-docker") or _CONTAINER_ASKS.search(rest) is not None
+    return Start(program=program, asks=asks, line=number)
+
+
+def _jobs(body: _Body) -> tuple[Start, ...]:
+    """The commands and comment lines that ask a scheduler for a job."""
+    starts = []
+    for number in sorted({number for hint in _JOB_HINTS for _, number in body.places(hint)}):
+        line = body.lines[number - 1][:_COMMAND_LENGTH]
+        found = _JOB.match(root_command(line) or line) or _JOB.match(line)
+        if found is None:
+            continue
+        asks = _JOB_ASKS.search(body.command(number)) is not None
+        if asks or found["program"] not in _FROM_SCRIPT or " -I" in line:
+            starts.append(Start(program=found["program"], asks=asks, line=number))
+    return tuple(starts)
+
+
+def _visible(body: _Body) -> tuple[str | None, int]:
+    """The last value of CUDA_VISIBLE_DEVICES that the text writes out. One that a shell fills in later is not known."""
+    value, line = None, 0
+    for at, number in body.places(_HINT_VISIBLE):
+        near = body.around(at)
+        for found in _VISIBLE.finditer(near):
+            value, line = found["value"].strip("\"'").rstrip("".join(_PROSE_END)), number
+    if value is not None and value.startswith(("...", "None", "X", "N,", "<")):
+        return None, 0
+    return value, line
+
+
+# ---------------------------------------------------------------- what programs print
+_KERNEL_OF_WSL = re.compile(r"\d-microsoft-standard|\d-Microsoft\b|/usr/lib/wsl/(?:lib|drivers)/\w")
+_INSIDE = re.compile(
+    r"^\s{0,8}(?:Singularity|Apptainer)(?: \S{1,80})?> |\bhost(?:name)?: (?P<host>[0-9a-f]{12})$|on this host \((?P<tf>[0-9a-f]{12})\)"
+)
+
+
+def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The kernel that Microsoft made, or the folder that Windows lends, named anywhere in a user's text."""
+    if not pasted(text):
+        return
+    body = _Body(text)
+    for hint in ("microsoft-standard", "-Microsoft", "/usr/lib/wsl/"):
+        for at, number in body.places(hint):
+            if _KERNEL_OF_WSL.search(body.around(at)):
+                yield text.fact(WSL, True, text.quote(number), whole=False)
+                return
+
+
+def parse_inside(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The prompt of Apptainer, and TensorFlow's word for its host where that is the name which Docker gives."""
+    if not pasted(text):
+        return
+    body = _Body(text)
+    for hint in ("Singularity", "Apptainer", "information for host: ", "hostname: ", "on this host ("):
+        for at, number in body.places(hint):
+            found = _INSIDE.search(body.around(at))
+            if found is not None:
+                yield text.fact(CONTAINER_MARKS, (found[0].strip(),), text.quote(number), whole=False)
+                return
+
+
+# Words of a failure to which the setting may matter.
+_WAKES = ("nvidia", "NVIDIA", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_DEVICES", "CUDA error", "CUDA-capable", "CUDA GPUs", "torch.cuda",
+          "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
+          "apptainer", "ingularity", "ensorflow")  # fmt: skip
+
+PARSERS = (
+    Parser(
+        name="setting",
+        reads=(),
+        keys=(SETTING.name,),
+        parse=parse,
+        wakes=_WAKES,
+    ),
+    Parser(name="wsl_words", reads=(), keys=(WSL.name,), parse=parse_wsl, wakes=("microsoft-standard", "-Microsoft", "/usr/lib/wsl/")),
+    Parser(
+        name="container_words",
+        reads=(),
+        keys=(CONTAINER_MARKS.name,),
+        parse=parse_inside,
+        wakes=("Singularity", "Apptainer", "on this host (", "host: "),
+    ),
+)  # fmt: skip

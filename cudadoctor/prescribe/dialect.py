@@ -1,0 +1,112 @@
+"""How a recipe's command reads on this system: by family, layered on an image, for PowerShell, and with uv in place of pip."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from cudadoctor.model.recipe import StepTemplate
+from cudadoctor.prescribe.distribution import Distribution
+from cudadoctor.prescribe.shellwords import PLACEHOLDER, Script, Value, is_plain, names
+
+# A family without commands of its own uses those of the family it descends from.
+_PARENT = {"ubuntu": "debian"}
+# On a system that is an image, packages are layered over it; what has no such form has no command there.
+_LAYERED = {
+    "rpm-ostree": (
+        (re.compile(r"^dnf install -y (?:--allowerasing )?"), "rpm-ostree install -y --idempotent "),
+        (re.compile(r"^dnf remove -y "), "rpm-ostree uninstall -y "),
+    ),
+    "transactional-update": (
+        (re.compile(r"^zypper install -y "), "transactional-update --non-interactive --continue pkg install "),
+        (re.compile(r"^zypper remove -y "), "transactional-update --non-interactive --continue pkg remove "),
+        (re.compile(r"^(?=dracut --force$)"), "transactional-update --continue run "),
+        (re.compile(r"^(?=zypper (?:addrepo|--gpg-auto-import-keys refresh))"), "transactional-update --continue run "),
+    ),
+}
+_MANAGERS = re.compile(r"^(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
+# Programs that Windows has under the same name. `{python}` is the interpreter's path.
+_EVERYWHERE = ("{python}", "nvidia-smi", "conda", "nvcc", "pip", "cudadoctor", "docker", "wsl")
+_PLAIN = re.compile(r"[\w.:\\/=+-]+")
+_NAME = re.compile(r"[A-Za-z_]\w*|\d+")
+_PIP = re.compile(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?: (?:-y|--yes)\b)?")
+PIP = re.compile(r"\{python\} -m pip (?:install|uninstall)\b")
+
+
+def template_of(step: StepTemplate, system: Distribution) -> str | None:
+    """The command for this system, before its values are put in. None: no command is known here, the words remain."""
+    family = system.family or ""
+    if family == "windows":
+        return step.shells.get("windows") or portable(step.shell)
+    if system.image is not None:
+        own = step.shells.get("ostree" if system.image == "rpm-ostree" else "transactional")
+        return own or _layered(step.shells.get(family) or step.shell, system.image)
+    found = step.shells.get(family) or step.shells.get(_PARENT.get(family, "")) or step.shell
+    if found is not None and family == "rhel" and (system.major or "8") in ("6", "7"):
+        return re.sub(r"^dnf\b", "yum", found, flags=re.MULTILINE)
+    return found
+
+
+def _layered(text: str | None, tool: str) -> str | None:
+    """Each line in the tool's form. Lines without package managers stay as they are."""
+    if text is None:
+        return None
+    lines = []
+    for line in text.strip("\n").split("\n"):
+        for pattern, words in _LAYERED[tool]:
+            line, changed = pattern.subn(words, line, count=1)
+            if changed:
+                break
+        else:
+            if _MANAGERS.match(line):
+                return None
+        lines.append(line)
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- Windows
+def portable(text: str | None) -> str | None:
+    """A command that reads the same in PowerShell: one line, one program that Windows has too."""
+    if text is None or "\n" in text or "$" in text or not is_plain(text):
+        return None
+    return text if text.split(" ")[0] in _EVERYWHERE else None
+
+
+def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
+    """The command with its values quoted for PowerShell. None where a value is missing.
+
+    A portable command is taken apart into words first; a command written for Windows has its values put in where they stand.
+    """
+    if any(name not in values for name in names(template)):
+        return None
+    if portable(template) is None:
+        return PLACEHOLDER.sub(lambda found: _quoted(values[found[1]], _NAME), template)
+    words: list[str] = []
+    for word in shlex.split(template):
+        whole = PLACEHOLDER.fullmatch(word)
+        if whole is not None:
+            words.append(_quoted(values[whole[1]], _PLAIN))
+        else:
+            words.append(_word(PLACEHOLDER.sub(lambda found: _bare(values[found[1]]), word)))
+    return f"& {' '.join(words)}" if words[0].startswith("'") else " ".join(words)
+
+
+def _bare(value: Value) -> str:
+    return value if isinstance(value, str) else " ".join(value)
+
+
+def _quoted(value: Value, plain: re.Pattern[str]) -> str:
+    if isinstance(value, Script):
+        return str(value)
+    return _word(value, plain) if isinstance(value, str) else " ".join(_word(part, plain) for part in value)
+
+
+def _word(text: str, plain: re.Pattern[str] = _PLAIN) -> str:
+    return text if plain.fullmatch(text) else "'" + text.replace("'", "''") + "'"
+
+
+# ---------------------------------------------------------------- uv
+def for_uv(text: str) -> str:
+    """An environment that uv made has no pip: uv installs into it from outside."""
+    return _PIP.sub(r"uv pip \g<command> --python {python}", text)

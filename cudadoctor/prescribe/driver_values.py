@@ -1,0 +1,179 @@
+"""The values of recipes about the driver: its packages, the kernel's headers, libraries and tools, repositories."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cudadoctor.model.values import DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, SMI
+from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group
+from cudadoctor.prescribe.shellwords import Script, Value
+
+Found = Iterator[tuple[str, "Value | None"]]
+RELEASE = re.compile(r"[\w.+~-]+")  # of a kernel
+
+
+def driver(case: Case) -> Found:
+    yield "driver_words", case.driver.words
+    yield "driver_packages", case.driver.packages
+    yield "driver_stream", case.driver.stream
+    yield from _repositories(case)
+    kernel = case.get(KERNEL)
+    release = kernel.release if kernel is not None else case.value("kernel", "release")
+    machine = kernel.machine if kernel is not None and kernel.machine else "x86_64"
+    yield "repository_machine", "sbsa" if machine in ("aarch64", "arm64") else machine
+    yield "kernel", release or Script('"$(uname -r)"')
+    if release is None:
+        yield "kernel_headers", _headers_of_running(case)
+    elif RELEASE.fullmatch(release):
+        yield "kernel_headers", _headers(case, release)
+        yield "prebuilt_module", _prebuilt(case, release)
+    loaded = case.get(LOADED_DRIVER)
+    yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
+    yield "library_version", case.value("library", "library_version")
+    yield from _loaded_version(case)
+
+
+def _loaded_version(case: Case) -> Found:
+    """The driver that runs: its full version, and the branch."""
+    loaded, smi = case.get(LOADED_DRIVER), case.get(SMI)
+    version = loaded.version if loaded is not None else smi.module if smi is not None else None
+    stated = version.text if version is not None else case.value("driver_version")
+    yield "driver_version", stated
+    yield "driver_branch", stated.split(".")[0] if stated else None
+
+
+def _repositories(case: Case) -> Found:
+    """The folders of NVIDIA's repositories that serve this release."""
+    system = case.system
+    unknown = Script('rhel"$(rpm -E %rhel)"') if system.family == "rhel" and system.version is None else None
+    origin = case.driver.stream if case.driver.origin == "nvidia" else None
+    yield "nvidia_repository", origin or system.repository or unknown
+    if system.family == "suse":
+        yield "suse_repository", f"https://download.nvidia.com/{_suse_folder(system.id or '', system.version)}"
+
+
+def _suse_folder(name: str, version: str | None) -> str:
+    if name == "sles" and version is not None:
+        major, _, pack = version.partition(".")
+        return f"suse/sle{major}sp{pack}" if pack and major == "15" else f"suse/sle{major}"
+    if "tumbleweed" in name or "micro" in name:
+        return "opensuse/tumbleweed"
+    return f"opensuse/leap/{version or '$releasever'}"
+
+
+_ARCH_KERNELS = ("cachyos", "lts", "zen", "hardened", "rt")
+
+
+def _headers(case: Case, release: str) -> tuple[str, ...]:
+    family = case.system.family
+    if family in ("fedora", "rhel"):
+        return (f"kernel-{'uek-' if 'uek' in release else ''}devel-{release}",)
+    if family == "suse":
+        flavour = release.rsplit("-", 1)[-1]
+        return (f"kernel-{flavour if flavour in ('azure', 'rt', 'longterm') else 'default'}-devel",)
+    if family == "arch":
+        number = re.match(r"(\d+)\.(\d+)\..*MANJARO", release)
+        if number is not None:
+            return (f"linux{number[1]}{number[2]}-headers",)
+        flavour = next((name for name in _ARCH_KERNELS if f"-{name}" in release), "")
+        return (f"linux-{flavour}-headers",) if flavour else ("linux-headers",)
+    # Debian's kernels of every day have a package that follows them, so that the next kernel finds its headers.
+    follows = re.search(r"(?:cloud-)?(?:amd64|arm64)$", release) if family == "debian" else None
+    return (f"linux-headers-{release}", *((f"linux-headers-{follows[0]}",) if follows else ()))
+
+
+def _headers_of_running(case: Case) -> Value | None:
+    """Where the release is not known here the command asks for it."""
+    family = case.system.family
+    if family in ("ubuntu", "debian"):
+        return Script('"linux-headers-$(uname -r)"')
+    if family in ("fedora", "rhel"):
+        return Script('"kernel-devel-$(uname -r)"')
+    if family == "arch":
+        return Script('"$(cat "/usr/lib/modules/$(uname -r)/pkgbase")-headers"')
+    return ("kernel-default-devel",) if family == "suse" else None
+
+
+def _prebuilt(case: Case, release: str) -> str | None:
+    """Ubuntu's signed modules: the package of the running kernel, named after the one that is installed for another kernel."""
+    packages = case.get(DRIVER_PACKAGES)
+    for package in packages.packages if packages is not None else ():
+        found = re.match(r"(linux-modules-nvidia-\d+(?:-server)?(?:-open)?)-\d", package.name)
+        if found is not None:
+            return f"{found[1]}-{release}"
+    return None
+
+
+def _branch_here(case: Case) -> tuple[int | None, str]:
+    """The branch whose libraries belong to this machine, and Ubuntu's suffix of it (-server)."""
+    loaded = case.get(LOADED_DRIVER)
+    packages = case.get(DRIVER_PACKAGES)
+    names = [package.name for package in packages.packages] if packages is not None else []
+    if loaded is not None:
+        branch = loaded.version.major
+        server = any(name.endswith(f"-{branch}-server") or f"-{branch}-server-" in name for name in names)
+        return branch, "-server" if server else ""
+    named = (re.match(r"nvidia-(?:driver|headless|utils|dkms)-(\d+)(-server)?", name) for name in names)
+    found = next((match for match in named if match), None)
+    return (int(found[1]), found[2] or "") if found else (case.driver.branch, "")
+
+
+def libraries(case: Case) -> Found:
+    branch, server = _branch_here(case)
+    family = case.system.family
+    library: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    if family == "ubuntu" and branch is not None:
+        package = resolved(f"nvidia-driver-{branch}{server}", case.system.codename, case.knowledge)
+        end = package.removeprefix("nvidia-driver-").removesuffix("-open")
+        library, tools = (f"libnvidia-compute-{end}",), (f"nvidia-utils-{end}",)
+    elif family == "debian":
+        library, tools = _debian_parts(case, branch)
+    elif family == "fedora":
+        legacy = "-470xx" if branch == 470 else "-390xx" if branch == 390 else ""
+        library, tools = (f"xorg-x11-drv-nvidia{legacy}-cuda-libs",), (f"xorg-x11-drv-nvidia{legacy}-cuda",)
+    elif family == "rhel":
+        library, tools = ("nvidia-driver-cuda-libs",), ("nvidia-driver-cuda",)
+    elif family == "arch":
+        library = tools = (f"nvidia-{branch}xx-utils",) if branch in (390, 470, 580) and case.driver.origin == "aur" else ("nvidia-utils",)
+    elif family == "suse":
+        group = suse_group(branch)
+        library, tools = (f"nvidia-compute-{group}",), (f"nvidia-compute-utils-{group}",)
+    elif family == "nixos":
+        words = "hardware.graphics.enable = true and hardware.nvidia bring it; programs find it in /run/opengl-driver/lib"
+        yield from (("library_words", words), ("smi_words", "nvidia-smi, which hardware.nvidia puts on PATH"))
+        return
+    elif family == "windows":
+        yield from (("library_words", "nvcuda.dll, which NVIDIA's driver brings"), ("smi_words", "nvidia-smi.exe in C:\\Windows\\System32"))
+        return
+    yield "library_packages", library
+    yield "smi_packages", tools
+    number = "NNN" if branch is None else str(branch)
+    anywhere = "Fedora: xorg-x11-drv-nvidia-cuda{}; Arch: nvidia-utils"
+    yield "library_words", " ".join(library) or f"Ubuntu: libnvidia-compute-{number}; Debian: libcuda1; {anywhere.format('-libs')}"
+    yield "smi_words", " ".join(tools) or f"Ubuntu: nvidia-utils-{number}; Debian: nvidia-smi; {anywhere.format('')}"
+
+
+def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The packages of the branch that is installed, where this release has that branch; else those of the usual driver."""
+    row = case.knowledge.branch(branch) if branch is not None else None
+    drivers = [name for name in (debian_names(row, case.system.codename) if row is not None else ()) if name.endswith("-driver")]
+    usual = "nvidia-driver" in drivers or not drivers
+    library, tool = debian_libraries("nvidia-driver" if usual else drivers[0])
+    prefix = library.removesuffix("cuda1") if not usual else "libnvidia-"
+    # Branch 340 has its compiler inside libcuda.
+    compiler = (f"{prefix}ptxjitcompiler1",) if "340xx" not in prefix else ()
+    return (library, f"{prefix}ml1", *compiler), (tool,)
+
+
+_LINUX_DRIVER = re.compile(
+    r"nvidia-(driver|dkms|kernel|utils|compute|firmware|open|prime|settings)|libnvidia-(?!container)|libcuda1|cuda-drivers|xserver-xorg-video-nvidia"
+)
+
+
+def linux_driver(case: Case) -> Found:
+    packages = case.get(DRIVER_PACKAGES)
+    found = [package.name for package in packages.packages if _LINUX_DRIVER.match(package.name)] if packages is not None else []
+    yield "linux_driver_packages", tuple(name for name in found if re.fullmatch(r"[a-z0-9][\w.+:-]*", name))

@@ -1,0 +1,264 @@
+"""How each family of distributions packages NVIDIA's driver: need and release to packages and their origin.
+
+Each function of BY_FAMILY gives None where no package of that distribution is known to fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.prescribe.distribution import Distribution
+from cudadoctor.prescribe.packages import Driver, Need, by_generation, flavour_words, said, said_of, stream_of
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.knowledge.tables import Branch, UbuntuPackage
+
+Choice = Callable[[Need, Distribution, "Knowledge", bool], "Driver | None"]
+OPEN_FOR_ALL_FROM = 550  # before it the open modules refuse GeForce cards unless a module option says otherwise
+UBUNTU_DRIVER = re.compile(r"nvidia-driver-(?P<branch>\d+)(?P<server>-server)?(?P<open>-open)?$")
+_DEBIAN = re.compile(r"(?P<package>[a-z0-9.+-]+)(?: \d[\w.]*)? \((?P<releases>[^);]*)")
+_SUSE_GROUP = re.compile(r"G0\d")
+# The oldest branch among the module streams of NVIDIA's repositories, by their folder.
+_OLDEST_STREAM = {"rhel8": 418, "rhel9": 515, "amzn2023": 550}
+_LOCKED_FROM = 580  # what NVIDIA's repositories without streams hold
+_NVIDIA_FOR_DEBIAN = {"bookworm": "debian12", "trixie": "debian13"}
+
+
+# ---------------------------------------------------------------- Ubuntu
+def _ubuntu(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
+    rows = knowledge.ubuntu_packages(system.codename or "")
+    if need.flavour is None or not rows:
+        return Driver(words=_ubuntu_words(need, system, knowledge), origin="tool")
+    fitting = [(row, found) for row in rows if (found := UBUNTU_DRIVER.match(row.package)) is not None and suits(found, need)]
+    if not fitting:
+        return None
+    row, found = max(fitting, key=lambda entry: (entry[0].support != "NFB", int(entry[1]["branch"]), bool(entry[1]["server"]) == headless))
+    branch = int(found["branch"])
+    missed = f"; branch {need.high} is not packaged in {system.named}" if need.high not in (None, branch) else ""
+    packages = headless_packages(row.package) if headless else (row.package,)
+    return Driver(words=said(packages, branch, need, missed + _component(row)), branch=branch, packages=packages, origin="archive")
+
+
+def suits(found: re.Match[str], need: Need) -> bool:
+    return need.fits(int(found["branch"])) and bool(found["open"]) == (need.flavour == "open")
+
+
+def headless_packages(package: str) -> tuple[str, str]:
+    """Without the parts for a screen: nvidia-headless-580-server-open and nvidia-utils-580-server."""
+    end = package.removeprefix("nvidia-driver-")
+    return f"nvidia-headless-{end}", f"nvidia-utils-{end.removesuffix('-open')}"
+
+
+def _component(row: UbuntuPackage) -> str:
+    return "; it is in the component multiverse" if row.component == "multiverse" else ""
+
+
+def _ubuntu_words(need: Need, system: Distribution, knowledge: Knowledge) -> str:
+    if need.flavour is None:
+        return by_generation("Ubuntu's own tool chooses it: `ubuntu-drivers list` names the packages that fit")
+    end = "-open" if need.flavour == "open" else ""
+    number = str(need.high) if need.high is not None else "NNN"
+    return f"nvidia-driver-{number}{end}{said_of(need, knowledge)}; `ubuntu-drivers list` names what {system.named} has"
+
+
+def resolved(package: str, codename: str | None, knowledge: Knowledge) -> str:
+    """What one really gets: Ubuntu's old package names only pull a newer branch."""
+    rows = (row for row in knowledge.ubuntu_transitional if row.release == codename and row.package == package)
+    return next((row.ends_at for row in rows), package)
+
+
+# ---------------------------------------------------------------- Debian
+def _debian(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
+    if need.flavour is None:
+        return Driver(words=by_generation("Debian: the package nvidia-detect names it (nvidia-driver, nvidia-tesla-470-driver ...)"))
+    listed = [(row.branch, name) for row in knowledge.branches for name in debian_names(row, system.codename)]
+    drivers = [(branch, name) for branch, name in listed if name.endswith("driver") and need.fits(branch)]
+    if not drivers:
+        return _nvidia_for_debian(need, system, headless)
+    branch, package = max(drivers, key=lambda entry: (entry[0], entry[1] == "nvidia-driver"))
+    wants_open = need.flavour == "open" and branch >= OPEN_FOR_ALL_FROM and (branch, "nvidia-open-kernel-dkms") in listed
+    kernel = "nvidia-open-kernel-dkms" if wants_open else f"{package.removesuffix('driver')}kernel-dkms"
+    first = (kernel,) if headless else (package, kernel) if wants_open else (package,)
+    packages = (*first, *debian_libraries(package))
+    # Where the archive has no open modules that serve all cards, nothing is said of them.
+    stated = need if wants_open or need.flavour != "open" else msgspec.structs.replace(need, flavour=None)
+    return Driver(
+        words=said(packages, branch, stated, "; components contrib and non-free"), branch=branch, packages=packages, origin="archive"
+    )
+
+
+def debian_libraries(package: str) -> tuple[str, str]:
+    """libcuda and nvidia-smi that belong to a driver package of Debian's: the driver itself does not ask for them."""
+    prefix = package.removesuffix("-driver")
+    library = "libcuda1" if prefix == "nvidia" else f"lib{prefix}-cuda1"
+    return library, f"{prefix}-smi"
+
+
+def debian_names(row: Branch, codename: str | None) -> Iterable[str]:
+    """The packages of a branch in one release."""
+    for entry in row.debian:
+        found = _DEBIAN.match(entry)
+        if found is not None and codename in [word.strip() for word in found["releases"].split(",")]:
+            yield found["package"]
+
+
+def _nvidia_for_debian(need: Need, system: Distribution, headless: bool) -> Driver | None:
+    """NVIDIA's repository has current branches alone."""
+    folder = _NVIDIA_FOR_DEBIAN.get(system.codename or "")
+    if folder is None or need.high is not None or need.flavour != "open":
+        return None
+    packages = ("nvidia-driver-cuda", "nvidia-kernel-open-dkms") if headless else ("nvidia-open",)
+    words = said(packages, None, need, ", from NVIDIA's repository, for Debian's own branch is older than this GPU")
+    return Driver(words=words, packages=packages, origin="nvidia", stream=folder)
+
+
+# ---------------------------------------------------------------- Fedora, RHEL
+def _fedora(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
+    if need.flavour is None:
+        return Driver(words=by_generation("Fedora: akmod-nvidia, akmod-nvidia-580xx, -470xx or -390xx of RPM Fusion"))
+    current = next((row for row in knowledge.branches if any("current" in name for name in row.fedora_rpmfusion)), None)
+    rows = [row for row in knowledge.branches if row.fedora_rpmfusion and need.fits(row.branch)]
+    row = max(rows, key=lambda row: row.branch, default=None)
+    if need.high is None and current is not None and need.fits(current.branch):
+        row = current
+    if row is None:
+        return None
+    if system.ready_image and row.branch >= 580:
+        return _image(need, system)
+    packages = tuple(name.split(" ")[0] for name in row.fedora_rpmfusion)
+    return Driver(words=said(packages, row.branch, need, ", from RPM Fusion"), branch=row.branch, packages=packages, origin="archive")
+
+
+def _image(need: Need, system: Distribution) -> Driver:
+    """Universal Blue's systems have the driver in an image of its own."""
+    name = f"{system.id}-nvidia{'-open' if need.flavour == 'open' else ''}"
+    words = f"the image {name}{flavour_words(need)}; where you use another desktop of it, keep that part of the name"
+    return Driver(words=words, origin="image", stream=f"ostree-image-signed:docker://ghcr.io/ublue-os/{name}:stable")
+
+
+def _rhel(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
+    if need.flavour is None:
+        return Driver(words=by_generation("RHEL: the module stream nvidia-driver of NVIDIA's repository (open-dkms, 580-dkms ...)"))
+    folder = system.repository
+    if folder is None and system.version is not None:
+        return None
+    open_ = need.flavour == "open"
+    compute = ("nvidia-driver-cuda", "kmod-nvidia-open-dkms" if open_ else "kmod-nvidia-latest-dkms")
+    if folder not in (None, *_OLDEST_STREAM):  # no module streams: RHEL 10 and its like
+        return _without_streams(need, compute if headless else (), ", from NVIDIA's repository")
+    if need.high is not None and need.high < _OLDEST_STREAM.get(folder or "", 418):
+        return None
+    stream = f"nvidia-driver:{stream_of(need)}"
+    parts = compute if headless and (need.high is None or need.high >= _LOCKED_FROM) else ()
+    extra = ", from NVIDIA's repository" + ("" if folder is not None else "; RHEL 10 has no streams: there the package nvidia-open")
+    words = said((stream, *parts), need.high, need, extra)
+    return Driver(words=words, branch=need.high, packages=parts, origin="parts" if parts else "stream", stream=stream)
+
+
+def _without_streams(need: Need, compute: tuple[str, ...], extra: str) -> Driver | None:
+    open_ = need.flavour == "open"
+    if need.high is None:
+        packages = compute or (("nvidia-open",) if open_ else ("cuda-drivers",))
+        return Driver(words=said(packages, None, need, extra), packages=packages, origin="archive")
+    if need.high < _LOCKED_FROM:
+        return None
+    packages = compute or ("nvidia-driver", "nvidia-driver-cuda", "kmod-nvidia-latest-dkms")
+    lock = f"*nvidia*{need.high}*"
+    return Driver(words=said(packages, need.high, need, extra), branch=need.high, packages=packages, origin="lock", stream=lock)
+
+
+# ---------------------------------------------------------------- Arch, SUSE
+def _arch(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
+    if system.id == "manjaro":
+        return Driver(words=f"the one that Manjaro's own tool mhwd chooses for this GPU{said_of(need, knowledge)}", origin="tool")
+    if need.flavour is None:
+        return Driver(words=by_generation("Arch: nvidia-open-dkms; from the AUR nvidia-580xx-dkms, nvidia-470xx-dkms or nvidia-390xx-dkms"))
+    if need.high is None and need.flavour == "open":
+        packages: tuple[str, ...] = ("nvidia-open-dkms", "nvidia-utils")
+        return Driver(words=said(packages, None, need), packages=packages, origin="archive")
+    rows = [row for row in knowledge.branches if row.arch_aur and need.fits(row.branch)]
+    row = max(rows, key=lambda row: row.branch, default=None)
+    if row is None:
+        return None
+    return Driver(words=said(row.arch_aur, row.branch, need, ", from the AUR"), branch=row.branch, packages=row.arch_aur, origin="aur")
+
+
+def _suse(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
+    if need.flavour is None:
+        return Driver(words=by_generation("openSUSE and SLES: the groups G07 (590 and later), G06 (550 to 580), G05 (470), G04 (390)"))
+    rows = [row for row in knowledge.branches if row.opensuse and need.fits(row.branch) and row.branch <= _newest_for_suse(system)]
+    row = max(rows, key=lambda row: row.branch, default=None)
+    group = _SUSE_GROUP.search(" ".join(row.opensuse)) if row is not None else None
+    if row is None or group is None:
+        return None
+    packages = suse_driver(group[0], open_modules=need.flavour == "open", headless=headless)
+    words = said(packages, row.branch, need, ", from NVIDIA's repository for SUSE")
+    return Driver(words=words, branch=row.branch, packages=packages, origin="archive")
+
+
+def _newest_for_suse(system: Distribution) -> int:
+    """Leap and SLES 15 stay with the group G06."""
+    return 580 if system.major == "15" else 10**6
+
+
+def suse_driver(group: str, *, open_modules: bool, headless: bool = False) -> tuple[str, ...]:
+    """Kernel modules and tools of one of SUSE's groups (G06: branches 550 to 580)."""
+    if group in ("G04", "G05"):
+        return (f"x11-video-nvidia{group}", f"nvidia-compute{group}")
+    kernel = f"nvidia-open-driver-{group}-signed-kmp-meta" if open_modules else f"nvidia-driver-{group}-kmp-meta"
+    screen = () if headless else (f"nvidia-video-{group}",)
+    return (kernel, *screen, f"nvidia-compute-utils-{group}")
+
+
+def suse_group(branch: int | None) -> str:
+    """The group that a branch belongs to; the newest where the branch is not known."""
+    if branch is None or branch >= 590:
+        return "G07"
+    return "G06" if branch >= 500 else "G05" if branch >= 470 else "G04"
+
+
+# ---------------------------------------------------------------- NixOS, Windows
+def nixos_lines(need: Need) -> tuple[str, ...]:
+    """The lines of configuration.nix that give this driver."""
+    attribute = "production" if need.high is None else f"legacy_{need.high}"
+    lines = [
+        "nixpkgs.config.allowUnfree = true;",
+        'services.xserver.videoDrivers = [ "nvidia" ];',
+        "hardware.graphics.enable = true;",
+        f"hardware.nvidia.open = {'true' if need.flavour == 'open' else 'false'};",
+        f"hardware.nvidia.package = config.boot.kernelPackages.nvidiaPackages.{attribute};",
+    ]
+    if need.high is not None and need.high < 470:
+        lines.insert(1, "nixpkgs.config.nvidia.acceptLicense = true;")
+    return tuple(lines)
+
+
+def _nixos(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
+    if need.flavour is None:
+        words = by_generation(
+            "NixOS: hardware.nvidia.open = true, or hardware.nvidia.package = ...nvidiaPackages.legacy_580 (legacy_470 ...)"
+        )
+        return Driver(words=words)
+    return Driver(words=" ".join(nixos_lines(need)) + said_of(need, knowledge), branch=need.high, origin="nixos")
+
+
+def windows(need: Need, system: Distribution, knowledge: Knowledge) -> Driver:
+    """In WSL the driver is the one of Windows too."""
+    where = "in Windows (WSL takes its driver from there; Linux gets none)" if system.wsl else "for Windows"
+    row = knowledge.branch(need.high) if need.high is not None else None
+    last = f"; the last for Windows is {row.windows_last}" if row is not None and row.windows_last else ""
+    old = (
+        "; CUDA in WSL asks for a GPU of the Pascal generation or newer" if system.wsl and need.high is not None and need.high < 580 else ""
+    )
+    which = f"branch {need.high}, the last that drives this GPU{last}" if need.high is not None else "the newest one for this GPU"
+    return Driver(words=f"NVIDIA's driver {where}, {which}, from https://www.nvidia.com/drivers{old}")
+
+
+BY_FAMILY: Mapping[str, Choice] = {
+    "ubuntu": _ubuntu, "debian": _debian, "fedora": _fedora, "rhel": _rhel, "arch": _arch, "suse": _suse, "nixos": _nixos,
+}  # fmt: skip

@@ -1,0 +1,89 @@
+"""Conditions about the place where programs run: the container engine, the scheduler, Windows. Part of prescribe/conditions.py.
+
+They are read from the quoted lines of the finding and from what a user's text says of its setting; where neither speaks of an engine,
+Docker is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting
+from cudadoctor.prescribe.case import Case
+
+Condition = Callable[[Case], bool]
+_CDI = re.compile(r"(?i)podman|libpod|\bCDI\b|nvidia\.com/gpu=|no known GPU vendor")
+_KUBERNETES = re.compile(
+    r"pod sandbox|kubepods|GPU node|runtime handler|NVML library|device discovery strategy|no runtime for|nodes are available|\bkube"
+)
+_APPTAINER = re.compile(r"(?i)singularity|apptainer|nv files on this host")
+_SNAP = re.compile(r"\bsnap\b")
+_DESKTOP = re.compile(r"(?i)desktop")
+
+
+def evidence(pattern: str) -> Condition:
+    """A quoted line of the finding says this, or what was taken from it: a long line is quoted in part only."""
+    form = re.compile(pattern)
+    return lambda case: any(form.search(words) for words in _words(case))
+
+
+def _words(case: Case) -> tuple[str, ...]:
+    return (*(quote.text for quote in case.root.evidence), *case.values.values())
+
+
+def setting(case: Case) -> Setting:
+    return case.get(SETTING) or Setting()
+
+
+def _speaks(case: Case, form: re.Pattern[str]) -> bool:
+    programs = [start.program for start in setting(case).containers]
+    marks = case.get(CONTAINER_MARKS) or ()
+    return any(form.search(words) for words in (*_words(case), *programs, *marks))
+
+
+def _engine(name: str) -> Condition:
+    """The first engine that is spoken of."""
+    return lambda case: _engine_of(case) == name
+
+
+def _engine_of(case: Case) -> str:
+    for name, form in (("kubernetes", _KUBERNETES), ("apptainer", _APPTAINER), ("cdi", _CDI)):
+        if _speaks(case, form):
+            return name
+    return "docker"
+
+
+def in_windows(case: Case) -> bool:
+    """The driver is Windows' own: WSL, or a text that speaks of either."""
+    words = setting(case).words
+    wsl = case.get(WSL)
+    return wsl is True or case.system.wsl or case.windows or "wsl" in words or "windows" in words
+
+
+RAY = evidence(r"resource request|number of required GPUs|node has no GPU available")
+KUBERNETES = evidence(r"nvidia\.com/(?:gpu|mig)|nodes are available")
+SLURM_WORDS = evidence(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
+
+PLACES: dict[str, Condition] = {
+    "engine-docker": _engine("docker"),
+    "engine-cdi": _engine("cdi"),
+    "engine-kubernetes": _engine("kubernetes"),
+    "engine-apptainer": _engine("apptainer"),
+    "engine-not-apptainer": lambda case: _engine_of(case) != "apptainer",
+    "docker-snap": lambda case: _speaks(case, _SNAP),
+    "docker-desktop": lambda case: _speaks(case, _DESKTOP),
+    "hook-library": evidence(r"load library failed|libnvidia-ml|libcuda\.so|ERROR_LIBRARY_NOT_FOUND|driver libraries"),
+    "hook-ldcache": evidence(r"ldcache error|ldconfig"),
+    "hook-cgroup": evidence(r"cgroup|BPF|overflowuid"),
+    "hook-file-exists": evidence(r"file exists"),
+    "hook-slow": evidence(r"timed out|rpc error"),
+    "hook-direct": evidence(r"Runtime Hook directly"),
+    "hook-gvisor": evidence(r"unsupported Nvidia driver version"),
+    "own-linux-driver": lambda case: not in_windows(case),
+    "driver-of-windows": in_windows,
+    "windows": lambda case: case.windows,
+    "not-windows": lambda case: not case.windows,
+    "ray": RAY,
+    "kubernetes": KUBERNETES,
+}

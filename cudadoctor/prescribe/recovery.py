@@ -1,0 +1,115 @@
+"""What the driver says that a GPU needs before it is used again, and conditions of recipes about a GPU's health.
+
+Since branch 565 NVML, `nvidia-smi -q` and Xid 154 name the recovery in the same words. What they say decides between going on, a reset,
+a restart and a repair; where none of them says anything a reset is offered, which harms no GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from cudadoctor.model.values import KERNEL_LOG, LOADED_DRIVER, NVML, SMI_DETAILS
+from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.places import evidence
+
+Condition = Callable[[Case], bool]
+NONE = "none"
+REBOOTS = ("node-reboot", "system-reboot")
+_NVML = "NVML_GPU_RECOVERY_ACTION_"
+_CHANGED = re.compile(r"recovery action changed from .{1,60}? to 0x[0-9a-f]{1,4} \((?P<words>[\w ]{2,40})\)")
+_REMAP_FAILED = re.compile(r"row remapping failed|Remapping Failure Occurred\s{0,60}: Yes|\bXid \([^)\n]{1,40}\): {0,2}64\b")
+_NO_FIRMWARE = re.compile(r"Direct firmware load for nvidia/|No firmware image found")
+
+
+def needed(case: Case) -> str | None:
+    """The recovery that the driver asks for, for the finding's GPU where it is one GPU's; None where nobody says."""
+    said = [action for address, action in _said(case) if _concerns(case, address)]
+    asked = [action for action in said if action != NONE]
+    return asked[0] if asked else said[0] if said else None
+
+
+def _said(case: Case) -> Iterator[tuple[str | None, str]]:
+    """What NVML says, else nvidia-smi, else the last words of the kernel log: an earlier source knows better."""
+    nvml, smi, log = case.get(NVML), case.get(SMI_DETAILS), case.get(KERNEL_LOG)
+    told = [(gpu.address, gpu.recovery_action) for gpu in (nvml.gpus if nvml is not None else ()) if gpu.recovery_action]
+    told = told or [(gpu.address, gpu.recovery_action) for gpu in (smi.gpus if smi is not None else ()) if gpu.recovery_action]
+    if told:
+        yield from ((address, action) for address, action in told if action is not None)
+        return
+    last: dict[str | None, str] = {}
+    for event in log.events if log is not None else ():
+        changed = _CHANGED.search(event.text)
+        if changed is not None:
+            last[event.address] = _named(changed["words"], case)
+    yield from last.items()
+    for quote in case.root.evidence:
+        for changed in _CHANGED.finditer(quote.text):
+            yield None, _named(changed["words"], case)
+
+
+def _named(words: str, case: Case) -> str:
+    """NVML's name for what Xid 154 calls by these words; a word of a later branch asks for a reset at least."""
+    row = next((row for row in case.knowledge.recovery_actions if row.xid154_text == words), None)
+    return "gpu-reset" if row is None else row.nvml.removeprefix(_NVML).lower().replace("_", "-")
+
+
+def _concerns(case: Case, address: str | None) -> bool:
+    subject = case.root.subject.removeprefix("gpu:")
+    return address is None or not case.root.subject.startswith("gpu:") or address == subject
+
+
+# ---------------------------------------------------------------- conditions
+def remapping_failed(case: Case) -> bool:
+    """No spare row is left for memory that fails. Said by NVML, by nvidia-smi, or by the lines that the finding quotes."""
+    nvml, smi = case.get(NVML), case.get(SMI_DETAILS)
+    gpus = [(gpu.address, gpu.remap_failed) for gpu in (nvml.gpus if nvml is not None else ())]
+    gpus += [(gpu.address, gpu.remap_failed) for gpu in (smi.gpus if smi is not None else ())]
+    quoted = any(_REMAP_FAILED.search(quote.text) for quote in case.root.evidence)
+    return quoted or any(failed is True and _concerns(case, address) for address, failed in gpus)
+
+
+def reset_fits(case: Case) -> bool:
+    if remapping_failed(case) or needed(case) in REBOOTS:
+        return False
+    return needed(case) != NONE or case.root.cause != "ecc-uncorrectable"
+
+
+def reboot_fits(case: Case) -> bool:
+    return needed(case) in REBOOTS
+
+
+def nothing_needed(case: Case) -> bool:
+    return needed(case) == NONE
+
+
+def firmware_missing(case: Case) -> bool:
+    """The kernel did not find the GSP firmware's file."""
+    return any(_NO_FIRMWARE.search(quote.text) for quote in case.root.evidence)
+
+
+def gsp_can_be_off(case: Case) -> bool:
+    """The proprietary module drives these GPUs, and they do not need the open one."""
+    loaded = case.get(LOADED_DRIVER)
+    return loaded is not None and loaded.flavour == "proprietary" and all(row.open_modules != "required" for row in case.gpus.architectures)
+
+
+# The tools that switch a laptop's second GPU off.
+_PRIME, _SUPERGFX = evidence(r"prime-select"), evidence(r"supergfxctl|dgpu_disabled")
+_ENVYCONTROL, _BBSWITCH = evidence(r"(?i)envycontrol"), evidence(r"bbswitch|Could not enable discrete graphics card|\.\d OFF\b")
+
+
+RECOVERY: dict[str, Condition] = {
+    "reset-fits": reset_fits,
+    "reboot-fits": reboot_fits,
+    "no-recovery-needed": nothing_needed,
+    "remapping-failed": remapping_failed,
+    "gsp-file-missing": firmware_missing,
+    "gsp-file-there": lambda case: not firmware_missing(case),
+    "gsp-can-be-off": gsp_can_be_off,
+    "switched-by-prime": _PRIME,
+    "switched-by-supergfxctl": _SUPERGFX,
+    "switched-by-envycontrol": _ENVYCONTROL,
+    "switched-by-bbswitch": _BBSWITCH,
+    "switched-by-unknown": lambda case: not any(tool(case) for tool in (_PRIME, _SUPERGFX, _ENVYCONTROL, _BBSWITCH)),
+}

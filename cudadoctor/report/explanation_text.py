@@ -1,0 +1,170 @@
+"""What `cudadoctor explain` prints of codes, things and causes, as a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from cudadoctor.model.explanation import CauseDocument, CodeMeaning, DocumentStep, Topic
+from cudadoctor.model.recipe import Step
+from cudadoctor.report.clean import one_line
+from cudadoctor.report.page import PlainPage, Style
+
+RISKS = {"safe": "safe", "reboot": "needs a reboot", "destructive": "destructive: ends something that runs, or is hard to take back"}
+MAX_SOURCES = 6  # of one page; -v shows all
+MAX_MESSAGES = 6
+
+
+class InShort(msgspec.Struct, frozen=True, kw_only=True):
+    """A cause in a few lines. `fix`: the first words of its steps; `curable`: `cudadoctor fix` has steps for it."""
+
+    title: str
+    tell_apart: str
+    fix: str
+    curable: bool
+
+
+def of_codes(matches: Iterable[CodeMeaning], causes: Mapping[str, InShort], style: Style) -> str:
+    """A code's meanings, one below the other. `causes`: those with a file, by id."""
+    page = PlainPage(style)
+    for number, match in enumerate(matches):
+        if number:
+            page.gap()
+        names = " ".join(name for name in (match.name, *match.aliases) if name)
+        page.raw(f"{match.api} {match.number} {names}".strip(), "bold")
+        page.prose(match.meaning, indent=2)
+        if match.number_before_10_1 is not None:
+            page.prose(f"Before CUDA 10.1 the runtime's number for it was {match.number_before_10_1}.", indent=2)
+        if match.messages:
+            said = [f'"{message}"' for message in match.messages]
+            page.prose(f"Programs print: {_few(said, MAX_MESSAGES, style)}", indent=2)
+        if match.advice:
+            page.prose(f"What to do: {match.advice}", indent=2)
+        _causes(page, match.causes, causes)
+        _sources(page, match.sources)
+    return page.text()
+
+
+def of_topics(topics: Iterable[Topic], causes: Mapping[str, InShort], style: Style) -> str:
+    """Things, one below the other."""
+    page = PlainPage(style)
+    for number, topic in enumerate(topics):
+        if number:
+            page.gap()
+        page.raw(topic.title, "bold")
+        page.prose(topic.meaning, indent=2)
+        if topic.facts:
+            page.gap()
+        for fact in topic.facts:
+            page.prose(f"{fact.name}: {fact.value}", indent=2, hang=4)
+        if topic.troubles:
+            page.gap()
+            page.raw("What usually goes wrong", "bold", indent=2)
+        for trouble in topic.troubles:
+            named = f" [{', '.join(trouble.causes)}]" if trouble.causes else ""
+            page.prose(f"* {trouble.text}{named}", indent=2, hang=2)
+        if topic.causes:
+            page.gap()
+            page.raw("Its causes, and how to tell them apart", "bold", indent=2)
+        _causes(page, topic.causes, causes)
+        _sources(page, topic.sources)
+    return page.text()
+
+
+def _causes(page: PlainPage, wanted: Iterable[str], causes: Mapping[str, InShort]) -> None:
+    for cause_id in wanted:
+        known = causes.get(cause_id)
+        page.prose(f"- {known.title if known is not None else cause_id} [{cause_id}]", indent=2)
+        if known is None:
+            continue
+        page.raw("see whether it is this:", "dim", indent=6)
+        page.raw(known.tell_apart, "cyan", indent=8)
+        page.prose(f"fix: {known.fix}", indent=6)
+        if known.curable:
+            page.raw(f"all steps for this machine: cudadoctor fix {cause_id}", "dim", indent=6)
+
+
+def _few(words: Sequence[str], most: int, style: Style) -> str:
+    """The first of them, and how many more there are."""
+    shown = words if style.verbose else words[:most]
+    more = f"; and {len(words) - len(shown)} more (-v names them)" if len(shown) < len(words) else ""
+    return "; ".join(shown) + more
+
+
+def _sources(page: PlainPage, sources: tuple[str, ...]) -> None:
+    if not sources:
+        return
+    page.prose(f"Source: {_few(sources, MAX_SOURCES, page.style)}", indent=2, hang=2)
+
+
+# ---------------------------------------------------------------- a cause
+def of_cause(document: CauseDocument, style: Style) -> str:
+    """Everything that a cause's page says; report/markdown_pages.py writes the same for a reader of files."""
+    page, cause = PlainPage(style), document.page
+    page.raw(one_line(f"{cause.title} [{cause.id}]"), "bold")
+    page.prose(cause.why)
+    page.raw(f"layer {cause.layer}, row {cause.row}, {cause.effect} unless the machine shows otherwise")
+    page.raw(f"breaks: {', '.join(cause.breaks)}")
+    page.gap()
+    page.raw("See whether it is this", "bold")
+    page.raw(cause.tell_apart, "cyan", indent=4)
+    _named(page, "Steps back where one of these is found too", cause.yields_to, document)
+    _named(page, "These step back for it", document.yielded_by, document)
+    _literals(page, "Messages that state it", cause.messages)
+    _literals(page, "Messages that may mean it", cause.hints)
+    if cause.codes:
+        page.gap()
+        page.raw("Codes that may mean it", "bold")
+        page.prose(", ".join(cause.codes), indent=2)
+    page.gap()
+    page.raw("Fix", "bold")
+    if cause.no_software_fix:
+        page.prose(cause.no_software_fix, indent=2)
+    for number, step in enumerate(document.steps, 1):
+        _step(page, number, step)
+    if document.steps:
+        page.raw(f"for this machine, with its commands: cudadoctor fix {cause.id}", indent=2)
+    if cause.sources:
+        page.gap()
+        page.raw("Sources", "bold")
+        for source in cause.sources:
+            page.prose(f"- {source}", indent=2, hang=2)
+    return page.text()
+
+
+def _named(page: PlainPage, head: str, causes: tuple[str, ...], document: CauseDocument) -> None:
+    if causes:
+        page.gap()
+        page.raw(head, "bold")
+        for cause in causes:
+            page.prose(f"- {document.titles.get(cause, cause)} [{cause}]", indent=2, hang=2)
+
+
+def _literals(page: PlainPage, head: str, literals: tuple[str, ...]) -> None:
+    if literals:
+        page.gap()
+        page.raw(head, "bold")
+        for literal in literals:
+            page.raw(literal, indent=4)
+
+
+def _step(page: PlainPage, number: int, step: DocumentStep) -> None:
+    only = f"On {', '.join(step.systems)}: " if step.systems else ""
+    page.prose(f"{number}. {only}{step.text}", indent=2, hang=3)
+    for variant in step.variants:
+        if len(step.variants) > 1:
+            page.raw(f"{', '.join(variant.systems)}:", indent=6)
+        _commands(page, variant.step, indent=6 if len(step.variants) == 1 else 8)
+
+
+def _commands(page: PlainPage, step: Step, *, indent: int) -> None:
+    if step.shell:
+        page.raw(step.shell, "cyan", indent=indent)
+        page.raw(f"({RISKS[step.risk]})", "dim", indent=indent)
+    if step.verify:
+        page.raw("check that it worked:", "dim", indent=indent)
+        page.raw(step.verify, indent=indent)
+    if step.undo:
+        page.raw("to undo:", "dim", indent=indent)
+        page.raw(step.undo, indent=indent)

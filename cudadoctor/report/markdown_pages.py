@@ -1,0 +1,145 @@
+"""The pages of the causes as Markdown files: one for each cause, an index, and the table of the README.
+
+Whatever a text holds, it cannot become markup: prose is escaped character by character, literals and commands stand in fences that are
+longer than any run of backticks in them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from cudadoctor.model.explanation import CauseDocument, DocumentStep
+from cudadoctor.model.findings import LAYERS
+from cudadoctor.model.recipe import Cause, Step
+from cudadoctor.report.clean import clean, one_line
+from cudadoctor.report.explanation_text import RISKS
+
+INDEX = "README.md"
+# What opens markup or a link anywhere in a line, and what does at its start.
+_SPECIAL = re.compile(r"([\\`*_\[\]<>&~|$@#!]|:(?=//)|(?<=www)\.)")
+_FIRST = re.compile(r"^(\d*)([+=:.)-])")
+_TICKS = re.compile(r"`+")
+_CODE_IN_PROSE = re.compile(r"`([^`\n]+)`")
+_ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]+")
+
+
+# ---------------------------------------------------------------- escaping
+def escaped(text: str) -> str:
+    """Text that means itself, on one line."""
+    return _FIRST.sub(r"\1\\\2", _inner(one_line(text)))
+
+
+def _inner(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def code(text: str) -> str:
+    """A literal within a line."""
+    inner = one_line(text)
+    fence = "`" * (max((len(run) for run in _TICKS.findall(inner)), default=0) + 1)
+    pad = " " if inner.startswith("`") or inner.endswith("`") or not inner else ""
+    return f"{fence}{pad}{inner}{pad}{fence}"
+
+
+def block(text: str, indent: int = 0) -> str:
+    """Lines of a shell or of a machine."""
+    inner = clean(text)
+    fence = "`" * max(3, max((len(run) for run in _TICKS.findall(inner)), default=0) + 1)
+    return "\n".join(" " * indent + line for line in (f"{fence}sh", *inner.split("\n"), fence))
+
+
+def prose(text: str) -> str:
+    """A sentence of ours, in which `commands` stand between backticks."""
+    parts: list[str] = []
+    place = 0
+    plain = one_line(text)
+    for match in _CODE_IN_PROSE.finditer(plain):
+        parts += [_inner(plain[place : match.start()]), code(match.group(1))]
+        place = match.end()
+    return _FIRST.sub(r"\1\\\2", "".join((*parts, _inner(plain[place:]))))
+
+
+def source(text: str) -> str:
+    """An address as a link; anything else as words."""
+    plain = one_line(text)
+    return f"<{plain}>" if _ADDRESS.fullmatch(plain) else prose(plain)
+
+
+# ---------------------------------------------------------------- pages
+def page(document: CauseDocument) -> str:
+    """The page of one cause."""
+    cause = document.page
+    lines = [f"# {escaped(cause.title)}", "", prose(cause.why), ""]
+    lines += [
+        f"* id: {code(cause.id)}",
+        f"* layer: {escaped(cause.layer)}",
+        f"* row of `cudadoctor check`: {code(cause.row)}",
+        f"* effect: {cause.effect}, unless the machine shows otherwise",
+        f"* breaks: {', '.join(code(rung) for rung in cause.breaks)}",
+    ]
+    lines += ["", "## See whether it is this", "", block(cause.tell_apart)]
+    lines += _named("Steps back where one of these is found too", cause.yields_to, document)
+    lines += _named("These step back for it", document.yielded_by, document)
+    lines += _literals("Messages that state it", cause.messages)
+    lines += _literals("Messages that may mean it", cause.hints)
+    if cause.codes:
+        lines += ["", "## Codes that may mean it", "", ", ".join(code(one) for one in cause.codes)]
+    lines += ["", "## Fix", ""]
+    if cause.no_software_fix:
+        lines += [prose(cause.no_software_fix), ""]
+    for number, step in enumerate(document.steps, 1):
+        lines += _step(number, step)
+    if document.steps:
+        lines += [f"For one machine, with its commands: {code(f'cudadoctor fix {cause.id}')}", ""]
+    if cause.sources:
+        lines += ["## Sources", "", *(f"* {source(text)}" for text in cause.sources), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _named(head: str, causes: tuple[str, ...], document: CauseDocument) -> list[str]:
+    if not causes:
+        return []
+    return ["", f"## {head}", "", *(f"* [{escaped(document.titles.get(one, one))}]({one}.md)" for one in causes)]
+
+
+def _literals(head: str, literals: tuple[str, ...]) -> list[str]:
+    return ["", f"## {head}", "", *(f"* {code(literal)}" for literal in literals)] if literals else []
+
+
+def _step(number: int, step: DocumentStep) -> Iterable[str]:
+    only = f"**On {', '.join(escaped(name) for name in step.systems)}:** " if step.systems else ""
+    yield f"{number}. {only}{prose(step.text)}"
+    for variant in step.variants:
+        if len(step.variants) > 1:
+            yield from ("", f"    {', '.join(escaped(name) for name in variant.systems)}:")
+        yield from _commands(variant.step)
+    yield ""
+
+
+def _commands(step: Step) -> Iterable[str]:
+    if step.shell:
+        yield from ("", block(step.shell, 4), "", f"    {escaped(RISKS[step.risk])}")
+    for head, shell in (("check that it worked:", step.verify), ("to undo:", step.undo)):
+        if shell:
+            yield from ("", f"    {escaped(head)}", "", block(shell, 4))
+
+
+def index(causes: Mapping[str, Cause]) -> str:
+    """The page that leads to the others."""
+    rows = [f"| [{code(cause.id)}]({cause.id}.md) | {escaped(cause.title)} | {cause.layer} | {cause.effect} |" for cause in _sorted(causes)]
+    return "\n".join(("# Root causes that cudadoctor names", "", *_HEAD, *rows)) + "\n"
+
+
+_HEAD = ("| cause | what it is | layer | effect |", "|---|---|---|---|")
+
+
+def table(causes: Mapping[str, Cause]) -> str:
+    """The README's table of causes."""
+    rows = [f"| {code(cause.id)} | {escaped(cause.title)} | {cause.layer} | {cause.effect} |" for cause in _sorted(causes)]
+    return "\n".join((*_HEAD, *rows)) + "\n"
+
+
+def _sorted(causes: Mapping[str, Cause]) -> list[Cause]:
+    """By layer as the ladder climbs, then by id."""
+    return sorted(causes.values(), key=lambda cause: (LAYERS.index(cause.layer), cause.id))

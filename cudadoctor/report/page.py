@@ -1,0 +1,58 @@
+"""A page of plain text, written without the library that draws reports: `cudadoctor explain CODE` answers at once.
+
+Commands and lines of machines are never wrapped; prose is. Colour only repeats what the words say.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+import msgspec
+
+from cudadoctor.report.clean import clean, one_line
+
+MAX_WIDTH = 100  # columns of prose
+MIN_WIDTH = 40
+_COLOURS = {"bold": "\x1b[1m", "dim": "\x1b[2m", "cyan": "\x1b[36m"}
+_RESET = "\x1b[0m"
+
+
+class Style(msgspec.Struct, frozen=True, kw_only=True):
+    """How to write: `width` in columns, colour, plain ASCII, all rows."""
+
+    width: int = 80
+    color: bool = False
+    ascii: bool = False
+    verbose: bool = False
+
+
+class PlainPage:
+    """Lines of output."""
+
+    def __init__(self, style: Style) -> None:
+        self.style = style
+        self._width = max(MIN_WIDTH, min(style.width, MAX_WIDTH))
+        self._lines: list[str] = []
+
+    def prose(self, text: str, *, indent: int = 0, hang: int = 0) -> None:
+        """A paragraph. Lines after the first stand `hang` columns deeper."""
+        self._lines += textwrap.wrap(
+            one_line(text),
+            self._width,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + hang),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+
+    def raw(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """Lines as they are."""
+        before, after = (_COLOURS[style], _RESET) if style and self.style.color else ("", "")
+        self._lines += [f"{before}{' ' * indent}{line}{after}" for line in clean(text).split("\n")]
+
+    def gap(self) -> None:
+        self._lines.append("")
+
+    def text(self) -> str:
+        out = "".join(f"{line.rstrip()}\n" for line in self._lines)
+        return out.encode("ascii", "backslashreplace").decode() if self.style.ascii else out

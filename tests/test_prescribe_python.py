@@ -1,0 +1,164 @@
+"""The Python packages for driver and GPU, and who installs them: pip, conda, uv, a virtual environment."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+import pytest
+from packaging.requirements import Requirement
+
+from cudadoctor.model.values import (
+    DRIVER_PACKAGES,
+    ENVIRONMENT,
+    KERNEL,
+    LADDER,
+    NVML,
+    PCI,
+    PYTHON,
+    Environment,
+    Ladder,
+    PythonEnvironment,
+    PythonPackage,
+)
+from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion
+from cudadoctor.prescribe import prescribe
+from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
+from tests.prescriptions import (
+    KNOWLEDGE,
+    PASCAL,
+    RELEASE,
+    commands,
+    finding,
+    shells,
+    written,
+)
+
+
+# ---------------------------------------------------------------- Python
+def python(*installed: tuple[str, str], conda: str | None = None) -> PythonEnvironment:
+    return PythonEnvironment(
+        path="/opt/my env/bin/python", version="3.12.3", prefix="/opt/my env", conda=conda,
+        packages=tuple(PythonPackage(name=name, version=PackageVersion(version)) for name, version in installed),
+    )  # fmt: skip
+
+
+def machine(capability: str | None, cuda: str | None, *installed: tuple[str, str], conda: str | None = None) -> dict[Any, Any]:
+    gpus = (nvml_gpu(compute_capability=ComputeCapability(capability)),) if capability else ()
+    return {
+        NVML: nvml(gpus=gpus),
+        LADDER: Ladder(cuda=CudaVersion(cuda) if cuda else None),
+        PYTHON: python(*installed, conda=conda),
+    }
+
+
+@pytest.mark.parametrize(
+    ("capability", "cuda", "installed", "requirement"),
+    [
+        ("9.0", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu13]"),
+        ("9.0", "13.0", ("cuda-bindings", "12.9.4"), "numba-cuda[cu12]"),
+        ("9.0", "13.0", ("nvidia-cublas-cu12", "12.9"), "numba-cuda[cu12]"),
+        ("9.0", "13.2", ("numpy", "2.0.0"), "numba-cuda[cu13]"),
+        ("9.0", "12.4", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
+        ("6.1", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
+        ("7.0", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
+        ("7.5", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu13]"),
+        ("3.5", "11.4", ("numpy", "1.26.4"), "numba-cuda[cu11]<0.19"),
+        (None, None, ("numpy", "1.26.4"), "numba-cuda[cu12]"),
+    ],
+)
+def test_the_toolkit_that_fits_driver_and_gpu(
+    capability: str | None, cuda: str | None, installed: tuple[str, str], requirement: str
+) -> None:
+    Requirement(requirement)
+    found = shells(written("toolkit-missing", machine(capability, cuda, installed)))
+    assert shlex.split(found[0]) == ["/opt/my env/bin/python", "-m", "pip", "install", requirement]
+
+
+def test_what_uv_made_has_no_pip_and_is_installed_into_by_uv() -> None:
+    made = msgspec.structs.replace(python(), uv=True, virtual=True)
+    found = written("toolkit-missing", {**machine("9.0", "12.4"), PYTHON: made})
+    assert shlex.split(shells(found)[0]) == ["uv", "pip", "install", "--python", "/opt/my env/bin/python", "numba-cuda[cu12]"]
+    removed = shells(written("pynvml-conflict", {PYTHON: made}))[0].split("\n")
+    assert shlex.split(removed[0]) == ["uv", "pip", "uninstall", "--python", "/opt/my env/bin/python", "pynvml"]
+    assert all("-m pip" not in (text or "") for step in found.steps for text in (step.shell, step.verify))
+    checked = written("python-abi-mismatch", {**machine("9.0", "12.4"), PYTHON: made}, {"requirement": "llvmlite<0.51"})
+    assert "uv pip check --python '/opt/my env/bin/python'" in [step.verify for step in checked.steps]
+
+
+@pytest.mark.parametrize(
+    ("distro", "path", "marked", "refused"),
+    [
+        ("debian-12", "/usr/bin/python3", True, True), ("debian-12", "/usr/bin/python3", None, True), ("ubuntu-24.04", "/usr/bin/python3", None, True),
+        ("ubuntu-22.04", "/usr/bin/python3", None, False), ("ubuntu-24.04", "/usr/bin/python3", False, False), ("ubuntu-24.04", "/opt/py/bin/python3", None, False),
+        ("arch", "/usr/bin/python", True, True),
+    ],
+)  # fmt: skip
+def test_where_the_distribution_refuses_pip_a_virtual_environment_comes_first(
+    distro: str, path: str, marked: bool | None, refused: bool
+) -> None:
+    own = PythonEnvironment(path=path, version="3.12.3", prefix="/usr", externally_managed=marked)
+    for cause in ("toolkit-missing", "numba-cuda-target-missing", "pynvml-conflict"):
+        found = written(cause, {PYTHON: own}, distro=distro)
+        text = commands(found)
+        assert ('-m venv --system-site-packages "$HOME"/gpu-env' in text) == refused, cause
+        assert ('"$HOME"/gpu-env/bin/python -m pip install' in text) == refused, cause
+        assert ("sudo apt-get install -y python3-venv" in text) == (refused and distro != "arch"), cause
+        assert text.count("-m venv") <= 1, cause
+    virtual = msgspec.structs.replace(own, virtual=True)
+    assert "venv" not in commands(written("toolkit-missing", {PYTHON: virtual}, distro=distro))
+    assert "venv" not in commands(written("numba-cuda-disabled", {PYTHON: own}, distro=distro))
+
+
+def test_a_python_that_is_not_known_is_called_by_its_usual_name() -> None:
+    found = written("toolkit-missing", {})
+    assert shells(found)[0] == "python3 -m pip install 'numba-cuda[cu12]'"
+    assert "externally-managed-environment" in found.steps[0].text
+    assert "externally-managed-environment" not in written("toolkit-missing", machine("9.0", "12.4")).steps[0].text
+
+
+def test_an_environment_that_the_text_shows_is_the_one() -> None:
+    conda = {ENVIRONMENT: Environment(variables={"CONDA_PREFIX": "/opt/my conda/envs/gpu"}, lines={})}
+    assert shlex.split(shells(written("toolkit-missing", conda))[0])[:5] == ["conda", "install", "-y", "-p", "/opt/my conda/envs/gpu"]
+    virtual = {ENVIRONMENT: Environment(variables={"VIRTUAL_ENV": "/home/me/env"}, lines={})}
+    assert shells(written("toolkit-missing", virtual))[0] == "/home/me/env/bin/python -m pip install 'numba-cuda[cu12]'"
+
+
+def test_a_gpu_that_no_toolkit_of_numba_cuda_serves_gets_words() -> None:
+    assert shells(written("toolkit-missing", machine("3.0", "11.4"))) == []
+
+
+def test_a_conda_environment_gets_conda() -> None:
+    found = shells(written("toolkit-missing", machine("9.0", "12.4", conda="/opt/my env")))
+    assert shlex.split(found[0])[:7] == ["conda", "install", "-y", "-p", "/opt/my env", "-c", "conda-forge"]
+    assert "cuda-version=12" in shlex.split(found[0])
+    assert "pip" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("numba", "target", "bound"),
+    [("0.68.1", "0.30.4", "2.5"), ("0.61.0", "0.20.0", "2.2"), ("0.59.1", None, "1.27"), ("0.68.1", "0.31.0", "2.6")],
+)
+def test_numpy_below_the_limit_of_numba_and_numba_cuda(numba: str, target: str | None, bound: str) -> None:
+    packages_ = (("numba", numba), *((("numba-cuda", target),) if target else ()))
+    state = machine("9.0", "12.4", *packages_)
+    root = finding("python-abi-mismatch", "ImportError: Numba needs NumPy 2.2 or less. Got NumPy 2.4.")
+    found = prescribe(root, {}, facts_of(state), KNOWLEDGE, None)
+    assert found is not None
+    assert shlex.split(shells(found)[0])[-1] == f"numpy<{bound}"
+    Requirement(shlex.split(shells(found)[0])[-1])
+
+
+def test_the_rules_own_requirement_comes_first() -> None:
+    found = written("python-abi-mismatch", machine("9.0", "12.4"), {"requirement": "llvmlite<0.51,>=0.50", "package": "llvmlite"})
+    assert Requirement(shlex.split(shells(found)[0])[-1]) == Requirement("llvmlite>=0.50,<0.51")
+    assert shells(written("python-abi-mismatch", machine("9.0", "12.4"), {"requirement": "no requirement; at all ("})) == []
+
+
+def test_a_toolkit_too_new_is_pinned_to_the_driver_or_the_driver_renewed() -> None:
+    found = written("toolkit-newer-than-driver", machine("9.0", "12.2"), {"version": "12.8"})
+    assert shlex.split(shells(found)[0])[-2:] == ["numba-cuda[cu12]", "cuda-toolkit==12.2.*"]
+    assert "reboot" not in commands(found)
+    bare = {PCI: bus(gpu(device=PASCAL)), DRIVER_PACKAGES: packages("nvidia-driver-470"), KERNEL: RELEASE}
+    assert "nvidia-driver-580" in commands(written("toolkit-newer-than-driver", bare, {"version": "12.8"}))

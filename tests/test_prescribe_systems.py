@@ -1,0 +1,227 @@
+"""Distributions by what users and machines call them; servers and desktops, containers, Secure Boot, headers, images."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from cudadoctor.model.values import (
+    CONTAINER_MARKS,
+    DRIVER_PACKAGES,
+    ENVIRONMENT,
+    KERNEL,
+    OPERATING_SYSTEM,
+    PCI,
+    SECURE_BOOT,
+    USER,
+    Environment,
+    Kernel,
+    OperatingSystem,
+)
+from cudadoctor.prescribe import prescribe
+from cudadoctor.prescribe.distribution import from_word, of_system
+from cudadoctor.prescribe.steps import case_of
+from tests.facts_builder import bus, facts_of, gpu, packages, user
+from tests.prescriptions import (
+    AMPERE,
+    HOPPER,
+    KEPLER,
+    KNOWLEDGE,
+    PASCAL,
+    RELEASE,
+    commands,
+    finding,
+    written,
+)
+
+
+# ---------------------------------------------------------------- distributions
+@pytest.mark.parametrize(
+    ("word", "family", "codename"),
+    [
+        ("ubuntu-24.04", "ubuntu", "noble"), ("ubuntu:22.04", "ubuntu", "jammy"), ("Ubuntu 20.04", "ubuntu", "focal"), ("ubuntu-noble", "ubuntu", "noble"),
+        ("Ubuntu 22.04.3 LTS", "ubuntu", "jammy"), ("ubuntu2404", "ubuntu", "noble"), ("ubuntu-server-22.04", "ubuntu", "jammy"), ("noble", "ubuntu", "noble"),
+        ("debian-12", "debian", "bookworm"), ("debian-sid", "debian", "sid"), ("Debian GNU/Linux 12", "debian", "bookworm"), ("debian-testing", "debian", "forky"),
+        ("fedora-41", "fedora", None), ("fedora-silverblue-40", "fedora", None), ("kinoite", "fedora", None), ("bazzite", "fedora", None), ("nobara-40", "fedora", None),
+        ("rhel-9.4", "rhel", None), ("rhel9", "rhel", None), ("el9", "rhel", None), ("Rocky Linux 9.3", "rhel", None), ("almalinux-8", "rhel", None),
+        ("oracle-linux-9", "rhel", None), ("centos-stream-9", "rhel", None), ("amazon linux 2023", "rhel", None), ("red hat enterprise linux 8.6", "rhel", None),
+        ("arch", "arch", None), ("Arch Linux", "arch", None), ("manjaro", "arch", None), ("endeavouros", "arch", None), ("garuda", "arch", None),
+        ("opensuse-leap-15.6", "suse", None), ("tumbleweed", "suse", None), ("sles-15", "suse", None), ("SUSE Linux Enterprise Server 15 SP5", "suse", None),
+        ("plan9-4", None, None), ("", None, None), ("linuxmint-22.1", "ubuntu", "noble"), ("Linux Mint 21", "ubuntu", "jammy"), ("lmde-6", "debian", "bookworm"),
+        ("pop-22.04", "ubuntu", "jammy"), ("Pop!_OS 22.04", "ubuntu", "jammy"), ("zorin-17", "ubuntu", "jammy"), ("elementary os 7", "ubuntu", "jammy"),
+        ("kde-neon-24.04", "ubuntu", "noble"), ("kali", "debian", "forky"), ("raspbian-12", "debian", "bookworm"), ("mx-23", "debian", "bookworm"),
+        ("nixos-24.05", "nixos", None), ("windows", "windows", None), ("win11", "windows", None), ("windows-server-2022", "windows", None),
+        ("wsl", "ubuntu", None), ("wsl-debian-12", "debian", "bookworm"), ("ubuntu-22.04-wsl2", "ubuntu", "jammy"), ("gentoo", None, None), ("void", None, None),
+        ("alpine-3.20", None, None),
+    ],
+)  # fmt: skip
+def test_the_users_word(word: str, family: str | None, codename: str | None) -> None:
+    found = from_word(word, KNOWLEDGE)
+    assert (found.family, found.codename) == (family, codename)
+
+
+def test_what_a_word_says_besides() -> None:
+    assert from_word("ubuntu-24.04-server", KNOWLEDGE).headless is True
+    assert from_word("fedora-workstation-42", KNOWLEDGE).headless is False
+    assert from_word("wsl2", KNOWLEDGE).wsl
+    assert not from_word("windows-11", KNOWLEDGE).wsl
+    assert from_word("kinoite-41", KNOWLEDGE).image == "rpm-ostree"
+    assert from_word("sles-15-sp6", KNOWLEDGE).version == "15.6"
+    assert from_word("al2023", KNOWLEDGE).repository == "amzn2023"
+    assert from_word("rocky-9.3", KNOWLEDGE).repository == "rhel9"
+    assert from_word("openeuler-22.03", KNOWLEDGE).repository is None
+
+
+@pytest.mark.parametrize(
+    ("identifier", "like", "family"),
+    [
+        ("linuxmint", ("ubuntu", "debian"), "ubuntu"), ("rocky", ("rhel", "centos", "fedora"), "rhel"), ("amzn", ("centos", "rhel", "fedora"), "rhel"),
+        ("opensuse-leap", ("suse", "opensuse"), "suse"), ("endeavouros", ("arch",), "arch"), ("void", (), None), ("nobara", ("fedora",), "fedora"),
+        ("some-respin", ("ubuntu",), "ubuntu"), ("another", ("rhel", "fedora"), "rhel"), ("sled", ("suse",), "suse"), (None, ("ubuntu",), "ubuntu"), (None, (), None),
+        ("windows", (), "windows"), ("nixos", (), "nixos"),
+    ],
+)  # fmt: skip
+def test_relatives(identifier: str | None, like: tuple[str, ...], family: str | None) -> None:
+    assert of_system(OperatingSystem(id=identifier, like=like), KNOWLEDGE).family == family
+
+
+@pytest.mark.parametrize(
+    ("system", "codename"),
+    [
+        (OperatingSystem(id="linuxmint", version_id="22.1", codename="xia", like=("ubuntu", "debian")), "noble"),
+        (OperatingSystem(id="linuxmint", version_id="6", codename="bookworm", like=("debian",)), "bookworm"),
+        (OperatingSystem(id="respin", version_id="3", codename="jammy", like=("ubuntu",)), "jammy"),
+        (OperatingSystem(id="respin", version_id="22.04", codename="own-name", like=("ubuntu",)), None),
+        (OperatingSystem(id="kali", version_id="2025.1", codename="kali-rolling", like=("debian",)), "forky"),
+    ],
+)
+def test_a_derivative_has_its_parents_codename(system: OperatingSystem, codename: str | None) -> None:
+    assert of_system(system, KNOWLEDGE).codename == codename
+
+
+def test_the_machines_own_word() -> None:
+    system = OperatingSystem(id="linuxmint", version_id="22.1", codename="xia", like=("ubuntu", "debian"))
+    state = {OPERATING_SYSTEM: system, PCI: bus(gpu(device=KEPLER))}
+    assert "nvidia-driver-470" in commands(written("driver-not-installed", state, distro=None))
+    assert "nvidia-470xx-dkms" in commands(written("driver-not-installed", state, distro="arch"))
+
+
+def test_the_folders_of_repositories() -> None:
+    state = {PCI: bus(gpu(device=AMPERE))}
+    for distro, words in (
+        ("rocky-9.3", "repos/rhel9/x86_64/cuda-rhel9.repo"), ("amzn-2023", "repos/amzn2023/x86_64/cuda-amzn2023.repo"),
+        ("rhel", 'repos/rhel"$(rpm -E %rhel)"/x86_64'), ("sles-15-sp6", "/suse/sle15sp6 "), ("opensuse-leap-15.6", "/opensuse/leap/15.6 "),
+        ("tumbleweed", "/opensuse/tumbleweed "), ("opensuse", "/opensuse/leap/$releasever"),
+    ):  # fmt: skip
+        assert words in commands(written("driver-not-installed", state, distro=distro)), distro
+    arm = {**state, KERNEL: Kernel(system="Linux", release="5.14.0-362.el9.aarch64", machine="aarch64")}
+    assert "repos/rhel9/sbsa/cuda-rhel9.repo" in commands(written("driver-not-installed", arm, distro="rocky-9"))
+
+
+# ---------------------------------------------------------------- a server or a desktop
+@pytest.mark.parametrize(
+    ("state", "distro", "headless"),
+    [
+        ({}, "ubuntu-24.04", False),
+        ({}, "ubuntu-24.04-server", True),
+        ({DRIVER_PACKAGES: packages("nvidia-headless-535-server")}, "ubuntu-24.04", True),
+        ({DRIVER_PACKAGES: packages("nvidia-driver-535")}, "ubuntu-24.04", False),
+        ({KERNEL: Kernel(system="Linux", release="6.8.0-1015-aws")}, "ubuntu-24.04", True),
+        ({KERNEL: Kernel(system="Linux", release="6.1.0-18-cloud-amd64")}, "debian-12", True),
+        ({KERNEL: Kernel(system="Linux", release="6.8.0-1015-aws")}, "ubuntu-24.04-desktop", False),
+        ({ENVIRONMENT: Environment(variables={"DISPLAY": ":0"}, lines={}), PCI: bus(gpu(device=HOPPER))}, "ubuntu-24.04", False),
+        ({ENVIRONMENT: Environment(variables={"DISPLAY": "localhost:10.0"}, lines={}), PCI: bus(gpu(device=HOPPER))}, "ubuntu-24.04", True),
+        ({PCI: bus(gpu(device=HOPPER), gpu(device=AMPERE, address="0000:02:00.0"))}, "ubuntu-24.04", False),
+    ],
+)
+def test_a_server_is_known_by_its_signs(state: dict[Any, Any], distro: str, headless: bool) -> None:
+    assert case_of(finding("driver-not-installed"), {}, facts_of(state), KNOWLEDGE, distro).headless is headless
+
+
+# ---------------------------------------------------------------- where the shell is not the place
+def test_the_driver_of_a_container_is_its_hosts() -> None:
+    state = {
+        PCI: bus(gpu(device=AMPERE)),
+        CONTAINER_MARKS: ("/.dockerenv",),
+        OPERATING_SYSTEM: OperatingSystem(id="ubuntu", version_id="22.04"),
+    }
+    inside = written("driver-not-installed", {**state, USER: user("root", 0)}, distro=None)
+    assert "its host's" in inside.steps[0].text
+    assert "apt-get" not in commands(inside), "the image's distribution is not the host's"
+    told = written("driver-not-installed", {**state, USER: user("root", 0)}, distro="fedora-42")
+    assert "sudo dnf install" in commands(told), "root of a container is not root of its host"
+    assert "host" not in written("cuda-visible-devices-hides-all", state).steps[0].text
+
+
+def test_the_driver_of_a_clusters_node_is_its_administrators() -> None:
+    state = {PCI: bus(gpu(device=AMPERE)), ENVIRONMENT: Environment(variables={"SLURM_JOB_ID": "17"}, lines={})}
+    found = written("driver-not-installed", state)
+    assert "Slurm" in found.steps[0].text
+    assert "apt-get install" in commands(found)
+
+
+# ---------------------------------------------------------------- Secure Boot, headers, images
+@pytest.mark.parametrize(
+    ("distro", "words"),
+    [
+        ("ubuntu-24.04", "mokutil --import /var/lib/shim-signed/mok/MOK.der"), ("debian-12", "mokutil --import /var/lib/dkms/mok.pub"),
+        ("fedora-42", "kmodgenca -a"), ("fedora-42", "mokutil --import /etc/pki/akmods/certs/public_key.der"),
+        ("rocky-9", "mokutil --import /var/lib/dkms/mok.pub"), ("opensuse-leap-15.6", "/var/lib/nvidia-pubkeys/*.der"),
+        ("arch", "mokutil --import /var/lib/dkms/mok.pub"),
+    ],
+)  # fmt: skip
+def test_the_key_of_secure_boot_is_the_one_that_this_distribution_signs_with(distro: str, words: str) -> None:
+    assert words in commands(written("secure-boot-blocks-module", {}, distro=distro))
+    fresh = {PCI: bus(gpu(device=AMPERE)), KERNEL: RELEASE}
+    assert words in commands(written("driver-not-installed", {**fresh, SECURE_BOOT: True}, distro=distro))
+    for state in ({**fresh, SECURE_BOOT: False}, fresh):
+        assert "mokutil" not in commands(written("driver-not-installed", state, distro=distro))
+
+
+@pytest.mark.parametrize(
+    ("distro", "release", "package"),
+    [
+        ("ubuntu-24.04", "6.8.0-45-generic", "linux-headers-6.8.0-45-generic"),
+        ("debian-12", "6.1.0-18-amd64", "linux-headers-6.1.0-18-amd64 linux-headers-amd64"),
+        ("debian-12", "6.1.0-18-cloud-amd64", "linux-headers-6.1.0-18-cloud-amd64 linux-headers-cloud-amd64"),
+        ("fedora-42", "6.14.5-300.fc42.x86_64", "kernel-devel-6.14.5-300.fc42.x86_64"),
+        ("ol-9", "5.15.0-200.131.27.el9uek.x86_64", "kernel-uek-devel-5.15.0-200.131.27.el9uek.x86_64"),
+        ("manjaro", "6.12.4-1-MANJARO", "linux612-headers"),
+        ("cachyos", "6.12.4-2-cachyos", "linux-cachyos-headers"),
+        ("opensuse-leap-15.6", "6.4.0-150600.23.25-default", "kernel-default-devel"),
+        ("opensuse-leap-15.6", "6.4.0-150600.8.20-azure", "kernel-azure-devel"),
+    ],
+)
+def test_headers_are_those_of_the_running_kernel(distro: str, release: str, package: str) -> None:
+    state = {KERNEL: Kernel(system="Linux", release=release), PCI: bus(gpu(device=AMPERE))}
+    assert f" {package}\n" in commands(written("driver-not-installed", state, distro=distro)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("distro", "words"),
+    [
+        ("ubuntu-24.04", '"linux-headers-$(uname -r)"'), ("fedora-42", '"kernel-devel-$(uname -r)"'),
+        ("manjaro", '"$(cat "/usr/lib/modules/$(uname -r)/pkgbase")-headers"'),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_is_not_known_is_asked_for_by_the_command(distro: str, words: str) -> None:
+    assert words in commands(written("driver-not-installed", {PCI: bus(gpu(device=AMPERE))}, distro=distro))
+
+
+def test_an_image_is_layered_and_never_changed_by_dnf_or_zypper() -> None:
+    for distro in ("silverblue-42", "bazzite", "opensuse-microos"):
+        for cause in KNOWLEDGE.causes.values():
+            for device in (PASCAL, AMPERE):
+                found = prescribe(finding(cause.id), {}, facts_of({PCI: bus(gpu(device=device)), KERNEL: RELEASE}), KNOWLEDGE, distro)
+                for line in commands(found).split("\n") if found is not None else ():
+                    assert re.match(r"(?:sudo )?(?:dnf|zypper (?:install|remove)|dracut|akmods)\b", line) is None, (
+                        f"{cause.id} on {distro}: {line}"
+                    )
+
+
+def test_centos_7_has_yum() -> None:
+    found = commands(written("nvidia-smi-missing", {}, distro="centos-7"))
+    assert "yum install -y" in found
+    assert "dnf" not in found

@@ -1,0 +1,139 @@
+"""What a text's own facts say about the program: impossible launches, forks, late errors, and whose memory ran out."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.report import Report
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.out_of_memory import clues
+from cudadoctor.sources.pasted import evidence_of
+
+KNOWLEDGE = load()
+OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
+FULL = "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\n"
+UNINITIALISED = "cupy.cuda.driver.CUDADriverError: CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
+MEMORY = "$ nvidia-smi --query-gpu=memory.used,memory.total --format=csv\nmemory.used [MiB], memory.total [MiB]\n{} MiB, 8192 MiB\n"
+PIDS = "$ nvidia-smi --query-compute-apps=pid,used_memory --format=csv\npid, used_gpu_memory [MiB]\n"
+CHILD = '  File "/usr/lib/python3.8/multiprocessing/process.py", line 315, in _bootstrap\n'
+SPAWNED = '  File "/usr/lib/python3.8/multiprocessing/spawn.py", line 116, in spawn_main\n'
+
+
+def report(text: str) -> Report:
+    found = judge(evidence_of(text.encode()), KNOWLEDGE)
+    assert found.diagnosis.crashes == ()
+    return found
+
+
+def root(text: str) -> str | None:
+    found = report(text).diagnosis.root
+    return found.cause if found is not None else None
+
+
+def suspects(text: str) -> list[str]:
+    return [finding.cause for finding in report(text).diagnosis.suspects]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("CudaAPIError: [1] Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE", "program-launch-config"),
+        ("pycuda._driver.LogicError: cuLaunchKernel failed: invalid argument", "program-launch-config"),
+        ("CudaAPIError: [1] Call to cuMemcpyDtoH results in CUDA_ERROR_INVALID_VALUE", None),
+        (UNINITIALISED + CHILD, "program-forked-after-init"),
+        (UNINITIALISED + SPAWNED + CHILD, None),
+        (UNINITIALISED, None),
+        (UNINITIALISED + "import multiprocessing as mp\n", "program-forked-after-init"),
+        (
+            "Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: CUDA error: initialization error",
+            "program-forked-after-init",
+        ),
+        ('CUDA error at r.cu:2 code=999(cudaErrorUnknown) "cudaDeviceSynchronize()"\nthe screen goes black', "program-launch-timeout"),
+        ('CUDA error at r.cu:2 code=999(cudaErrorUnknown) "cudaDeviceSynchronize()"', None),
+        ('CUDA error at r.cu:2 code=999(cudaErrorUnknown) "cudaGetDeviceCount(&n)"\nthe screen goes black', None),
+    ],
+)
+def test_what_the_program_did(text: str, cause: str | None) -> None:
+    assert root(text) == cause
+
+
+def test_a_late_unknown_error_is_the_kernels() -> None:
+    found = suspects('CUDA error at r.cu:2 code=999(cudaErrorUnknown) "cudaDeviceSynchronize()"')
+    assert found[:2] == ["program-launch-timeout", "program-memory-fault"]
+    assert suspects("cuInit failed: unknown error")[0] == "uvm-unavailable"
+
+
+@pytest.mark.parametrize(
+    ("shown", "cause"),
+    [
+        ("", None),
+        (MEMORY.format(214), OWN),
+        (PIDS + "40711, 7398 MiB\n", OTHERS),
+        (MEMORY.format(7411) + PIDS, None),  # the list may go on
+        (MEMORY.format(7411) + PIDS + "ada@box:~$\n", ZOMBIE),
+        (MEMORY.format(7411), None),
+        ("root@098b49afe624:/# ls\n" + MEMORY.format(7411) + PIDS + "root@098b49afe624:/#\n", None),  # its host's processes are not seen
+    ],
+)
+def test_whose_memory_by_the_answers_to_what_was_asked(shown: str, cause: str | None) -> None:
+    assert root(FULL + shown) == cause
+
+
+def test_without_an_answer_both_stay_open() -> None:
+    assert suspects(FULL)[:2] == [OWN, OTHERS]
+    assert suspects("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")[:2] == [OWN, OTHERS]
+
+
+TORCH_1 = "CUDA out of memory. Tried to allocate {} (GPU 0; {} total capacity; {} already allocated; {} free; {} {})"
+TORCH_2 = (
+    "CUDA out of memory. Tried to allocate {} GPU 0 has a total capac{}ty of {} of which {} is free. {}"
+    "Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but unallocated."
+)
+RESERVED, CACHED = "reserved in total by PyTorch", "cached"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (TORCH_1.format("20.00 MiB", "7.92 GiB", "7.03 GiB", "15.19 MiB", "7.15 GiB", RESERVED), OWN),
+        (TORCH_1.format("20.00 MiB", "7.92 GiB", "69.56 MiB", "10.62 MiB", "86.00 MiB", RESERVED), OTHERS),
+        (TORCH_1.format("20.00 MiB", "10.76 GiB", "2.42 GiB", "26.12 MiB", "2.75 GiB", RESERVED), OTHERS),
+        (TORCH_1.format("12.50 MiB", "10.92 GiB", "8.57 MiB", "9.28 GiB", "4.68 MiB", CACHED), None),  # there was room
+        (TORCH_1.format("244.00 MiB", "2.00 GiB", "1.12 GiB", "25.96 MiB", "333.35 MiB", CACHED), OWN),  # the context fills the rest
+        (TORCH_1.format("1.00 GiB", "23.00 GiB", "12.00 GiB", "26.00 MiB", "12.50 GiB", RESERVED), None),  # half and half
+        (TORCH_2.format("1.50 GiB.", "", "23.69 GiB", "812.94 MiB", "", "21.20 GiB", "1.20 GiB"), OWN),
+        (TORCH_2.format("1.50 GiB.", "i", "23.69 GiB", "812.94 MiB", "", "21.20 GiB", "1.20 GiB"), OWN),
+        (
+            TORCH_2.format(
+                "2.00 GiB.", "i", "23.69 GiB", "15.44 MiB", "Process 8817 has 22.10 GiB memory in use. ", "1.02 GiB", "12.53 MiB"
+            ),
+            OTHERS,
+        ),
+        (
+            TORCH_2.format(
+                "2.00 GiB.", "i", "15.72 GiB", "81.44 MiB", "Process 25 has 14.91 GiB memory in use. ", "14.62 GiB", "25.86 MiB"
+            ),
+            OWN,
+        ),
+        (TORCH_2.format("999.00 GiB.", "i", "139.80 GiB", "139.29 GiB", "", "0 bytes", "0 bytes"), OWN),  # more than there is at all
+        (TORCH_2.format("2.00 GiB.", "i", "79.15 GiB", "60.00 GiB", "20.00 GiB allowed; ", "18.50 GiB", "0.50 GiB"), OWN),
+        ("torch.OutOfMemoryError: HIP" + TORCH_2.format("2 GiB.", "i", "16.00 GiB", "22.00 MiB", "", "15.30 GiB", "0 bytes")[4:], None),
+        ("Cannot allocate 1.5GB memory on GPU 0, 10.2GB memory has been allocated and available memory is only 512.0MB.", OWN),
+        ("Cannot allocate 1.5GB memory on GPU 0, 10.2MB memory has been allocated and available memory is only 512.0MB.", None),
+        ("Free memory on device (2.1/79.15 GiB) on startup is less than desired GPU memory utilization (0.9, 71.24 GiB)", OTHERS),
+        ("Free memory on device cuda:0 (14.6/15.9 GiB) on startup is less than desired GPU memory utilization (0.95, 15.1 GiB)", OWN),
+        ("totalMemory: 7.93GiB freeMemory: 177.75MiB\nfailed to allocate: CUDA_ERROR_OUT_OF_MEMORY", OTHERS),
+        ("totalMemory: 7.93GiB freeMemory: 7.61GiB\nfailed to allocate: CUDA_ERROR_OUT_OF_MEMORY", None),
+        ("totalMemory: 7.93GiB freeMemory: 177.75MiB\nEpoch 1", None),
+    ],
+)
+def test_whose_memory_by_the_messages_figures(message: str, cause: str | None) -> None:
+    found = clues(Text(message, source="text"))
+    assert [clue.cause for clue in found] == ([cause] if cause is not None else [])
+
+
+def test_a_broken_line_is_read_as_one() -> None:
+    message = TORCH_1.format("20.00 MiB", "7.92 GiB", "7.03 GiB", "15.19 MiB", "7.15 GiB", RESERVED)
+    assert [clue.cause for clue in clues(Text(message.replace("; ", ";\n"), source="text"))] == [OWN]

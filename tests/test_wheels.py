@@ -1,0 +1,117 @@
+"""Package lists of the examined interpreter: what is no fault must not be blamed, and PyTorch's index fits driver and GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.values import (
+    ENVIRONMENT,
+    LADDER,
+    NAMED_GPUS,
+    NVCC,
+    PYTHON,
+    TOOLKITS,
+    CudaDevice,
+    Environment,
+    Ladder,
+    NamedGpu,
+    NamedGpus,
+    Nvcc,
+    PythonEnvironment,
+    PythonPackage,
+    Toolkit,
+    Toolkits,
+)
+from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
+from cudadoctor.prescribe import frameworks
+from cudadoctor.prescribe.steps import case_of
+from tests.facts_builder import facts_of
+from tests.prescriptions import finding
+
+KNOWLEDGE = load()
+GPU = Ladder(devices=(CudaDevice(index=0, name="NVIDIA GeForce RTX 3090"),))
+
+
+def environment(*packages: tuple[str, str, str | None]) -> PythonEnvironment:
+    listed = tuple(PythonPackage(name=name, version=PackageVersion(version), build=build) for name, version, build in packages)
+    return PythonEnvironment(path="/opt/env/bin/python", version="3.12.3", packages=listed)
+
+
+TORCH_CPU, JAXLIB = ("torch", "2.9.1", "cpu"), ("jaxlib", "0.8.1", None)
+
+
+@pytest.mark.parametrize(
+    ("packages", "found"),
+    [
+        ((TORCH_CPU,), 1),
+        ((("torch", "2.9.1", "cu128"),), 0),
+        ((JAXLIB,), 1),
+        ((JAXLIB, ("jax-cuda12-plugin", "0.8.1", None)), 0),
+        ((("onnxruntime", "1.23.0", None),), 0),  # often meant
+        ((("onnxruntime", "1.23.0", None), ("onnxruntime-gpu", "1.23.0", None)), 1),
+        ((("tensorflow-cpu", "2.20.0", None),), 1),
+    ],
+)
+def test_a_build_without_cuda_is_named_beside_a_gpu(packages: tuple[tuple[str, str, str | None], ...], found: int) -> None:
+    facts = facts_of({PYTHON: environment(*packages), LADDER: GPU})
+    assert [clue.cause for clue in cpu_build(facts, KNOWLEDGE)] == [CPU] * found
+
+
+def test_without_a_gpu_a_build_for_the_processor_is_right() -> None:
+    assert list(cpu_build(facts_of({PYTHON: environment(TORCH_CPU), LADDER: Ladder()}), KNOWLEDGE)) == []
+
+
+@pytest.mark.parametrize(
+    ("packages", "found"),
+    [
+        ((("nvidia-cublas-cu11", "11.10.3.66", None), ("nvidia-cublas-cu12", "12.1.3.1", None)), 1),
+        ((("nvidia-cublas-cu11", "11.10.3.66", None), ("nvidia-cudnn-cu12", "9.1.0.70", None)), 0),  # they do not meet
+        ((("cupy-cuda11x", "13.6.0", None), ("cupy-cuda12x", "13.6.0", None)), 1),
+        ((("cupy-cuda12x", "13.6.0", None),), 0),
+    ],
+)
+def test_one_library_of_two_series(packages: tuple[tuple[str, str, str | None], ...], found: int) -> None:
+    assert [clue.cause for clue in mixed(facts_of({PYTHON: environment(*packages)}), KNOWLEDGE)] == [MIXED] * found
+
+
+@pytest.mark.parametrize(
+    ("version", "path", "found"),
+    [
+        ("12.1", "/usr/local/cuda-12.1/lib64", 1),
+        ("12.8", "/usr/local/cuda-12.8/lib64", 0),  # the same files
+        ("11.8", "/usr/local/cuda-11.8/lib64", 0),  # other names of files
+        ("12.1", "/opt/other/lib", 0),
+    ],
+)
+def test_an_older_toolkit_in_the_library_path(version: str, path: str, found: int) -> None:
+    toolkits = Toolkits(toolkits=(Toolkit(path=f"/usr/local/cuda-{version}", version=ToolkitVersion(version)),))
+    variables = Environment(variables={"LD_LIBRARY_PATH": path}, lines={"LD_LIBRARY_PATH": 1})
+    facts = facts_of({PYTHON: environment(("torch", "2.9.1", "cu128")), TOOLKITS: toolkits, ENVIRONMENT: variables})
+    assert [clue.cause for clue in library_path(facts, KNOWLEDGE)] == [PATH] * found
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cuda", "index"),
+    [
+        ("RTX 5090", "13.0", "cu128"),
+        ("RTX 3090", "13.0", "cu126"),
+        ("GTX 1080", "12.4", "cu126"),
+        ("GTX 1080", "11.4", "cu118"),
+        ("Tesla K80", "11.4", "cu118"),
+        ("GTX 580", "9.1", None),
+        (None, "11.4", "cu118"),
+    ],
+)
+def test_the_index_of_pytorch_fits_driver_and_gpu(gpu: str | None, cuda: str, index: str | None) -> None:
+    named = {NAMED_GPUS: NamedGpus(gpus=(NamedGpu(name=gpu),))} if gpu is not None else {}
+    case = case_of(finding(CPU), {}, facts_of({LADDER: Ladder(cuda=CudaVersion(cuda)), **named}), KNOWLEDGE, "ubuntu-24.04")
+    found = frameworks.torch_index(case)
+    assert (found[0] if found is not None else None) == index
+
+
+@pytest.mark.parametrize(("nvcc", "gcc"), [("12.0.140", "12"), ("13.0.48", "15"), ("11.0.194", "9")])
+def test_the_host_compiler_is_the_newest_that_nvcc_accepts(nvcc: str, gcc: str) -> None:
+    facts = facts_of({NVCC: Nvcc(version=ToolkitVersion(nvcc))})
+    assert frameworks.newest_gcc(case_of(finding("host-compiler-unsupported"), {}, facts, KNOWLEDGE, "ubuntu-24.04")) == gcc
