@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,10 @@ import pytest
 from cudadoctor.explain import explain_code
 from cudadoctor.explaining import _names, nearest
 from cudadoctor.knowledge.load import load
+from cudadoctor.prescribe import shellwords
+from cudadoctor.prescribe.placeholders import WORDS
 from cudadoctor.sources import recording
-from tests.command_line import NOUVEAU, evidence_of, host, run
+from tests.command_line import NOUVEAU, ROOT, evidence_of, host, run
 
 KNOWLEDGE = load()
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
@@ -96,6 +101,12 @@ def test_codes_and_causes_name_each_other() -> None:
     assert from_causes == {(code, cause) for code, cause in from_codes if cause in KNOWLEDGE.causes}
 
 
+def placeholders_of(cause: str) -> set[str]:
+    steps = [step for name in KNOWLEDGE.cause(cause).recipes for step in KNOWLEDGE.recipe(name).steps]
+    texts = [text for step in steps for text in (step.text, step.shell, step.verify, step.undo, *step.shells.values()) if text]
+    return {name for text in texts for name in shellwords.names(text)} & set(WORDS)
+
+
 @pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
 def test_a_cause(cause: str) -> None:
     result = run("explain", cause)
@@ -104,13 +115,139 @@ def test_a_cause(cause: str) -> None:
     assert result.out.splitlines()[0] == f"{known.title} [{cause}]"
     assert known.tell_apart in result.out
     assert "\nFix\n  " in result.out
-    assert "{" not in result.out.split("\nFix\n")[1], "a placeholder was left open"
+    for name in placeholders_of(cause):
+        assert f"{{{name}}}" not in result.out, "a placeholder was left open"
     page = json.loads(run("explain", cause, "--format", "json").out)
     assert (page["kind"], page["cause"]["id"], page["matches"]) == ("cause", cause, [])
 
 
+def test_a_cause_shows_all_that_its_file_says() -> None:
+    out = run("explain", "secure-boot-blocks-module").out
+    known = KNOWLEDGE.cause("secure-boot-blocks-module")
+    for match in known.match:
+        assert match.contains in out
+    for source in known.sources:
+        assert source.split()[0] in out
+    assert "breaks: driver" in out
+    assert "These step back for it" in out
+    assert "[driver-not-loaded]" in out
+    assert "nvidia-smi 9" in out
+
+
+def test_a_cause_shows_the_commands_of_every_family_and_of_one_that_is_named() -> None:
+    out = run("explain", "secure-boot-blocks-module").out
+    for name in ("Ubuntu:", "Debian, RHEL and its kin, Arch:", "Fedora:", "openSUSE:"):
+        assert name in out
+    assert out.count("1. See which key signed the module.") == 1, "a step that all have stands there once"
+    fedora = run("explain", "secure-boot-blocks-module", "--distro", "fedora-42").out
+    assert "kmodgenca" in fedora
+    assert "Ubuntu:" not in fedora
+    assert "shim-signed" not in fedora
+
+
 def test_a_distribution_changes_what_a_page_says() -> None:
     assert "akmod-nvidia" in run("explain", "driver-not-installed", "--distro", "fedora-41").out
+
+
+# ---------------------------------------------------------------- things that are no code
+@pytest.mark.parametrize(
+    ("asked", "head", "words"),
+    [
+        ("kepler", "Kepler, an architecture", ["last driver: 470.256.02", "[driver-too-new-for-gpu]", "branch 470", "Source: "]),
+        ("10de:1292", "10de:1292, a PCI device id", ["compute capability: 3.5", "cudadoctor fix toolkit-dropped-gpu"]),
+        ("cc 8.9", "compute capability 8.9", ["first toolkit: 11.8"]),
+        ("driver 470", "driver branch 470", ["newest CUDA that it supports: 11.4"]),
+        ("cuda 12.4", "CUDA toolkit 12.4", ["550.54.14", "525.60.13", "newest gcc: 13"]),
+        ("ptx 8.5", "PTX 8.5", ["from 555 on"]),
+        ("gcc 13", "gcc 13, a host compiler", ["12.4 to 13.5", "[host-compiler-unsupported]"]),
+        ("numba 0.60", "Numba 0.60", ["[numba-too-old]"]),
+        ("numba-cuda 0.20", "numba-cuda 0.20", ["0.19 - 0.20"]),
+        ("CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", ["[cuda-visible-devices-hides-all]", "invalid device ordinal"]),
+        ("8.5", "PTX 8.5", []),
+    ],
+)
+def test_a_thing(asked: str, head: str, words: list[str]) -> None:
+    result = run("explain", asked)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[0] == head
+    for word in words:
+        assert word in result.out
+    explained = json.loads(run("explain", asked, "--format", "json").out)
+    assert (explained["schema"], explained["kind"]) == ("cudadoctor.explanation/1", "topic")
+    assert [thing["title"] for thing in explained["topics"]] == [head]
+
+
+def test_every_cause_on_a_things_page_has_a_way_to_tell_and_a_fix_for_that_thing() -> None:
+    parts = entries(run("explain", "kepler").out.split("how to tell them apart")[1])
+    for cause, part in parts.items():
+        assert KNOWLEDGE.cause(cause).tell_apart in part
+        assert "fix: " in part
+    assert "branch 470" in parts["driver-too-new-for-gpu"]
+    assert "numba-cuda[cu11]" in parts["toolkit-dropped-gpu"]
+
+
+def test_long_lists_are_cut_unless_all_is_asked_for() -> None:
+    short, long = run("explain", "cuda 100").out, run("explain", "cuda 100", "-v").out
+    assert "more (-v names them)" in short
+    assert "more (-v names them)" not in long
+    assert len(long) > len(short)
+
+
+@pytest.mark.parametrize("asked", ["cuda 12345", "Xid 999", "cc 6.5", "driver 999", "cuda 12.7", "toolkit 12", "numba", "1002:1292"])
+def test_a_known_kind_with_an_unknown_value_is_no_text(asked: str) -> None:
+    result = run("explain", asked)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Usage: ")
+    assert "Error: " in result.err
+
+
+def test_a_file_whose_name_looks_like_an_unknown_code_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cuda 12345").write_text(MISMATCH, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run("explain", "cuda 12345").code == 1
+
+
+def test_a_line_of_the_kernel_log_is_a_text() -> None:
+    result = run("explain", "NVRM: Xid (PCI:0000:01:00): 79, pid=1234, GPU has fallen off the bus.")
+    assert result.code == 1
+    assert "[gpu-fell-off-bus]" in result.out.splitlines()[0]
+
+
+def test_the_page_of_a_code_loads_no_judge_and_draws_nothing() -> None:
+    """What makes it slow: the judging stages, the library that draws reports, and the parser of Python's requirements."""
+    script = """
+import sys
+from cudadoctor.cli import main
+sys.argv = ["cudadoctor", "explain", "cuda 100"]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code
+slow = ("cudadoctor.app", "cudadoctor.parsers", "cudadoctor.checks", "cudadoctor.diagnose", "cudadoctor.report.text",
+        "cudadoctor.report.json", "cudadoctor.explain.topics", "cudadoctor.sources", "rich", "packaging", "difflib")
+loaded = [name for name in slow if name in sys.modules]
+assert not loaded, loaded
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("cuda 100 CUDA_ERROR_NO_DEVICE")
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_prose_wraps_and_commands_do_not(width: int) -> None:
+    out = run("explain", "cuda 100", variables={"COLUMNS": str(width)}).out
+    commands = {KNOWLEDGE.cause(cause).tell_apart for cause in NO_DEVICE}
+    lines = [line.strip() for line in out.splitlines()]
+    assert commands <= set(lines)
+    assert all(len(line) <= width or line.strip() in commands or " " not in line.strip() or "cudadoctor fix" in line for line in out.splitlines()
+               if "|" not in line and ";" not in line)  # fmt: skip
+
+
+def test_colour_only_repeats_what_the_words_say() -> None:
+    plain, coloured = run("explain", "driver-hung").out, run("explain", "driver-hung", "--color", "always").out
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+    assert run("explain", "driver-hung", "--ascii").out.isascii()
 
 
 # ---------------------------------------------------------------- files and texts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from cudadoctor.checks.reading import (
 )
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 WSL_FOLDER = "/usr/lib/wsl/"
 REQUIRE = "NVIDIA_REQUIRE_CUDA"
-_MINIMUM = re.compile(r"cuda>=(\d{1,2}\.\d{1,2})")
-_CONDITION = re.compile(r"(cuda|driver)(>=|<=|!=|<|>|=)(\d{1,4}(?:\.\d{1,3})?)")
-_LINUX_DRIVER = re.compile(r"nvidia-driver|libnvidia-compute|cuda-drivers")
+_MINIMUM = lazy(r"cuda>=(\d{1,2}\.\d{1,2})")
+_CONDITION = lazy(r"(cuda|driver)(>=|<=|!=|<|>|=)(\d{1,4}(?:\.\d{1,3})?)")
+_LINUX_DRIVER = lazy(r"nvidia-driver|libnvidia-compute|cuda-drivers")
 
 
 # ---------------------------------------------------------------- containers

@@ -11,6 +11,7 @@ from cudadoctor.checks.common import line_with, variable_quote, variables_of
 from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, usable
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, NVCC, PYTHON, TOOLKITS, Environment, Toolkit, Toolkits
 from cudadoctor.rungs import needed_parts
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 WRONG, MISSING = "cuda-home-wrong", "toolkit-missing"
-_VARIABLE = re.compile(r"\$\w|\$\{|%\w+%")
+_VARIABLE = lazy(r"\$\w|\$\{|%\w+%")
 
 
 def malformed(value: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from cudadoctor.checks.reading import (
 )
 from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
 WSL_DEVICE = "/dev/dxg"
 UNKNOWN_ERROR = 999  # CUDA_ERROR_UNKNOWN: cuInit's answer where nvidia-uvm does not serve
-_GPU_NODE = re.compile(r"/dev/nvidia\d+$")
+_GPU_NODE = lazy(r"/dev/nvidia\d+$")
 _STALE = ("ENODEV", "ENXIO", "EIO")  # opening a node whose module is gone or broken
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +25,7 @@ from cudadoctor.checks.reading import (
 from cudadoctor.checks.reading import unknown as not_known
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DRIVER_FILES,
     HANGS,
@@ -47,14 +47,14 @@ from cudadoctor.model.version import LibraryVersion, Version
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-_REFUSED = re.compile(
+_REFUSED = lazy(
     r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).*(?:rejected|trusted key)"
     r"|[Kk]ey was rejected by service|[Rr]equired key not available|unsigned module loading is restricted"
 )
-_UNVERIFIED = re.compile(r"nvidia\S*: module verification failed")  # alone it only taints the kernel; with Secure Boot on it refuses
-_SPEAKER = re.compile(r"^(?:\[[ \d.]+\]\s*)?([\w-]+): ")
+_UNVERIFIED = lazy(r"nvidia\S*: module verification failed")  # alone it only taints the kernel; with Secure Boot on it refuses
+_SPEAKER = lazy(r"^(?:\[[ \d.]+\]\s*)?([\w-]+): ")
 _NEUTRAL_SPEAKERS = ("Lockdown", "lockdown", "kernel", "modprobe", "insmod", "systemd-modules-load", "module", "PKCS")
-_FILE_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+_FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 DRIVER_STEPS = ("init", "devices", "context")  # steps of the ladder in which only the driver can hang
 ASKED = ("nvidia-smi", "nvml")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Gpu, Quotes, elsewhere, gpus, line_of, merged, some, statements, told, works_now
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, LOADED_DRIVER, PCI, TEGRA, WSL, DriverPackages, LoadedDriver, Package
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 REQUIRED, UNSUPPORTED = "open-module-required", "open-module-unsupported-gpu"
 CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"
 # Packages that carry one driver release in their version; all that are installed must agree. Firmware, settings and kernel packages do not.
-_OF_ONE_RELEASE = re.compile(
+_OF_ONE_RELEASE = lazy(
     r"(?:libnvidia-(?:compute|gl|decode|encode|cfg1|extra|fbc1)(?:-\d{3}(?:-server)?)?|nvidia-(?:utils|compute-utils|dkms|kernel-source|driver)"
     r"(?:-\d{3}(?:-server)?(?:-open)?)?|libcuda1|libnvidia-ml1|nvidia-smi|nvidia-kernel-dkms|nvidia-open-kernel-dkms"
     r"|nvidia-driver-(?:cuda|libs|cuda-libs)|xorg-x11-drv-nvidia(?:-\d{3}xx)?(?:-cuda|-libs|-cuda-libs|-kmodsrc)?)$"
 )
-_RELEASE = re.compile(r"(?:^\d{1,2}:)?(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
+_RELEASE = lazy(r"(?:^\d{1,2}:)?(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _BROKEN = {"U": "unpacked, not configured", "F": "half configured", "H": "half installed"}  # second letter of dpkg's state
-_DESKTOP = re.compile(
+_DESKTOP = lazy(
     r"(?:nvidia-(?:driver|dkms|utils|compute-utils|kernel-(?:common|source))-\d{3}|libnvidia-(?:compute|gl|cfg1)-\d{3}|cuda-drivers)"
 )
 

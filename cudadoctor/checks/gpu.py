@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from cudadoctor.checks.reading import (
 )
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, NVML, PCI, SMI, KernelEvent, PciBus, PciFunction
 
 if TYPE_CHECKING:
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.tables import Architecture, Chip
 
 OFF_THE_BUS = 79  # Xid
-_LOST = re.compile(r"fallen off the bus|from D3cold to D0, device inaccessible")
+_LOST = lazy(r"fallen off the bus|from D3cold to D0, device inaccessible")
 _REFUSED = {
-    "gpu-power-cable-missing": re.compile(r"does not have the necessary power cables connected"),
-    "pci-bar-unassigned": re.compile(r"region assigned to your NVIDIA device is invalid|BAR\d is \d+M @ 0x0 \("),
-    "gpu-powered-off": re.compile(r"bbswitch: Succesfully loaded\. Discrete card \S+ is off"),
+    "gpu-power-cable-missing": lazy(r"does not have the necessary power cables connected"),
+    "pci-bar-unassigned": lazy(r"region assigned to your NVIDIA device is invalid|BAR\d is \d+M @ 0x0 \("),
+    "gpu-powered-off": lazy(r"bbswitch: Succesfully loaded\. Discrete card \S+ is off"),
 }
-_NVIDIA_SPEAKS = re.compile(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de:[0-9a-f]{4}\].*class 0x03")
+_NVIDIA_SPEAKS = lazy(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de:[0-9a-f]{4}\].*class 0x03")
 
 
 def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,14 +11,15 @@ from cudadoctor.checks.gpu import by_address, subject_of
 from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, unknown, works_now
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, NVML, NvmlGpu
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-_INIT_FAILED = re.compile(r"RmInitAdapter failed|rm_init_adapter failed")
+_INIT_FAILED = lazy(r"RmInitAdapter failed|rm_init_adapter failed")
 # What the driver says where it knows why: each of these is a cause of its own.
-_REASON_GIVEN = re.compile(
+_REASON_GIVEN = lazy(
     r"power cables|PCI I/O region|BAR\d? is 0M|GSP|firmware|not supported by open|open kernel modules|Legacy drivers|fallen off the bus"
     r"|requires a newer|None of the NVIDIA devices|GPU is lost"
 )

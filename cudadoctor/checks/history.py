@@ -4,7 +4,6 @@ driver and the last reset of its GPU, and where nothing that the machine shows a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import msgspec
 from cudadoctor.checks.reading import event_line, plain_address, same_address
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, LADDER, NVML, KernelEvent, KernelLog, NvmlGpu, RungName
 from cudadoctor.rungs import Rungs
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 FAULT, WRONG = "program-memory-fault", "gpu-computes-wrong"
 OF_PROGRAMS = (13, 31)  # Xids of a program that reads or writes where it may not, and rarely of a GPU that fails
 DIFFERENT = 3  # programs that meet the same fault in the same place
-_PROCESS = re.compile(r"\bpid='?(?P<pid>\d{1,10})'?(?:, name=(?P<name>[^,\s]{1,64}))?")
-_PLACE = re.compile(r"\(GPC \d{1,2}, TPC \d{1,2}(?:, SM \d{1,2})?\)")
+_PROCESS = lazy(r"\bpid='?(?P<pid>\d{1,10})'?(?:, name=(?P<name>[^,\s]{1,64}))?")
+_PLACE = lazy(r"\(GPC \d{1,2}, TPC \d{1,2}(?:, SM \d{1,2})?\)")
 
 
 # ---------------------------------------------------------------- the machine's own log

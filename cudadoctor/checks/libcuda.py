@@ -12,6 +12,7 @@ from cudadoctor.checks.common import any_of, broken, passed, plural, rung_quote,
 from cudadoctor.checks.reading import line_of, lines_with, some, unknown
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LADDER, LIBRARIES, LOADED_DRIVER, NVML, SMI, TEGRA, Ladder, RungResult
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ INCOMPLETE, COMPAT = "driver-libraries-incomplete", "forward-compat-unsupported"
 STUB_LIBRARY = 34
 MISMATCH, NOT_ON_DEVICE = 803, 804
 NVML_LIBRARY_NOT_FOUND = 12
-_NOT_FOUND = re.compile(r"(lib\S+): cannot open shared object file: No such file")
-_UNREADABLE = re.compile(r"(\S*lib\S+): (file too short|invalid ELF header|wrong ELF class\S*|cannot read file data)")
-_STUBS = re.compile(r"/stubs(?:/|$)")
-_COMPAT = re.compile(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
+_NOT_FOUND = lazy(r"(lib\S+): cannot open shared object file: No such file")
+_UNREADABLE = lazy(r"(\S*lib\S+): (file too short|invalid ELF header|wrong ELF class\S*|cannot read file data)")
+_STUBS = lazy(r"/stubs(?:/|$)")
+_COMPAT = lazy(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
 
 
 def _climb(facts: Facts) -> tuple[Fact[Ladder], Ladder]:

@@ -6,7 +6,6 @@ shows is no ignorance about the machine: rules about texts read `facts.all`, whi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from cudadoctor.checks.common import spoken
 from cudadoctor.checks.reading import Quotes, lines_with, plain_address, single_lines, some
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     COPY_RATES,
     LADDER,
@@ -39,8 +39,8 @@ BUSY = 20  # percent of utilisation from which a GPU is at work
 CARD = 16  # lanes of a graphics card that does not say
 FAR_BELOW = 4  # a link so many times narrower than the card is no matter of the slot's design
 SLOW_COPY = 0.4  # share of the link's rate; a good copy reaches 0.7 and more
-_NAMED = re.compile(r"PCIe (?P<generation>\d)\.0 x(?P<width>\d{1,2})")
-_WHILE_COPYING = re.compile(r"link while copying: PCIe (?P<generation>\d)\.0 x(?P<width>\d{1,2})")
+_NAMED = lazy(r"PCIe (?P<generation>\d)\.0 x(?P<width>\d{1,2})")
+_WHILE_COPYING = lazy(r"link while copying: PCIe (?P<generation>\d)\.0 x(?P<width>\d{1,2})")
 # GB/s that one lane carries, by its transfer rate in GT/s and by its generation.
 _LANES = {2.5: 0.25, 5.0: 0.5, 8.0: 0.985, 16.0: 1.969, 32.0: 3.938, 64.0: 7.56}
 _GENERATIONS = dict(enumerate(_LANES.values(), 1))
@@ -107,7 +107,7 @@ def _by_smi(fact: Fact[SmiDetails]) -> Iterator[Clue]:
         width, most = gpu.pcie_width, gpu.pcie_width_max
         generation, newest = gpu.pcie_generation, gpu.pcie_generation_max
         if width is not None and most is not None and width < most:
-            lines = (gpu.lines["pcie_width_max"], gpu.lines["pcie_width"])
+            lines: tuple[int, ...] = (gpu.lines["pcie_width_max"], gpu.lines["pcie_width"])
             yield _shown(fact, lines, gpu.address, _sure(width, most, beside=True))
         elif None not in (generation, newest) and (generation or 0) < (newest or 0) and (gpu.utilization_percent or 0) >= BUSY:
             lines = (gpu.lines["pcie_generation_max"], gpu.lines["pcie_generation"], gpu.lines["utilization_percent"])

@@ -18,6 +18,7 @@ from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVML, PYTHON, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion
 
@@ -32,7 +33,7 @@ BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
 # What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
 BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml")}
 _SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "torch", "cupy")
-_WRONG_MODULE = re.compile(r"has no attribute|deprecated distribution|not the NVML binding")
+_WRONG_MODULE = lazy(r"has no attribute|deprecated distribution|not the NVML binding")
 
 
 # ---------------------------------------------------------------- python-abi-mismatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple, TypeVar
 
 from cudadoctor.checks.reading import (
@@ -17,6 +16,7 @@ from cudadoctor.checks.reading import (
     unknown,
 )
 from cudadoctor.model.facts import Fact, Facts, Key
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DKMS,
     DRIVER_FILES,
@@ -37,16 +37,16 @@ from cudadoctor.model.values import (
 T = TypeVar("T")
 NO_LIBRARY = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 # nvidia.ko under the names that distributions give it. nvidiafb, nvidia-wmi-ec-backlight and nvidia_cspmu are the kernel's own.
-_MODULE_FILE = re.compile(r"(?:^|/)nvidia(?:[-_](?:current|open|tesla|legacy|server|srv|\d)[^/]*)?\.ko(?:\.\w+)?$")
-_DRIVER_PACKAGE = re.compile(
+_MODULE_FILE = lazy(r"(?:^|/)nvidia(?:[-_](?:current|open|tesla|legacy|server|srv|\d)[^/]*)?\.ko(?:\.\w+)?$")
+_DRIVER_PACKAGE = lazy(
     r"nvidia(?:-(?:driver|dkms|kernel|headless|open|utils|compute|smi|kmod|current|legacy|tesla|lts|x11|video-g0|gl-g0|libs|\d{3}(?:xx)?)\b.*)?$"
     r"|linux-(?:modules|objects|signatures)-nvidia|(?:a?kmod|dkms)-nvidia|xorg-x11-drv-nvidia|x11-video-nvidia|xserver-xorg-video-nvidia"
     r"|cuda-drivers|libcuda1$|libnvidia-(?:compute|ml|gl|decode|encode|cfg|extra|common)"
 )
 # Tools and repositories that carry "driver" or "kernel" in their name and bring no driver.
-_NO_DRIVER = re.compile(r"local-repo|driver-assistant|driver-selector|fabricmanager|-dev(el)?$")
-_BRANCH_IN_NAME = re.compile(r"(?:^|-)(\d{3})(?:xx)?(?:-|$)")
-_VERSION = re.compile(r"(?:^|:)(\d{3})\.\d+")
+_NO_DRIVER = lazy(r"local-repo|driver-assistant|driver-selector|fabricmanager|-dev(el)?$")
+_BRANCH_IN_NAME = lazy(r"(?:^|-)(\d{3})(?:xx)?(?:-|$)")
+_VERSION = lazy(r"(?:^|:)(\d{3})\.\d+")
 
 
 def is_driver_package(package: Package) -> bool:

@@ -7,7 +7,6 @@ the list ends at the first entry that cannot be used, and what stands before it 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +16,7 @@ from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, NVML, PCI, WSL, Environment
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ _WORDS: dict[Reason, str] = {
     "mixed": "numbers and names cannot be mixed", "no-such-mig": "no MIG device has this name",
 }  # fmt: skip
 
-_NUMBER = re.compile(r"[ \t\n\v\f\r]*([+-]?\d+)")
-_BARE_UUID = re.compile(r"\s*[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\s*$")
-_JOINED = re.compile(r"\s*\+?\d+(?:\s+|\s*[;|-]\s*)\d")  # "0 1", "0;1", "0-1": the second number is never read
+_NUMBER = lazy(r"[ \t\n\v\f\r]*([+-]?\d+)")
+_BARE_UUID = lazy(r"\s*[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\s*$")
+_JOINED = lazy(r"\s*\+?\d+(?:\s+|\s*[;|-]\s*)\d")  # "0 1", "0;1", "0-1": the second number is never read
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ Rules of the rows python and toolkit that read package lists. Nothing is importe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from cudadoctor.checks.common import package_of, package_quote, python_subject, 
 from cudadoctor.checks.toolkit import folder_quote
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, LADDER, PCI, PYTHON, TOOLKITS, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import ToolkitVersion
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 CPU, MIXED, PATH = "framework-cpu-build", "toolkit-libraries-mixed", "library-path-conflict"
-_SERIES = re.compile(r"^(?P<name>nvidia-[a-z0-9-]+)-cu(?P<major>1\d)$")
-_CUPY = re.compile(r"^cupy(?:-cuda\d+x?)?$")
-_TAG = re.compile(r"^cu(\d{2})(\d)$")
+_SERIES = lazy(r"^(?P<name>nvidia-[a-z0-9-]+)-cu(?P<major>1\d)$")
+_CUPY = lazy(r"^cupy(?:-cuda\d+x?)?$")
+_TAG = lazy(r"^cu(\d{2})(\d)$")
 RUNTIMES = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 
 

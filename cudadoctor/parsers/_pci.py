@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from cudadoctor.model.facts import Fact, Quote
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciBus, PciFunction
 from cudadoctor.parsers.base import Text
 
@@ -21,7 +21,7 @@ CLASS_WORDS = {
     "Display controller": "0380",
     "Audio device": "0403",
 }
-_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
+_ADDRESS = lazy(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
 
 
 def normal_address(text: str) -> str | None:

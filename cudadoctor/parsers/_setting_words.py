@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from cudadoctor.model.pattern import lazy
+
 
 class Sign(NamedTuple):
     """Words of one kind: literals that lead to a line, and what must stand on that line."""
@@ -31,7 +33,7 @@ SIGNS = (
         "container",
         ("docker", "Docker", "podman", "Podman", "kubectl", "ubernetes", "K8s", "k8s", "container", "apptainer", "ingularity",
          "OCI runtime", "/usr/local/nvidia/lib", " pod", "LXC", " lxc", "Proxmox", "Dev Container"),
-        re.compile(
+        lazy(
             r"\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
             r"|(?:the|a|an|my|each|every|this|all|these|running|inside|in) (?:containers?|pods?)|containers?:|OCI runtime|LXC|lxc|Proxmox"
             r"|Dev Containers?)\b|/usr/local/nvidia/lib"
@@ -40,20 +42,20 @@ SIGNS = (
     Sign(
         "wsl",
         ("WSL", "wsl", "Subsystem for Linux", "/mnt/c/", "@DESKTOP-", "@LAPTOP-"),
-        re.compile(r"\bWSL ?[12]?\b|\bwsl2?\b|Subsystem for Linux|/mnt/c/|\w@(?:DESKTOP|LAPTOP)-[A-Z0-9]{6,8}:[~/]"),
+        lazy(r"\bWSL ?[12]?\b|\bwsl2?\b|Subsystem for Linux|/mnt/c/|\w@(?:DESKTOP|LAPTOP)-[A-Z0-9]{6,8}:[~/]"),
     ),
     Sign(
         "daemon-reload",
         ("daemon-reload", "systemd: Reloading", "systemd[1]: Reloading"),
-        re.compile(r"daemon-reload|systemd(?:\[1\])?: Reloading\."),
+        lazy(r"daemon-reload|systemd(?:\[1\])?: Reloading\."),
     ),
-    Sign("void", ("NVIDIA_VISIBLE_DEVICES",), re.compile(r"NVIDIA_VISIBLE_DEVICES=(?:void|none|)$")),
-    Sign("wsl-1", ("-Microsoft",), re.compile(r"\b4\.4\.0-\d{5}-Microsoft\b")),
-    Sign("windows", ("C:\\", "D:\\", "E:\\", "Windows", "win32", "win-64"), re.compile(r"\b[C-E]:\\|\bWindows\b|\bwin32\b|\bwin-64\b")),
+    Sign("void", ("NVIDIA_VISIBLE_DEVICES",), lazy(r"NVIDIA_VISIBLE_DEVICES=(?:void|none|)$")),
+    Sign("wsl-1", ("-Microsoft",), lazy(r"\b4\.4\.0-\d{5}-Microsoft\b")),
+    Sign("windows", ("C:\\", "D:\\", "E:\\", "Windows", "win32", "win-64"), lazy(r"\b[C-E]:\\|\bWindows\b|\bwin32\b|\bwin-64\b")),
     Sign(
         "snap-docker",
         ("snap", "canonical"),
-        re.compile(
+        lazy(
             r"/(?:var/)?snap/(?:docker|bin/docker)\b|\bsnap\.docker\b|\bsnap (?:install|refresh|start) docker\b"
             r"|\bdocker\b[^\n]{0,40}\b(?:via|from|with|through|as|by|using) (?:a |the )?snap\b"
             r"|^docker {1,40}\S{1,40} {1,40}\d{1,8} {1,20}(?:latest|core)\S{0,30} {1,20}canonical"
@@ -62,17 +64,17 @@ SIGNS = (
     Sign(
         "docker-desktop",
         ("desktop", "Desktop"),
-        re.compile(r"\bdesktop-linux\b|/\.docker/desktop/|\b[Dd]ocker[ -][Dd]esktop\b|\bcom\.docker\.desktop\b"),
+        lazy(r"\bdesktop-linux\b|/\.docker/desktop/|\b[Dd]ocker[ -][Dd]esktop\b|\bcom\.docker\.desktop\b"),
     ),
     Sign(
         "notebook",
         ("google.colab", "/content/", "/kaggle/"),
-        re.compile(r"\bgoogle\.colab\b|[\"' (]/content/\w|/kaggle/(?:working|input)\b"),
+        lazy(r"\bgoogle\.colab\b|[\"' (]/content/\w|/kaggle/(?:working|input)\b"),
     ),
     Sign(
         "mac",
         ("macOS", "Darwin", "/Users/", "Mac OS", "MacBook", "darwin", "Apple M"),
-        re.compile(
+        lazy(
             r"\bmacOS[ -]?\d|\bmacOS-|OS: macOS|Darwin Kernel|Platform Name\s+: Darwin|File \"/Users/|\bMac OS X\b|\bMacBook\b"
             r"|\bdarwin(?:1\d|2\d)\b|\bApple M[1-9]\b"
         ),
@@ -80,12 +82,12 @@ SIGNS = (
     Sign(
         "no-card",
         ("NVIDIA", "Nvidia", "nvidia", "NVidia", " GPU", " gpu", "graphics card", "没有", "tarjeta", "carte", "Grafikkarte", "видеокарты"),
-        re.compile(_LACKS),
+        lazy(_LACKS),
     ),
     Sign(
         "gpu-asked",
         ("nvidia", "gpu", "--nv", "NVIDIA_VISIBLE"),
-        re.compile(
+        lazy(
             r"runtime[:=] ?\"?nvidia\b|driver: ?\"?nvidia\b|capabilities: ?\[.{0,20}gpu|--gpus\b|nvidia\.com/gpu|--nv(?:ccli)?\b"
             r"|default-runtime\"?: ?\"nvidia|NVIDIA_VISIBLE_DEVICES=(?:all|\d|GPU-|MIG-)"
         ),
@@ -93,7 +95,7 @@ SIGNS = (
     Sign(
         "linux-driver",
         ("apt", "dpkg", "dnf ", "pacman"),
-        re.compile(
+        lazy(
             r"\b(?:apt(?:-get|itude)?|dnf|pacman)\b[^\n]{0,40}\s(?:install|-S)\s[^\n]{0,120}"
             r"(?<![\w-])(?:nvidia-(?:driver|utils|dkms|headless|compute-utils|cuda-toolkit)|cuda-drivers|libnvidia-compute|cuda(?![\w-]))"
         ),
@@ -101,7 +103,7 @@ SIGNS = (
     Sign(
         "no-smi",
         ("nvidia-smi",),
-        re.compile(
+        lazy(
             r"exec(?:utable file)?:? ?[\\\"'`]{1,4}nvidia-smi[\\\"'`]{1,4}:? (?:executable file )?not found"
             r"|nvidia-smi\b[^\n]{0,60}\b(?:not found|no such command|not installed|not recognized|does(?:n't| not) exist|cannot be found)"
             r"|\b(?:neither|cannot find|can't find|without) [^\n.]{0,24}\bnvidia-smi\b(?! (?:work|output|show))|\bno nvidia-smi\b"
@@ -110,6 +112,6 @@ SIGNS = (
     Sign(
         "batch",
         ("srun", "ray::", "SLURM", "SBATCH", "sbatch", "Slurm", "salloc", "#PBS", "bsub"),
-        re.compile(r"\bray::\w|\b(?:srun|SLURM|SBATCH|sbatch|[Ss]lurm|salloc|bsub)|#PBS\b"),
+        lazy(r"\bray::\w|\b(?:srun|SLURM|SBATCH|sbatch|[Ss]lurm|salloc|bsub)|#PBS\b"),
     ),
 )  # fmt: skip

@@ -6,19 +6,19 @@ machine; a container's prompt (a host name of twelve hexadecimal digits) belongs
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import msgspec
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
 
-_HOST = re.compile(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,64})")
-_CONTAINER = re.compile(r"[0-9a-f]{12}")
+_HOST = lazy(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,64})")
+_CONTAINER = lazy(r"[0-9a-f]{12}")
 _LOCAL = ("localhost",)
-_SIGN = re.compile(r"[$#%>❯➜]")  # no prompt is without one of these
+_SIGN = lazy(r"[$#%>❯➜]")  # no prompt is without one of these
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar
@@ -11,11 +10,12 @@ import msgspec
 
 from cudadoctor.model.evidence import Item, Origin
 from cudadoctor.model.facts import Fact, Key, Quote, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.words import words_of
 
 T = TypeVar("T")
 
-_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+_ANSI = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 LONG = 64 << 10  # characters from which an index of the words pays
 BEFORE = 100  # characters shown before the words that matter in a long line
 QUOTE_LENGTH = 300  # characters of one quoted line

@@ -5,22 +5,20 @@ Used by parsers/error_codes.py, which alone says what a code in a text means.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.knowledge.codes import CudaError
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.lines import Hit, Lines
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 # Before a name: source code that compares with a code or gives it a value does not report one. Behind it likewise.
-_COMPARED = re.compile(r"(?:[=!]=|\bcase|#define|^\s{0,40}(?:return|\{))\s*[\"'(]?[\w.:]*$")
-_DECLARED = re.compile(
-    r"[\"']?\s{0,40}(?:=>|=\s{0,8}(?:0x)?\d|:\s{0,8}(?:return|break)\b|\)\s{0,4}(?:\{|return|throw|continue)|,\s{0,8}//)"
-)
-_ADVICE = re.compile(
+_COMPARED = lazy(r"(?:[=!]=|\bcase|#define|^\s{0,40}(?:return|\{))\s*[\"'(]?[\w.:]*$")
+_DECLARED = lazy(r"[\"']?\s{0,40}(?:=>|=\s{0,8}(?:0x)?\d|:\s{0,8}(?:return|break)\b|\)\s{0,4}(?:\{|return|throw|continue)|,\s{0,8}//)")
+_ADVICE = lazy(
     r"(?i)\b(?:if|when(?:ever)?|in case) (?:you|users?) "
     r"(?:see|get|got|encounter|face|run into|hit|receive|meet|have|are getting)\b[^.?\n]{0,90}$"
 )
@@ -28,15 +26,15 @@ _BEFORE = 60  # characters before a name that are looked at
 _BEFORE_ADVICE = 140
 LIST_CODES, LIST_LINES = 6, 40  # so many different codes so close to each other are a list of codes, not what a program met
 # PyCUDA and Blender say a code's name in words of their own: "cuInit failed: no device", "CUDA error: Illegal address in cuCtxSynchronize".
-_OWN_WORDS = re.compile(
+_OWN_WORDS = lazy(
     r"(?:\bcu[A-Z]\w{2,40} failed|\bCUDA error(?: at \w{2,40})?|\bCUDA cuInit): "
     r"(?P<words>[A-Za-z][\w-]{1,20}(?: [\w-]{1,16}){0,4}?)(?= in cu|[,:.(\"]|$)"
 )
 _OWN_ANCHORS = (" failed: ", "CUDA error", "CUDA cuInit: ")
 # managedCuda and CUDA.jl leave the prefix out: ErrorIllegalAddress, ERROR_JIT_COMPILER_NOT_FOUND.
-_SHORT_NAME = re.compile(r"(?<![A-Za-z_])(?:ERROR_(?P<driver>[A-Z][A-Z_]{3,48})|Error(?P<runtime>[A-Z][a-z][A-Za-z]{2,40}))(?![A-Za-z_(])")
+_SHORT_NAME = lazy(r"(?<![A-Za-z_])(?:ERROR_(?P<driver>[A-Z][A-Z_]{3,48})|Error(?P<runtime>[A-Z][a-z][A-Za-z]{2,40}))(?![A-Za-z_(])")
 _SHORT_ANCHORS = ("ERROR_", "Error")
-_OF_CUDA = re.compile(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|GPU")
+_OF_CUDA = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|GPU")
 _OWN_NAMES = {
     "NO_CUDA_CAPABLE_DEVICE_AVAILABLE": "NO_DEVICE",
     "LAUNCH_EXCEEDED_RESOURCES": "LAUNCH_OUT_OF_RESOURCES",

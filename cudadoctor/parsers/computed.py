@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED
 from cudadoctor.parsers.base import Parser, Text
 
 _SIGNS = (
-    re.compile(r"\bResult = PASS\b"),  # deviceQuery and bandwidthTest of the CUDA samples
-    re.compile(r"device='cuda(?::\d{1,2})?'\)"),  # a tensor of PyTorch with its values
-    re.compile(r"\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"),  # llama.cpp and what is built on it
-    re.compile(r"compared to CPU.*Test PASSED|CUDA.*Test PASSED|^Test PASSED$"),  # vectorAdd and other samples
+    lazy(r"\bResult = PASS\b"),  # deviceQuery and bandwidthTest of the CUDA samples
+    lazy(r"device='cuda(?::\d{1,2})?'\)"),  # a tensor of PyTorch with its values
+    lazy(r"\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"),  # llama.cpp and what is built on it
+    lazy(r"compared to CPU.*Test PASSED|CUDA.*Test PASSED|^Test PASSED$"),  # vectorAdd and other samples
 )
 
 

@@ -5,22 +5,22 @@ Weaker than what nvcc says: the text may speak of another machine. nvidia-smi's 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CUDA_MENTIONS, CudaMention, CudaMentions
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, plain_lines
 
 _MOST = 12
-_MENTION = re.compile(
+_MENTION = lazy(
     r"(?i)(?<![\w.])(?:cuda(?:[ -]?(?:toolkit|tools|sdk))?|cudatoolkit|nvcc)(?: version| release)?(?:[ :=]{1,3}|[-_@/]|==?)[v(]?"
     r"(?P<version>\d{1,2}\.\d)(?![.\d]{0,6}%)"
 )
-_DRIVERS_OWN = re.compile(r"CUDA Version ?:|CUDA (?:UMD|Driver) Version|[Dd]river [Vv]ersion")
+_DRIVERS_OWN = lazy(r"CUDA Version ?:|CUDA (?:UMD|Driver) Version|[Dd]river [Vv]ersion")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Key, Quote, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DeviceNode, DeviceNodes
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.listing import Entry, entry_of, missing_path
 from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
 
-_FOLDER = re.compile(r"^\s{0,16}(?P<path>/dev(?:/[\w.-]{1,60}){0,2}):$")
-_LS = re.compile(r"^(?:sudo )?ls(?: -\w{1,10}){0,4} (?P<path>/dev(?:/[\w.-]{1,60}){0,2})/?(?: .{0,200})?$")
-_NAME = re.compile(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
-_INSIDE = re.compile(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
+_FOLDER = lazy(r"^\s{0,16}(?P<path>/dev(?:/[\w.-]{1,60}){0,2}):$")
+_LS = lazy(r"^(?:sudo )?ls(?: -\w{1,10}){0,4} (?P<path>/dev(?:/[\w.-]{1,60}){0,2})/?(?: .{0,200})?$")
+_NAME = lazy(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
+_INSIDE = lazy(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
 _ALL = "/dev/nvidia*"
 _HINTS = ("/dev", "nvidia", "nvhost", "nvmap", "card", "renderD", "dxg", "kfd", "ls ")  # no other line bears on device nodes
 

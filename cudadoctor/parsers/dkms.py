@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, DkmsEntry, DkmsStatus
 from cudadoctor.parsers.base import Parser, Text
 
 # Until DKMS 2: `nvidia, 470.161.03, 5.15.0-56-generic, x86_64: installed`; since DKMS 3: `nvidia/535.129.03, 6.2.0-39-generic, ...`.
-_LINE = re.compile(
+_LINE = lazy(
     r"[ \t>|]{0,20}([\w.+-]{1,80})(?:/|, )([\w.:~+-]{1,80})(?:, ([\w.~+-]{1,120}), (\w{1,20}))?: "
     r"(added|built|installed(?:-weak)?|broken)\b(?: from ([\w.~+-]{1,120}))?(?: ?\([^()]{0,200}\))*\s*$"
 )

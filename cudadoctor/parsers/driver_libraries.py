@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_FILES, WSL_LIBRARIES, Libraries, LibraryFile
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.listing import entry_of
 from cudadoctor.parsers.shell import pasted, plain_lines, whole
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
-_NAME = re.compile(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
-_BARE = re.compile(r"^\s{0,16}(?P<path>/(?:[\w.+@-]{1,100}/){1,20}lib(?:cuda|nvidia-ml)\.so[\d.]{0,40})$")
-_WSL_NAME = re.compile(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvidia-smi)$")
+_NAME = lazy(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
+_BARE = lazy(r"^\s{0,16}(?P<path>/(?:[\w.+@-]{1,100}/){1,20}lib(?:cuda|nvidia-ml)\.so[\d.]{0,40})$")
+_WSL_NAME = lazy(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvidia-smi)$")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

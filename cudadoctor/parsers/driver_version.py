@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LOADED_DRIVER, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Parser, Text
@@ -14,8 +14,8 @@ from cudadoctor.parsers.base import Parser, Text
 _MARK = "NVRM version:"
 # NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.161.03  Wed Oct 19 ...
 # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (...)
-_KIND = re.compile(r"\s{0,8}NVIDIA UNIX ((?:[\w()-]{1,40} {1,4}){2,6})\s{0,4}(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
-_VERSION = re.compile(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
+_KIND = lazy(r"\s{0,8}NVIDIA UNIX ((?:[\w()-]{1,40} {1,4}){2,6})\s{0,4}(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
+_VERSION = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

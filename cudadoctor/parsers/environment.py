@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, Environment
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import is_prompt, pasted, plain_lines, root_command, whole
 
-_LINE = re.compile(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
-_DECLARED = re.compile(r"^declare -[a-zA-Z-]{1,6} (?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
+_LINE = lazy(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
+_DECLARED = lazy(r"^declare -[a-zA-Z-]{1,6} (?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
 # Of a pasted text, which is full of assignments of all kinds, only the variables that bear on a GPU program are taken.
-_WANTED = re.compile(
+_WANTED = lazy(
     r"^(?:CUDA_\w+|CUDA(?:HOSTCXX|_?BIN)|NVIDIA_\w+|NUMBA_\w+|NUMBAPRO_\w+|NVCC\w*|NCCL_\w+|LD_LIBRARY_PATH|LD_PRELOAD|PATH|PYTHONPATH|PYTHONHOME"
     r"|VIRTUAL_ENV|CONDA_\w+|SLURM_\w+|PBS_\w+|LSB_\w+|GPU_DEVICE_ORDINAL|WSL_\w+|WSLENV|XLA_\w+|TF_\w+|TORCH_\w+|PYTORCH_\w+|container)$"
 )
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{1,80}"
 _VALUE = r"(?:'[^']{0,4000}'|\"[^\"]{0,4000}\"|[^\s;&|'\"#`()<>][^\s;&|'\"`()<>]{0,4000})?"
-_EXPORT = re.compile(rf"^(?:export|declare -[a-zA-Z-]{{1,6}}|set -gx|setx?|\$env:) ?(?P<rest>{_NAME} ?= ?.*)$")
-_ONE = re.compile(rf"(?P<name>{_NAME})=(?P<value>{_VALUE})(?=[\s;&|]|$)")
-_SETENV = re.compile(rf"^(?:setenv|set -gx) (?P<name>{_NAME}) (?P<value>{_VALUE})$")
-_PYTHON = re.compile(rf"""^\s{{0,40}}os\.environ\[\s?(['"])(?P<name>{_NAME})\1\s?\]\s{{0,4}}=\s{{0,4}}(['"])(?P<value>[^'"]{{0,400}})\3""")
-_ECHO = re.compile(rf"^(?:echo|printenv) [\"']?\$?\{{?(?P<name>{_NAME})\}}?[\"']?$")
-_ANSWER = re.compile(r"^[^\s#$%>][^\s]{0,4000}$")
+_EXPORT = lazy(rf"^(?:export|declare -[a-zA-Z-]{{1,6}}|set -gx|setx?|\$env:) ?(?P<rest>{_NAME} ?= ?.*)$")
+_ONE = lazy(rf"(?P<name>{_NAME})=(?P<value>{_VALUE})(?=[\s;&|]|$)")
+_SETENV = lazy(rf"^(?:setenv|set -gx) (?P<name>{_NAME}) (?P<value>{_VALUE})$")
+_PYTHON = lazy(rf"""^\s{{0,40}}os\.environ\[\s?(['"])(?P<name>{_NAME})\1\s?\]\s{{0,4}}=\s{{0,4}}(['"])(?P<value>[^'"]{{0,400}})\3""")
+_ECHO = lazy(rf"^(?:echo|printenv) [\"']?\$?\{{?(?P<name>{_NAME})\}}?[\"']?$")
+_ANSWER = lazy(r"^[^\s#$%>][^\s]{0,4000}$")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

@@ -18,6 +18,7 @@ import msgspec
 from cudadoctor.knowledge.codes import CudaError, NvmlError, SmiExit, SmiMessage, Xid
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import code_words
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
@@ -37,12 +38,12 @@ _ANCHORS: tuple[tuple[str, Api], ...] = (
     ("NVML_ERROR_", "nvml"),
     ("NVMLError_", "nvml"),
 )
-_WORD = re.compile(r"\w+")
-_CUDA_WORD = re.compile(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
-_NVML_WORD = re.compile(r"NVML|nvml")
-_SMI_WORD = re.compile(r"nvidia-smi")
-_HOOK = re.compile(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
-_HOOK_NVML = re.compile(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints NVML's message in small letters
+_WORD = lazy(r"\w+")
+_CUDA_WORD = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
+_NVML_WORD = lazy(r"NVML|nvml")
+_SMI_WORD = lazy(r"nvidia-smi")
+_HOOK = lazy(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
+_HOOK_NVML = lazy(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints NVML's message in small letters
 
 _CALL = r"\bcu(?:da)?[A-Z][a-z]\w*"
 _ARGUMENTS = r"\([^()\n]{0,80}\)"
@@ -70,32 +71,30 @@ _CUDA_NUMBERS = (
     rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}",
 )
 # What every one of these has: most lines are seen by this alone.
-_MAYBE_NUMBER = re.compile(
+_MAYBE_NUMBER = lazy(
     r"(?:rror|\berr\b|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult)[^\d\n]{0,40}\d|\d\] Call to cu"
 )
-_API_CALL = re.compile(r"cu(?:da)?[A-Z][a-z]")
+_API_CALL = lazy(r"cu(?:da)?[A-Z][a-z]")
 # Today's meaning of these numbers is not met any more: who prints them used a runtime from before CUDA 10.1.
 _OLD_FOR_SURE = (4, 6, 7, 8, 10)
 _NOT_CUDA_CALLS = ("cuSolver", "cuFile", "cudaGraphExecUpdateResult")
-_COUNT = re.compile(r"Count$")  # what such a function returns may be the count itself
+_COUNT = lazy(r"Count$")  # what such a function returns may be the count itself
 _LARGEST_COUNT = 30
-_DRIVER_CALL = re.compile(r"\bcu[A-Z]|[Dd]river")
+_DRIVER_CALL = lazy(r"\bcu[A-Z]|[Dd]river")
 _ERROR_CODE = "rror code"
-_ERROR_CODE_NUMBER = re.compile(r"rror code[ :=(]{1,3}(\d{1,5})\b(?!\.\d)")
+_ERROR_CODE_NUMBER = lazy(r"rror code[ :=(]{1,3}(\d{1,5})\b(?!\.\d)")
 _NVML_NUMBERS = (
-    re.compile(
-        rf"\bnvml[A-Z]\w*(?:{_ARGUMENTS})?:? {{0,4}}(?:returned|failed(?: with)?|gives|gave|->|=|:)[a-z :=(]{{0,16}}(?P<n>\d{{1,3}})\b"
-    ),
-    re.compile(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
+    lazy(rf"\bnvml[A-Z]\w*(?:{_ARGUMENTS})?:? {{0,4}}(?:returned|failed(?: with)?|gives|gave|->|=|:)[a-z :=(]{{0,16}}(?P<n>\d{{1,3}})\b"),
+    lazy(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
 )
 # "Xid 79", "XID error: 48", XidCriticalError: "Xid=48 on Device=GPU-", and the last Xid of DCGM's exporter.
-_SHORT_XID = re.compile(
+_SHORT_XID = lazy(
     r"\bX(?:id|ID)s?(?: (?:[Ee]rrors?|code|number|event))?(?:[ =:#]{1,3}(?P<plain>\d{1,3})\b(?!:\d)|\((?P<in>\d{1,3})\))"
     r"|XID_ERRORS\{[^}\n]{0,600}\} (?P<metric>[1-9]\d{0,2})\b"
 )
 _REST = 400  # characters of an Xid's own line that are looked at behind its number
-_NEW_ACTION = re.compile(r"recovery action changed from .{1,60}? to 0x(?P<action>[0-9a-f]{1,4}) \(")
-_EARLIER_XID = re.compile(r"previous Xid (\d{1,3})\b")
+_NEW_ACTION = lazy(r"recovery action changed from .{1,60}? to 0x(?P<action>[0-9a-f]{1,4}) \(")
+_EARLIER_XID = lazy(r"previous Xid (\d{1,3})\b")
 
 
 class CodeHit(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, Framework
 from cudadoctor.model.version import ModuleVersion, PackageVersion, ToolkitVersion
 from cudadoctor.parsers.base import Parser, Text
@@ -21,31 +22,29 @@ from cudadoctor.parsers.shell import pasted, plain_lines
 _LONGEST = 2000  # characters of a line that is read
 _NUMBER = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
 _TORCH = r"(?P<version>\d\.\d{1,2}(?:\.\w{1,14}){0,3})(?:\+(?P<build>[\w.]{1,24}))?"
-_VERSION = re.compile(
+_VERSION = lazy(
     r"(?:PyTorch [Vv]ersion|[Tt]orch [Vv]ersion|pytorch_version|torch\.__version__\)?|^\s{0,8}(?:PyTorch|pytorch|torch)) ?"
     rf"(?:is |[:=]{{1,2}}) ?['\"]?v?{_TORCH}"
 )
-_ANSWERED = re.compile(rf"^['\"]?{_TORCH}['\"]?$")
-_ASKED_VERSION = re.compile(r"torch\.__version__\)?\s*$")
-_BUILT = re.compile(rf"CUDA used to build PyTorch: (?P<cuda>{_NUMBER}|None|Could not collect|N/A)")
-_AVAILABLE = re.compile(
+_ANSWERED = lazy(rf"^['\"]?{_TORCH}['\"]?$")
+_ASKED_VERSION = lazy(r"torch\.__version__\)?\s*$")
+_BUILT = lazy(rf"CUDA used to build PyTorch: (?P<cuda>{_NUMBER}|None|Could not collect|N/A)")
+_AVAILABLE = lazy(
     r"(?i)(?:Is CUDA available|CUDA available|cuda\.is_available(?:\(\))?|cuda_available|GPU available)\W{0,4}"
     r"(?:is |returns? |returning |gives |always )?\W{0,4}(?:(?P<yes>True|Yes)|(?P<no>False|No))\b"
 )
-_GCC = re.compile(
-    r"(?:GCC version: \([^)\n]{1,60}\) |^gcc \([^)\n]{1,60}\) |\bgcc(?:-| version |: ?|==)v?)(?P<gcc>\d{1,2})\.\d{1,2}(?:\.\d)?\b"
-)
-_ASKED_AVAILABLE = re.compile(r"is_available\(\)\)?\s*['\"]?\s*$")
-_YES_NO = re.compile(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
-_RUNTIME = re.compile(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")
-_DRIVER = re.compile(r"Nvidia driver version: (?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
-_LIST = re.compile(r"\[(?P<list>'(?:sm|compute)_\w{2,5}'(?:, '(?:sm|compute)_\w{2,5}'){0,20})\]")
-_SUPPORTED = re.compile(r"supports CUDA capabilities (?P<list>(?:sm|compute)_\w{2,5}(?: (?:sm|compute)_\w{2,5}){0,20})")
+_GCC = lazy(r"(?:GCC version: \([^)\n]{1,60}\) |^gcc \([^)\n]{1,60}\) |\bgcc(?:-| version |: ?|==)v?)(?P<gcc>\d{1,2})\.\d{1,2}(?:\.\d)?\b")
+_ASKED_AVAILABLE = lazy(r"is_available\(\)\)?\s*['\"]?\s*$")
+_YES_NO = lazy(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
+_RUNTIME = lazy(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")
+_DRIVER = lazy(r"Nvidia driver version: (?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
+_LIST = lazy(r"\[(?P<list>'(?:sm|compute)_\w{2,5}'(?:, '(?:sm|compute)_\w{2,5}'){0,20})\]")
+_SUPPORTED = lazy(r"supports CUDA capabilities (?P<list>(?:sm|compute)_\w{2,5}(?: (?:sm|compute)_\w{2,5}){0,20})")
 # What `print(torch.__version__, torch.version.cuda, torch.cuda.is_available())` gives.
-_THREE = re.compile(rf"^\s{{0,4}}{_TORCH},? (?P<cuda>{_NUMBER}|None),? (?P<yes>True)?(?P<no>False)?$")
+_THREE = lazy(rf"^\s{{0,4}}{_TORCH},? (?P<cuda>{_NUMBER}|None),? (?P<yes>True)?(?P<no>False)?$")
 # What `print(torch.__version__, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())` gives.
-_ARCH_LIST = re.compile(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
-_ARCHITECTURE = re.compile(r"(?:sm|compute)_\w{2,5}")
+_ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
+_ARCHITECTURE = lazy(r"(?:sm|compute)_\w{2,5}")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

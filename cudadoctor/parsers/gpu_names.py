@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NAMED_GPUS, NamedGpu, NamedGpus
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.parsers.base import Parser, Text
@@ -15,7 +16,7 @@ from cudadoctor.parsers.shell import pasted, plain_lines
 _QUOTES = 40
 _MOST = 40
 _END = r"(?![\w.])"
-_PRODUCT = re.compile(
+_PRODUCT = lazy(
     r"(?i)(?<![\w-])(?:(?:NVIDIA |GeForce |Quadro |Tesla ){0,3})"
     r"(?:(?P<series>GTX|RTX|GTS|GT) ?(?P<model>(?:PRO )?(?:TITAN(?: ?X)?|A?\d{3,4}))(?P<more>M\b|(?: ?(?:Ti|SUPER|Ada|D)\b){0,2})"
     r"|(?P<whole>TITAN (?:RTX|Xp?|V|Black|Z)\b|(?:Tesla|Quadro) (?:RTX )?[A-Z]{0,2}\d{1,4}[a-zM]?\b|MX[1-5]\d0\b"
@@ -23,23 +24,23 @@ _PRODUCT = re.compile(
     r"|(?<=NVIDIA )(?:A|L|T|P|M|K|B)\d{1,4}[SG]?\b|(?:A10G|A40|L40S?|T4) GPU"
     r"|Jetson (?:AGX |Orin |Xavier )?(?:Orin|Xavier|Nano|TX1|TX2)|DGX Spark))"
 )
-_CAPABILITY = re.compile(
+_CAPABILITY = lazy(
     r"(?i)(?:compute[ _]?capability|cuda capability|capability version number|computecapability|compute_cap)\w{0,3}"
     r"(?: \(?(?:Major/Minor )?version(?: number)?\)?)?\s{0,4}(?:is |of |=|:)?\s{0,6}"
     rf"[(\[]?(?P<major>\d{{1,2}})(?:\.|, )(?P<minor>\d){_END}"
 )
-_SM = re.compile(r"with CUDA capability sm_(?P<major>\d{1,2})(?P<minor>\d)\b")
-_CSV = re.compile(r"^\s{0,8}(?P<name>[A-Z][\w -]{3,60}), (?P<major>\d{1,2})\.(?P<minor>\d)\s*$")
-_MAJOR_MINOR = re.compile(r"major[=:] ?(?P<major>\d{1,2}),? {1,2}minor[=:] ?(?P<minor>\d)\b")
+_SM = lazy(r"with CUDA capability sm_(?P<major>\d{1,2})(?P<minor>\d)\b")
+_CSV = lazy(r"^\s{0,8}(?P<name>[A-Z][\w -]{3,60}), (?P<major>\d{1,2})\.(?P<minor>\d)\s*$")
+_MAJOR_MINOR = lazy(r"major[=:] ?(?P<major>\d{1,2}),? {1,2}minor[=:] ?(?P<minor>\d)\b")
 # A minimum is no property of this GPU.
-_OF_NO_GPU = re.compile(
+_OF_NO_GPU = lazy(
     r"(?i)minimum|maximum|at least|or (?:newer|higher|above|greater)|requires?\b|>=|support(?:s|ed)? (?:compute|cuda) capabilit"
 )
 _NEAR = (
     "NVIDIA", "GeForce", "eforce", "esla", "uadro", "RTX", "rtx", "GTX", "gtx", "GT ", "TITAN", "Titan", "apabilit", "compute_cap", "ajor",
     "A100", "A800", "H100", "H200", "V100", "P100", "B200", "B300", "K80", "GB10", "Jetson", "MX1", "MX2", "MX3", "MX4", "DGX", "GPU",
 )  # fmt: skip
-_NUMBERED = re.compile(r"(\d) ?(Ti|SUPER|Ada)\b", re.IGNORECASE)
+_NUMBERED = lazy(r"(\d) ?(Ti|SUPER|Ada)\b", re.IGNORECASE)
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

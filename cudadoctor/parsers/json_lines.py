@@ -6,7 +6,6 @@ bounded and lose their control characters. Nothing here raises on any text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from math import isfinite
@@ -16,13 +15,14 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from cudadoctor.model.facts import Key, Quote, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import Value
 from cudadoctor.model.version import Version
 from cudadoctor.parsers.base import QUOTE_LENGTH, Text
 
 V = TypeVar("V", bound=Value)
 STRING_LIMIT = 16_000  # characters of one value
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+_CONTROL = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, KernelEvent, KernelLog
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import QUOTE_LENGTH, Parser, Text
@@ -29,27 +30,27 @@ _WAKES = (
 _GRAVE = (
     "Xid", "fail", "fallen", "reject", "mismatch", "blocked for", "nable to", "already bound", "has the version", "Legacy", "error", "not ",
 )  # fmt: skip
-_DATE = re.compile(
+_DATE = lazy(
     r"(?:[^\W\d]{1,12}\.? {1,2}\d{1,2} {1,2}\d\d:\d\d:\d\d(?:\.\d{1,9})?"  # Feb 10 16:56:18
     r"|(?:[^\W\d]{2,4} )?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:+Z-]{0,24}(?: [A-Z]{3,5})?) {1,4}"  # ISO, and journalctl -o short-full
 )
-_LEVEL = re.compile(r"<\d{1,3}>|[a-z]{3,8} {0,4}:[a-z]{3,8} {0,4}: ")  # <4> of dmesg -r, `kern  :warn  : ` of dmesg -x
-_STAMP = re.compile(
+_LEVEL = lazy(r"<\d{1,3}>|[a-z]{3,8} {0,4}:[a-z]{3,8} {0,4}: ")  # <4> of dmesg -r, `kern  :warn  : ` of dmesg -x
+_STAMP = lazy(
     r"\[ {0,8}(?:(\d{1,10}\.\d{1,9})|\+\d{1,8}\.\d{1,9}"  # seconds since boot; dmesg -H: seconds since the line before
     r"|[^\W\d][^\]\n]{3,30} \d\d:\d\d:\d\d \d{4}|[^\W\d]{3,4}\d{1,2} \d\d:\d\d)\] ?"  # dmesg -T: Wed Oct 25 20:27:35 2023; -H: Oct25 20:27
 )
-_HOST = re.compile(r"(?:[^\s:]{1,80} )?kernel: ?")
-_LEAD = re.compile(r"[ \t>|]{0,40}")
-_XID = re.compile(r"\bXid \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): {0,2}(\d{1,4})\b")
-_PLACE = re.compile(r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b")
+_HOST = lazy(r"(?:[^\s:]{1,80} )?kernel: ?")
+_LEAD = lazy(r"[ \t>|]{0,40}")
+_XID = lazy(r"\bXid \((?:PCI:)?([0-9a-fA-F:.]{7,16})\): {0,2}(\d{1,4})\b")
+_PLACE = lazy(r"\b[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?\b")
 _QUOTES = 8
-_BOOT = re.compile(r"^[ \t>|]{0,16}-- (?:Boot [0-9a-f]{32}|Reboot) --|\bLinux version \d")
+_BOOT = lazy(r"^[ \t>|]{0,16}-- (?:Boot [0-9a-f]{32}|Reboot) --|\bLinux version \d")
 _LOADED = "NVRM: loading NVIDIA UNIX"
 # Said when the driver runs. What it says of a GPU while it starts stands above the line that says that it is loaded.
-_OF_RUN_TIME = re.compile(r"\bXid \(|rm_?init_?adapter|GPU has fallen off the bus|GSP|nvidia-uvm|Unload|Unregister", re.IGNORECASE)
-_NOT_STARTED = re.compile(r"RmInitAdapter|rm_init_adapter|fallen off the bus|GPU is lost")
-_RESET = re.compile(r"\bGPU (?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d) was successfully reset")
-_WELL = re.compile(r"recovery action changed from .{1,60}? to 0x0 \(None\)")
+_OF_RUN_TIME = lazy(r"\bXid \(|rm_?init_?adapter|GPU has fallen off the bus|GSP|nvidia-uvm|Unload|Unregister", re.IGNORECASE)
+_NOT_STARTED = lazy(r"RmInitAdapter|rm_init_adapter|fallen off the bus|GPU is lost")
+_RESET = lazy(r"\bGPU (?P<address>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d) was successfully reset")
+_WELL = lazy(r"recovery action changed from .{1,60}? to 0x0 \(None\)")
 _MARKS = (_LOADED, "Linux version ", "-- Boot ", "-- Reboot --", "successfully reset", "to 0x0 (None)")
 _LOADING = 10.0  # seconds that a load takes at most
 

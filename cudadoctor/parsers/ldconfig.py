@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LIBRARIES, Libraries, LibraryFile
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, plain_lines, whole
 
-_ENTRY = re.compile(r"^[\s|>#]{0,20}(?P<name>lib[\w.+-]{1,120}) \((?P<flags>[^)]{1,120})\) =>\s{0,20}(?P<path>/\S{1,400})?$")
-_PATH = re.compile(r"^\s{0,20}(?P<path>/\S{1,400})$")
+_ENTRY = lazy(r"^[\s|>#]{0,20}(?P<name>lib[\w.+-]{1,120}) \((?P<flags>[^)]{1,120})\) =>\s{0,20}(?P<path>/\S{1,400})?$")
+_PATH = lazy(r"^\s{0,20}(?P<path>/\S{1,400})$")
 _NAMES = ("libcu", "libnv", "libnccl", "libnpp", "libOpenCL", "libGLX_nvidia", "libEGL_nvidia", "libGLESv", "libvdpau_nvidia")
-_COUNT = re.compile(r"\d{1,6} libs found in cache")
+_COUNT = lazy(r"\d{1,6} libs found in cache")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

@@ -5,22 +5,22 @@ Only finite limits are kept. The soft limit counts: it is the one that the kerne
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CGROUP_LIMITS, LIMITS, Limit, Limits
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, plain_lines, whole
 
-_PROC = re.compile(r"^\s{0,16}Max (?P<name>[a-z ]{4,24}?)\s{2,30}(?P<soft>\d{1,20}|unlimited)\s{1,30}(?:\d{1,20}|unlimited)\b")
+_PROC = lazy(r"^\s{0,16}Max (?P<name>[a-z ]{4,24}?)\s{2,30}(?P<soft>\d{1,20}|unlimited)\s{1,30}(?:\d{1,20}|unlimited)\b")
 _AMOUNT = r"(?P<value>\d{1,20}|unlimited)\s*$"
-_SHELL = re.compile(r"^\s{0,16}[a-z][a-z ]{4,40}?\s{1,40}\((?:(?P<unit>[a-z0-9-]{3,12}), )?-(?P<flag>[a-zA-Z])\) " + _AMOUNT)
-_ZSH = re.compile(r"^\s{0,16}-(?P<flag>[a-zA-Z]): [a-z][a-z ]{3,40}?(?: \((?P<unit>[a-z0-9-]{3,12})\))?\s{1,40}" + _AMOUNT)
-_TYPED = re.compile(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vlun]) (?P<value>\d{1,20}|unlimited)\b")
-_BATCH = re.compile(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
-_NUMBER = re.compile(r"^\s*(\d{1,20})\s*$")
+_SHELL = lazy(r"^\s{0,16}[a-z][a-z ]{4,40}?\s{1,40}\((?:(?P<unit>[a-z0-9-]{3,12}), )?-(?P<flag>[a-zA-Z])\) " + _AMOUNT)
+_ZSH = lazy(r"^\s{0,16}-(?P<flag>[a-zA-Z]): [a-z][a-z ]{3,40}?(?: \((?P<unit>[a-z0-9-]{3,12})\))?\s{1,40}" + _AMOUNT)
+_TYPED = lazy(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vlun]) (?P<value>\d{1,20}|unlimited)\b")
+_BATCH = lazy(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
+_NUMBER = lazy(r"^\s*(\d{1,20})\s*$")
 _PROC_NAMES = {"address space": "address space", "locked memory": "locked memory", "processes": "processes", "open files": "open files"}
 _FLAGS = {"v": "address space", "l": "locked memory", "u": "processes", "n": "open files"}
 _UNITS = {"kbytes": 1 << 10, "bytes": 1, "blocks": 512, "kb": 1 << 10, "mbytes": 1 << 20, None: 1}

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import LONG, Text
 from cudadoctor.parsers.words import Words, words_of
 
@@ -23,7 +24,7 @@ WRAP_WIDTHS = (79, 80)
 _FRAME = ("+", "|", "=", "-", "#", "*")
 MANY = 250  # places of one literal that are judged at each end of a text
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
-_PREFIX = re.compile(
+_PREFIX = lazy(
     r"""(?:
       \d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|\ ?[+-]\d\d:?\d\d)?:?\ +   # 2026-11-21T10:00:00.123Z
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ +(?=[\w.-]{1,64}\ kernel:)            # Nov 21 10:00:00 host kernel:

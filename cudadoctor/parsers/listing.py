@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-_ENTRY = re.compile(
+from cudadoctor.model.pattern import lazy
+
+_ENTRY = lazy(
     r"^\s{0,16}(?P<mode>[bcdlps-][r-][w-][xsS-][r-][w-][xsS-][r-][w-][xtT-])[.+@]?\s{1,20}\d{1,10}"
     r"\s{1,40}(?P<owner>[^\s/]{1,100})\s{1,40}(?P<group>[^\s/]{1,100})\s{1,40}"
     r"(?:(?P<major>\d{1,10}),\s{0,20}(?P<minor>\d{1,10})|\d{1,20}[KMGT]?)\s{1,40}(?P<rest>\S.{0,600})$"
 )
-_DATE = re.compile(
+_DATE = lazy(
     r"^(?:[^\W\d]{1,10}\.?\s{1,3}\d{1,2}|\d{1,2}\.?\s{1,3}[^\W\d]{1,10}\.?|\d{4}-\d\d-\d\d|\d{1,2}月\s{1,3}\d{1,2}(?:日)?)\s{1,4}"
     r"(?:\d{1,2}:\d\d(?::\d\d(?:\.\d+)?)?(?: [+-]\d{4})?|\d{4})\s{1,4}"
 )
 # Not found, in the languages whose users paste most; "Permission denied" on the same line is ignorance, not absence.
-_MISSING = re.compile(
+_MISSING = lazy(
     r"(?:cannot access|无法访问|Zugriff auf) ?['\"‘`]?(?P<path>/[^'\"’`:]{1,300})['\"’`]?(?: nicht möglich)?: "
     r"(?:No such file|没有那个文件|Datei oder Verzeichnis nicht)"
 )

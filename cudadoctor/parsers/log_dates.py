@@ -5,10 +5,10 @@ Shared by the parsers; states no facts of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 
@@ -16,10 +16,10 @@ OVER = timedelta(days=1)  # a table that is drawn sooner after the line may be m
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 _TIME = r"(?P<time>\d\d:\d\d:\d\d)"
-_LONG = re.compile(rf"\b[A-Z][a-z]{{2}} (?P<month>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_TIME} (?P<year>\d{{4}})\b")
-_ISO = re.compile(rf"\b(?P<year>\d{{4}})-(?P<number>\d\d)-(?P<day>\d\d)[T ]{_TIME}")
-_SYSLOG = re.compile(rf"^[\s>|]{{0,16}}(?P<month>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_TIME}\b")
-_ROW = re.compile(r"^[\s>]{0,16}\|.{0,60}\| {0,4}(?P<address>[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) ")
+_LONG = lazy(rf"\b[A-Z][a-z]{{2}} (?P<month>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_TIME} (?P<year>\d{{4}})\b")
+_ISO = lazy(rf"\b(?P<year>\d{{4}})-(?P<number>\d\d)-(?P<day>\d\d)[T ]{_TIME}")
+_SYSLOG = lazy(rf"^[\s>|]{{0,16}}(?P<month>[A-Z][a-z]{{2}}) {{1,2}}(?P<day>\d{{1,2}}) {_TIME}\b")
+_ROW = lazy(r"^[\s>]{0,16}\|.{0,60}\| {0,4}(?P<address>[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d) ")
 
 
 def date_of(line: str, year: int | None = None) -> datetime | None:

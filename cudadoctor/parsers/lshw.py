@@ -6,25 +6,25 @@ the word UNCLAIMED does state that no driver is bound.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia, normal_address
 from cudadoctor.parsers.base import Parser, Text
 
-_NODE = re.compile(r"[ \t>|]{0,80}\*-([a-z0-9]{1,40})(?::\d{1,4})?((?: [A-Z]{1,20})*)\s*$")
+_NODE = lazy(r"[ \t>|]{0,80}\*-([a-z0-9]{1,40})(?::\d{1,4})?((?: [A-Z]{1,20})*)\s*$")
 # In the order in which lshw prints them: a key that comes again or too early belongs to a node whose header is missing.
 _KEYS = (
     "description", "product", "vendor", "physical id", "bus info", "logical name", "version", "serial", "size", "capacity", "width",
     "clock", "capabilities", "configuration", "resources",
 )  # fmt: skip
-_FIELD = re.compile(rf"([ \t>|]{{0,80}})({'|'.join(_KEYS)}): ?(.*)")
+_FIELD = lazy(rf"([ \t>|]{{0,80}})({'|'.join(_KEYS)}): ?(.*)")
 _RANK = {key: rank for rank, key in enumerate(_KEYS)}
-_IDS = re.compile(r" ?\[([0-9A-Fa-f]{4})(?::([0-9A-Fa-f]{4}))?\]\s*$")  # lshw -numeric: product ... [10DE:1292], vendor ... [10DE]
-_UNNAMED = re.compile(r"Device ([0-9a-f]{4})$")
+_IDS = lazy(r" ?\[([0-9A-Fa-f]{4})(?::([0-9A-Fa-f]{4}))?\]\s*$")  # lshw -numeric: product ... [10DE:1292], vendor ... [10DE]
+_UNNAMED = lazy(r"Device ([0-9a-f]{4})$")
 
 
 class _Node:

@@ -5,30 +5,30 @@ A pasted text proves that something is missing only where it shows the unfiltere
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia, normal_address
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import is_prompt, pasted, root_command
 
 # No pipe, no choice of devices.
-_UNFILTERED = re.compile(r"^(?:sudo )?(?:/\S{1,20}/)?lspci(?: -[nkv]{1,5}){0,3}$")
-_HOST_BRIDGE = re.compile(r"^(?:0000:)?00:00\.0 ")
-_HEADER = re.compile(r"[ \t>|]{0,40}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.*)")
-_CODED = re.compile(r"([^:\[\]]{1,80})\[([0-9a-f]{4})\]: ?(.*)")  # -nn: VGA compatible controller [0300]: ...
-_NUMERIC = re.compile(r"(?:Class )?([0-9a-f]{4}): (.*)")  # -n: 0302: 10de:1292 (rev a1)
-_PLAIN = re.compile(r"([A-Z0-9][^:\[\]]{2,80}): (.*)")  # 3D controller: NVIDIA Corporation ...
-_IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
-_BARE_IDS = re.compile(r"(?:Device )?([0-9a-f]{4}):([0-9a-f]{4})\b")
-_UNNAMED = re.compile(r"Device ([0-9a-f]{4})\b")
-_REVISION = re.compile(r"\(rev ([0-9a-f]{2})\)")
-_TAIL = re.compile(r" ?\((?:rev|prog-if) ")
-_DRIVER = re.compile(r"[ \t>|]{0,40}Kernel driver in use: (\S+)")
-_MODULES = re.compile(r"[ \t>|]{0,40}Kernel modules: (.+)")
+_UNFILTERED = lazy(r"^(?:sudo )?(?:/\S{1,20}/)?lspci(?: -[nkv]{1,5}){0,3}$")
+_HOST_BRIDGE = lazy(r"^(?:0000:)?00:00\.0 ")
+_HEADER = lazy(r"[ \t>|]{0,40}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.*)")
+_CODED = lazy(r"([^:\[\]]{1,80})\[([0-9a-f]{4})\]: ?(.*)")  # -nn: VGA compatible controller [0300]: ...
+_NUMERIC = lazy(r"(?:Class )?([0-9a-f]{4}): (.*)")  # -n: 0302: 10de:1292 (rev a1)
+_PLAIN = lazy(r"([A-Z0-9][^:\[\]]{2,80}): (.*)")  # 3D controller: NVIDIA Corporation ...
+_IDS = lazy(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
+_BARE_IDS = lazy(r"(?:Device )?([0-9a-f]{4}):([0-9a-f]{4})\b")
+_UNNAMED = lazy(r"Device ([0-9a-f]{4})\b")
+_REVISION = lazy(r"\(rev ([0-9a-f]{2})\)")
+_TAIL = lazy(r" ?\((?:rev|prog-if) ")
+_DRIVER = lazy(r"[ \t>|]{0,40}Kernel driver in use: (\S+)")
+_MODULES = lazy(r"[ \t>|]{0,40}Kernel modules: (.+)")
 _ONCE = ("Subsystem", "Flags", "Control", "Kernel driver in use", "Kernel modules")  # at most one of each below a header
 # Drivers that bind an NVIDIA GPU. In a filtered paste another function's driver line may stand below the GPU's header.
 _GPU_DRIVERS = ("nvidia", "nouveau", "nova", "Nova", "vfio", "stub", "pciback", "uio_")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MENTIONS, Mentions
 from cudadoctor.parsers.base import QUOTE_LENGTH, Parser, Text
 from cudadoctor.parsers.shell import pasted
@@ -17,57 +18,57 @@ from cudadoctor.parsers.shell import pasted
 _QUOTES = 6
 # Topic -> the words that speak of it. Each word is looked for on single lines; the first line of a topic is kept.
 _TOPICS: dict[str, re.Pattern[str]] = {
-    "suspend": re.compile(
+    "suspend": lazy(
         r"(?i)\bsuspend(?:ed|ing|s)?\b(?!_)|\bhibernat|\bstand-?by\b|\bwak(?:e|es|ing)[ -]?up\b|\bwok(?:e|en)\b"
         r"|\bafter (?:wake|waking|resum|sleep)"
         r"|\bresum(?:e|es|ed|ing) from\b|\bfrom (?:sleep|suspend|standby|hibernation)\b"
         r"|systemd-sleep|PM: (?:suspend|hibernation)|\bsleep mode\b"
         r"|休眠|睡眠|待机|挂起|スリープ|サスペンド|Ruhezustand|mise en veille|suspensi[oó]n|спящ"
     ),
-    "fork": re.compile(
+    "fork": lazy(
         r"popen_fork\.py|\bos\.fork\(|forked (?:sub)?process|Fork(?:Pool)?(?:Worker|Process)-\d|start method ['\"]?fork\b|\bfork\(\)"
         r"|/multiprocessing/(?:process|pool|managers)\.py|\bin DataLoader worker process \d|/billiard/(?:process|pool|popen_fork)\.py"
         r"|/gunicorn/arbiter\.py|/concurrent/futures/process\.py"
     ),
-    "out-of-memory": re.compile(r"\bOOM\b|(?i:out.of.memory)|显存不足|显存溢出"),
-    "display-reset": re.compile(
+    "out-of-memory": lazy(r"\bOOM\b|(?i:out.of.memory)|显存不足|显存溢出"),
+    "display-reset": lazy(
         r"(?i)\bscreens?\b.{0,12} (?:black|blank|flash\w*|flicker\w*|fr[eo]ez\w*|froze)\b|\bblack screen\b|\bTDR\b|\bTdr(?:Delay|Level)\b"
         r"|display driver.{0,80}(?:stopped|crash|recover)|黑屏"
     ),
-    "children": re.compile(r"\bmultiprocessing\b|\bnum_workers ?[=:] ?[1-9]|\bDataLoader worker|\bchild process|\bfork\b"),
-    "spawn": re.compile(r"/multiprocessing/(?:spawn|popen_spawn_\w{5,6}|forkserver)\.py|SpawnProcess-\d|SpawnPoolWorker-\d"),
-    "compute-mode": re.compile(
+    "children": lazy(r"\bmultiprocessing\b|\bnum_workers ?[=:] ?[1-9]|\bDataLoader worker|\bchild process|\bfork\b"),
+    "spawn": lazy(r"/multiprocessing/(?:spawn|popen_spawn_\w{5,6}|forkserver)\.py|SpawnProcess-\d|SpawnPoolWorker-\d"),
+    "compute-mode": lazy(
         r"Set compute mode to (?:EXCLUSIVE|PROHIBITED)|Compute Mode\s{1,40}: (?:Exclusive|Prohibited)"
         r"|\b(?:Exclusive_(?:Process|Thread)|EXCLUSIVE_(?:PROCESS|THREAD))\b|, (?:Exclusive|Prohibited)\b"
         r"|nvidia-smi (?:[^|;&`]{0,40} )?(?:-c|--compute-mode)[ =](?:[123]\b|EXCLUSIVE|PROHIBITED)"
     ),
-    "mps": re.compile(r"CUDA_MPS_PIPE_DIRECTORY|nvidia-cuda-mps-(?:control|server)|MPS (?:control )?daemon"),
-    "selinux": re.compile(
+    "mps": lazy(r"CUDA_MPS_PIPE_DIRECTORY|nvidia-cuda-mps-(?:control|server)|MPS (?:control )?daemon"),
+    "selinux": lazy(
         r"(?i)\bselinux\b(?!.{0,20}disabled)|container_use_devices|--privileged\b|label[=:]disable|xserver_misc_device_t|\benforcing$|apparmor"
     ),
-    "confidential": re.compile(
+    "confidential": lazy(
         r"CC status: ON|CC State\s{0,40}: ON|\bCC mode(?: is)? on\b|has CC mode on|(?i:\bconfidential (?:vm|virtual|gpu|container|guest))"
         r"|\bSEV-SNP\b|\bTDX\b|\bnvtrust\b|\bnvAttest\b|\battestation\b"
     ),
     # The ready state says not-ready also where confidential computing is off and means nothing there.
-    "confidential-off": re.compile(r"CC status: OFF|CC State\s{0,40}: OFF|\bCC mode(?: is)? off\b"),
-    "confidential-not-ready": re.compile(r"GPUs Ready state: not"),
-    "confidential-ready": re.compile(r"GPUs Ready state: ready"),
-    "licence": re.compile(
+    "confidential-off": lazy(r"CC status: OFF|CC State\s{0,40}: OFF|\bCC mode(?: is)? off\b"),
+    "confidential-not-ready": lazy(r"GPUs Ready state: not"),
+    "confidential-ready": lazy(r"GPUs Ready state: ready"),
+    "licence": lazy(
         r"(?i)\bunlicensed\b|\blicens(?:e|ing) (?:issue|problem|error|lost|expired|server|status)|\bv?GPU licen[sc]"
         r"|nvidia-gridd|gridd\.conf"
     ),
-    "laptop": re.compile(
+    "laptop": lazy(
         r"(?i)\blaptop\b|\bnotebook (?:pc|computer)|\boptimus\b|\bhybrid (?:graphics|mode)|prime-select|\bmax-q\b|\bthinkpad\b|\bXPS \d"
     ),
-    "rootless": re.compile(r"(?i)\brootless\b|keep-groups|--userns|no-cgroups ?= ?true"),
-    "virtual-machine": re.compile(
+    "rootless": lazy(r"(?i)\brootless\b|keep-groups|--userns|no-cgroups ?= ?true"),
+    "virtual-machine": lazy(
         r"\b(?:vGPU|GRID|vSphere|ESXi|VMware|vmware|Proxmox|proxmox|QEMU|qemu|KVM|libvirt|XenServer|Hyper-V|hypervisor)\b"
         r"|(?i:\bvirtual machine|\bguest (?:os|vm|driver)|\bvm guest)|虚拟机|\bin a VM\b"
     ),
 }  # fmt: skip
 # Programs that advise a compute mode speak of one that is not set.
-_ADVICE = re.compile(r"(?i)suggest|recommend|\bshould\b|\buse 'nvidia-smi")
+_ADVICE = lazy(r"(?i)suggest|recommend|\bshould\b|\buse 'nvidia-smi")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

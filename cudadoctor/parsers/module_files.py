@@ -5,22 +5,22 @@ Only the core module counts (nvidia.ko, nvidia-current.ko, nvidia_470.ko); the k
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MODULE_FILES, ModuleFile, ModuleFiles
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, root_command
 
-_CORE = re.compile(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
-_PATH = re.compile(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
-_KERNEL = re.compile(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
-_FIELD = re.compile(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
-_ASKED = re.compile(r"(?:sudo )?(?:/s?bin/)?modinfo -F version (nvidia(?:[-_](?:current|open|\d{3}))?)$")
-_NUMBER = re.compile(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
+_CORE = lazy(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
+_PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
+_KERNEL = lazy(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
+_FIELD = lazy(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
+_ASKED = lazy(r"(?:sudo )?(?:/s?bin/)?modinfo -F version (nvidia(?:[-_](?:current|open|\d{3}))?)$")
+_NUMBER = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

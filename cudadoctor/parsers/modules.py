@@ -5,18 +5,18 @@ A live listing is whole; in a pasted text only those rows of lsmod are taken tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MODULES, KernelModule, KernelModules
 from cudadoctor.parsers.base import Parser, Text
 
-_PROC = re.compile(r"[ \t>|]{0,20}(\w{1,64}) \d{1,12} (?:-|-?\d{1,9}) (\S+) (?:Live|Loading|Unloading) 0x[0-9a-f]{1,16}\b")
-_HEADER = re.compile(r"[ \t>|]{0,20}Module\s{1,60}Size\s{1,20}Used by\b")
-_ROW = re.compile(r"[ \t>|]{0,20}(\w{1,64})\s{1,60}(\d{3,12})\s{1,20}-?\d{1,9}(?:\s{1,4}([\w,]{1,4000}))?(?: ?\[permanent\])?\s*$")
-_NAME = re.compile(r"[\w-]{1,64}$")
+_PROC = lazy(r"[ \t>|]{0,20}(\w{1,64}) \d{1,12} (?:-|-?\d{1,9}) (\S+) (?:Live|Loading|Unloading) 0x[0-9a-f]{1,16}\b")
+_HEADER = lazy(r"[ \t>|]{0,20}Module\s{1,60}Size\s{1,20}Used by\b")
+_ROW = lazy(r"[ \t>|]{0,20}(\w{1,64})\s{1,60}(\d{3,12})\s{1,20}-?\d{1,9}(?:\s{1,4}([\w,]{1,4000}))?(?: ?\[permanent\])?\s*$")
+_NAME = lazy(r"[\w-]{1,64}$")
 _WAKES = (
     "Module                  Size  Used by", "Module Size Used by", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nouveau", "mxm_wmi",
     "vfio_pci",

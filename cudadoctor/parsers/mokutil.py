@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SECURE_BOOT
 from cudadoctor.parsers.base import Parser, Text
 
-_STATE = re.compile(r"[ \t>|:]{0,20}Secure ?Boot:? {1,4}(enabled|disabled)\b")
+_STATE = lazy(r"[ \t>|:]{0,20}Secure ?Boot:? {1,4}(enabled|disabled)\b")
 _NOT_IN_SHIM = "SecureBoot validation is disabled in shim"
 # Said on machines that booted without EFI, and also in containers that do not see the firmware's variables.
 _NO_EFI = ("EFI variables are not supported on this system", "This system doesn't support Secure Boot")

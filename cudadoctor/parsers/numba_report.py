@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NUMBA_REPORT, NumbaReport
 from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, plain_lines
 
-_NUMBA = re.compile(r"^\s{0,8}Numba Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,3}(?:\.\w{1,12})?)")
-_DRIVER = re.compile(r"^\s{0,8}CUDA Driver Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2}|\d{4,5})\b")
-_RUNTIME = re.compile(r"^\s{0,8}CUDA Runtime Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2})\b")
-_INITIALISED = re.compile(r"^\s{0,8}CUDA Device Initiali[sz]ed\s{0,60}: (?P<value>True|False)")
-_TARGET = re.compile(r"^\s{0,8}CUDA Target Implementation\s{0,60}: (?P<value>[\w-]{2,20})")
-_FINDING = re.compile(r"^\s{0,12}Finding (?P<name>nvvm|libdevice|cudart|cudadevrt|nvrtc|driver)\b")
-_WRONG = re.compile(r"ERROR: (?:failed to open|can't open|can't find|failed to find|Could not)|not found|No such file")
+_NUMBA = lazy(r"^\s{0,8}Numba Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,3}(?:\.\w{1,12})?)")
+_DRIVER = lazy(r"^\s{0,8}CUDA Driver Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2}|\d{4,5})\b")
+_RUNTIME = lazy(r"^\s{0,8}CUDA Runtime Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2})\b")
+_INITIALISED = lazy(r"^\s{0,8}CUDA Device Initiali[sz]ed\s{0,60}: (?P<value>True|False)")
+_TARGET = lazy(r"^\s{0,8}CUDA Target Implementation\s{0,60}: (?P<value>[\w-]{2,20})")
+_FINDING = lazy(r"^\s{0,12}Finding (?P<name>nvvm|libdevice|cudart|cudadevrt|nvrtc|driver)\b")
+_WRONG = lazy(r"ERROR: (?:failed to open|can't open|can't find|failed to find|Could not)|not found|No such file")
 _REACH = 8  # lines below `Finding nvvm` within which its outcome stands
 
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVCC, Nvcc
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import not_found, pasted, plain_lines, whole
 
-_RELEASE = re.compile(r"Cuda compilation tools, release (?P<release>\d{1,3}\.\d{1,3})(?:, V(?P<full>\d{1,3}(?:\.\d{1,4}){1,3}))?")
-_BUILD = re.compile(r"^\s{0,16}Build (?P<build>cuda_\S{1,100})")
+_RELEASE = lazy(r"Cuda compilation tools, release (?P<release>\d{1,3}\.\d{1,3})(?:, V(?P<full>\d{1,3}(?:\.\d{1,4}){1,3}))?")
+_BUILD = lazy(r"^\s{0,16}Build (?P<build>cuda_\S{1,100})")
 # The compiler that a build runs, by its folder or as CMake identifies it: /usr/local/cuda-11.2/bin/nvcc, CUDA\v11.8\bin\nvcc.exe
-_IN_A_BUILD = re.compile(
+_IN_A_BUILD = lazy(
     r"(?:cuda[-_/]|CUDA\\{1,2}v)(?P<folder>\d{1,2}\.\d)(?:\.\d)?(?:/|\\{1,2})bin(?:/|\\{1,2})nvcc"
     r"|The CUDA compiler identification is NVIDIA (?P<cmake>\d{1,2}\.\d{1,2}(?:\.\d{1,4})?)"
 )
-_MISSING = re.compile(r"No such file|not found|cannot (?:access|find)|NOTFOUND")
+_MISSING = lazy(r"No such file|not found|cannot (?:access|find)|NOTFOUND")
 _NOT_FOUND = not_found("nvcc")
 _LONGEST = 4000  # characters of a build's line that are read
 _REACH = 3  # lines below the release within which its build line stands

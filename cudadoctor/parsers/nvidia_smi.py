@@ -6,13 +6,13 @@ user complains of is the first known.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, GpuProcess, Smi, SmiGpu
 from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
 from cudadoctor.parsers import nvidia_smi_query as query
@@ -30,17 +30,17 @@ _REASONS = (
     "Driver Not Loaded", "No supported GPUs were found", "GPU is lost", "RM has detected an NVML/RM version mismatch",
 )  # fmt: skip
 _INIT = "Failed to initialize NVML: "
-_ANCHORED = re.compile(
+_ANCHORED = lazy(
     r"^(?P<said>No devices were found(?:\. Please make sure /dev/nvidia\* files are readable by current user)?|No devices found\.?$"
     r"|Unable to determine the device handle for (?:GPU|gpu).{0,160}"
     r"|GPU is lost\.\s{1,4}Reboot the system.{0,60}|Failed to initialize NVML: .{1,120})"
 )
-_HANDLE = re.compile(
+_HANDLE = lazy(
     r"device handle for (?:GPU|gpu) ?(?:(?P<index>\d{1,2})(?=: |:?$))?[: ]{0,3}"
     r"(?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)?"
 )
-_NVML_LIBRARY = re.compile(r"^NVML library version: (\d{1,4}(?:\.\d{1,4}){1,3})")
-_EXIT_WORDS = re.compile(r"(?:exit(?:ed)?|returned|rc)\b[ \w]{0,30}?[ :=]{1,3}(\d{1,3})\b")
+_NVML_LIBRARY = lazy(r"^NVML library version: (\d{1,4}(?:\.\d{1,4}){1,3})")
+_EXIT_WORDS = lazy(r"(?:exit(?:ed)?|returned|rc)\b[ \w]{0,30}?[ :=]{1,3}(\d{1,3})\b")
 _NOT_FOUND = not_found("nvidia-smi")
 _LEAD = " \t>#*`\"'"
 _FORMS = (("NVSMI LOG", query.logs), ("nvidia_smi_log", query.documents), ("UUID: GPU-", query.lists))

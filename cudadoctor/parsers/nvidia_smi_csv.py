@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_CSV, SmiCsv
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import is_prompt, pasted, plain_lines
@@ -19,8 +19,8 @@ _KNOWN = frozenset(
         "gpu_bus_id", "gpu_name", "pid", "process_name", "used_gpu_memory", "used_memory",
     )
 )  # fmt: skip
-_HEADING = re.compile(r"^[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?(?:, ?[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?){0,40}$")
-_UNIT = re.compile(r" \[[A-Za-z%]{1,8}\]$")
+_HEADING = lazy(r"^[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?(?:, ?[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?){0,40}$")
+_UNIT = lazy(r" \[[A-Za-z%]{1,8}\]$")
 _LONGEST = 2000  # characters of a heading
 
 

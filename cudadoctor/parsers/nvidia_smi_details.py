@@ -13,21 +13,22 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_DETAILS, GpuDetails, SmiDetails
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.nvidia_smi_table import address_of
 from cudadoctor.parsers.shell import plain_lines
 
-_FIELD = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][^:<>]{0,58}?)\s{0,60}: (?P<value>[^\s:<].{0,100}?)(?:\s{2,}\S.{0,80})?$")
-_HEADING = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58}?)\s{0,20}$")
-_GPU = re.compile(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s{0,9}$")
-_NUMBERED = re.compile(r"^\s{0,16}GPU (?P<index>\d{1,3}): .{1,100}? \(UUID: GPU-[0-9A-Fa-f-]{4,40}\)")
-_LINK = re.compile(r"^\s{0,20}Link (?P<link>\d{1,2}): (?P<state><inactive>|inactive|[\d.]{1,8} GB/s)\s{0,9}$")
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,120})")
-_NUMBER = re.compile(r"^\d{1,12}$")
-_WIDTH = re.compile(r"^(\d{1,2})x$")
-_DEGREES = re.compile(r"^(-?\d{1,3})(?:\.\d)? C$")
-_PERCENT = re.compile(r"^(\d{1,3}) ?%$")
+_FIELD = lazy(r"^\s{0,60}(?P<name>[A-Za-z][^:<>]{0,58}?)\s{0,60}: (?P<value>[^\s:<].{0,100}?)(?:\s{2,}\S.{0,80})?$")
+_HEADING = lazy(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58}?)\s{0,20}$")
+_GPU = lazy(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s{0,9}$")
+_NUMBERED = lazy(r"^\s{0,16}GPU (?P<index>\d{1,3}): .{1,100}? \(UUID: GPU-[0-9A-Fa-f-]{4,40}\)")
+_LINK = lazy(r"^\s{0,20}Link (?P<link>\d{1,2}): (?P<state><inactive>|inactive|[\d.]{1,8} GB/s)\s{0,9}$")
+_TAG = lazy(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,120})")
+_NUMBER = lazy(r"^\d{1,12}$")
+_WIDTH = lazy(r"^(\d{1,2})x$")
+_DEGREES = lazy(r"^(-?\d{1,3})(?:\.\d)? C$")
+_PERCENT = lazy(r"^(\d{1,3}) ?%$")
 _TRUTH = {"Yes": True, "No": False}
 _ACTIVE = {"Active": True, "Not Active": False}
 _NOTHING = ("N/A", "[N/A]", "None", "")
@@ -37,7 +38,7 @@ _REASONS = {
     "HW Slowdown": "hw-slowdown", "HW Thermal Slowdown": "hw-thermal-slowdown", "HW Power Brake Slowdown": "hw-power-brake-slowdown",
     "SW Thermal Slowdown": "sw-thermal-slowdown", "SW Power Cap": "sw-power-cap",
 }  # fmt: skip
-_REASON_TAG = re.compile(r"^clocks_(?:event|throttle)_reason_([hs]w_(?:slowdown|thermal_slowdown|power_brake_slowdown))$")
+_REASON_TAG = lazy(r"^clocks_(?:event|throttle)_reason_([hs]w_(?:slowdown|thermal_slowdown|power_brake_slowdown))$")
 _TRUTHS = {
     "Remapping Failure Occurred": "remap_failed", "Pending Page Blacklist": "retired_pages_pending",
     "remapped_row_pending": "remap_pending", "remapped_row_failure": "remap_failed", "pending_blacklist": "retired_pages_pending",
@@ -69,7 +70,7 @@ _SECTION_WORDS = {
     ("fabric", "state"): "fabric_state", ("fabric", "status"): "fabric_status",
 }  # fmt: skip
 _PENDING = {"Remapped Rows": "remap_pending", "Retired Pages": "retired_pages_pending"}  # whose "Pending" is Yes or No
-_UNCORRECTED = re.compile(r"^(?:SRAM|DRAM|sram|dram)[ _](?:U|u)ncorrectable")
+_UNCORRECTED = lazy(r"^(?:SRAM|DRAM|sram|dram)[ _](?:U|u)ncorrectable")
 _BITS = ("Single Bit", "Double Bit", "double_bit")  # branches up to 410 total the errors below these
 _ACTIONS = {
     "none": "none", "reset": "gpu-reset", "gpu reset": "gpu-reset", "gpu reset required": "gpu-reset", "reboot": "node-reboot",

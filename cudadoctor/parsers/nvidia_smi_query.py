@@ -7,20 +7,21 @@ from collections.abc import Iterator
 
 import msgspec
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import GpuProcess, Smi, SmiGpu
 from cudadoctor.model.version import CudaVersion, ModuleVersion
 from cudadoctor.parsers.nvidia_smi_table import address_of, bytes_of
 
-BANNER = re.compile(r"={8,20}NVSMI LOG={8,20}")
-_FIELD = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][^:]{0,58}?)\s{0,60}: (?P<value>.{0,300})$")
-_SECTION = re.compile(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58})$")
-_GPU = re.compile(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
-_LISTED = re.compile(r"^\s{0,16}GPU (?P<index>\d{1,3}): (?P<name>.{1,100}?) \(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{4,40})\)?")
-_LISTED_MIG = re.compile(r"^\s{0,16}MIG .{1,60}Device\s{1,6}\d{1,3}: \(UUID: (?P<uuid>MIG-[\w/-]{4,80})")
-_TAG = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,300})")
-_AMOUNT = re.compile(r"^(?P<number>\d{1,12}(?:\.\d{1,3})?) (?P<unit>[MG]i?B)$")
-_DEGREES = re.compile(r"^(-?\d{1,4}(?:\.\d)?) C$")
-_FAILED = re.compile(r"^\[?(?:Unknown Error|GPU is lost|GPU requires reset|ERR!)\]?$")
+BANNER = lazy(r"={8,20}NVSMI LOG={8,20}")
+_FIELD = lazy(r"^\s{0,60}(?P<name>[A-Za-z][^:]{0,58}?)\s{0,60}: (?P<value>.{0,300})$")
+_SECTION = lazy(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58})$")
+_GPU = lazy(r"^\s{0,20}GPU (?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])$")
+_LISTED = lazy(r"^\s{0,16}GPU (?P<index>\d{1,3}): (?P<name>.{1,100}?) \(UUID: (?P<uuid>GPU-[0-9A-Fa-f-]{4,40})\)?")
+_LISTED_MIG = lazy(r"^\s{0,16}MIG .{1,60}Device\s{1,6}\d{1,3}: \(UUID: (?P<uuid>MIG-[\w/-]{4,80})")
+_TAG = lazy(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,300})")
+_AMOUNT = lazy(r"^(?P<number>\d{1,12}(?:\.\d{1,3})?) (?P<unit>[MG]i?B)$")
+_DEGREES = lazy(r"^(-?\d{1,4}(?:\.\d)?) C$")
+_FAILED = lazy(r"^\[?(?:Unknown Error|GPU is lost|GPU requires reset|ERR!)\]?$")
 _NONE = ("N/A", "[N/A]", "None", "", "Requested functionality has been deprecated")
 
 # Field of `-q` (section, name) or element of the XML (parent, name) -> what it tells. Section None: any.

@@ -10,33 +10,34 @@ from collections.abc import Iterator
 
 import msgspec
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import GpuProcess, SmiGpu
 from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
 
 MIB = 1 << 20
 _VERSION = r"\d{1,4}(?:\.\d{1,4}){1,3}"
-HEADER = re.compile(
+HEADER = lazy(
     rf"NVIDIA-SMI\s{{1,20}}(?P<library>{_VERSION}|N/A)(?:\s{{1,40}}(?:Driver|KMD) Version:\s{{0,10}}(?P<module>{_VERSION}|N/A))?"
     rf"(?:\s{{1,40}}CUDA (?:UMD )?Version:\s{{0,10}}(?P<cuda>\d{{1,3}}\.\d{{1,2}}|N/A|ERR!))?"
 )
-_BUS_ID = re.compile(r"\b([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-9A-Fa-f])\b")
-_FIRST = re.compile(r"^\s{0,20}(?P<index>\d{1,3})\s{1,20}(?P<name>\S.{0,80})$")
-_MODE = re.compile(r"\s{1,40}(?:On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s{0,20}$")
-_FAILED = re.compile(r"ERR!|Unknown Error|GPU is lost|GPU requires reset|Reset Required")
-_TEMPERATURE = re.compile(r"\b(\d{1,3})C\b")
+_BUS_ID = lazy(r"\b([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-9A-Fa-f])\b")
+_FIRST = lazy(r"^\s{0,20}(?P<index>\d{1,3})\s{1,20}(?P<name>\S.{0,80})$")
+_MODE = lazy(r"\s{1,40}(?:On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s{0,20}$")
+_FAILED = lazy(r"ERR!|Unknown Error|GPU is lost|GPU requires reset|Reset Required")
+_TEMPERATURE = lazy(r"\b(\d{1,3})C\b")
 _AMOUNT = r"[\d.]{1,9}|N/A|ERR!"
-_MEMORY = re.compile(
+_MEMORY = lazy(
     rf"^\s{{0,40}}(?P<used>{_AMOUNT})\s?(?P<unit>[MG]i?B)?\s{{0,20}}/\s{{0,20}}(?P<total>{_AMOUNT})\s?(?P<all>[MG]i?B)?\s{{0,40}}$"
 )
-_USE = re.compile(r"^\s{0,40}(?P<load>\d{1,3}\s?%|N/A|ERR!|\[N/A\])\s{1,40}(?P<mode>\S.{0,40})$")
-_COMPUTE_MODE = re.compile(r"^(?:Default|Prohibited|E\. ?(?:Process|Thread)|Exclusive_\w{1,20})$")
-_MIG_MODE = re.compile(r"^(?:Enabled|Disabled)\*?$")
-_BORDER = re.compile(r"^[+|][-=+|]{10,}$")
-_PROCESS = re.compile(
+_USE = lazy(r"^\s{0,40}(?P<load>\d{1,3}\s?%|N/A|ERR!|\[N/A\])\s{1,40}(?P<mode>\S.{0,40})$")
+_COMPUTE_MODE = lazy(r"^(?:Default|Prohibited|E\. ?(?:Process|Thread)|Exclusive_\w{1,20})$")
+_MIG_MODE = lazy(r"^(?:Enabled|Disabled)\*?$")
+_BORDER = lazy(r"^[+|][-=+|]{10,}$")
+_PROCESS = lazy(
     r"^\s{0,20}(?P<gpu>\d{1,3})\s{1,20}(?:(?:\d{1,3}|N/A)\s{1,20}(?:\d{1,3}|N/A)\s{1,20})?(?P<pid>\d{1,10})\s{1,20}"
     r"(?P<kind>[CGM](?:\+[CGM])?)\s(?P<rest>.{0,300})$"
 )
-_PROCESS_MEMORY = re.compile(r"(?:^|\s)(?:(?P<number>\d{1,9})\s?(?P<unit>[MG]i?B)|N/A)$")
+_PROCESS_MEMORY = lazy(r"(?:^|\s)(?:(?P<number>\d{1,9})\s?(?P<unit>[MG]i?B)|N/A)$")
 
 
 class Row(msgspec.Struct):

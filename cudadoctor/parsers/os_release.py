@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import plain_lines, whole
 
-_RELEASE_LINE = re.compile(
+_RELEASE_LINE = lazy(
     r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VARIANT_ID|VERSION|VERSION_ID|(?:VERSION|UBUNTU|DEBIAN)_CODENAME)=(?P<value>.{1,200})$"
 )
-_LSB_LINE = re.compile(r"^\s{0,16}(?P<name>Distributor ID|Description|Release|Codename):\s{1,16}(?P<value>\S.{0,200})$")
+_LSB_LINE = lazy(r"^\s{0,16}(?P<name>Distributor ID|Description|Release|Codename):\s{1,16}(?P<value>\S.{0,200})$")
 _LSB_NAMES = {"Distributor ID": "ID", "Description": "PRETTY_NAME", "Release": "VERSION_ID", "Codename": "VERSION_CODENAME"}
-_IN_BRACKETS = re.compile(r"\((?P<words>[A-Za-z]{3,20})(?: [A-Za-z]{3,20})?\)")
+_IN_BRACKETS = lazy(r"\((?P<words>[A-Za-z]{3,20})(?: [A-Za-z]{3,20})?\)")
 # Names by which a shortened os-release (`head -4`) still tells the distribution.
 _IDS = {
     "Ubuntu": "ubuntu",

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import Hit, Lines, prepared
 
@@ -25,16 +26,16 @@ CONTEXT = 300 << 20  # bytes that a process's CUDA context and kernels take besi
 BESIDE_ALLOCATOR = 1 << 30  # and at most, with the work space of libraries
 _UNITS = {"bytes": 1, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = r"(\d{1,8}(?:\.\d{1,6})?) ?(bytes|KiB|MiB|GiB|TiB|MB|GB)"
-_TOTAL = re.compile(rf"(?:{_SIZE} total capacity|total capaci?ty of {_SIZE})")  # PyTorch 2.1 writes capacty
-_FREE = re.compile(rf"{_SIZE} (?:is )?free")
-_WANTED = re.compile(rf"Tried to allocate {_SIZE}")
-_ALLOCATED = re.compile(rf"{_SIZE} (?:already allocated|is allocated by PyTorch)")
-_RESERVED = re.compile(rf"{_SIZE} (?:reserved in total by PyTorch|is reserved by PyTorch but unallocated|cached)")
+_TOTAL = lazy(rf"(?:{_SIZE} total capacity|total capaci?ty of {_SIZE})")  # PyTorch 2.1 writes capacty
+_FREE = lazy(rf"{_SIZE} (?:is )?free")
+_WANTED = lazy(rf"Tried to allocate {_SIZE}")
+_ALLOCATED = lazy(rf"{_SIZE} (?:already allocated|is allocated by PyTorch)")
+_RESERVED = lazy(rf"{_SIZE} (?:reserved in total by PyTorch|is reserved by PyTorch but unallocated|cached)")
 _BESIDE = ("but unallocated", " cached)")  # these figures are counted beside what is allocated
-_PROCESS = re.compile(rf"Process \d{{1,10}} has {_SIZE} memory in use")
-_THIS = re.compile(rf"this process has {_SIZE} memory in use")
-_ALLOWED = re.compile(rf"{_SIZE} allowed;")
-_NOT_CUDA = re.compile(r"\b(?:HIP|MPS|XPU|NPU) (?:backend )?out of memory")
+_PROCESS = lazy(rf"Process \d{{1,10}} has {_SIZE} memory in use")
+_THIS = lazy(rf"this process has {_SIZE} memory in use")
+_ALLOWED = lazy(rf"{_SIZE} allowed;")
+_NOT_CUDA = lazy(r"\b(?:HIP|MPS|XPU|NPU) (?:backend )?out of memory")
 REACH = 6  # lines over which a terminal may have broken the message
 
 
@@ -95,9 +96,9 @@ def _foreign(message: str, own: float) -> float:
 
 
 # ---------------------------------------------------------------- other programs
-_PADDLE = re.compile(rf"{_SIZE} memory has been allocated and available memory is only {_SIZE}")
-_STARTUP = re.compile(r"Free memory on device [\w:]{0,12} ?\((\d{1,6}(?:\.\d{1,4})?)/(\d{1,6}(?:\.\d{1,4})?) GiB\) on startup is less than")
-_AT_START = re.compile(rf"totalMemory: {_SIZE} {{0,4}}freeMemory: {_SIZE}")
+_PADDLE = lazy(rf"{_SIZE} memory has been allocated and available memory is only {_SIZE}")
+_STARTUP = lazy(r"Free memory on device [\w:]{0,12} ?\((\d{1,6}(?:\.\d{1,4})?)/(\d{1,6}(?:\.\d{1,4})?) GiB\) on startup is less than")
+_AT_START = lazy(rf"totalMemory: {_SIZE} {{0,4}}freeMemory: {_SIZE}")
 _RAN_OUT = ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ran out of memory", "ResourceExhausted")
 
 

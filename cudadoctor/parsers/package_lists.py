@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LISTED_PACKAGES, ListedPackage, ListedPackages
 from cudadoctor.model.version import PackageVersion
 from cudadoctor.parsers.base import Parser, Text
@@ -27,15 +28,15 @@ _NAMES = (
 )
 _VERSION = r"v?(?P<version>\d{1,4}(?:\.\w{1,14}){1,5})(?:\+(?P<tag>[\w.]{1,30}))?"
 # [pip3] torch==1.5.0+cu101; torch  1.5.0  py3.7_cuda10.1_0  pytorch; jaxlib: 0.4.14; torch-2.0.1+cpu
-_LINE = re.compile(
+_LINE = lazy(
     rf"^[\s>*•-]{{0,12}}(?:\[(?:pip3?|conda|mamba|uv)\]\s{{1,8}})?[\"']?(?P<name>{_NAMES})[\"']?\s{{0,60}}"
     rf"(?:==|[ :=@]|-(?=\d))\s{{0,60}}[\"']?{_VERSION}"
     r"(?P<rest>(?:\s{1,40}\S{1,120}){0,3})\s*$",
     re.IGNORECASE,
 )
-_SHOW = re.compile(r"^Name: (?P<name>[\w.-]{2,60})$")
+_SHOW = lazy(r"^Name: (?P<name>[\w.-]{2,60})$")
 # "torch 1.7.1 cuda 11.0": words behind the version are a build string and a channel, not further versions.
-_BUILD = re.compile(r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$")
+_BUILD = lazy(r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

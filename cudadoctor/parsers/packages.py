@@ -6,21 +6,19 @@ In a paste a list filtered for nvidia with nothing below it says that there is n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, DriverPackages, Package
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import command, is_prompt, pasted
 
-_DPKG = re.compile(r"[ \t>|]{0,20}([uihrp][nciUFHWt])R? {1,4}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}(\d\S{0,120})(?:\s|$)")
-_RPM = re.compile(r"[ \t>|]{0,20}(\S{3,200})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s*$")
-_DNF = re.compile(
-    r"[ \t>|]{0,20}([\w.+-]{2,120})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s{1,120}(\d\S{0,100}-\S{1,60})\s{1,60}@\S+\s*$"
-)
-_PACMAN = re.compile(
+_DPKG = lazy(r"[ \t>|]{0,20}([uihrp][nciUFHWt])R? {1,4}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}(\d\S{0,120})(?:\s|$)")
+_RPM = lazy(r"[ \t>|]{0,20}(\S{3,200})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s*$")
+_DNF = lazy(r"[ \t>|]{0,20}([\w.+-]{2,120})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s{1,120}(\d\S{0,100}-\S{1,60})\s{1,60}@\S+\s*$")
+_PACMAN = lazy(
     r"[ \t>|]{0,20}(?:local/)?([a-z0-9@_+][a-z0-9@._+-]{1,120}) (\d[\w.:+~]{0,80}-\d{1,4}(?:\.\d{1,4})?)(?: \([^()]{1,80}\))?\s*$"
 )
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
@@ -30,7 +28,7 @@ _WAKES = (
     "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia",
     "grep nvidia", "grep -i nvidia",
 )  # fmt: skip
-_FILTERED = re.compile(
+_FILTERED = lazy(
     r"^(?:sudo )?(?:dpkg (?:-l|--list|--get-selections)|rpm -qa|pacman -Q|apt list --installed(?: 2>/dev/null)?)"
     r" ?\| ?grep (?:-i )?['\"]?nvidia['\"]?$"
 )

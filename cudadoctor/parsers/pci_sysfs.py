@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import bus_fact, normal_address
 from cudadoctor.parsers.base import Parser, Text
 
-_LINE = re.compile(
+_LINE = lazy(
     r"[ \t>|]{0,20}/sys/bus/pci/devices/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/"
     r"(?:(vendor|device|class|revision):\s{0,4}0x([0-9a-fA-F]{2,6})\s*$|(driver) -> \S*/([\w.-]+)\s*$|(\w+): )"
 )

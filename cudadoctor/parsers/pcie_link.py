@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COPY_RATES, PCI_LINKS, CopyRates, PciLink, PciLinks
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import plain_lines
 
-_HEADER = re.compile(r"^[ \t]{0,16}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.{0,300})$")
-_GPU_WORDS = re.compile(r"(?:VGA compatible controller|3D controller|Display controller|\[03(?:00|02|80)\])")
-_LINK = re.compile(
+_HEADER = lazy(r"^[ \t]{0,16}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.{0,300})$")
+_GPU_WORDS = lazy(r"(?:VGA compatible controller|3D controller|Display controller|\[03(?:00|02|80)\])")
+_LINK = lazy(
     r"Lnk(?P<kind>Cap|Sta):.{0,80}?Speed (?P<rate>\d{1,3}(?:\.\d)?)GT/s(?:\s?\([a-z]{2,12}\))?"
     r", Width x(?P<width>\d{1,2})\b(?P<narrowed> \(downgraded\))?"
 )
-_DIRECTION = re.compile(r"(?P<way>Host to Device|Device to Host) Bandwidth, \d")
-_ABOUT_GPUS = re.compile(r"NVIDIA|nvidia|GeForce|Quadro|Tesla|RTX|GTX|\bGPU")
-_UNIT = re.compile(r"Bandwidth\((?P<unit>[MG]B/s)\)")
-_RATE = re.compile(r"^\s{0,20}\d{4,12}\s{1,20}(?P<rate>\d{1,7}(?:\.\d{1,3})?)\s{0,9}$")
+_DIRECTION = lazy(r"(?P<way>Host to Device|Device to Host) Bandwidth, \d")
+_ABOUT_GPUS = lazy(r"NVIDIA|nvidia|GeForce|Quadro|Tesla|RTX|GTX|\bGPU")
+_UNIT = lazy(r"Bandwidth\((?P<unit>[MG]B/s)\)")
+_RATE = lazy(r"^\s{0,20}\d{4,12}\s{1,20}(?P<rate>\d{1,7}(?:\.\d{1,3})?)\s{0,9}$")
 
 
 def links(text: Text) -> Iterator[Fact[Any] | Unknown]:

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
 from cudadoctor.parsers._setting_words import SIGNS, Sign
 from cudadoctor.parsers.base import LONG, Parser, Text
@@ -24,22 +25,22 @@ _CONTINUED = 40  # lines of one command
 _COMMAND_LENGTH = 6000
 
 _ANSWER = 60  # lines that an answer may have
-_ASKS_LOADER = re.compile(r"ldconfig -p ?\| ?grep (?:-\w{1,4} )?['\"]?libcuda(?:\.so(?:\.1)?)?['\"]?(?: *;|$| )")
-_RUN = re.compile(
+_ASKS_LOADER = lazy(r"ldconfig -p ?\| ?grep (?:-\w{1,4} )?['\"]?libcuda(?:\.so(?:\.1)?)?['\"]?(?: *;|$| )")
+_RUN = lazy(
     r"(?P<program>\bnvidia-docker2?|\bdocker(?: container)?|\bpodman|\bnerdctl|\bctr)\s(?:-\S{1,20}\s){0,4}(?:run|create)\s(?P<rest>.*)"
     r"|(?P<sif>\b(?:singularity|apptainer))\s(?:-\S{1,20}\s){0,4}(?:exec|run|shell|instance start)\s(?P<more>.*)",
     re.DOTALL,
 )
 _RUN_HINTS = (" run ", " create ", "singularity ", "apptainer ")
-_LOOKS_TYPED = re.compile(r"(?:-|\S{0,80}[/:]\w)")  # an option or an image with a registry or a tag
-_CONTAINER_ASKS = re.compile(
+_LOOKS_TYPED = lazy(r"(?:-|\S{0,80}[/:]\w)")  # an option or an image with a registry or a tag
+_CONTAINER_ASKS = lazy(
     r"--gpus\b|--runtime[= ]\"?nvidia|nvidia\.com/gpu|NVIDIA_VISIBLE_DEVICES=(?!void|none|[\"']{2})|--nv(?:ccli)?\b|--gpu\b|\bgpu:"
 )
-_JOB = re.compile(r"^\s{0,16}(?:sudo )?(?P<program>srun|salloc|sbatch|qsub|bsub|qrsh|#SBATCH|#PBS|#BSUB)\s+(?P<rest>\S.*)$")
+_JOB = lazy(r"^\s{0,16}(?:sudo )?(?P<program>srun|salloc|sbatch|qsub|bsub|qrsh|#SBATCH|#PBS|#BSUB)\s+(?P<rest>\S.*)$")
 _JOB_HINTS = ("srun ", "salloc ", "sbatch ", "qsub ", "bsub ", "qrsh ", "#SBATCH", "#PBS", "#BSUB")
-_JOB_ASKS = re.compile(r"--gres[= ]\S*gpu|--gpus|--gpu\b|\s-G ?\d|^-G ?\d|--tres\S*gpu|gpus?=\d|\bngpus|-gpu\b|gres:gpu|\bgpu=")
+_JOB_ASKS = lazy(r"--gres[= ]\S*gpu|--gpus|--gpu\b|\s-G ?\d|^-G ?\d|--tres\S*gpu|gpus?=\d|\bngpus|-gpu\b|gres:gpu|\bgpu=")
 _FROM_SCRIPT = ("sbatch", "qsub")  # what a script asks for stands in the script
-_VISIBLE = re.compile(
+_VISIBLE = lazy(
     r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= [\"'\d-]))\s{0,3}"
     r"(?P<value>\$\d(?!\w)|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|[\w,.:;-]{0,200})(?![\w$<{(/])"
 )
@@ -179,8 +180,8 @@ def _visible(body: _Body) -> tuple[str | None, int]:
 
 
 # ---------------------------------------------------------------- what programs print
-_KERNEL_OF_WSL = re.compile(r"\d-microsoft-standard|\d-Microsoft\b|/usr/lib/wsl/(?:lib|drivers)/\w")
-_INSIDE = re.compile(
+_KERNEL_OF_WSL = lazy(r"\d-microsoft-standard|\d-Microsoft\b|/usr/lib/wsl/(?:lib|drivers)/\w")
+_INSIDE = lazy(
     r"^\s{0,8}(?:Singularity|Apptainer)(?: \S{1,80})?> |\bhost(?:name)?: (?P<host>[0-9a-f]{12})$|on this host \((?P<tf>[0-9a-f]{12})\)"
 )
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import other_languages
 from cudadoctor.parsers.base import Text
 
 # A prompt is recognised only with a blank behind its sign, so that "$HOME" or "#include" are none.
 _ENVIRONMENTS = r"(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}"
-_PROMPT = re.compile(
+_PROMPT = lazy(
     r"^[ \t]{0,16}(?:>[ \t])?" + _ENVIRONMENTS + r"(?:"
     r"\[[^\]\[]{1,120}\][ \t]?[$#%]"  # [user@host dir]$
     r"|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]"  # user@host:~/dir$
@@ -19,13 +20,13 @@ _PROMPT = re.compile(
     r"|(?:ba|z|da)?sh-\d[\d.]{0,8}[$#]"  # bash-4.2$
     r")[ \t]+(?P<command>\S.{0,2000})$"
 )
-_EMPTY_PROMPT = re.compile(
+_EMPTY_PROMPT = lazy(
     r"^[ \t]{0,16}" + _ENVIRONMENTS + r"(?:\[[^\]\[]{1,120}\][ \t]?[$#%]|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]|[$%❯])$"
 )
-_NOTEBOOK = re.compile(r"^[ \t]{0,16}!(?P<command>[a-z][\w./-]{0,60}(?: .{0,2000})?)$")
-_ROOT_SIGN = re.compile(r"^[ \t]{0,16}#[ \t]+(?P<command>\S.{0,2000})$")
-_QUOTED = re.compile(r"^ ?(?:> ?){1,4}")
-_NUMBER = re.compile(r"^\s{0,16}(\d{1,3})$")
+_NOTEBOOK = lazy(r"^[ \t]{0,16}!(?P<command>[a-z][\w./-]{0,60}(?: .{0,2000})?)$")
+_ROOT_SIGN = lazy(r"^[ \t]{0,16}#[ \t]+(?P<command>\S.{0,2000})$")
+_QUOTED = lazy(r"^ ?(?:> ?){1,4}")
+_NUMBER = lazy(r"^\s{0,16}(\d{1,3})$")
 
 
 def pasted(text: Text) -> bool:

@@ -5,24 +5,24 @@ Files that say something by their place alone (/.dockerenv, the firmware's produ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, TEGRA, WSL
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
 
-_CGROUP = re.compile(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
-_CGROUP_MARK = re.compile(r"docker|kubepods|libpod|lxc|containerd|garden|machine\.slice")
+_CGROUP = lazy(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
+_CGROUP_MARK = lazy(r"docker|kubepods|libpod|lxc|containerd|garden|machine\.slice")
 _HOST_INIT = "/init.scope"  # the host's own systemd; a container's first process is not in this group
-_VARIABLE = re.compile(r"^\s{0,16}container=(?P<engine>[\w.-]{1,60})$")
+_VARIABLE = lazy(r"^\s{0,16}container=(?P<engine>[\w.-]{1,60})$")
 # Docker's and Podman's own host name, twelve hexadecimal digits, in a prompt; and commands that go into a running container.
-_CONTAINER_PROMPT = re.compile(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?(?P<host>[\w.-]{1,40}@[0-9a-f]{12}):[^\n]{0,200}[#$](?:\s|$)")
-_ENTERED = re.compile(r"^(?:sudo )?(?:(?:docker|podman|nerdctl|kubectl|crictl|docker compose|docker-compose|lxc) )(?:-\S+ ){0,4}exec\b")
-_KERNEL_LINE = re.compile(r"^\s{0,16}Linux (?:version \d|\S{1,100} \d{1,3}\.\d{1,4}\S{0,100} )")
-_TEGRA_LINE = re.compile(r"^# R\d{2} \(release\)")
+_CONTAINER_PROMPT = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?(?P<host>[\w.-]{1,40}@[0-9a-f]{12}):[^\n]{0,200}[#$](?:\s|$)")
+_ENTERED = lazy(r"^(?:sudo )?(?:(?:docker|podman|nerdctl|kubectl|crictl|docker compose|docker-compose|lxc) )(?:-\S+ ){0,4}exec\b")
+_KERNEL_LINE = lazy(r"^\s{0,16}Linux (?:version \d|\S{1,100} \d{1,3}\.\d{1,4}\S{0,100} )")
+_TEGRA_LINE = lazy(r"^# R\d{2} \(release\)")
 _HYPERVISORS = (
     ("VirtualBox", "VirtualBox"),
     ("VMware", "VMware"),
@@ -40,7 +40,7 @@ _HYPERVISORS = (
     ("Alibaba Cloud", "Alibaba Cloud"),
     ("Droplet", "KVM"),
 )
-_EC2 = re.compile(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
+_EC2 = lazy(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
 
 
 def parse_cgroup(text: Text) -> Iterator[Fact[Any] | Unknown]:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, plain_lines
@@ -37,7 +38,7 @@ _LONGEST = 500  # characters of a line that are read
 # ---------------------------------------------------------------- names
 _VERSION = r"(?P<version>\d{1,4}(?:\.\d{1,8}){0,2})"
 _NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
-    (name, re.compile(rf"(?<![\w/:.-])(?:{words})(?:[ \t:,v(-]{{1,3}}|(?=\d)|\b)(?:release |[Vv]ersion |Linux |GNU/Linux )?{_VERSION}?"))
+    (name, lazy(rf"(?<![\w/:.-])(?:{words})(?:[ \t:,v(-]{{1,3}}|(?=\d)|\b)(?:release |[Vv]ersion |Linux |GNU/Linux )?{_VERSION}?"))
     for name, words in (
         ("ubuntu", r"[KXL]?[Uu]buntu(?: (?:MATE|Budgie|Studio|Server|Desktop|Linux|LTS))?"),
         ("debian", r"Debian(?: GNU/Linux)?"),
@@ -74,32 +75,32 @@ _NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     )
 )
 _ROLLING = frozenset(("arch", "manjaro", "endeavouros", "garuda", "cachyos", "opensuse-tumbleweed", "nixos", "gentoo", "void", "bazzite"))
-_CODENAME = re.compile(
+_CODENAME = lazy(
     r"\b(?:bullseye|bookworm|trixie|forky|sid|xenial|bionic|focal|jammy|noble|oracular|plucky|questing|resolute)\b", re.IGNORECASE
 )
-_SERVICE_PACK = re.compile(r"\bSP(\d)\b")
-_VARIANT = re.compile(r"\b(Silverblue|Kinoite|CoreOS|Workstation|Server)\b")
+_SERVICE_PACK = lazy(r"\bSP(\d)\b")
+_VARIANT = lazy(r"\b(Silverblue|Kinoite|CoreOS|Workstation|Server)\b")
 _WINDOWS = ("7", "8", "8.1", "10", "11", "2016", "2019", "2022", "2025")
-_BUILD = re.compile(r"\[Version 10\.0\.(?P<build>\d{5})|^Windows-1[01]-10\.0\.(?P<other>\d{5})")
+_BUILD = lazy(r"\[Version 10\.0\.(?P<build>\d{5})|^Windows-1[01]-10\.0\.(?P<other>\d{5})")
 
 # ---------------------------------------------------------------- where a name stands
 # A form's label, also in the middle of neofetch's picture: "OS: Ubuntu 22.04", "- **Operating System**: ...", "Distro: ...".
-_LABEL = re.compile(
+_LABEL = lazy(
     r"(?:^|[\s*|_`>-])(?:Host |Guest )?(?:OS(?: Name| Version| Platform and Distribution[^:]{0,60})?|Operating [Ss]ystem|Linux [Dd]istro|"
     r"Linux [Dd]istribution|Distro(?:bution)?|System|Platform|Description)[\s*_`]{0,6}(?:[:=]|=>|-{1,2}>)[\s*_`]{0,30}(?P<rest>\S.{0,160})$"
 )
-_HEAD = re.compile(
+_HEAD = lazy(
     r"^\s{0,8}(?:Welcome to )?(?P<rest>(?:Ubuntu|Debian|Fedora|CentOS|Red Hat|Rocky|Alma|Oracle|Amazon|Arch|Microsoft Windows \[)"
     r".{0,120})$"
 )
-_PROMPT = re.compile(r"^\s{0,8}(?:\([\w. -]{1,40}\) )?(?:PS [A-Z]:\\[^>]{0,200}>|[A-Z]:\\[^>|\"*]{0,200}>)|^\s{0,8}File \"[A-Z]:\\")
-_WSL = re.compile(r"\bWSL|microsoft-standard|\bwsl\b")
+_PROMPT = lazy(r"^\s{0,8}(?:\([\w. -]{1,40}\) )?(?:PS [A-Z]:\\[^>]{0,200}>|[A-Z]:\\[^>|\"*]{0,200}>)|^\s{0,8}File \"[A-Z]:\\")
+_WSL = lazy(r"\bWSL|microsoft-standard|\bwsl\b")
 
 # ---------------------------------------------------------------- kernels
-_UBUNTU_BASE = re.compile(r"#\d{1,6}~(\d\d\.\d\d)\.\d|~\d{6,}~(\d\d\.\d\d)~")
-_UBUNTU_OWN = re.compile(r"\b(\d{1,2}\.\d{1,2})\.\d{1,3}-\d{1,6}-\w{2,12}\b.{0,60}#\d{1,6}-Ubuntu")
-_GLIBC = re.compile(r"-generic-(?:x86_64|aarch64)-with-glibc(2\.\d\d)")
-_WITH = re.compile(r"-with-(Ubuntu|debian|fedora|arch|centos|redhat)-?(\d[\d.]*)?")
+_UBUNTU_BASE = lazy(r"#\d{1,6}~(\d\d\.\d\d)\.\d|~\d{6,}~(\d\d\.\d\d)~")
+_UBUNTU_OWN = lazy(r"\b(\d{1,2}\.\d{1,2})\.\d{1,3}-\d{1,6}-\w{2,12}\b.{0,60}#\d{1,6}-Ubuntu")
+_GLIBC = lazy(r"-generic-(?:x86_64|aarch64)-with-glibc(2\.\d\d)")
+_WITH = lazy(r"-with-(Ubuntu|debian|fedora|arch|centos|redhat)-?(\d[\d.]*)?")
 _RELEASES = {
     "16.04": "xenial", "18.04": "bionic", "20.04": "focal", "22.04": "jammy", "24.04": "noble", "25.10": "questing", "26.04": "resolute",
 }  # fmt: skip
@@ -110,9 +111,9 @@ _SERIES = {
 }  # fmt: skip
 _LIBRARIES = {"2.23": "xenial", "2.27": "bionic", "2.31": "focal", "2.35": "jammy", "2.39": "noble"}
 _DEBIAN_SERIES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie"}
-_DEBIAN = re.compile(r"\b(\d\.\d{1,2})\.\d{1,3}(?:-\d{1,3}|\+deb(?P<release>\d\d))?(?:-cloud)?-(?:amd64|arm64)\b")
+_DEBIAN = lazy(r"\b(\d\.\d{1,2})\.\d{1,3}(?:-\d{1,3}|\+deb(?P<release>\d\d))?(?:-cloud)?-(?:amd64|arm64)\b")
 _KERNELS: tuple[tuple[re.Pattern[str], str | None, tuple[str, ...]], ...] = tuple(
-    (re.compile(form), name, like)
+    (lazy(form), name, like)
     for form, name, like in (
         (r"\.el(?P<version>\d{1,2}(?:_\d{1,2})?)uek\b", "ol", ()),
         (r"\.el(?P<version>\d{1,2}(?:_\d{1,2})?)\b", None, ("rhel",)),

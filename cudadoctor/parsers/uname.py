@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL, Kernel
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import plain_lines, root_command, whole
 
-_UNAME = re.compile(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
-_MACHINE = re.compile(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
-_PROC_VERSION = re.compile(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
-_RELEASE = re.compile(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
+_UNAME = lazy(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
+_MACHINE = lazy(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
+_PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) ")
+_RELEASE = lazy(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

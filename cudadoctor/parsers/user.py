@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MAY_MAKE_NODES, USER, User
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import plain_lines, whole
 
-_IDENTITY = re.compile(
+_IDENTITY = lazy(
     r"\buid=(?P<uid>\d{1,10})(?:\((?P<name>[^)]{1,100})\))? gid=(?P<gid>\d{1,10})(?:\([^)]{1,100}\))?"
     r"(?: groups=(?P<groups>[^\s=]{1,4000}(?: [^\s=,()]{1,60}\)[^\s=]{0,4000}){0,20}))?"
 )
-_GROUP = re.compile(r"(\d{1,10})(?:\(([^)]{1,100})\))?")
-_CAPABILITIES = re.compile(r"^\s{0,16}CapEff:\s{1,16}(?P<bits>[0-9A-Fa-f]{8,16})$")
+_GROUP = lazy(r"(\d{1,10})(?:\(([^)]{1,100})\))?")
+_CAPABILITIES = lazy(r"^\s{0,16}CapEff:\s{1,16}(?P<bits>[0-9A-Fa-f]{8,16})$")
 CAP_MKNOD = 27  # linux/capability.h
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
@@ -30,7 +31,7 @@ from cudadoctor.prescribe.places import KUBERNETES, PLACES, RAY, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
 
 Condition = Callable[[Case], bool]
-_BRANCH_IN_NAME = re.compile(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
+_BRANCH_IN_NAME = lazy(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
 _UNVERSIONED = (
     "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-driver", "akmod-nvidia", "kmod-nvidia", "nvidia-open",
     "nvidia-open-dkms", "nvidia-dkms", "nvidia",

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import StepTemplate
 from cudadoctor.prescribe.distribution import Distribution
 from cudadoctor.prescribe.shellwords import PLACEHOLDER, Script, Value, is_plain, names
@@ -15,23 +16,23 @@ _PARENT = {"ubuntu": "debian"}
 # On a system that is an image, packages are layered over it; what has no such form has no command there.
 _LAYERED = {
     "rpm-ostree": (
-        (re.compile(r"^dnf install -y (?:--allowerasing )?"), "rpm-ostree install -y --idempotent "),
-        (re.compile(r"^dnf remove -y "), "rpm-ostree uninstall -y "),
+        (lazy(r"^dnf install -y (?:--allowerasing )?"), "rpm-ostree install -y --idempotent "),
+        (lazy(r"^dnf remove -y "), "rpm-ostree uninstall -y "),
     ),
     "transactional-update": (
-        (re.compile(r"^zypper install -y "), "transactional-update --non-interactive --continue pkg install "),
-        (re.compile(r"^zypper remove -y "), "transactional-update --non-interactive --continue pkg remove "),
-        (re.compile(r"^(?=dracut --force$)"), "transactional-update --continue run "),
-        (re.compile(r"^(?=zypper (?:addrepo|--gpg-auto-import-keys refresh))"), "transactional-update --continue run "),
+        (lazy(r"^zypper install -y "), "transactional-update --non-interactive --continue pkg install "),
+        (lazy(r"^zypper remove -y "), "transactional-update --non-interactive --continue pkg remove "),
+        (lazy(r"^(?=dracut --force$)"), "transactional-update --continue run "),
+        (lazy(r"^(?=zypper (?:addrepo|--gpg-auto-import-keys refresh))"), "transactional-update --continue run "),
     ),
 }
-_MANAGERS = re.compile(r"^(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
+_MANAGERS = lazy(r"^(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
 # Programs that Windows has under the same name. `{python}` is the interpreter's path.
 _EVERYWHERE = ("{python}", "nvidia-smi", "conda", "nvcc", "pip", "cudadoctor", "docker", "wsl")
-_PLAIN = re.compile(r"[\w.:\\/=+-]+")
-_NAME = re.compile(r"[A-Za-z_]\w*|\d+")
-_PIP = re.compile(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?: (?:-y|--yes)\b)?")
-PIP = re.compile(r"\{python\} -m pip (?:install|uninstall)\b")
+_PLAIN = lazy(r"[\w.:\\/=+-]+")
+_NAME = lazy(r"[A-Za-z_]\w*|\d+")
+_PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?: (?:-y|--yes)\b)?")
+PIP = lazy(r"\{python\} -m pip (?:install|uninstall)\b")
 
 
 def template_of(step: StepTemplate, system: Distribution) -> str | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, SETTING, WSL, OperatingSystem
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ _IMAGES = ("silverblue", "kinoite", "sericea", "onyx", "coreos", "iot", "atomic"
 _HEADLESS = {"server": True, "headless": True, "cloud": True, "desktop": False, "workstation": False, "laptop": False}
 _WSL = ("wsl", "wsl1", "wsl2")
 _SILENT = ("linux", "gnu", "gnu/linux", "os", "lts", "release")
-_WORDS = re.compile(r"[a-z0-9][a-z0-9.]*")
-_GLUED = re.compile(r"([a-z]+)(\d[\d.]*)")
-_SERVICE_PACK = re.compile(r"sp(\d)")
+_WORDS = lazy(r"[a-z0-9][a-z0-9.]*")
+_GLUED = lazy(r"([a-z]+)(\d[\d.]*)")
+_SERVICE_PACK = lazy(r"sp(\d)")
 # How Debian and Ubuntu call their releases besides the codename.
 _SUITES = {"stable": "trixie", "testing": "forky", "unstable": "sid", "oldstable": "bookworm"}
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group
 from cudadoctor.prescribe.shellwords import Script, Value
 
 Found = Iterator[tuple[str, "Value | None"]]
-RELEASE = re.compile(r"[\w.+~-]+")  # of a kernel
+RELEASE = lazy(r"[\w.+~-]+")  # of a kernel
 
 
 def driver(case: Case) -> Found:
@@ -168,7 +169,7 @@ def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tupl
     return (library, f"{prefix}ml1", *compiler), (tool,)
 
 
-_LINUX_DRIVER = re.compile(
+_LINUX_DRIVER = lazy(
     r"nvidia-(driver|dkms|kernel|utils|compute|firmware|open|prime|settings)|libnvidia-(?!container)|libcuda1|cuda-drivers|xserver-xorg-video-nvidia"
 )
 

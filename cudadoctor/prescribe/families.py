@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.prescribe.distribution import Distribution
 from cudadoctor.prescribe.packages import Driver, Need, by_generation, flavour_words, said, said_of, stream_of
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 Choice = Callable[[Need, Distribution, "Knowledge", bool], "Driver | None"]
 OPEN_FOR_ALL_FROM = 550  # before it the open modules refuse GeForce cards unless a module option says otherwise
-UBUNTU_DRIVER = re.compile(r"nvidia-driver-(?P<branch>\d+)(?P<server>-server)?(?P<open>-open)?$")
-_DEBIAN = re.compile(r"(?P<package>[a-z0-9.+-]+)(?: \d[\w.]*)? \((?P<releases>[^);]*)")
-_SUSE_GROUP = re.compile(r"G0\d")
+UBUNTU_DRIVER = lazy(r"nvidia-driver-(?P<branch>\d+)(?P<server>-server)?(?P<open>-open)?$")
+_DEBIAN = lazy(r"(?P<package>[a-z0-9.+-]+)(?: \d[\w.]*)? \((?P<releases>[^);]*)")
+_SUSE_GROUP = lazy(r"G0\d")
 # The oldest branch among the module streams of NVIDIA's repositories, by their folder.
 _OLDEST_STREAM = {"rhel8": 418, "rhel9": 515, "amzn2023": 550}
 _LOCKED_FROM = 580  # what NVIDIA's repositories without streams hold

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, NVCC
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
 from cudadoctor.prescribe import pip
@@ -12,15 +13,15 @@ from cudadoctor.prescribe.case import Case
 
 # The first whose words stand in the finding's lines. PyTorch last: its name stands in the lines of those that build on it.
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("jax", re.compile(r"(?i)\bjax|xla_bridge|GpuAllocatorConfig|instances of gpu|GPU/TPU found")),
-    ("onnxruntime", re.compile(r"(?i)onnx|ExecutionProvider|provider_bridge_ort")),
-    ("tensorflow", re.compile(r"(?i)tensorflow|dso_loader|dlopen some GPU|device appears to be a GPU|Loaded runtime CuDNN|tf\.")),
-    ("cupy", re.compile(r"(?i)cupy")),
-    ("ctranslate2", re.compile(r"(?i)ctranslate2|whisper|is not found or cannot be loaded|Could not locate c")),
-    ("bitsandbytes", re.compile(r"(?i)bitsandbytes|CUDA[ _]SETUP")),
-    ("torch", re.compile(r"(?i)torch|version that was used to compile")),
+    ("jax", lazy(r"(?i)\bjax|xla_bridge|GpuAllocatorConfig|instances of gpu|GPU/TPU found")),
+    ("onnxruntime", lazy(r"(?i)onnx|ExecutionProvider|provider_bridge_ort")),
+    ("tensorflow", lazy(r"(?i)tensorflow|dso_loader|dlopen some GPU|device appears to be a GPU|Loaded runtime CuDNN|tf\.")),
+    ("cupy", lazy(r"(?i)cupy")),
+    ("ctranslate2", lazy(r"(?i)ctranslate2|whisper|is not found or cannot be loaded|Could not locate c")),
+    ("bitsandbytes", lazy(r"(?i)bitsandbytes|CUDA[ _]SETUP")),
+    ("torch", lazy(r"(?i)torch|version that was used to compile")),
 )
-_CUDNN = re.compile(r"libcudnn\w*\.so\.(\d)|cudnn\w*64_(\d)|\((\d), \d+, \d+\)|cuDNN version (\d)")
+_CUDNN = lazy(r"libcudnn\w*\.so\.(\d)|cudnn\w*64_(\d)|\((\d), \d+, \d+\)|cuDNN version (\d)")
 BLACKWELL = ComputeCapability("10.0")
 
 

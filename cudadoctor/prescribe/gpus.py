@@ -10,6 +10,7 @@ import msgspec
 
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Finding
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, ENVIRONMENT, KERNEL, LADDER, NAMED_GPUS, NVML, PCI
 from cudadoctor.model.version import ComputeCapability
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 # Chips that are sold for computing alone: A100 and A30, H100 and H200, B200, B300. No screen hangs on them.
 _COMPUTE_ONLY = frozenset(ComputeCapability(text) for text in ("8.0", "9.0", "10.0", "10.3", "10.7"))
-_CLOUD_KERNEL = re.compile(r"-(?:aws|azure|gcp|gke|oracle|kvm|ibm|nvidia|nvidia-64k|cloud-(?:amd64|arm64))$|\.amzn\d+")
-_SERVER_PACKAGE = re.compile(r"nvidia-headless-|nvidia-(?:driver|utils|dkms|compute-utils)-\d+-server|nvidia-fabricmanager")
-_PCI_ID = re.compile(r"10de[:\]\[ ]{1,3}([0-9a-f]{4})\b", re.IGNORECASE)
-_CHIP = re.compile(r"\b(G[A-Z]\d{2,3}\w{0,4}|A[DG]\d{3}\w{0,3}|TU\d{3}\w{0,3})\s+\[")
+_CLOUD_KERNEL = lazy(r"-(?:aws|azure|gcp|gke|oracle|kvm|ibm|nvidia|nvidia-64k|cloud-(?:amd64|arm64))$|\.amzn\d+")
+_SERVER_PACKAGE = lazy(r"nvidia-headless-|nvidia-(?:driver|utils|dkms|compute-utils)-\d+-server|nvidia-fabricmanager")
+_PCI_ID = lazy(r"10de[:\]\[ ]{1,3}([0-9a-f]{4})\b", re.IGNORECASE)
+_CHIP = lazy(r"\b(G[A-Z]\d{2,3}\w{0,4}|A[DG]\d{3}\w{0,3}|TU\d{3}\w{0,3})\s+\[")
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):

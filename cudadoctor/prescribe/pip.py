@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.version import ComputeCapability, PackageVersion
 from cudadoctor.prescribe.case import Case
 
@@ -14,7 +15,7 @@ OLDEST_OF_CU11 = ComputeCapability("3.5")
 REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu13": "numba-cuda[cu13]"}
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
 LAST_WITH_ROW_STACK, BELOW = PackageVersion("0.30.4"), "2.5"
-_BELOW = re.compile(r"<\s*(\d+\.\d+)")
+_BELOW = lazy(r"<\s*(\d+\.\d+)")
 # Releases whose own Python refuses pip (PEP 668).
 _REFUSING = frozenset(("bookworm", "trixie", "forky", "sid", "lunar", "mantic", "noble", "oracular", "plucky", "questing", "resolute"))
 REMARK = (

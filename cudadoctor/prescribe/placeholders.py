@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DEVICE_NODES,
     DRIVER_FILES,
@@ -23,7 +24,7 @@ from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries
 from cudadoctor.prescribe.shellwords import Script, Value, one_line
 
 _FORMS: dict[str, re.Pattern[str]] = {
-    name: re.compile(pattern)
+    name: lazy(pattern)
     for names, pattern in (
         (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major"), r"\d{1,12}"),
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),

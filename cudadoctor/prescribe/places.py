@@ -9,17 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting
 from cudadoctor.prescribe.case import Case
 
 Condition = Callable[[Case], bool]
-_CDI = re.compile(r"(?i)podman|libpod|\bCDI\b|nvidia\.com/gpu=|no known GPU vendor")
-_KUBERNETES = re.compile(
+_CDI = lazy(r"(?i)podman|libpod|\bCDI\b|nvidia\.com/gpu=|no known GPU vendor")
+_KUBERNETES = lazy(
     r"pod sandbox|kubepods|GPU node|runtime handler|NVML library|device discovery strategy|no runtime for|nodes are available|\bkube"
 )
-_APPTAINER = re.compile(r"(?i)singularity|apptainer|nv files on this host")
-_SNAP = re.compile(r"\bsnap\b")
-_DESKTOP = re.compile(r"(?i)desktop")
+_APPTAINER = lazy(r"(?i)singularity|apptainer|nv files on this host")
+_SNAP = lazy(r"\bsnap\b")
+_DESKTOP = lazy(r"(?i)desktop")
 
 
 def evidence(pattern: str) -> Condition:

@@ -6,9 +6,9 @@ a restart and a repair; where none of them says anything a reset is offered, whi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, LOADED_DRIVER, NVML, SMI_DETAILS
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.places import evidence
@@ -17,9 +17,9 @@ Condition = Callable[[Case], bool]
 NONE = "none"
 REBOOTS = ("node-reboot", "system-reboot")
 _NVML = "NVML_GPU_RECOVERY_ACTION_"
-_CHANGED = re.compile(r"recovery action changed from .{1,60}? to 0x[0-9a-f]{1,4} \((?P<words>[\w ]{2,40})\)")
-_REMAP_FAILED = re.compile(r"row remapping failed|Remapping Failure Occurred\s{0,60}: Yes|\bXid \([^)\n]{1,40}\): {0,2}64\b")
-_NO_FIRMWARE = re.compile(r"Direct firmware load for nvidia/|No firmware image found")
+_CHANGED = lazy(r"recovery action changed from .{1,60}? to 0x[0-9a-f]{1,4} \((?P<words>[\w ]{2,40})\)")
+_REMAP_FAILED = lazy(r"row remapping failed|Remapping Failure Occurred\s{0,60}: Yes|\bXid \([^)\n]{1,40}\): {0,2}64\b")
+_NO_FIRMWARE = lazy(r"Direct firmware load for nvidia/|No firmware image found")
 
 
 def needed(case: Case) -> str | None:

@@ -6,9 +6,11 @@ import re
 import shlex
 from collections.abc import Mapping
 
-PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+from cudadoctor.model.pattern import lazy
+
+PLACEHOLDER = lazy(r"\{([a-z][a-z0-9_]*)\}")
 _OPERATORS = frozenset("|&;<>()`")
-_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*\"""")
+_QUOTED = lazy(r"""'[^']*'|"(?:\\.|[^"\\])*\"""")
 _KEYWORDS = frozenset(("for", "if", "while", "case", "[", "{", "!", "until"))
 
 Value = str | tuple[str, ...]
@@ -62,7 +64,7 @@ def is_plain(line: str) -> bool:
     return bool(bare.split()) and bare.split()[0] not in _KEYWORDS and not _OPERATORS & set(bare) and "'" not in bare and '"' not in bare
 
 
-_WRITTEN = re.compile(r"(?P<words>(?:printf|echo)\b.*?) > (?P<file>/[\w./:-]+)$")
+_WRITTEN = lazy(r"(?P<words>(?:printf|echo)\b.*?) > (?P<file>/[\w./:-]+)$")
 
 
 def with_sudo(script: str) -> str:

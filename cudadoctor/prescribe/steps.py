@@ -14,6 +14,7 @@ import msgspec
 
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip
@@ -37,8 +38,8 @@ RESTARTS = ("reboot", "Restart-Computer")
 VIRTUAL_ENVIRONMENT = "make-virtual-environment"
 # What is done to the driver is done on the host of a container, and by the administrator of a cluster.
 _HOST_ACTIONS = frozenset(("install-driver", "reload-driver", "firmware-setup", "reset-gpu"))
-_LAYERED = re.compile(r"^(?:sudo )?(?:rpm-ostree (?:un)?install|transactional-update .*pkg) ", re.MULTILINE)
-_OF_PROCESS = re.compile(r"\{(pid|parent)\}")
+_LAYERED = lazy(r"^(?:sudo )?(?:rpm-ostree (?:un)?install|transactional-update .*pkg) ", re.MULTILINE)
+_OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
 
 def prescribe(

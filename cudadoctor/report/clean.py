@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from cudadoctor.model.pattern import lazy
+
 # C0 and C1 controls but tab and line feed, bidirectional controls, invisible letters, line separators, byte-order mark, interlinear
 # marks, tags, lone surrogates.
-_UNSAFE = re.compile(
+_UNSAFE = lazy(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import msgspec
 
 from cudadoctor.model.explanation import Explanation
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.report import Report
 
-_NOT_ASCII = re.compile("[^\x00-\x7f]")
+_NOT_ASCII = lazy("[^\x00-\x7f]")
 
 
 def _encodable(thing: Any) -> Any:

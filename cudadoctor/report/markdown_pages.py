@@ -6,22 +6,22 @@ longer than any run of backticks in them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from cudadoctor.model.explanation import CauseDocument, DocumentStep
 from cudadoctor.model.findings import LAYERS
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Cause, Step
 from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.explanation_text import RISKS
 
 INDEX = "README.md"
 # What opens markup or a link anywhere in a line, and what does at its start.
-_SPECIAL = re.compile(r"([\\`*_\[\]<>&~|$@#!]|:(?=//)|(?<=www)\.)")
-_FIRST = re.compile(r"^(\d*)([+=:.)-])")
-_TICKS = re.compile(r"`+")
-_CODE_IN_PROSE = re.compile(r"`([^`\n]+)`")
-_ADDRESS = re.compile(r"https://[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]+")
+_SPECIAL = lazy(r"([\\`*_\[\]<>&~|$@#!]|:(?=//)|(?<=www)\.)")
+_FIRST = lazy(r"^(\d*)([+=:.)-])")
+_TICKS = lazy(r"`+")
+_CODE_IN_PROSE = lazy(r"`([^`\n]+)`")
+_ADDRESS = lazy(r"https://[A-Za-z0-9._~:/?#@!$&'()*+,;=%-]+")
 
 
 # ---------------------------------------------------------------- escaping

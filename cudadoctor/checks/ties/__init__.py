@@ -18,6 +18,7 @@ from cudadoctor.checks.ties import device, driver, packages, programs, setting, 
 from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DRIVER_FILES,
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
 
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 IDLE_LIMIT = 600 << 20  # bytes in use, the driver's own reserve with it, that an idle GPU does not reach
-_UNKNOWN_ERROR = re.compile(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
-_BLOCKED = re.compile(r"GPU access blocked by the operating system|operating system has blocked")
-_FILE_VERSION = re.compile(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
-_CAPABILITIES = re.compile(r"[Cc]apabilities")
-_COMPAT = re.compile(r"/(?:compat|cuda-compat[^/:]*)(?:[/:]|$)")
-_MISMATCH = re.compile(r"\b803\b|DRIVER_MISMATCH|DriverMismatch|unsupported display driver")
-_INSUFFICIENT = re.compile(r"driver version is insufficient|InsufficientDriver|\b35\b")
-_OUT_OF_MEMORY = re.compile(r"(?i)out.of.memory")
+_UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
+_BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked")
+_FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+_CAPABILITIES = lazy(r"[Cc]apabilities")
+_COMPAT = lazy(r"/(?:compat|cuda-compat[^/:]*)(?:[/:]|$)")
+_MISMATCH = lazy(r"\b803\b|DRIVER_MISMATCH|DriverMismatch|unsupported display driver")
+_INSUFFICIENT = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+_OUT_OF_MEMORY = lazy(r"(?i)out.of.memory")
 
 Said = Sequence[Clue]
 Tie = Callable[[Said, Facts, "Knowledge"], Iterator[Clue]]

@@ -13,6 +13,7 @@ from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, ENVIRONMENT, LIMITS, SMI, SMI_CSV, USER, DeviceNodes, Smi
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ PERMISSION, POLICY, LOST = "device-permission-denied", "security-policy-denies-d
 MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
-_NOT_READY = re.compile(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
-_BUSY = re.compile(r"busy or unavailable|DEVICE_UNAVAILABLE|DevicesUnavailable|\b46\b")
-_UNKNOWN = re.compile(r"unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b|OPERATING_SYSTEM|OS call failed|\b304\b")
-_STARTING = re.compile(r"cuInit.*(?:NOT_INITIALIZED|initialization error|\b3\b)|\[3\] Call to cuInit")
-_FULL = re.compile(r"(?i)out.of.memory|MemoryAllocation|\b2\b|\b304\b|OPERATING_SYSTEM|OS call failed|\b999\b|unknown error|ERROR_UNKNOWN")
-_NO_DEVICE = re.compile(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|\b100\b|\b101\b")
-_EXCLUSIVE = re.compile(r"(?i)^(?:E\. ?(?:process|thread)|exclusive.*|prohibited)$")
+_NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
+_BUSY = lazy(r"busy or unavailable|DEVICE_UNAVAILABLE|DevicesUnavailable|\b46\b")
+_UNKNOWN = lazy(r"unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b|OPERATING_SYSTEM|OS call failed|\b304\b")
+_STARTING = lazy(r"cuInit.*(?:NOT_INITIALIZED|initialization error|\b3\b)|\[3\] Call to cuInit")
+_FULL = lazy(r"(?i)out.of.memory|MemoryAllocation|\b2\b|\b304\b|OPERATING_SYSTEM|OS call failed|\b999\b|unknown error|ERROR_UNKNOWN")
+_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|\b100\b|\b101\b")
+_EXCLUSIVE = lazy(r"(?i)^(?:E\. ?(?:process|thread)|exclusive.*|prohibited)$")
 
 
 # ---------------------------------------------------------------- services of data-centre machines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from cudadoctor.checks.reading import Quotes, line_of, lines_with, module_named,
 from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected, values_of
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, SECURE_BOOT
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "op
 REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
 VGPU, OFF = "vgpu-problem", "gpu-powered-off"
 YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
-_NOT_FOUND = re.compile(r"Module nvidia not found")
-_NO_CONTACT = re.compile(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
-_NOT_SUPPORTED = re.compile(r"not supported by the|driver release")
+_NOT_FOUND = lazy(r"Module nvidia not found")
+_NO_CONTACT = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
+_NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 
 
 def _answer(question: Callable[[], Quotes]) -> Quotes | None:

@@ -11,6 +11,7 @@ from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.toolkit import clue, driver_cuda_of_text, listed, stated, sure, suspected
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, FRAMEWORKS, LISTED_PACKAGES, NVCC, Framework, ListedPackage
 from cudadoctor.model.version import ToolkitVersion
 
@@ -21,24 +22,24 @@ Said = Sequence[Clue]
 CPU, NEWER = "framework-cpu-build", "toolkit-newer-than-driver"
 LIBRARIES, CUDNN, MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched", "toolkit-missing"
 ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
-_OLD_BINDINGS = re.compile(r"No module named 'cuda\.cuda")
+_OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
-_ANY = re.compile(r"")
-_CPU_BUILD = re.compile(r"(?i)^cpu|[._]cpu(?:[._]|$)|^cpuonly")
+_ANY = lazy(r"")
+_CPU_BUILD = lazy(r"(?i)^cpu|[._]cpu(?:[._]|$)|^cpuonly")
 _WITHOUT_CUDA = ("tensorflow-cpu", "tensorflow-intel", "cpuonly")
 _FRAMEWORKS = (
     "torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "jax", "cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x",
     "onnxruntime-gpu", "bitsandbytes", "paddlepaddle-gpu", "mxnet", "ctranslate2",
 )  # fmt: skip
-_BUILT_WITH = re.compile(r"^cu(\d{2})(\d)$|cuda(\d{2})\.?(\d)")
-_CUDA_LIBRARY = re.compile(r"lib(?:cudart|nvrtc)\S{0,14}\.so")
-_SERIES = re.compile(r"^nvidia-[a-z0-9-]+-(cu1\d)$|^cupy-cuda(1\d)")
+_BUILT_WITH = lazy(r"^cu(\d{2})(\d)$|cuda(\d{2})\.?(\d)")
+_CUDA_LIBRARY = lazy(r"lib(?:cudart|nvrtc)\S{0,14}\.so")
+_SERIES = lazy(r"^nvidia-[a-z0-9-]+-(cu1\d)$|^cupy-cuda(1\d)")
 # A folder of CUDA libraries that no package of Python brought along.
-_FOREIGN = re.compile(
+_FOREIGN = lazy(
     r"/usr/local/cuda|/opt/cuda|hpc_sdk|/usr/lib/x86_64-linux-gnu/lib(?:cu|nv)|/conda/lib|conda3?/lib(?:64)?(?::|$)|/nvidia/lib64"
 )
 # Code 303: a library is not there at all, which is no missing symbol.
-_NOTHING_LOADED = re.compile(r"\b303\b|SHARED_OBJECT_INIT_FAILED|SharedObjectInitFailed|shared object initialization failed")
+_NOTHING_LOADED = lazy(r"\b303\b|SHARED_OBJECT_INIT_FAILED|SharedObjectInitFailed|shared object initialization failed")
 _NO_GPU_SEEN = (CPU, "libcuda-missing", NEWER, "cuda-visible-devices-hides-all")
 
 

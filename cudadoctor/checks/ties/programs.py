@@ -10,6 +10,7 @@ from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected
 from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, SMI, SMI_CSV, WSL, Smi, SmiCsv, SmiGpu
 
 if TYPE_CHECKING:
@@ -17,17 +18,15 @@ if TYPE_CHECKING:
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 LAUNCH, FORKED, TIMEOUT = "program-launch-config", "program-forked-after-init", "program-launch-timeout"
-_LAUNCH_CALL = re.compile(
-    r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII
-)
-_STARTING_CALL = re.compile(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure")
-_WAITING_CALL = re.compile(r"Synchronize|Memcpy|StreamQuery|EventQuery|kernel launch|kernel call")
-_OUT_OF_MEMORY = re.compile(r"(?i)out.of.memory|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|\b2\b")
+_LAUNCH_CALL = lazy(r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII)
+_STARTING_CALL = lazy(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure")
+_WAITING_CALL = lazy(r"Synchronize|Memcpy|StreamQuery|EventQuery|kernel launch|kernel call")
+_OUT_OF_MEMORY = lazy(r"(?i)out.of.memory|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|\b2\b")
 # PyTorch's allocator says how much it wanted; without that it was CUDA itself that found no room, most often for the context.
-_PLAIN = re.compile(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
-_ALLOC_STATUS = re.compile(r"_STATUS_ALLOC_FAILED")
-_PYTHON = re.compile(r"(?i)python|jupyter|torchrun|/bin/|\.\.\.")  # may be the failed program itself, seen while it ran
-_NUMBER = re.compile(r"^(\d{1,8})(?: MiB)?$")
+_PLAIN = lazy(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
+_ALLOC_STATUS = lazy(r"_STATUS_ALLOC_FAILED")
+_PYTHON = lazy(r"(?i)python|jupyter|torchrun|/bin/|\.\.\.")  # may be the failed program itself, seen while it ran
+_NUMBER = lazy(r"^(\d{1,8})(?: MiB)?$")
 IDLE = 600  # MiB in use, the driver's own reserve with it, that an idle GPU does not reach
 NEARLY_ALL = 0.9  # of the memory free: nobody else is there
 MUCH = 0.3  # of a GPU's memory

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from cudadoctor.checks.reading import Quotes, line_of, merged
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MENTIONS
 
 Said = Sequence[Clue]
-ANYTHING = re.compile(r".")
+ANYTHING = lazy(r".")
 
 
 def suspected(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:

@@ -17,6 +17,7 @@ from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
 from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
@@ -44,17 +45,17 @@ NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
 SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-missing"
 MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
-_UNKNOWN_ERROR = re.compile(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
-_BLOCKED = re.compile(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
-_NO_DRIVER = re.compile(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
-_NO_DEVICE = re.compile(
+_UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
+_BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
+_NO_DRIVER = lazy(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
+_NO_DEVICE = lazy(
     r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPU|devices?)\b.{0,24}"
     r"(?:found|available|detected|discovered)|\b100\b|OPERATING_?SYSTEM|OS call failed|\b304\b"
 )
 # Faults that only a driver for Linux can have.
 LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
-_TOO_OLD = re.compile(r"driver version is insufficient|InsufficientDriver|\b35\b")
-_WSL_1 = re.compile(r"4\.4\.0-\d{5}-Microsoft")
+_TOO_OLD = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+_WSL_1 = lazy(r"4\.4\.0-\d{5}-Microsoft")
 
 
 class _Place:

@@ -10,6 +10,7 @@ from cudadoctor.checks.python import release_fits
 from cudadoctor.checks.reading import Quotes, line_of, merged, some
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CUDA_MENTIONS,
     FRAMEWORKS,
@@ -30,21 +31,21 @@ T = TypeVar("T")
 Said = Sequence[Clue]
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
 LACKS, NEWER = "framework-lacks-gpu-arch", "toolkit-newer-than-driver"
-HOME_WRONG, _ASKS_FOR_NVCC = "cuda-home-wrong", re.compile(r"CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
-HOST, _ANY = "host-compiler-unsupported", re.compile(r"")
+HOME_WRONG, _ASKS_FOR_NVCC = "cuda-home-wrong", lazy(r"CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
+HOST, _ANY = "host-compiler-unsupported", lazy(r"")
 NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", "toolkit-missing"
-_REJECTED = re.compile(
+_REJECTED = lazy(
     r"(?:nsupported gpu architecture|Value) '(?:compute|sm)_(?P<major>\d{1,2}?)(?P<minor>\d)[af]?'|CUDA arch \((?P<dotted>\d{1,2}\.\d)"
 )
-_NO_IMAGE = re.compile(r"no kernel image|NoKernelImage|NO_BINARY_FOR_GPU|invalid device function|InvalidDeviceFunction|\b209\b|\b48\b")
-_OF_A_FRAMEWORK = re.compile(
+_NO_IMAGE = lazy(r"no kernel image|NoKernelImage|NO_BINARY_FOR_GPU|invalid device function|InvalidDeviceFunction|\b209\b|\b48\b")
+_OF_A_FRAMEWORK = lazy(
     r"(?i)RuntimeError: CUDA error|torch|AcceleratorError|tensorflow|cupy|ggml|paddle|mxnet|jaxlib|xla|onnxruntime"
     r"|parallel_for failed|\bc10\b"
 )
-_OF_NUMBA = re.compile(r"(?i)Call to cu[A-Z]|numba|nvrtc")
+_OF_NUMBA = lazy(r"(?i)Call to cu[A-Z]|numba|nvrtc")
 _BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
-_NO_NUMBER = re.compile(r"invalid value for --gpu-architecture")
-_NO_CAPABILITIES = re.compile(r"No supported GPU compute capabilities found")
+_NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
+_NO_CAPABILITIES = lazy(r"No supported GPU compute capabilities found")
 OLDEST_OF_NUMBA = ToolkitVersion("11.0")  # what Numba from 0.57 on asks for; the releases before say less clearly what they lack
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from cudadoctor.model.facts import Key
 from cudadoctor.model.values.base import Value
 
@@ -72,7 +74,7 @@ class Setting(Value, frozen=True, kw_only=True):
     `words` holds the line of the first sign of each kind (container, wsl, snap-docker, docker-desktop, notebook, mac ...).
     """
 
-    words: dict[str, int] = {}
+    words: dict[str, int] = msgspec.field(default_factory=dict)
     containers: tuple[Start, ...] = ()
     jobs: tuple[Start, ...] = ()
     visible: str | None = None  # the last value of CUDA_VISIBLE_DEVICES that is written anywhere in the text
