@@ -10,7 +10,8 @@ Map of the package, in the order in which data flows:
     diagnose.py  Clues -> the root cause, what it explains, what is still open
     texts.py     what failing rungs, logs and a user's text say of themselves -> Clues
     prescribe/   root cause + facts -> steps for this machine
-    report/      Report -> text or JSON
+    report/      Report -> text or JSON; the pages of codes, things and causes
+    explain/     a code, a cause, a variable, a GPU, a version -> what is known of it
     assemble.py  facts and diagnosis -> the parts of a report
     app.py       collect() and judge(): the two functions that join these stages
     knowledge/   causes, recipes and tables as TOML, and their loader

@@ -28,8 +28,11 @@ SYSTEMS = {
     "ubuntu-24.04": "Ubuntu", "debian-13": "Debian", "fedora-42": "Fedora", "rhel-9": "RHEL and its kin", "arch": "Arch",
     "opensuse-leap-15.6": "openSUSE",
 }  # fmt: skip
-_HEAD_END = re.compile(r"[;(]|\.(?:\s|$)")  # where the first words of a step end
-_LONG_ENOUGH = 16  # characters: words before a bracket that say something
+_HEAD_END = re.compile(r";|\.(?:\s|$)")  # where the first words of a step end
+_BRACKETS = re.compile(r" \([^()]*\)")  # words beside the sentence; those of a call have no blank before them
+_COMMON = re.compile(
+    r"(?!Linux|Windows|Docker|Numba|Python|Kubernetes|Podman)[A-Z][a-z]*\b(?![A-Z])"
+)  # a first word that is small within a sentence
 
 
 class NotUnderstoodError(Exception):
@@ -161,16 +164,13 @@ def _in_short(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str 
 
 def _heads(steps: Iterable[Step]) -> str:
     """The first words of each step, in one sentence."""
-    heads = list(dict.fromkeys(_head(step.text) for step in steps))
-    return "; ".join([heads[0], *(head[:1].lower() + head[1:] for head in heads[1:])]) + "."
+    first, *others = dict.fromkeys(_head(step.text) for step in steps)
+    return "; ".join([first, *(_COMMON.sub(lambda word: word[0].lower(), head, count=1) for head in others)]) + "."
 
 
 def _head(text: str) -> str:
-    """The words before the first full stop, semicolon or bracket; a bracket that comes very early is passed over."""
-    for end in _HEAD_END.finditer(text):
-        if end.start() >= _LONG_ENOUGH or end.group()[0] == ".":
-            return text[: end.start()].strip()
-    return text.strip()
+    """The words before the first full stop or semicolon, without what stands in brackets."""
+    return _HEAD_END.split(_BRACKETS.sub("", text), maxsplit=1)[0].strip()
 
 
 # ---------------------------------------------------------------- a cause's page, for the terminal and as a file

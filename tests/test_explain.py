@@ -84,6 +84,7 @@ def test_what_a_query_means(query: str, expected: list[tuple[str, int]]) -> None
         ("Xid 999", ["Xid has no number 999", "`xid 176`"]),
         ("nvidia-smi 77", ["nvidia-smi has no exit code 77", "`nvidia-smi 18`", "`nvidia-smi 127`"]),
         ("123456", ["no API here has the code 123456"]),
+        ("470", ["no API here has the code 470", "`driver 470`"]),
         ("cc 6.5", ["no compute capability 6.5", "`cc 6.2`", "`cc 7.0`"]),
         ("driver 999", ["no driver branch 999", "`driver 615`"]),
         ("cuda 12.7", ["no CUDA toolkit 12.7", "`driver 565`", "`toolkit 12.6`", "`toolkit 12.8`"]),
@@ -285,14 +286,10 @@ def test_what_a_thing_is(query: str, subject: str, identity: str) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["RTX 3090 out of memory", "Driver/library version mismatch", "a sentence about kepler", "GT 740M", "gcc", "CUDA_NO_SUCH_VARIABLE"],
+    ["RTX 3090 out of memory", "Driver/library version mismatch", "a sentence about kepler", "GT 740M", "CUDA_NO_SUCH_VARIABLE", "ls"],
 )
 def test_what_is_no_thing(query: str) -> None:
-    try:
-        assert explain_code(query, KNOWLEDGE) is None
-    except NoSuchError as error:
-        assert query == "gcc"
-        assert "gcc 13" in str(error)
+    assert explain_code(query, KNOWLEDGE) is None
 
 
 def everything() -> list[str]:
@@ -305,7 +302,12 @@ def everything() -> list[str]:
         *(row.name for row in KNOWLEDGE.architectures),
         *(f"cc {row.cc}" for row in KNOWLEDGE.capabilities),
         *(f"sm_{row.cc.replace('.', '')}" for row in KNOWLEDGE.capabilities),
-        *(name for row in KNOWLEDGE.chip_ranges for name in row.chips if "/" not in name and KNOWLEDGE.chip_by_name(name.upper()) is not None),
+        *(
+            name
+            for row in KNOWLEDGE.chip_ranges
+            for name in row.chips
+            if "/" not in name and KNOWLEDGE.chip_by_name(name.upper()) is not None
+        ),
         *(f"10de:{row.first}" for row in KNOWLEDGE.chip_ranges),
         *(f"10de:{row.last}" for row in KNOWLEDGE.chip_ranges),
         *(f"driver {row.branch}" for row in KNOWLEDGE.branches),

@@ -204,6 +204,8 @@ FAULTS = (
     Fault(name="CUDA_HOME not set", root=None, verdict="healthy", setup="unset CUDA_HOME"),
     Fault(name="NVVM hidden", root="toolkit-missing", verdict="broken", setup="mount -t tmpfs none /usr/local/cuda/nvvm"),
     Fault(name="libdevice hidden", root="toolkit-missing", verdict="broken", setup="mount -t tmpfs none /usr/local/cuda/nvvm/libdevice"),
+    Fault(name="address space limited", root="process-limits", verdict="broken", setup="ulimit -v 8000000", cured=None),
+    Fault(name="MPS folder without a daemon", root=None, verdict="healthy", setup="export CUDA_MPS_PIPE_DIRECTORY=/nonexistent"),
     Fault(name="PCI bus hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /sys/bus/pci"),
     Fault(
         name="modules hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /sys/module; mount --bind /dev/null /proc/modules"

@@ -8,12 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from cudadoctor.knowledge.load import Knowledge, KnowledgeError, load
+from cudadoctor.model.explanation import Subject
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +27,7 @@ TABLE_PROPERTIES = (
     "ubuntu_transitional", "toolkits", "toolkit_releases", "smi_versions", "distro_toolkits", "cuda_errors",
     "old_runtime_errors", "nvml_errors", "smi_exits", "smi_messages", "smi_headers", "smi_changes", "xids",
     "xid_buckets", "recovery_actions", "env_vars", "visible_devices_rules", "numba_releases", "numba_cuda_releases",
-    "numba_facts", "numba_env", "products", "torch_indexes",
+    "numba_facts", "numba_env", "products", "torch_indexes", "distributions", "topics",
 )  # fmt: skip
 CAUSE = """
 title = "The driver is asleep"
@@ -200,7 +201,91 @@ def test_every_source_is_a_key_or_a_text(path: Path) -> None:
     assert set(table.get("sources", {})) <= used, "a source that no row rests on"
 
 
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_row_has_a_source(path: Path) -> None:
+    """Its own, or one that the head of the file states for all rows of its list."""
+    table = msgspec.toml.decode(path.read_text(encoding="utf-8"))
+    meta = table.get("meta", {})
+    for name, rows in table.items():
+        if not isinstance(rows, list):
+            continue
+        shared = meta.get(f"{name}_source") or meta.get("source")
+        bare = [row for row in rows if not row.get("source")]
+        assert not bare or shared, f"{path.name}, [[{name}]]: no source for {bare[0]}"
+
+
+def test_the_source_of_a_row_is_given_in_full() -> None:
+    row = KNOWLEDGE.cuda_error(100)
+    assert row is not None
+    assert any("nvidia-cuda-runtime" in text for text in KNOWLEDGE.sources("cuda_errors", row.source))
+    assert any("libcudart 9.1.85" in text for text in KNOWLEDGE.sources("cuda_errors", None, "old_runtime"))
+    assert KNOWLEDGE.xids
+    assert KNOWLEDGE.sources("xid", "a text of its own") == ("a text of its own",)
+    with pytest.raises(KeyError):
+        KNOWLEDGE.sources("xid", None, "no_such_list")
+
+
+# ---------------------------------------------------------------- what explain says of things
+def test_topics_name_only_kinds_that_exist_and_advice_only_known_apis() -> None:
+    kinds = {row.id for row in KNOWLEDGE.topics}
+    assert kinds == set(get_args(Subject))
+    for row in KNOWLEDGE._topics.pitfall:
+        assert set(row.topics) <= kinds, row
+    apis = {row.api for row in KNOWLEDGE._topics.advice}
+    assert apis == {"cuda", "nvml", "xid", "nvidia-smi"}
+    for api in apis:
+        assert KNOWLEDGE.advice(api, success=False)
+    assert KNOWLEDGE.advice("cuda", success=True) != KNOWLEDGE.advice("cuda", success=False)
+    with pytest.raises(KeyError):
+        KNOWLEDGE.topic("no-such-kind")
+
+
+def test_the_causes_that_name_a_cause() -> None:
+    naming = KNOWLEDGE.causes_naming("secure-boot-blocks-module")
+    assert "driver-module-missing-for-kernel" in naming
+    assert "secure-boot-blocks-module" not in naming
+    for cause in KNOWLEDGE.causes.values():
+        for other in cause.yields_to:
+            assert cause.id in KNOWLEDGE.causes_naming(other)
+
+
+def test_measured_values_and_rules_of_visible_devices_agree() -> None:
+    measured = msgspec.toml.decode((ROOT / "fixtures" / "cuda_visible_devices_measured.toml").read_text(encoding="utf-8"))
+    by_text = {row["text"]: row for row in measured["value"]}
+    rules = {row.input: row for row in KNOWLEDGE.visible_devices_rules}
+    assert by_text["0,0"]["cuInit"] == 101
+    assert "101" in rules["duplicate '0,0'"].effect
+    assert by_text["0 1"]["devices"] == ["A"]
+    assert "'0 1' is 0 alone" in rules["spaces '0, 1'"].effect
+    assert by_text["1abc,0"]["devices"] == ["B", "A"]
+    assert "still counts" in rules["number with trailing text '1gpu2'"].effect
+    assert not [row.input for row in rules.values() if row.certainty.startswith("second-hand")], "what was measured is no hearsay"
+
+
 # ---------------------------------------------------------------- tables of codes
+def test_the_tables_have_as_many_rows_as_their_heads_say() -> None:
+    assert KNOWLEDGE.cuda_errors
+    assert KNOWLEDGE.nvml_errors
+    assert KNOWLEDGE.xids
+    head = {name: KNOWLEDGE._decoded(name).meta for name in ("cuda_errors", "nvml_errors", "xid")}
+    with_driver = [row for row in KNOWLEDGE.cuda_errors if row.driver_name]
+    assert len(with_driver) == head["cuda_errors"]["enum_size"]
+    assert len(KNOWLEDGE.cuda_errors) - len(with_driver) == head["cuda_errors"]["runtime_only"]
+    assert len(KNOWLEDGE.old_runtime_errors) == head["cuda_errors"]["old_runtime"]
+    assert len(KNOWLEDGE.nvml_errors) == head["nvml_errors"]["enum_size"]
+    assert len(KNOWLEDGE.xids) == head["xid"]["count"]
+
+
+def test_every_capability_belongs_to_an_architecture_and_to_the_toolkits_of_its_range() -> None:
+    known = {row.id for row in KNOWLEDGE.architectures}
+    for row in KNOWLEDGE.capabilities:
+        assert row.architecture in known, row.cc
+        for toolkit in KNOWLEDGE.toolkits:
+            if row.compute_capability in toolkit.capabilities:
+                assert row.first_toolkit is None or row.first_toolkit <= toolkit.version, (row.cc, toolkit.cuda)
+                assert row.last_toolkit is None or toolkit.version <= row.last_toolkit, (row.cc, toolkit.cuda)
+
+
 def test_codes_are_unique_and_old_numbers_lead_to_new_ones() -> None:
     for rows, number in (
         (KNOWLEDGE.cuda_errors, "code"),

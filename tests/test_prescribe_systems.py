@@ -15,6 +15,7 @@ from cudadoctor.model.values import (
     OPERATING_SYSTEM,
     PCI,
     SECURE_BOOT,
+    TEGRA,
     USER,
     Environment,
     Kernel,
@@ -106,6 +107,13 @@ def test_the_machines_own_word() -> None:
     state = {OPERATING_SYSTEM: system, PCI: bus(gpu(device=KEPLER))}
     assert "nvidia-driver-470" in commands(written("driver-not-installed", state, distro=None))
     assert "nvidia-470xx-dkms" in commands(written("driver-not-installed", state, distro="arch"))
+
+
+def test_a_jetson_has_its_driver_from_jetpack() -> None:
+    state = {OPERATING_SYSTEM: OperatingSystem(id="ubuntu", version_id="22.04"), TEGRA: True, PCI: bus(gpu(device=AMPERE))}
+    found = written("driver-not-installed", state, distro=None)
+    assert any("JetPack" in step.text for step in found.steps)
+    assert "install" not in commands(found)
 
 
 def test_the_folders_of_repositories() -> None:

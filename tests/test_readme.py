@@ -11,6 +11,8 @@ import pytest
 
 from cudadoctor.checks.rows import CHECKS
 from cudadoctor.cli import cli
+from cudadoctor.knowledge.load import load
+from cudadoctor.report.markdown_pages import table
 from tests.command_line import ROOT, run
 
 if sys.version_info >= (3, 11):
@@ -77,6 +79,14 @@ def test_the_pythons_and_extras_are_those_of_the_project() -> None:
     extras = {extra for group in re.findall(r"(?:\.|cudadoctor)\[([\w,]+)\]", README) for extra in group.split(",")}
     assert extras
     assert extras <= set(PROJECT["optional-dependencies"])
+
+
+def test_the_table_of_causes_is_that_of_their_files() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*) \| ([a-z-]+) \| ([a-z]+) \|$", README, re.MULTILINE)
+    named = {cause: (title.replace("\\", ""), layer, effect) for cause, title, layer, effect in rows}
+    known = {cause.id: (cause.title, cause.layer, cause.effect) for cause in load().causes.values()}
+    assert named == known, "write it anew: python .github/scripts/readme.py"
+    assert table(load().causes) in README
 
 
 def test_links_lead_somewhere() -> None:

@@ -69,7 +69,7 @@ def _by_number(api: str | None, number: int, knowledge: Knowledge) -> Iterator[C
 
 def _by_name(name: str, knowledge: Knowledge) -> Iterator[CodeMeaning]:
     """By a name as an API writes it, in any case."""
-    if name.startswith("cuda"):
+    if name.startswith("cuda") and knowledge.mentions("cuda_errors", name):
         for cuda in knowledge.cuda_errors:
             if name in ((cuda.driver_name or "").lower(), (cuda.runtime_name or "").lower()):
                 yield _cuda_meaning(cuda, knowledge)
@@ -77,7 +77,7 @@ def _by_name(name: str, knowledge: Knowledge) -> Iterator[CodeMeaning]:
         for nvml in knowledge.nvml_errors:
             if name in (nvml.name.lower(), nvml.exception.lower()):
                 yield _nvml_meaning(nvml, knowledge)
-    elif "_" in name:
+    elif "_" in name and knowledge.mentions("xid", name):
         for xid in knowledge.xids:
             if name in xid.name.lower().split(" / "):
                 yield _xid_meaning(xid, knowledge)
@@ -86,7 +86,8 @@ def _by_name(name: str, knowledge: Knowledge) -> Iterator[CodeMeaning]:
 def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
     """The sentence about a number that an API does not have."""
     if api is None:
-        return f"no API here has the code {number}: neither CUDA nor NVML, Xid or nvidia-smi"
+        branch = f". A driver branch: `driver {number}`" if knowledge.branch(number) is not None else ""
+        return f"no API here has the code {number}: neither CUDA nor NVML, Xid or nvidia-smi{branch}"
     known: dict[str, Callable[[], Iterable[int]]] = {
         "cuda": lambda: (row.code for row in knowledge.cuda_errors),
         "nvml": lambda: (row.code for row in knowledge.nvml_errors),

@@ -114,6 +114,7 @@ def toolkit(version: str, knowledge: Knowledge) -> Topic:
         ("newest clang", row.clang_max),
         ("MSVC, _MSC_VER", f"{row.msc_ver_min} to below {row.msc_ver_below}" if row.msc_ver_min is not None else None),
         ("packaged by", tuple(packaged)),
+        ("read from", row.wheel),
     )
     conditions = {"has-driver": full is not None and minor is not None, "has-full-driver": full is not None and minor is None}
     rests_on = [*knowledge.sources("cuda_driver_compat", row.source), *(

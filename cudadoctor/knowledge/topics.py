@@ -51,6 +51,10 @@ class TopicTables(SoftwareTables):
         named = (file for file, text in self._texts.items() if file.startswith("causes/") and f'"{cause_id}"' in text)
         return tuple(name for file in named if (name := file.removeprefix("causes/").removesuffix(".toml")) != cause_id)
 
+    def mentions(self, table: str, word: str) -> bool:
+        """Whether a table's file holds this word, before anything of it is decoded."""
+        return word.lower() in self._texts.get(f"tables/{table}.toml", "").lower()
+
     def _decoded(self, name: str) -> Table:
         raise NotImplementedError
 

@@ -13,7 +13,7 @@ import msgspec
 
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import OPERATING_SYSTEM, SETTING, WSL, OperatingSystem
+from cudadoctor.model.values import OPERATING_SYSTEM, SETTING, TEGRA, WSL, OperatingSystem
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -121,10 +121,11 @@ def of_facts(facts: Facts, word: str | None, knowledge: Knowledge) -> Distributi
     if word:
         return from_word(word, knowledge)
     in_wsl = _in_wsl(facts)
-    found = facts.get(OPERATING_SYSTEM)
-    if isinstance(found, Unknown) or found.value is None:
-        return Distribution(wsl=in_wsl)
-    made = of_system(found.value, knowledge)
+    found, tegra = facts.get(OPERATING_SYSTEM), facts.get(TEGRA)
+    system = None if isinstance(found, Unknown) else found.value
+    made = of_system(system, knowledge) if system is not None else Distribution()
+    if not isinstance(tegra, Unknown) and tegra.value is True:
+        return msgspec.structs.replace(made, driver=_by_name(knowledge)["l4t"].driver)
     return msgspec.structs.replace(made, wsl=in_wsl and made.family != "windows")
 
 

@@ -41,6 +41,8 @@ def of_codes(matches: Iterable[CodeMeaning], causes: Mapping[str, InShort], styl
             page.prose(f"Programs print: {_few(said, MAX_MESSAGES, style)}", indent=2)
         if match.advice:
             page.prose(f"What to do: {match.advice}", indent=2)
+        if match.causes:
+            page.prose("Its cause:" if match.certain else "Usual causes, likeliest first, and how to tell them apart:", indent=2)
         _causes(page, match.causes, causes)
         _sources(page, match.sources)
     return page.text()

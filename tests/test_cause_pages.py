@@ -1,0 +1,205 @@
+"""The pages of the causes as files: every cause has one that says what its TOML says, and no text in it can become markup."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudadoctor import explaining
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.explanation import CauseDocument, DocumentStep, Variant
+from cudadoctor.model.recipe import Step
+from cudadoctor.report import explanation_text, markdown_pages
+from cudadoctor.report.page import Style
+from tests.command_line import run
+
+KNOWLEDGE = load()
+FILES = dict(explaining.files(KNOWLEDGE))
+HOSTILE = "<script>x</script> [a](http://evil) ![b](c) `tick ``` | *x* _y_ # &lt; \\ ~~z~~ @someone www.evil.example \u202e\x1b[31m"
+
+
+def document(cause: str = "driver-not-loaded") -> CauseDocument:
+    return explaining.document(cause, KNOWLEDGE)
+
+
+# ---------------------------------------------------------------- what is written
+def test_there_is_a_file_for_each_cause_and_an_index() -> None:
+    assert set(FILES) == {"README.md", *(f"{cause}.md" for cause in KNOWLEDGE.causes)}
+    for cause in KNOWLEDGE.causes.values():
+        assert f"[`{cause.id}`]({cause.id}.md)" in FILES["README.md"]
+
+
+@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+def test_a_page_says_what_the_causes_file_says(cause: str) -> None:
+    text, known = FILES[f"{cause}.md"], KNOWLEDGE.cause(cause)
+    assert text.startswith("# ")
+    assert markdown_pages.escaped(known.title) in text.splitlines()[0]
+    assert markdown_pages.prose(known.why) in text
+    assert known.tell_apart in text
+    assert f"row of `cudadoctor check`: `{known.row}`" in text
+    for rung in known.breaks:
+        assert f"`{rung}`" in text
+    for other in known.yields_to:
+        assert f"]({other}.md)" in text
+    for match in known.match:
+        assert markdown_pages.code(match.contains) in text
+    for source in known.sources:
+        assert markdown_pages.source(source) in text
+    assert "\n## Fix\n" in text
+    if known.no_software_fix:
+        assert markdown_pages.prose(known.no_software_fix) in text
+
+
+@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+def test_the_terminal_prints_the_same(cause: str) -> None:
+    """Every step, command, message and neighbour of the file, and no other."""
+    shown = document(cause)
+    text = explanation_text.of_cause(shown, Style(width=100))
+    flat = " ".join(text.split())
+    for step in shown.steps:
+        assert " ".join(step.text.split()) in flat
+        for variant in step.variants:
+            for command in (variant.step.shell, variant.step.verify, variant.step.undo):
+                for line in (command or "").split("\n"):
+                    assert line.strip() in text
+                    assert line.strip() in FILES[f"{cause}.md"]
+    for said in (*shown.page.messages, *shown.page.hints, *shown.page.codes, *shown.page.yields_to, *shown.yielded_by):
+        assert " ".join(said.split()) in flat
+
+
+def test_who_steps_back_for_whom_is_said_on_both_pages() -> None:
+    for cause in KNOWLEDGE.causes.values():
+        for other in cause.yields_to:
+            if other in KNOWLEDGE.causes:
+                assert cause.id in document(other).yielded_by
+    assert document("no-nvidia-gpu").page.no_software_fix
+    assert document("no-nvidia-gpu").steps == ()
+
+
+def test_links_lead_to_pages() -> None:
+    for name, text in FILES.items():
+        for target in re.findall(r"\]\(([^)]+\.md)\)", text):
+            assert target in FILES, (name, target)
+
+
+def test_the_command_writes_them(tmp_path: Path) -> None:
+    result = run("causes", "--pages", str(tmp_path / "pages"))
+    assert (result.code, result.err) == (0, "")
+    assert {path.name: path.read_text("utf-8") for path in (tmp_path / "pages").iterdir()} == FILES
+    assert run("causes", "--pages", str(tmp_path / "pages"), "--quiet").out == ""
+    (tmp_path / "file").write_text("", "utf-8")
+    refused = run("causes", "--pages", str(tmp_path / "file"))
+    assert (refused.code, refused.out) == (2, "")
+    assert "--pages" in refused.err
+
+
+# ---------------------------------------------------------------- the steps of all families together
+def step(text: str, shell: str | None = None) -> Step:
+    return Step(text=text, shell=shell, needs_root=False, risk="safe", verify=None, undo=None)
+
+
+def merged(**lists: list[Step]) -> list[tuple[str, list[str]]]:
+    found = explaining._merged({name: tuple(steps) for name, steps in lists.items()})
+    return [(next(iter(forms.values())).text, list(forms)) for forms in found]
+
+
+def test_a_step_that_several_systems_share_stands_there_once_and_in_the_order_of_each() -> None:
+    look, end = step("Look."), step("End.")
+    assert merged(a=[look, end], b=[look, end]) == [("Look.", ["a", "b"]), ("End.", ["a", "b"])]
+    assert merged(a=[look, step("A."), end], b=[look, step("B."), end]) == [
+        ("Look.", ["a", "b"]), ("A.", ["a"]), ("B.", ["b"]), ("End.", ["a", "b"]),
+    ]  # fmt: skip
+    assert merged(a=[end], b=[look, end], c=[look]) == [("Look.", ["b", "c"]), ("End.", ["a", "b"])]
+
+
+@given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), min_size=1, max_size=4))
+def test_the_merged_list_holds_each_list_in_its_order(lists: list[list[str]]) -> None:
+    found = explaining._merged({str(number): tuple(step(text) for text in texts) for number, texts in enumerate(lists)})
+    for number, texts in enumerate(lists):
+        assert [forms[str(number)].text for forms in found if str(number) in forms] == texts
+
+
+def test_commands_that_differ_stand_apart_with_their_systems() -> None:
+    shown = explaining._of_step({"a": step("Do.", "one"), "b": step("Do.", "two"), "c": step("Do.", "one")}, 4)
+    assert shown.systems == ("a", "b", "c")
+    assert [(variant.systems, variant.step.shell) for variant in shown.variants] == [(("a", "c"), "one"), (("b",), "two")]
+
+
+# ---------------------------------------------------------------- nothing becomes markup
+def hostile_document() -> CauseDocument:
+    page = msgspec.structs.replace(
+        document().page, title=HOSTILE, why=HOSTILE, tell_apart=f"echo {HOSTILE}\n```\nend", messages=(HOSTILE,), hints=("``` three",),
+        sources=(HOSTILE, "https://example.org/a_b"), yields_to=("no-nvidia-gpu",),
+    )  # fmt: skip
+    bad = msgspec.structs.replace(step(HOSTILE, "a\n````\nb"), verify=HOSTILE, undo="```")
+    steps = (
+        DocumentStep(text=HOSTILE, systems=(HOSTILE,), variants=(Variant(systems=("x",), step=bad), Variant(systems=("y",), step=bad))),
+    )
+    return CauseDocument(page=page, titles={"no-nvidia-gpu": HOSTILE}, yielded_by=(), steps=steps)
+
+
+def without_code(text: str) -> str:
+    """The page without its fences and code spans, as a Markdown reader finds them."""
+    kept: list[str] = []
+    fence: str | None = None
+    for line in text.split("\n"):
+        bare = line.strip()
+        opened = re.match(r"(`{3,})(?:sh)?$", bare)
+        if fence is None and opened is not None:
+            fence = opened[1]
+        elif fence is not None and bare == fence:
+            fence = None
+        elif fence is None:
+            kept.append(line)
+    assert fence is None, "a fence was left open"
+    return re.sub(r"(?<![\\`])(`+)(?!`)(.*?)(?<!`)\1(?!`)", "", "\n".join(kept))
+
+
+def test_hostile_text_stays_text() -> None:
+    text = markdown_pages.page(hostile_document())
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    rest = re.sub(r"\\[\\`*_\[\]<>&~|$@#!:.)(+=-]", "", without_code(text))
+    assert "<" not in rest.replace("<https://example.org/a_b>", "")
+    assert "![" not in rest
+    assert "http://evil" not in rest
+    assert re.findall(r"\]\(([^)]*)\)", rest) == ["no-nvidia-gpu.md"]
+    assert "`" not in rest
+    assert "@someone" not in rest
+    assert "www.evil" not in rest
+
+
+@given(st.text(max_size=60))
+def test_prose_code_and_blocks_hold_any_text(text: str) -> None:
+    assert "\n" not in markdown_pages.escaped(text)
+    assert "\n" not in markdown_pages.prose(text)
+    span = markdown_pages.code(text)
+    ticks = re.match(r"`+", span)
+    assert ticks is not None
+    assert span.endswith(ticks.group())
+    assert ticks.group() not in list(re.findall(r"`+", span[len(ticks.group()) : -len(ticks.group())]))
+    lines = markdown_pages.block(text).split("\n")
+    assert lines[0].removesuffix("sh") == lines[-1]
+    assert not any(line.strip().startswith(lines[-1]) for line in lines[1:-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("1. one", "1\\. one"),
+        ("- item", "\\- item"),
+        ("+ item", "\\+ item"),
+        ("# head", "\\# head"),
+        ("> quote", "\\> quote"),
+        ("a * b", "a \\* b"),
+        ("plain (words), and more.", "plain (words), and more."),
+        ("see https://x.org", "see https\\://x.org"),
+    ],
+)
+def test_what_opens_markup_is_escaped_and_the_rest_is_left_alone(text: str, written: str) -> None:
+    assert markdown_pages.escaped(text) == written
