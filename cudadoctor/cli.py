@@ -282,7 +282,12 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
     from cudadoctor import fixing
 
     prescription = report.prescription if cause is None else fixing.for_cause(cause, report, evidence, knowledge)
-    body = fixing.script(report, prescription) if script else fixing.render(report, prescription, knowledge, _style(options), named=cause)
+    windows = script and fixing.is_windows(evidence, knowledge)
+    body = (
+        fixing.script(report, prescription, powershell=windows)
+        if script
+        else fixing.render(report, prescription, knowledge, _style(options), named=cause)
+    )
     _finish(report, knowledge, options, body)
     well = cause is None and report.verdict == "healthy"
     sys.exit(0 if well or (prescription is not None and prescription.steps) else 3)

@@ -10,6 +10,7 @@ from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
 from cudadoctor.parsers.read import read
+from cudadoctor.prescribe.distribution import of_facts
 from cudadoctor.report import text
 from cudadoctor.report.clean import clean, one_line
 
@@ -63,9 +64,15 @@ def _no_steps(cause: str, knowledge: Knowledge) -> str:
     return known.no_software_fix or ("No step of its fix applies to this machine." if known.recipes else "No fix is known for this cause.")
 
 
-def script(report: Report, prescription: Prescription | None) -> str:
+def is_windows(evidence: Evidence, knowledge: Knowledge) -> bool:
+    """Whether the steps are for Windows, whose shell is PowerShell."""
+    return of_facts(read(evidence, Guard()), evidence.distro, knowledge).family == "windows"
+
+
+def script(report: Report, prescription: Prescription | None, *, powershell: bool = False) -> str:
     """The steps as a shell script: words become comments, and every step stops the script when it fails."""
-    lines = ["#!/bin/sh", "# Read this before you run it: each step says what it changes and at what risk.", "set -eu", ""]
+    warning = "# Read this before you run it: each step says what it changes and at what risk."
+    lines = [warning, "$ErrorActionPreference = 'Stop'", ""] if powershell else ["#!/bin/sh", warning, "set -eu", ""]
     if prescription is None or not prescription.steps:
         lines.append(
             "# No steps: "

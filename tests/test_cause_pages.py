@@ -16,7 +16,7 @@ from cudadoctor.model.explanation import CauseDocument, DocumentStep, Variant
 from cudadoctor.model.recipe import Step
 from cudadoctor.report import explanation_text, markdown_pages
 from cudadoctor.report.page import Style
-from tests.command_line import run
+from tests.command_line import ROOT, run
 
 KNOWLEDGE = load()
 FILES = dict(explaining.files(KNOWLEDGE))
@@ -96,6 +96,13 @@ def test_the_command_writes_them(tmp_path: Path) -> None:
     refused = run("causes", "--pages", str(tmp_path / "file"))
     assert (refused.code, refused.out) == (2, "")
     assert "--pages" in refused.err
+
+
+def test_the_publishing_job_calls_the_command_as_it_is(tmp_path: Path) -> None:
+    text = (ROOT / ".github" / "workflows" / "pages.yml").read_text("utf-8")
+    line = re.search(r"run: cudadoctor (causes --pages) pages$", text, re.MULTILINE)
+    assert line is not None
+    assert run(*line[1].split(), str(tmp_path / "pages")).code == 0
 
 
 # ---------------------------------------------------------------- the steps of all families together

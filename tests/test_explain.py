@@ -292,6 +292,11 @@ def test_what_is_no_thing(query: str) -> None:
     assert explain_code(query, KNOWLEDGE) is None
 
 
+def test_a_long_text_is_not_even_looked_at() -> None:
+    assert explain_code("cuda 100 " * 40, KNOWLEDGE) is None
+    assert explain_code("kepler\n" * 40, KNOWLEDGE) is None
+
+
 def everything() -> list[str]:
     """A question for every row of the tables of things."""
     newest = KNOWLEDGE.numba_cuda_releases

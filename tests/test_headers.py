@@ -62,10 +62,7 @@ def test_the_tables_hold_every_code_of_the_headers(name: str) -> None:
 
 def test_the_tables_name_the_version_of_their_headers() -> None:
     version = {name: (HEADERS.EXTRACTS / f"{name}.tsv").read_text("utf-8").splitlines()[0].split()[-1] for name in EXTRACTS}
-    assert KNOWLEDGE.cuda_errors
-    assert KNOWLEDGE.nvml_errors
-    assert KNOWLEDGE.xids
-    stated = {name: KNOWLEDGE._decoded(name).meta for name in ("cuda_errors", "nvml_errors", "xid")}
+    stated = {name: KNOWLEDGE._head(name).meta for name in ("cuda_errors", "nvml_errors", "xid")}
     assert version["CUresult"].startswith(f"{stated['cuda_errors']['cuda_version']}.")
     assert version["cudaError_t"] == version["CUresult"]
     assert version["nvmlReturn_t"] == stated["nvml_errors"]["nvml_header"]

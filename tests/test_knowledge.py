@@ -219,10 +219,35 @@ def test_the_source_of_a_row_is_given_in_full() -> None:
     assert row is not None
     assert any("nvidia-cuda-runtime" in text for text in KNOWLEDGE.sources("cuda_errors", row.source))
     assert any("libcudart 9.1.85" in text for text in KNOWLEDGE.sources("cuda_errors", None, "old_runtime"))
-    assert KNOWLEDGE.xids
     assert KNOWLEDGE.sources("xid", "a text of its own") == ("a text of its own",)
     with pytest.raises(KeyError):
         KNOWLEDGE.sources("xid", None, "no_such_list")
+
+
+def test_a_row_that_is_found_in_the_text_is_the_row_of_the_table() -> None:
+    fresh = load()
+    for row in KNOWLEDGE.cuda_errors:
+        assert fresh.one_cuda_error(row.code) == row
+        for name in (row.driver_name, row.runtime_name):
+            if name is not None:
+                assert fresh.one_cuda_error(name) == fresh.one_cuda_error(name.lower()) == row
+    for xid in KNOWLEDGE.xids:
+        assert fresh.one_xid(xid.number) == xid
+        for name in xid.name.split(" / "):
+            if re.fullmatch(r"\w+", name) and "_" in name:
+                assert fresh.one_xid(name.lower()) == xid
+    assert fresh.old_numbers() == KNOWLEDGE.old_runtime_errors
+    for key in (10**6, 1000000000, "CUDA_ERROR", "cudaError", "CUDA_ERROR_.*", '"', "", "no error"):
+        assert fresh.one_cuda_error(key) is None
+        assert fresh.one_xid(key) is None
+    assert not [name for name in fresh._made if name.startswith("tables/")], "no table was decoded as a whole"
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_the_head_of_a_file_is_read_without_its_rows(path: Path) -> None:
+    whole = msgspec.toml.decode(path.read_text(encoding="utf-8"))
+    head = KNOWLEDGE._head(path.stem)
+    assert (head.meta, head.sources) == (whole.get("meta", {}), whole.get("sources", {}))
 
 
 # ---------------------------------------------------------------- what explain says of things
@@ -264,10 +289,7 @@ def test_measured_values_and_rules_of_visible_devices_agree() -> None:
 
 # ---------------------------------------------------------------- tables of codes
 def test_the_tables_have_as_many_rows_as_their_heads_say() -> None:
-    assert KNOWLEDGE.cuda_errors
-    assert KNOWLEDGE.nvml_errors
-    assert KNOWLEDGE.xids
-    head = {name: KNOWLEDGE._decoded(name).meta for name in ("cuda_errors", "nvml_errors", "xid")}
+    head = {name: KNOWLEDGE._head(name).meta for name in ("cuda_errors", "nvml_errors", "xid")}
     with_driver = [row for row in KNOWLEDGE.cuda_errors if row.driver_name]
     assert len(with_driver) == head["cuda_errors"]["enum_size"]
     assert len(KNOWLEDGE.cuda_errors) - len(with_driver) == head["cuda_errors"]["runtime_only"]

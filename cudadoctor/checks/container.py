@@ -19,6 +19,7 @@ from cudadoctor.checks.reading import (
     listed,
     marks_of_container,
     merged,
+    passed,
     some,
     statements,
     told,
@@ -176,6 +177,9 @@ def wsl_without_library(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     wsl, nodes = facts[WSL], facts[DEVICE_NODES]
     if not wsl.value or nodes.value is None or nodes.value.find(WSL_DEVICE) is None or marks_of_container(facts, nodes):
         return
+    ladder = facts.get(LADDER)
+    if isinstance(ladder, Fact) and passed(ladder.value, "libcuda"):
+        return  # one was loaded, wherever it lies
     lent = facts[WSL_LIBRARIES]
     if lent.value is not None and not lent.whole:
         raise unknown(WSL_LIBRARIES, "the listing is not whole")

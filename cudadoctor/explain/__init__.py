@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 __all__ = ["NoSuchError", "explain_code"]
+MAX_LENGTH = 200  # characters: what is longer is a text
 
 
 def explain_code(query: str, knowledge: Knowledge) -> Explanation | None:
@@ -31,7 +32,7 @@ def explain_code(query: str, knowledge: Knowledge) -> Explanation | None:
     NoSuchError: the query names an API or a kind of thing, and the tables do not hold this one of it.
     """
     asked = " ".join(query.split())
-    if not asked:
+    if not asked or len(asked) > MAX_LENGTH:
         return None
     if asked in knowledge.causes:
         from cudadoctor.explain import cause

@@ -69,18 +69,18 @@ def _by_number(api: str | None, number: int, knowledge: Knowledge) -> Iterator[C
 
 def _by_name(name: str, knowledge: Knowledge) -> Iterator[CodeMeaning]:
     """By a name as an API writes it, in any case."""
-    if name.startswith("cuda") and knowledge.mentions("cuda_errors", name):
-        for cuda in knowledge.cuda_errors:
-            if name in ((cuda.driver_name or "").lower(), (cuda.runtime_name or "").lower()):
-                yield _cuda_meaning(cuda, knowledge)
+    if name.startswith("cuda"):
+        cuda = knowledge.one_cuda_error(name)
+        if cuda is not None:
+            yield _cuda_meaning(cuda, knowledge)
     elif name.startswith("nvml"):
         for nvml in knowledge.nvml_errors:
             if name in (nvml.name.lower(), nvml.exception.lower()):
                 yield _nvml_meaning(nvml, knowledge)
-    elif "_" in name and knowledge.mentions("xid", name):
-        for xid in knowledge.xids:
-            if name in xid.name.lower().split(" / "):
-                yield _xid_meaning(xid, knowledge)
+    elif "_" in name:
+        xid = knowledge.one_xid(name)
+        if xid is not None:
+            yield _xid_meaning(xid, knowledge)
 
 
 def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
@@ -101,7 +101,7 @@ def _unknown(api: str | None, number: int, knowledge: Knowledge) -> str:
 
 # ---------------------------------------------------------------- CUDA
 def _cuda(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    row = knowledge.cuda_error(number)
+    row = knowledge.one_cuda_error(number)
     if row is not None:
         yield _cuda_meaning(row, knowledge)
 
@@ -109,7 +109,7 @@ def _cuda(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
 def _cuda_meaning(row: CudaError, knowledge: Knowledge) -> CodeMeaning:
     aliases = (row.runtime_name,) if row.driver_name and row.runtime_name else ()
     words = [row.explanation, row.note, "The context is dead afterwards: only a new process helps." if row.sticky else None]
-    before = next((old.code for old in knowledge.old_runtime_errors if old.code_today == row.code and old.code != row.code), None)
+    before = next((old.code for old in knowledge.old_numbers() if old.code_today == row.code and old.code != row.code), None)
     return _meaning(
         "cuda", row.code, row.name, " ".join(filter(None, words)), row.causes, knowledge, suspect=row.suspect_only, aliases=aliases,
         messages=row.messages, before=before, sources=knowledge.sources("cuda_errors", row.source),
@@ -117,11 +117,11 @@ def _cuda_meaning(row: CudaError, knowledge: Knowledge) -> CodeMeaning:
 
 
 def _old_cuda(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    old = knowledge.old_runtime_error(number)
-    today = None if old is None else knowledge.cuda_error(old.code_today)
+    old = next((row for row in knowledge.old_numbers() if row.code == number), None)
+    today = None if old is None else knowledge.one_cuda_error(old.code_today)
     if old is None or today is None:
         return
-    unused = "" if knowledge.cuda_error(number) is not None else " Since 10.1 no CUDA code has this number."
+    unused = "" if knowledge.one_cuda_error(number) is not None else " Since 10.1 no CUDA code has this number."
     words = f"As a number of the runtime before CUDA 10.1 (today {old.code_today}): {today.explanation}{unused}"
     yield _meaning(
         "cuda-before-10.1", number, old.runtime_name, words, today.causes, knowledge, suspect=today.suspect_only,
@@ -144,7 +144,7 @@ def _nvml_meaning(row: NvmlError, knowledge: Knowledge) -> CodeMeaning:
 
 
 def _xid(number: int, knowledge: Knowledge) -> Iterator[CodeMeaning]:
-    row = knowledge.xid(number)
+    row = knowledge.one_xid(number)
     if row is not None:
         yield _xid_meaning(row, knowledge)
 

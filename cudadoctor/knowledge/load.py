@@ -337,10 +337,6 @@ class Knowledge(topics.TopicTables):
             raise KnowledgeError(f"{file}: no such knowledge file")
         return self.once(file, lambda: _decode(file, self._texts[file], kind))
 
-    def _decoded(self, name: str) -> tables.Table:
-        """A table that was decoded before."""
-        return self._made[f"tables/{name}.toml"]  # type: ignore[return-value]
-
     def _folder(self, folder: str, kind: type[T]) -> Mapping[str, T]:
         files = {file[len(folder) + 1 : -len(".toml")]: file for file in self._texts if file.startswith(f"{folder}/")}
         return _Folder({name: (file, self._texts[file]) for name, file in files.items()}, kind)

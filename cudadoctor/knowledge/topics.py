@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudadoctor.knowledge.software import SoftwareTables
+from cudadoctor.knowledge.quick import QuickRows
 from cudadoctor.knowledge.tables import Row, Source, Table
 
 
@@ -41,22 +41,13 @@ class Topics(Table, frozen=True, kw_only=True):
     advice: tuple[Advice, ...]
 
 
-class TopicTables(SoftwareTables):
+class TopicTables(QuickRows):
     """The part of Knowledge that reads them."""
-
-    _texts: dict[str, str]
 
     def causes_naming(self, cause_id: str) -> tuple[str, ...]:
         """The ids of other causes in whose files this one is named; no file is decoded for it."""
         named = (file for file, text in self._texts.items() if file.startswith("causes/") and f'"{cause_id}"' in text)
         return tuple(name for file in named if (name := file.removeprefix("causes/").removesuffix(".toml")) != cause_id)
-
-    def mentions(self, table: str, word: str) -> bool:
-        """Whether a table's file holds this word, before anything of it is decoded."""
-        return word.lower() in self._texts.get(f"tables/{table}.toml", "").lower()
-
-    def _decoded(self, name: str) -> Table:
-        raise NotImplementedError
 
     @property
     def _topics(self) -> Topics:
@@ -81,18 +72,3 @@ class TopicTables(SoftwareTables):
         """What to do about a code of this API that no cause stands for."""
         rows = [row for row in self._topics.advice if row.api == api and row.when in (None, "success" if success else None)]
         return min(rows, key=lambda row: row.when is None).text if rows else None
-
-    def sources(self, table: str, source: Source | None, rows: str = "") -> tuple[str, ...]:
-        """The texts behind the `source` of a row of this table ("chips").
-
-        Rows of a compact list have none of their own: the file's `<rows>_source` holds for all of them.
-        """
-        file = self._decoded(table)
-        if source is None:
-            source = str(file.meta.get(f"{rows}_source") or file.meta["source"])
-        keys = (source,) if isinstance(source, str) else source
-        return tuple(file.sources.get(key, key) for key in keys)
-
-    def read_on(self, table: str) -> str:
-        """The day on which a table's facts were read ("2026-11-21"): what it calls newest was newest then."""
-        return str(self._decoded(table).meta.get("read", ""))

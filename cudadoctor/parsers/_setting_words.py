@@ -28,21 +28,49 @@ _LACKS = (
     r"|没有(?:独立|英伟达|NVIDIA)?\s?(?:显卡|GPU)"
     r"|\b(?:keine? (?:nvidia|grafikkarte|gpu)|no tengo (?:gpu|tarjeta)|pas de (?:gpu|carte))|нет (?:видеокарты|GPU)"
 )
+# Memory that stays in use after its program ended, in the words of those who see it.
+_ENDED = r"(?:kill|Ctrl|ctrl|stopp|terminat|exit|interrupt|crash|process|fuser|[Zz]ombie|defunct|orphan)"
+_MEMORY = r"(?:GPU|gpu|memory|VRAM|vram)"
+_FREED = r"(?:released?|freed|free up|cleared|cleaned up)"
+_LEFT_OVER = (
+    rf"(?:{_MEMORY}[^.\n]{{0,60}}(?:\b(?:not|never)\b|n't|still)[^.\n]{{0,24}}\b(?:{_FREED}|occupied|allocated|in use|used|held)\b[^\n]{{0,120}}\b{_ENDED}"
+    rf"|\b{_ENDED}[^\n]{{0,120}}{_MEMORY}[^.\n]{{0,60}}(?:\b(?:not|never)\b|n't|still)[^.\n]{{0,24}}\b(?:{_FREED}|occupied|allocated|in use|used|held)\b)"
+    r"|\bmemory (?:stays|remains)\b[^.\n]{0,40}\b(?:in use|used|allocated|occupied|full|after)"
+    r"|\bfuser -v /dev/nvidia[^\n]{0,120}\b(?:kill|PID|pid|process|left)"
+    r"|ray::\S{1,40} (?:process\w{0,2} )?[^.\n]{0,24}\b(?:still|remain|left)\b"
+    r"|显存[^\n]{0,16}(?:没有?被?释放|未释放|不释放|不会释放|无法释放|仍然?被?占用|依然被?占用|还在占用|一直被?占用)|显存[^\n]{0,12}占[^\n]{0,40}(?:没有|看不到|找不到|不显示)[^\n]{0,16}进程"
+    r"|メモリ[^\n]{0,16}(?:解放され(?:ない|ません|ず)|残(?:っ|り))|메모리[^\n]{0,16}(?:해제되지|반환되지|남아)"
+    r"|Speicher[^\n]{0,60}nicht (?:frei|wieder frei)|m[ée]moire[^\n]{0,60}pas (?:été )?lib[ée]r|memoria[^\n]{0,60}no se (?:libera|ha liberado)"
+    r"|mem[óo]ria[^\n]{0,60}não (?:é|foi) liberada|память[^\n]{0,60}не (?:освобо|очища)"
+)
+_LEFT_OVER_HINTS = (
+    "memory", "VRAM", "vram", "fuser -v", "ray::", "显存", "メモリ", "메모리", "Speicher", "moire", "memoria", "memória", "память", "GPU",
+)  # fmt: skip
+# Memory that others hold, in the words of those who share a GPU.
+_HELD = (
+    r"(?i)\b(?:another|other|someone else'?s?|somebody else'?s?|a colleague'?s?|my colleague'?s?|second)\b"
+    r"(?: (?:process(?:es)?|programs?|users?|jobs?|notebooks?|kernels?|people|instances?|\w{1,16}(?: process(?:es)?)?))?"
+    r"[^.,;\n]{0,40}\b(?:us(?:es|ing)|tak(?:es|ing)|hold(?:s|ing)?|occup(?:y|ies|ying)|has taken|keeps)\b"
+    r"[^.,;\n]{0,40}(?:\bmemory\b|\bVRAM\b|\d ?Gi?B|\d{4,5} ?Mi?B|\bthe (?:same )?GPU)"
+    r"|(?:被|有)(?:其他|其它|别的|别人|他人)[^\n]{0,12}(?:进程|程序|用户|人)?[^\n]{0,8}占"
+)
+_HELD_HINTS = ("nother", "other", "omeone else", "omebody else", "olleague", "second", "其他", "其它", "别的", "别人", "他人")
 SIGNS = (
     Sign(
         "container",
         ("docker", "Docker", "podman", "Podman", "kubectl", "ubernetes", "K8s", "k8s", "container", "apptainer", "ingularity",
-         "OCI runtime", "/usr/local/nvidia/lib", " pod", "LXC", " lxc", "Proxmox", "Dev Container"),
+         "OCI runtime", "/usr/local/nvidia/lib", " pod", "LXC", " lxc", "Proxmox", "Dev Container", "nvidia/cuda:", "nvcr.io/"),
         lazy(
             r"\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
             r"|(?:the|a|an|my|each|every|this|all|these|running|inside|in) (?:containers?|pods?)|containers?:|OCI runtime|LXC|lxc|Proxmox"
-            r"|Dev Containers?)\b|/usr/local/nvidia/lib"
+            r"|Dev Containers?)\b|/usr/local/nvidia/lib|\bnvidia/cuda:\d|\bnvcr\.io/\w"
         ),
     ),
     Sign(
         "wsl",
-        ("WSL", "wsl", "Subsystem for Linux", "/mnt/c/", "@DESKTOP-", "@LAPTOP-"),
-        lazy(r"\bWSL ?[12]?\b|\bwsl2?\b|Subsystem for Linux|/mnt/c/|\w@(?:DESKTOP|LAPTOP)-[A-Z0-9]{6,8}:[~/]"),
+        ("WSL", "wsl", "Subsystem for Linux", "/mnt/c/", "@DESKTOP-", "@LAPTOP-", "buntu on ", "Bash on "),
+        lazy(r"\bWSL ?[12]?\b|\bwsl2?\b|Subsystem for Linux|/mnt/c/|\w@(?:DESKTOP|LAPTOP)-[A-Z0-9]{6,8}:[~/]"
+            r"|\b(?:Ubuntu|Bash)(?: \d\d\.\d\d)? on (?:Ubuntu on )?[Ww]in(?:dows)?\b"),
     ),
     Sign(
         "daemon-reload",
@@ -106,12 +134,23 @@ SIGNS = (
         lazy(
             r"exec(?:utable file)?:? ?[\\\"'`]{1,4}nvidia-smi[\\\"'`]{1,4}:? (?:executable file )?not found"
             r"|nvidia-smi\b[^\n]{0,60}\b(?:not found|no such command|not installed|not recognized|does(?:n't| not) exist|cannot be found)"
+            r"|No such file or directory: ['\"]nvidia-smi"
             r"|\b(?:neither|cannot find|can't find|without) [^\n.]{0,24}\bnvidia-smi\b(?! (?:work|output|show))|\bno nvidia-smi\b"
         ),
     ),
     Sign(
+        "gpu-works",
+        ("Result = PASS", "is_available", "CUDA works", "cuda works"),
+        lazy(
+            r"Result = PASS|(?<!not )torch\.cuda\.is_available\(\)['\"`)]{0,3}\s{0,3}(?:is|returns?|gives|says|->|=>|==?|:)?\s{0,3}True\b"
+            r"|(?<!if )\b(?:CUDA|cuda) works\b(?! (?:on|with|in)\b)"
+        ),
+    ),
+    Sign("left-over", _LEFT_OVER_HINTS, lazy(_LEFT_OVER)),
+    Sign("held", _HELD_HINTS, lazy(_HELD)),
+    Sign(
         "batch",
-        ("srun", "ray::", "SLURM", "SBATCH", "sbatch", "Slurm", "salloc", "#PBS", "bsub"),
-        lazy(r"\bray::\w|\b(?:srun|SLURM|SBATCH|sbatch|[Ss]lurm|salloc|bsub)|#PBS\b"),
+        ("srun", "ray::", "ray.remote", "SLURM", "SBATCH", "sbatch", "Slurm", "salloc", "#PBS", "bsub"),
+        lazy(r"\bray::\w|@ray\.remote\b|\b(?:srun|SLURM|SBATCH|sbatch|[Ss]lurm|salloc|bsub)|#PBS\b"),
     ),
 )  # fmt: skip

@@ -41,6 +41,7 @@ _ANCHORS: tuple[tuple[str, Api], ...] = (
 _WORD = lazy(r"\w+")
 _CUDA_WORD = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
 _NVML_WORD = lazy(r"NVML|nvml")
+_GPUSTAT = "Error on querying NVIDIA devices"  # gpustat prints NVML's bare message below it
 _SMI_WORD = lazy(r"nvidia-smi")
 _HOOK = lazy(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
 _HOOK_NVML = lazy(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints NVML's message in small letters
@@ -66,6 +67,8 @@ _CUDA_NUMBERS = (
     rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==?|=>|:) {{0,4}}{_N}(?!x)",
     # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
     rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}",
+    # Unexpected error from cudaGetDeviceCount() ... Error 34: unrecognized error code (a library that does not know the number)
+    r"\bError (?P<n>\d{1,5}): unrecognized error code",
     # Check failed: error == cudaSuccess (35 vs. 0)
     r"cudaSuccess \((?P<n>\d{1,5}) vs\. 0\)",
     rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}",
@@ -263,7 +266,7 @@ def _in_context(literal: _Literal, lines: Lines, hit: Hit, text: Text) -> bool:
     """Whether words that other software prints too are this API's here."""
     before = lines.before(hit)
     if literal.api == "nvml":
-        return _NVML_WORD.search(before) is not None
+        return _NVML_WORD.search(before) is not None or _GPUSTAT in lines.previous(hit, 3)
     if literal.api == "nvidia-smi":
         own = text.item is not None and text.item.id == "nvidia-smi"
         return own or _SMI_WORD.search(lines.previous(hit, 2)) is not None

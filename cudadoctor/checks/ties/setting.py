@@ -52,6 +52,7 @@ _NO_DEVICE = lazy(
     r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPU|devices?)\b.{0,24}"
     r"(?:found|available|detected|discovered)|\b100\b|OPERATING_?SYSTEM|OS call failed|\b304\b"
 )
+_NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
 LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
 _TOO_OLD = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
@@ -252,7 +253,7 @@ def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     """No device, no driver library, inside a batch job whose commands ask for no GPU."""
     place = _Place(facts)
     jobs = place.setting.jobs
-    lines = _suspected(said, SCHEDULER, _NO_DEVICE) or _stated(said, LIBCUDA)
+    lines = _suspected(said, SCHEDULER, _NO_DEVICE) or _stated(said, LIBCUDA) or _suspected(said, SCHEDULER, _NONE_FOUND)
     if lines and jobs and not any(start.asks for start in jobs):
         yield _clue(SCHEDULER, place.shown(jobs[-1].line), lines)
     elif place.said("batch") and not any(start.asks for start in jobs):

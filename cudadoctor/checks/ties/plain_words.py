@@ -1,0 +1,106 @@
+"""Ties that rest on what a person says in plain words beside a message: memory that stays, a card that others use, a tool alone missing.
+
+Such words are the weakest evidence. They name what is likeliest and put it before the other suspects; they state nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.reading import Quotes, line_of, merged, some
+from cudadoctor.checks.ties.said import Said, finding, stated, suspected
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import KERNEL, SETTING, SMI, SMI_CSV, WSL
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
+WSL_GPU, WSL_DRIVER, HOOK = "wsl-gpu-unavailable", "wsl-linux-driver-installed", "container-hook-failed"
+SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+_NO_REQUEST = lazy(r"driver error: failed to process request")
+_OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
+_FIRST_WSL = lazy(r"4\.4\.0-\d{5}-Microsoft")
+
+
+def _word(facts: Facts, kind: str) -> Quotes:
+    """The line with the first word of this kind, () where the text has none."""
+    found = facts.get(SETTING)
+    if not isinstance(found, Fact) or found.value is None or kind not in found.value.words:
+        return ()
+    return line_of(found, found.value.words[kind])[:1]
+
+
+# ---------------------------------------------------------------- memory
+def memory_that_stays(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The memory stays in use after its program ended: left-over processes, unless the text states another cause."""
+    shown = _word(facts, "left-over")
+    if shown and not any(clue.basis != "suspected" for clue in said):
+        for cause in (ZOMBIE, OTHERS):
+            yield finding(cause, shown, basis="suspected")
+
+
+def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Out of memory without figures, and the text says that somebody else uses the card."""
+    shown, lines = _word(facts, "held"), suspected(said, OTHERS)
+    if shown and lines and not stated(said, OWN):
+        yield finding(OTHERS, lines, shown, basis="suspected")
+
+
+# ---------------------------------------------------------------- nvidia-smi alone
+def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvidia-smi is not found, and the text says that CUDA works."""
+    absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None), ()) or _word(facts, "no-smi")
+    works = _word(facts, "gpu-works")
+    if absent and works and not any(clue.basis != "suspected" for clue in said):
+        yield finding("nvidia-smi-missing", absent, works)
+
+
+# ---------------------------------------------------------------- WSL
+def windows_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """In WSL the hook's request to the driver fails where Windows' driver is too old for WSL."""
+    lines, wsl = stated(said, HOOK, _NO_REQUEST), _in_wsl(facts)
+    if lines and wsl:
+        yield finding(WSL_GPU, lines, wsl)
+
+
+def first_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Any complaint that no GPU is to be had, in WSL 1, which has none."""
+    kernel = facts.get(KERNEL)
+    old = some(kernel)[:1] if isinstance(kernel, Fact) and kernel.value is not None and _FIRST_WSL.search(kernel.value.release) else ()
+    lines = suspected(said, "framework-cpu-build") or suspected(said, "libcuda-missing")
+    if lines and (old := old or _word(facts, "wsl-1")):
+        yield finding(WSL_GPU, lines, old)
+
+
+def module_for_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it."""
+    lines = stated(said, "driver-module-missing-for-kernel", _OF_MICROSOFT) or suspected(
+        said, "driver-module-missing-for-kernel", _OF_MICROSOFT
+    )
+    if lines:
+        yield finding(WSL_DRIVER, lines)
+
+
+def _in_wsl(facts: Facts) -> Quotes:
+    found = facts.get(WSL)
+    return some(found)[:1] if isinstance(found, Fact) and found.value else _word(facts, "wsl")
+
+
+# ---------------------------------------------------------------- clocks
+def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A list of nvidia-smi in which one of the reasons that hold the clocks down is active."""
+    for fact in facts.all(SMI_CSV):
+        for name in SLOWED if fact.value is not None else ():
+            column = fact.need().column(f"clocks_throttle_reasons.{name}", f"clocks_event_reasons.{name}")
+            if any(value.strip() == "Active" for value in column or ()):
+                yield finding("thermal-or-power-throttling", merged(some(fact))[:2])
+                return
+
+
+TIES = (
+    memory_that_stays, memory_of_others, only_the_tool, windows_driver, first_wsl, module_for_wsl, slowed_in_a_list,
+)  # fmt: skip
