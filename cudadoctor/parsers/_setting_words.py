@@ -32,20 +32,23 @@ _LACKS = (
 _ENDED = r"(?:kill|Ctrl|ctrl|stopp|terminat|exit|interrupt|crash|process|fuser|[Zz]ombie|defunct|orphan)"
 _MEMORY = r"(?:GPU|gpu|memory|VRAM|vram)"
 _FREED = r"(?:released?|freed|free up|cleared|cleaned up)"
+_STAYS = rf"{_MEMORY}[^.\n]{{0,60}}(?:\b(?:not|never)\b|n't|still)[^.\n]{{0,24}}\b(?:{_FREED}|occupied|allocated|in use|used|held)\b"
 _LEFT_OVER = (
-    rf"(?:{_MEMORY}[^.\n]{{0,60}}(?:\b(?:not|never)\b|n't|still)[^.\n]{{0,24}}\b(?:{_FREED}|occupied|allocated|in use|used|held)\b[^\n]{{0,120}}\b{_ENDED}"
-    rf"|\b{_ENDED}[^\n]{{0,120}}{_MEMORY}[^.\n]{{0,60}}(?:\b(?:not|never)\b|n't|still)[^.\n]{{0,24}}\b(?:{_FREED}|occupied|allocated|in use|used|held)\b)"
+    rf"(?:{_STAYS}[^\n]{{0,120}}\b{_ENDED}|\b{_ENDED}[^\n]{{0,120}}{_STAYS})"
     r"|\bmemory (?:stays|remains)\b[^.\n]{0,40}\b(?:in use|used|allocated|occupied|full|after)"
     r"|\bfuser -v /dev/nvidia[^\n]{0,120}\b(?:kill|PID|pid|process|left)"
     r"|ray::\S{1,40} (?:process\w{0,2} )?[^.\n]{0,24}\b(?:still|remain|left)\b"
     r"|显存[^\n]{0,16}(?:没有?被?释放|未释放|不释放|不会释放|无法释放|仍然?被?占用|依然被?占用|还在占用|一直被?占用)|显存[^\n]{0,12}占[^\n]{0,40}(?:没有|看不到|找不到|不显示)[^\n]{0,16}进程"
     r"|メモリ[^\n]{0,16}(?:解放され(?:ない|ません|ず)|残(?:っ|り))|메모리[^\n]{0,16}(?:해제되지|반환되지|남아)"
-    r"|Speicher[^\n]{0,60}nicht (?:frei|wieder frei)|m[ée]moire[^\n]{0,60}pas (?:été )?lib[ée]r|memoria[^\n]{0,60}no se (?:libera|ha liberado)"
+    r"|Speicher[^\n]{0,60}nicht (?:frei|wieder frei)|m[ée]moire[^\n]{0,60}pas (?:été )?lib[ée]r"
+    r"|memoria[^\n]{0,60}no se (?:libera|ha liberado)"
     r"|mem[óo]ria[^\n]{0,60}não (?:é|foi) liberada|память[^\n]{0,60}не (?:освобо|очища)"
 )
 _LEFT_OVER_HINTS = (
     "memory", "VRAM", "vram", "fuser -v", "ray::", "显存", "メモリ", "메모리", "Speicher", "moire", "memoria", "memória", "память", "GPU",
 )  # fmt: skip
+_DEVICES = r"(?:CUDA |nvidia )?(?:GPUs?|devices?)"
+_SEEN = r"(?:visible|seen|found|detected|recogni[sz]ed)"
 # Memory that others hold, in the words of those who share a GPU.
 _HELD = (
     r"(?i)\b(?:another|other|someone else'?s?|somebody else'?s?|a colleague'?s?|my colleague'?s?|second)\b"
@@ -144,6 +147,16 @@ SIGNS = (
         lazy(
             r"Result = PASS|(?<!not )torch\.cuda\.is_available\(\)['\"`)]{0,3}\s{0,3}(?:is|returns?|gives|says|->|=>|==?|:)?\s{0,3}True\b"
             r"|(?<!if )\b(?:CUDA|cuda) works\b(?! (?:on|with|in)\b)"
+        ),
+    ),
+    Sign(
+        "none-seen",
+        ("visible", "sees", "see ", "found", "detect", "recogni"),
+        lazy(
+            rf"(?i)\b(?:no|not any|zero) {_DEVICES} (?:(?:are|is|were|can be|could be) )?{_SEEN}\b"
+            rf"|\b(?:sees?|finds?|detects?|recogni[sz]es?) no {_DEVICES}\b|\b{_DEVICES} (?:is|are|was|were) not {_SEEN}\b"
+            r"|\b(?:can ?not|can't|doesn't|does not|don't|do not|didn't|not) (?:be able to )?(?:see|find|detect|recogni[sz]e) "
+            rf"(?:the |any |my |a |its )?{_DEVICES}\b"
         ),
     ),
     Sign("left-over", _LEFT_OVER_HINTS, lazy(_LEFT_OVER)),

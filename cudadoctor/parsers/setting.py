@@ -214,7 +214,8 @@ def parse_inside(text: Text) -> Iterator[Fact[Any] | Unknown]:
 # Words of a failure to which the setting may matter.
 _WAKES = ("nvidia", "NVIDIA", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_DEVICES", "CUDA error", "CUDA-capable", "CUDA GPUs", "torch.cuda",
           "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
-          "apptainer", "ingularity", "ensorflow")  # fmt: skip
+          "apptainer", "ingularity", "ensorflow", "out of memory", "GPU memory", "gpu memory", "VRAM", "显存",
+          "CUDA devices", "CUBLAS", "lurm", "buntu on ")  # fmt: skip
 
 PARSERS = (
     Parser(

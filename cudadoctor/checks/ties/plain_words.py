@@ -13,7 +13,7 @@ from cudadoctor.checks.ties.said import Said, finding, stated, suspected
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL, SETTING, SMI, SMI_CSV, WSL
+from cudadoctor.model.values import KERNEL, MODULES, SETTING, SMI, SMI_CSV, WSL
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
 WSL_GPU, WSL_DRIVER, HOOK = "wsl-gpu-unavailable", "wsl-linux-driver-installed", "container-hook-failed"
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+# Kind of place -> why a program sees no GPU there, likeliest first.
+_WHERE = (
+    ("batch", ("scheduler-gave-no-gpu", "cuda-visible-devices-hides-all")),
+    ("wsl", ("wsl-gpu-unavailable", "wsl-linux-driver-installed")),
+    ("container", ("container-no-gpu-access", "container-toolkit-missing", "container-driver-capabilities")),
+)
 _NO_REQUEST = lazy(r"driver error: failed to process request")
 _OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
 _FIRST_WSL = lazy(r"4\.4\.0-\d{5}-Microsoft")
@@ -54,9 +60,32 @@ def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
     absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None), ()) or _word(facts, "no-smi")
-    works = _word(facts, "gpu-works")
+    works = _word(facts, "gpu-works") or _module(facts)
     if absent and works and not any(clue.basis != "suspected" for clue in said):
         yield finding("nvidia-smi-missing", absent, works)
+
+
+def _module(facts: Facts) -> Quotes:
+    """The driver's modules in a list of lsmod."""
+    for fact in facts.all(MODULES):
+        module = fact.value.find("nvidia") if fact.value is not None else None
+        if module is not None:
+            return line_of(fact, module.line)
+    return ()
+
+
+# ---------------------------------------------------------------- nothing but words
+def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No message at all, and the text says that a program sees no GPU: the likeliest reasons in a batch job, a container, WSL."""
+    shown = _word(facts, "none-seen")
+    if said or not shown:
+        return
+    for kind, causes in _WHERE:
+        place = _word(facts, kind)
+        for cause in causes if place else ():
+            yield finding(cause, shown, place, basis="suspected")
+        if place:
+            return
 
 
 # ---------------------------------------------------------------- WSL
@@ -71,9 +100,9 @@ def first_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Any complaint that no GPU is to be had, in WSL 1, which has none."""
     kernel = facts.get(KERNEL)
     old = some(kernel)[:1] if isinstance(kernel, Fact) and kernel.value is not None and _FIRST_WSL.search(kernel.value.release) else ()
-    lines = suspected(said, "framework-cpu-build") or suspected(said, "libcuda-missing")
-    if lines and (old := old or _word(facts, "wsl-1")):
-        yield finding(WSL_GPU, lines, old)
+    old = old or _word(facts, "wsl-1")
+    if old and not any(clue.basis != "suspected" for clue in said):
+        yield finding(WSL_GPU, old, basis="suspected")
 
 
 def module_for_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -102,5 +131,5 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 TIES = (
-    memory_that_stays, memory_of_others, only_the_tool, windows_driver, first_wsl, module_for_wsl, slowed_in_a_list,
+    memory_that_stays, memory_of_others, only_the_tool, none_seen, windows_driver, first_wsl, module_for_wsl, slowed_in_a_list,
 )  # fmt: skip
