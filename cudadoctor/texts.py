@@ -22,6 +22,7 @@ from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.rungs import Rungs
 
+TEXT = "text"  # the source of what a user's text shows
 GPU_LAYERS = ("hardware", "bus", "device")  # a fault of these layers is one GPU's, where a rung of one GPU shows it
 
 
@@ -99,7 +100,8 @@ def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
 
 
 def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]:
-    return list(ties.decided(said, facts, knowledge))
+    """A tie that rests on the machine alone is no word of the text."""
+    return [clue for clue in ties.decided(said, facts, knowledge) if any(quote.source == TEXT for quote in clue.quotes)]
 
 
 def _text(item: Item) -> Text:

@@ -202,6 +202,8 @@ def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, str, int |
         if family is None:
             continue
         driver = traces.installed_branch(facts, bus)
+        if driver is None and bus.origin == "text":
+            raise not_known(LOADED_DRIVER, "the text shows no driver")
         if driver is None:
             return
         yield gpu, family.name, family.first_driver_branch, family.last_driver_branch, driver

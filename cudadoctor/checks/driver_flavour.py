@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.gpu import architecture_of
-from cudadoctor.checks.reading import Gpu, Quotes, elsewhere, gpus, line_of, merged, some, statements, told, works_now
+from cudadoctor.checks.reading import Gpu, Quotes, elsewhere, gpus, line_of, merged, some, statements, told, unknown, works_now
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -58,9 +58,11 @@ def open_unsupported(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _wrong_flavour(facts: Facts, knowledge: Knowledge, cause: str, loaded: str, support: str) -> Iterator[Clue]:
     bus = facts[PCI]
-    if elsewhere(facts, bus) is not None or told(facts, LOADED_DRIVER, bus) is None:
+    if elsewhere(facts, bus) is not None:
         return
-    flavour = _flavour(facts)
+    flavour = _flavour(facts) if told(facts, LOADED_DRIVER, bus) is not None else None
+    if flavour is None and bus.origin == "text":
+        raise unknown(LOADED_DRIVER, "the text does not show which flavour of the modules is loaded")
     if flavour is None or flavour[1] != loaded:
         return
     fact = flavour[0]

@@ -37,15 +37,17 @@ _LEFT_OVER = (
     rf"(?:{_STAYS}[^\n]{{0,120}}\b{_ENDED}|\b{_ENDED}[^\n]{{0,120}}{_STAYS})"
     r"|\bmemory (?:stays|remains)\b[^.\n]{0,40}\b(?:in use|used|allocated|occupied|full|after)"
     r"|\bfuser -v /dev/nvidia[^\n]{0,120}\b(?:kill|PID|pid|process|left)"
+    r"|\bno (?:running )?process(?:es)?\b[^.\n]{0,40}\bbut\b[^.\n]{0,60}\b(?:used|occupied|memory|full|in use)\b"
     r"|ray::\S{1,40} (?:process\w{0,2} )?[^.\n]{0,24}\b(?:still|remain|left)\b"
     r"|显存[^\n]{0,16}(?:没有?被?释放|未释放|不释放|不会释放|无法释放|仍然?被?占用|依然被?占用|还在占用|一直被?占用)|显存[^\n]{0,12}占[^\n]{0,40}(?:没有|看不到|找不到|不显示)[^\n]{0,16}进程"
     r"|メモリ[^\n]{0,16}(?:解放され(?:ない|ません|ず)|残(?:っ|り))|메모리[^\n]{0,16}(?:해제되지|반환되지|남아)"
-    r"|Speicher[^\n]{0,60}nicht (?:frei|wieder frei)|m[ée]moire[^\n]{0,60}pas (?:été )?lib[ée]r"
-    r"|memoria[^\n]{0,60}no se (?:libera|ha liberado)"
-    r"|mem[óo]ria[^\n]{0,60}não (?:é|foi) liberada|память[^\n]{0,60}не (?:освобо|очища)"
+    r"|[Ss]peicher[^\n]{0,60}nicht (?:frei|wieder frei)|[mM][ée]moire[^\n]{0,60}pas (?:été )?lib[ée]r"
+    r"|[mM]emoria[^\n]{0,60}no se (?:libera|ha liberado)"
+    r"|[mM]em[óo]ria[^\n]{0,60}não (?:é|foi) liberada|[Пп]амять[^\n]{0,60}не (?:освобо|очища)"
 )
 _LEFT_OVER_HINTS = (
-    "memory", "VRAM", "vram", "fuser -v", "ray::", "显存", "メモリ", "메모리", "Speicher", "moire", "memoria", "memória", "память", "GPU",
+    "memory", "VRAM", "vram", "fuser -v", "ray::", "显存", "メモリ", "메모리", "Speicher", "speicher", "moire", "emoria", "emória",
+    "память", "GPU", "processes",
 )  # fmt: skip
 _DEVICES = r"(?:CUDA |nvidia )?(?:GPUs?|devices?)"
 _SEEN = r"(?:visible|seen|found|detected|recogni[sz]ed)"
@@ -55,6 +57,7 @@ _HELD = (
     r"(?: (?:process(?:es)?|programs?|users?|jobs?|notebooks?|kernels?|people|instances?|\w{1,16}(?: process(?:es)?)?))?"
     r"[^.,;\n]{0,40}\b(?:us(?:es|ing)|tak(?:es|ing)|hold(?:s|ing)?|occup(?:y|ies|ying)|has taken|keeps)\b"
     r"[^.,;\n]{0,40}(?:\bmemory\b|\bVRAM\b|\d ?Gi?B|\d{4,5} ?Mi?B|\bthe (?:same )?GPU)"
+    r"|\b(?:when|after|once|if) (?:I )?clos(?:e|ed|ing) (?:the )?other\b"
     r"|(?:被|有)(?:其他|其它|别的|别人|他人)[^\n]{0,12}(?:进程|程序|用户|人)?[^\n]{0,8}占"
 )
 _HELD_HINTS = ("nother", "other", "omeone else", "omebody else", "olleague", "second", "其他", "其它", "别的", "别人", "他人")

@@ -12,6 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers import spoken_of
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
 
@@ -57,6 +58,11 @@ def _maybe(lines: list[str]) -> Iterator[int]:
 
 
 def replaced(text: Text) -> frozenset[int]:
+    """Indexes of the lines that say nothing of the present: a later run of the same command replaces them, or they only quote words."""
+    return _run_again(text) | spoken_of.lines_of(text)
+
+
+def _run_again(text: Text) -> frozenset[int]:
     """Indexes of the lines that a later run of the same command replaces, the prompt's own line with them."""
     last: dict[tuple[str, str | None], Typed] = {}
     out: set[int] = set()

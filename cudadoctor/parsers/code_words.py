@@ -22,6 +22,9 @@ _ADVICE = lazy(
     r"(?i)\b(?:if|when(?:ever)?|in case) (?:you|users?) "
     r"(?:see|get|got|encounter|face|run into|hit|receive|meet|have|are getting)\b[^.?\n]{0,90}$"
 )
+_OTHER_API = lazy(
+    r"\b(?:HIP|hip|MIOpen|rocBLAS|Metal|SYCL|Vulkan)(?: runtime)? (?:error|ERROR):? {0,2}$"
+)  # AMD's copy of the runtime uses its words
 _BEFORE = 60  # characters before a name that are looked at
 _BEFORE_ADVICE = 140
 LIST_CODES, LIST_LINES = 6, 40  # so many different codes so close to each other are a list of codes, not what a program met
@@ -51,8 +54,9 @@ def is_source_code(lines: Lines, hit: Hit) -> bool:
 
 
 def is_advice(lines: Lines, hit: Hit) -> bool:
-    """Whether the words are part of advice for those who meet them: "if you see CUDA error ..."."""
-    return _ADVICE.search(lines.entries[hit.entry][max(0, hit.start - _BEFORE_ADVICE) : hit.start]) is not None
+    """Whether the words are no report of CUDA's: advice for those who meet them ("if you see CUDA error ..."), or another API's error."""
+    before = lines.entries[hit.entry][max(0, hit.start - _BEFORE_ADVICE) : hit.start]
+    return _ADVICE.search(before) is not None or _OTHER_API.search(before) is not None
 
 
 def own_words(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError]]:

@@ -1,4 +1,4 @@
-"""The CUDA toolkits that a user's text speaks of in prose or in a path: "CUDA 12.2", "cuda-toolkit-11.5", /usr/local/cuda-10.1.
+"""The CUDA toolkits that a user's text speaks of: "CUDA 12.2", "cuda-toolkit-11.5", /usr/local/cuda-10.1, and in a wheel's tag (+cu110).
 
 Weaker than what nvcc says: the text may speak of another machine. nvidia-smi's CUDA Version is the driver's and is left out.
 """
@@ -20,7 +20,10 @@ _MENTION = lazy(
     r"(?i)(?<![\w.])(?:cuda(?:[ -]?(?:toolkit|tools|sdk))?|cudatoolkit|nvcc)(?: version| release)?(?:[ :=]{1,3}|[-_@/]|==?)[v(]?"
     r"(?P<version>\d{1,2}\.\d)(?![.\d]{0,6}%)"
 )
-_DRIVERS_OWN = lazy(r"CUDA Version ?:|CUDA (?:UMD|Driver) Version|[Dd]river [Vv]ersion")
+# The CUDA of a framework's wheel, which brings its own NVRTC: +cu110, mxnet-cu102, cupy-cuda101.
+_TAG = lazy(r"(?:\+cu|(?<![\w.])cu|mxnet-cu|cupy-cuda)(?P<major>\d{1,2})(?P<minor>\d)\b")
+_DRIVERS_OWN = lazy(r"CUDA Version(?: {2,}:|: {1,4}\S{1,6} {1,12}\|)|CUDA (?:UMD|Driver) Version|[Dd]river [Vv]ersion")
+_WORDS = ("uda", "UDA", "nvcc", "NVCC", "+cu", " cu", "-cu")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -30,7 +33,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     found: dict[str, CudaMention] = {}
     seen: set[str] = set()  # logs repeat themselves
     for number, line in enumerate(plain_lines(text), 1):
-        if "uda" not in line and "UDA" not in line and "nvcc" not in line and "NVCC" not in line:
+        if not any(word in line for word in _WORDS):
             continue
         if line in seen or len(found) >= _MOST:
             continue
@@ -38,9 +41,11 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         words = line[:1000]
         if _DRIVERS_OWN.search(words):
             continue
-        for match in _MENTION.finditer(words):
-            if 4 <= int(match["version"].split(".")[0]) <= 20:
-                found.setdefault(match["version"], CudaMention(version=ToolkitVersion(match["version"]), line=number))
+        versions = [match["version"] for match in _MENTION.finditer(words)]
+        versions += [f"{match['major']}.{match['minor']}" for match in _TAG.finditer(words)]
+        for version in versions:
+            if 4 <= int(version.split(".")[0]) <= 20:
+                found.setdefault(version, CudaMention(version=ToolkitVersion(version), line=number))
     if found:
         quotes = [text.quote(mention.line) for mention in found.values()]
         yield text.fact(CUDA_MENTIONS, CudaMentions(mentions=tuple(found.values())), *quotes, whole=False)
@@ -49,6 +54,6 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 _WAKES = (
     "cudatoolkit", "CUDA toolkit", "CUDA Toolkit", "CUDA version", "cuda version", "cuda-toolkit",
     *(f"{word}{mark}{digit}" for word in ("CUDA", "cuda", "Cuda", "nvcc") for mark in " -_=/v" for digit in "1456789"),
-    "CUDA: ", "cuda: ", "Cuda: ", "NVCC: ", "nvcc: ",
+    "CUDA: ", "cuda: ", "Cuda: ", "NVCC: ", "nvcc: ", "CUDA Version: ", "cupy-cuda", "mxnet-cu", "+cu1",
 )  # fmt: skip
 PARSER = Parser(name="cuda_mentions", reads=(), keys=(CUDA_MENTIONS.name,), parse=parse, wakes=_WAKES)

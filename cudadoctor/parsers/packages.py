@@ -21,12 +21,16 @@ _DNF = lazy(r"[ \t>|]{0,20}([\w.+-]{2,120})\.(?:x86_64|noarch|i[36]86|aarch64|pp
 _PACMAN = lazy(
     r"[ \t>|]{0,20}(?:local/)?([a-z0-9@_+][a-z0-9@._+-]{1,120}) (\d[\w.:+~]{0,80}-\d{1,4}(?:\.\d{1,4})?)(?: \([^()]{1,80}\))?\s*$"
 )
+_ZYPPER = lazy(
+    r"[ \t>|]{0,8}i\+? {0,4}\| ([a-zA-Z0-9][\w.+-]{2,80}) {1,60}\|(?: [^|\n]{0,60}\|)? package {1,20}\|"
+    r" (\d[\w.:+~-]{1,60}) {0,40}(?:\||$)"
+)
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
 _QUOTES = 12
 _WAKES = (
     "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
     "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia",
-    "grep nvidia", "grep -i nvidia",
+    "grep nvidia", "grep -i nvidia", "pacman -Q", "| package ",
 )  # fmt: skip
 _FILTERED = lazy(
     r"^(?:sudo )?(?:dpkg (?:-l|--list|--get-selections)|rpm -qa|pacman -Q|apt list --installed(?: 2>/dev/null)?)"
@@ -76,6 +80,9 @@ def _package(line: str, number: int) -> Package | None:
         if len(parts) == 3 and parts[1][:1].isdigit() and "/" not in rpm[1]:
             return Package(name=parts[0], version=f"{parts[1]}-{parts[2]}", line=number)
         return None
+    zypper = _ZYPPER.match(line)
+    if zypper:
+        return Package(name=zypper[1], version=zypper[2], line=number)
     pacman = _PACMAN.match(line)
     return Package(name=pacman[1], version=pacman[2], line=number) if pacman else None
 

@@ -20,6 +20,7 @@ from cudadoctor.parsers import (
     dev,
     dkms,
     driver_libraries,
+    driver_names,
     driver_version,
     environment,
     frameworks,
@@ -60,7 +61,8 @@ _MODULES = (
     pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
     system_names, uname,
     surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc, worker_nvml,
-    worker_python_env, worker_processes, worker_ladder, computed, mentions, setting, package_lists, frameworks, gpu_names, numba_report,
+    worker_python_env, worker_processes, worker_ladder, computed, mentions, setting, package_lists, frameworks, gpu_names, driver_names,
+    numba_report,
     cuda_mentions, nvidia_smi_details, pcie_link, limits,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))

@@ -82,7 +82,7 @@ def exit_code(lines: list[str], start: int, reach: int = 6) -> int | None:
 def not_found(name: str) -> re.Pattern[str]:
     """Lines by which shells say that there is no program of this name."""
     quoted = re.escape(name)
-    return re.compile(
+    return lazy(
         rf"(?:^|[\s:/])['\"`]?{quoted}['\"`]?: (?:command )?not found"
         rf"|command not found: {quoted}\b"
         rf"|[Cc]ommand ['\"`]{quoted}['\"`] not found"

@@ -14,7 +14,7 @@ from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.reading import Quotes, line_of, merged, some
-from cudadoctor.checks.ties import device, driver, packages, plain_words, programs, setting, toolkit
+from cudadoctor.checks.ties import device, driver, fit, packages, plain_words, programs, setting, toolkit
 from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Basis, Clue
@@ -225,8 +225,8 @@ def _true(facts: Facts, key: Key[Any]) -> bool:
 
 
 TIES: tuple[Tie, ...] = (
-    *setting.TIES,
+    *setting.TIES, *plain_words.TIES,
     lost_in_container, blocked_in_wsl, capabilities, two_driver_versions, insufficient_driver, malformed_home, nobody_holds_it,
     *programs.TIES, *toolkit.TIES, *packages.TIES,
-    *driver.TIES, *device.TIES, *plain_words.TIES,
+    *driver.TIES, *fit.TIES, *device.TIES,
 )  # fmt: skip

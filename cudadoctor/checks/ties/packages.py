@@ -12,7 +12,7 @@ from cudadoctor.checks.ties.toolkit import clue, driver_cuda_of_text, listed, st
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, FRAMEWORKS, LISTED_PACKAGES, NVCC, Framework, ListedPackage
+from cudadoctor.model.values import ENVIRONMENT, FRAMEWORKS, LISTED_PACKAGES, NAMED_GPUS, NVCC, PCI, SETTING, SMI, Framework, ListedPackage
 from cudadoctor.model.version import ToolkitVersion
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
 _OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
 _ANY = lazy(r"")
+_LISTED = lazy(r"^[\s>]{0,16}Is CUDA available: ")  # of collect_env, which stands in every report, whatever it is about
 _CPU_BUILD = lazy(r"(?i)^cpu|[._]cpu(?:[._]|$)|^cpuonly")
 _WITHOUT_CUDA = ("tensorflow-cpu", "tensorflow-intel", "cpuonly")
 _FRAMEWORKS = (
@@ -40,6 +41,7 @@ _FOREIGN = lazy(
 )
 # Code 303: a library is not there at all, which is no missing symbol.
 _NOTHING_LOADED = lazy(r"\b303\b|SHARED_OBJECT_INIT_FAILED|SharedObjectInitFailed|shared object initialization failed")
+_NO_DEVICE = lazy(r"Failed to infer device type|Device string must not be empty|no GPU (?:is )?detected|requires at least 1 GPU")
 _NO_GPU_SEEN = (CPU, "libcuda-missing", NEWER, "cuda-visible-devices-hides-all")
 
 
@@ -56,13 +58,31 @@ def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     lines = lines or answer
     without = _built_without(facts)
     if without:
-        yield clue(CPU, lines, without, basis="stated")  # the text says both
+        listed_only = not suspected(said, CPU, _ANY) and bool(answer) and _LISTED.search(answer[0].text) and not _gpu_beside(facts)
+        yield clue(CPU, lines, without, basis="suspected" if listed_only else "stated")  # the text says both
         return
     built, driver = _built_with(fact, facts), driver_cuda_of_text(facts, knowledge)
     if built is not None and driver is not None and _beyond(built[0], driver[0].major_minor):
         yield clue(NEWER, lines, built[1], driver[1], version=built[0].text, driver_cuda=driver[0].text)
     elif not suspected(said, CPU, _ANY):
         yield from (clue(cause, lines, basis="suspected") for cause in _NO_GPU_SEEN if built is None or cause != CPU)
+
+
+def _gpu_beside(facts: Facts) -> bool:
+    """Whether the text shows an NVIDIA GPU or driver, or says that a GPU is not seen: a framework that uses none is a complaint then."""
+    fact, place = facts.get(FRAMEWORKS), facts.get(SETTING)
+    state = fact.value if isinstance(fact, Fact) else None
+    complains = isinstance(place, Fact) and place.value is not None and "none-seen" in place.value.words
+    present = (facts.get(key) for key in (SMI, NAMED_GPUS, PCI, NVCC))
+    shown = any(isinstance(found, Fact) and found.present for found in present)
+    return complains or shown or (state is not None and (state.driver is not None or state.runtime is not None))
+
+
+def no_device_for_a_cpu_build(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A program on top of a framework finds no device, and the text shows the framework's build without CUDA."""
+    lines, without = suspected(said, "driver-not-loaded", _NO_DEVICE), _built_without(facts)
+    if lines and without:
+        yield clue(CPU, lines[:1], without, basis="stated")  # the text says both
 
 
 def _built_without(facts: Facts) -> Quotes:
@@ -197,4 +217,4 @@ def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield clue(ABI, lines[:1], new[1] if new is not None else ())
 
 
-TIES = (not_available, wrong_library, mixed_packages, libraries_unnamed, who_lacks_it, bindings)
+TIES = (not_available, no_device_for_a_cpu_build, wrong_library, mixed_packages, libraries_unnamed, who_lacks_it, bindings)

@@ -13,11 +13,12 @@ from cudadoctor.checks.ties.said import Said, finding, stated, suspected
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL, MODULES, SETTING, SMI, SMI_CSV, WSL
+from cudadoctor.model.values import FRAMEWORKS, KERNEL, MODULES, SETTING, SMI, SMI_CSV, WSL
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
+NO_ACCESS, SCHEDULER = "container-no-gpu-access", "scheduler-gave-no-gpu"
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
 WSL_GPU, WSL_DRIVER, HOOK = "wsl-gpu-unavailable", "wsl-linux-driver-installed", "container-hook-failed"
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
@@ -27,6 +28,9 @@ _WHERE = (
     ("wsl", ("wsl-gpu-unavailable", "wsl-linux-driver-installed")),
     ("container", ("container-no-gpu-access", "container-toolkit-missing", "container-driver-capabilities")),
 )
+_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available")
+_NO_GPU = lazy(r"False|is_available|no GPU|No GPU")
+_NOT_RUNNING = lazy(r"kernel driver does not appear to be running")
 _NO_REQUEST = lazy(r"driver error: failed to process request")
 _OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
 _FIRST_WSL = lazy(r"4\.4\.0-\d{5}-Microsoft")
@@ -60,9 +64,17 @@ def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
     absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None), ()) or _word(facts, "no-smi")
-    works = _word(facts, "gpu-works") or _module(facts)
+    works = _word(facts, "gpu-works") or _answer(facts, available=True) or _module(facts)
     if absent and works and not any(clue.basis != "suspected" for clue in said):
         yield finding("nvidia-smi-missing", absent, works)
+
+
+def _answer(facts: Facts, *, available: bool) -> Quotes:
+    """The line with PyTorch's answer to the question whether CUDA is available."""
+    state = facts.get(FRAMEWORKS)
+    if not isinstance(state, Fact) or state.value is None or state.value.available is not available or state.value.built_with_cuda is False:
+        return ()
+    return line_of(state, state.value.available_line)[:1] if state.value.available_line else some(state)[:1]
 
 
 def _module(facts: Facts) -> Quotes:
@@ -88,10 +100,32 @@ def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             return
 
 
+def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device, or a framework that finds no GPU, in a container or batch job that is not said to have asked for one."""
+    if any(clue.basis != "suspected" for clue in said) or _word(facts, "gpu-asked") or _word(facts, "wsl"):
+        return
+    lines = suspected(said, NO_ACCESS, _NO_DEVICE) or suspected(said, "framework-cpu-build", _NO_GPU) or _answer(facts, available=False)
+    if not lines:
+        return
+    place = facts.get(SETTING)
+    jobs = place.value.jobs if isinstance(place, Fact) and place.value is not None else ()
+    if (batch := _word(facts, "batch")) and not any(start.asks for start in jobs):
+        yield finding(SCHEDULER, lines, batch, basis="suspected")
+    elif not batch and (inside := _word(facts, "container")):
+        yield finding(NO_ACCESS, lines, inside, basis="suspected")
+
+
 # ---------------------------------------------------------------- WSL
 def windows_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """In WSL the hook's request to the driver fails where Windows' driver is too old for WSL."""
     lines, wsl = stated(said, HOOK, _NO_REQUEST), _in_wsl(facts)
+    if lines and wsl:
+        yield finding(WSL_GPU, lines, wsl)
+
+
+def no_module_in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """TensorFlow's word that the kernel driver does not run, in WSL: there it never runs, for the driver is Windows' own."""
+    lines, wsl = stated(said, "driver-not-loaded", _NOT_RUNNING), _in_wsl(facts)
     if lines and wsl:
         yield finding(WSL_GPU, lines, wsl)
 
@@ -131,5 +165,6 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 TIES = (
-    memory_that_stays, memory_of_others, only_the_tool, none_seen, windows_driver, first_wsl, module_for_wsl, slowed_in_a_list,
+    memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl, windows_driver,
+    module_for_wsl, slowed_in_a_list,
 )  # fmt: skip

@@ -46,6 +46,7 @@ _OF_NUMBA = lazy(r"(?i)Call to cu[A-Z]|numba|nvrtc")
 _BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
 _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
 _NO_CAPABILITIES = lazy(r"No supported GPU compute capabilities found")
+OLDEST_OF_TODAY = ComputeCapability("7.5")  # no toolkit has dropped what is newer
 OLDEST_OF_NUMBA = ToolkitVersion("11.0")  # what Numba from 0.57 on asks for; the releases before say less clearly what they lack
 
 
@@ -154,6 +155,13 @@ def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
         yield clue(HOME_WRONG, lines[:1], some(compilers[0])[:1], variable="CUDA_HOME", cuda_variable="CUDA_HOME")
 
 
+def nvcc_not_there(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """All that a text shows is that there is no nvcc: nothing is wrong with a GPU then, but it is what the user asks about."""
+    fact = facts.get(NVCC)
+    if not said and isinstance(fact, Fact) and fact.value is None:
+        yield from (clue(cause, some(fact)[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
+
+
 # ---------------------------------------------------------------- a rejected architecture
 def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvcc does not know an architecture: it is too old for it, or has dropped it, and then the GPU decides what has to change."""
@@ -191,7 +199,11 @@ def unnamed_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iter
     """NVRTC rejects the GPU's architecture without saying which: the GPU and the toolkit of the text decide."""
     lines = suspected(said, DROPPED, _NO_NUMBER)
     if lines:
-        yield from _out_of_step(lines, facts, knowledge)
+        found = tuple(_out_of_step(lines, facts, knowledge))
+        newest = max((gpu.capability for gpu in gpus_named(facts, knowledge)), default=None)
+        if not found and newest is not None and newest >= OLDEST_OF_TODAY:
+            found = (clue(TOO_OLD, lines[:1], basis="suspected"),)
+        yield from found
 
 
 def _out_of_step(lines: Quotes, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -276,4 +288,7 @@ def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         yield clue(MISSING, some(fact)[-1:], parts=" ".join(report.missing))
 
 
-TIES = (toolkit_elsewhere, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image, numba_against_toolkit, numba_report)
+TIES = (
+    toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image, numba_against_toolkit,
+    numba_report,
+)  # fmt: skip

@@ -77,8 +77,30 @@ class CudaMentions(Value, frozen=True, kw_only=True):
     mentions: tuple[CudaMention, ...] = ()
 
 
+class NamedDriver(Value, frozen=True, kw_only=True):
+    """A driver that a text speaks of: a package's name, an installer's file, `driver 390.157`. `is_open`: None where it is not said."""
+
+    branch: int | None = None
+    version: str = ""
+    is_open: bool | None = None
+    line: int = 0
+
+
+class NamedChip(Value, frozen=True, kw_only=True):
+    """A chip by its code name, GT218."""
+
+    name: str
+    line: int = 0
+
+
+class NamedDrivers(Value, frozen=True, kw_only=True):
+    drivers: tuple[NamedDriver, ...] = ()
+    chips: tuple[NamedChip, ...] = ()
+
+
 LISTED_PACKAGES = Key[ListedPackages]("listed-packages")
 FRAMEWORKS = Key[Framework]("framework")
 NAMED_GPUS = Key[NamedGpus]("named-gpus")
 NUMBA_REPORT = Key[NumbaReport]("numba-report")
 CUDA_MENTIONS = Key[CudaMentions]("cuda-mentions")
+NAMED_DRIVERS = Key[NamedDrivers]("named-drivers")

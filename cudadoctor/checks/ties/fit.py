@@ -1,0 +1,193 @@
+"""Ties of driver and GPU by the words of a text: a branch or a flavour that does not drive the GPU which the text names.
+
+Where lspci, DKMS or a package list show both, the rules of the row `driver` find it. People also write "RTX 5070 Ti with
+nvidia-driver-550": that raises a suspicion, and puts it before the general ones that the driver's message has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudadoctor.checks import traces
+from cudadoctor.checks.gpu import architecture_of
+from cudadoctor.checks.reading import Quotes, gpus, line_of, some
+from cudadoctor.checks.ties.said import Said, finding, suspected
+from cudadoctor.checks.ties.toolkit import gpus_named
+from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import (
+    DKMS,
+    DRIVER_PACKAGES,
+    LOADED_DRIVER,
+    MODULE_FILES,
+    NAMED_DRIVERS,
+    PCI,
+    SMI,
+    TEGRA,
+    WSL,
+    NamedDrivers,
+)
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.knowledge.tables import Architecture
+
+TOO_OLD, TOO_NEW = "driver-too-old-for-gpu", "driver-too-new-for-gpu"
+REQUIRED, UNSUPPORTED = "open-module-required", "open-module-unsupported-gpu"
+COMPLAINTS = ("gpu-init-failed", "driver-not-loaded", TOO_OLD, TOO_NEW, "nouveau-bound", UNSUPPORTED, REQUIRED)
+MISMATCH, DRIVER_MISSING = "driver-version-mismatch", "driver-module-missing-for-kernel"
+BAR = "pci-bar-unassigned"
+YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
+_NO_DEVICE = lazy(r"(?i)no devices? (?:were |was )?found|supported by the \d|NVIDIA devices were initialized|find any screens|open kernel")
+_UNSUPPORTED = lazy(r"supported by the \d")
+_REFUSED = lazy(r"were initialized|RmInitAdapter|rm_init_adapter|No devices were found|probe routine failed")
+_RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
+_USER_SPACE = lazy(
+    r"(?:lib)?nvidia-(?:compute-utils|utils|compute)(?:-\d{3})?(?:-server)?$|libcuda1$|libnvidia-ml1$|xorg-x11-drv-nvidia-cuda$"
+)
+
+
+class _Driver(NamedTuple):
+    branch: int | None
+    is_open: bool | None
+    quotes: Quotes
+
+
+def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The GPU is not found, or nothing is said of why, and the driver named does not drive the GPU named."""
+    if any(clue.basis != "suspected" and not clue.advice for clue in said) or _works(facts) or _elsewhere(facts):
+        return
+    lines = next((found for found in (suspected(said, cause) for cause in COMPLAINTS) if found), ())
+    gpu = _gpu(facts, knowledge)
+    if gpu is None or (said and not lines):
+        return
+    family, shown = gpu
+    driver = _driver(facts) or _Driver(None, None, ())
+    for cause in _fits(family, driver, suspected(said, "gpu-init-failed", _NO_DEVICE) or suspected(said, TOO_OLD, _UNSUPPORTED)):
+        yield finding(cause, lines, driver.quotes, shown, basis="suspected", values={"architecture": family.name})
+
+
+def _fits(family: Architecture, driver: _Driver, no_device: Quotes) -> tuple[str, ...]:
+    """What does not fit, likeliest first; () where it fits or too little is known."""
+    first, last, branch = family.first_driver_branch, family.last_driver_branch, driver.branch
+    if branch is not None and last is not None and branch > last:
+        return (TOO_NEW,)
+    if branch is not None and first is not None and branch < first:
+        return (TOO_OLD,)
+    if family.open_modules == "required" and no_device and driver.is_open is not True:
+        return (REQUIRED, TOO_OLD)
+    if family.open_modules == "unsupported" and driver.is_open:
+        return (UNSUPPORTED,)
+    young = branch is not None and first is not None and branch < first + YOUNG
+    return (TOO_OLD,) if young and no_device else ()
+
+
+def _gpu(facts: Facts, knowledge: Knowledge) -> tuple[Architecture, Quotes] | None:
+    """The one architecture of the text's GPUs: from a listing of the bus, products that it names, or a chip's code name."""
+    found: dict[str, tuple[Architecture, Quotes]] = {}
+    if isinstance(facts.get(PCI), Fact):
+        try:
+            listed = gpus(facts)
+        except NotKnown:
+            listed = ()
+        for gpu in listed:
+            family = architecture_of(gpu, knowledge)
+            if family is not None:
+                found.setdefault(family.id, (family, gpu.quotes[:1]))
+    for named in gpus_named(facts, knowledge) if not found else ():
+        family = knowledge.architecture_of(named.capability)
+        if family is not None:
+            found.setdefault(family.id, (family, named.quotes))
+    words = facts.get(NAMED_DRIVERS)
+    for chip in words.value.chips if not found and isinstance(words, Fact) and words.value is not None else ():
+        known = knowledge.chip_by_name(chip.name)
+        family = next((row for row in knowledge.architectures if known is not None and row.id == known.architecture), None)
+        if family is not None and isinstance(words, Fact):
+            found.setdefault(family.id, (family, line_of(words, chip.line)))
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _driver(facts: Facts) -> _Driver | None:
+    """The driver that is shown to be installed; else the one branch that the text speaks of."""
+    words = _words(facts)
+    flavours = {entry.is_open for entry in words.drivers if entry.is_open is not None}
+    is_open = next(iter(flavours)) if len(flavours) == 1 else None
+    loaded = facts.get(LOADED_DRIVER)
+    if isinstance(loaded, Fact) and loaded.value is not None and loaded.value.flavour is not None:
+        is_open = loaded.value.flavour == "open"
+    shown = _installed(facts)
+    if shown is not None:
+        return _Driver(shown.branch, is_open, shown.quotes)
+    branches = {entry.branch for entry in words.drivers if entry.branch is not None}
+    if len(branches) > 1 or not words.drivers:
+        return None
+    fact = facts[NAMED_DRIVERS]
+    entry = next((entry for entry in words.drivers if entry.branch is not None), words.drivers[0])
+    return _Driver(entry.branch, is_open, line_of(fact, entry.line)[:1])
+
+
+def _words(facts: Facts) -> NamedDrivers:
+    found = facts.get(NAMED_DRIVERS)
+    return found.value if isinstance(found, Fact) and found.value is not None else NamedDrivers()
+
+
+def _installed(facts: Facts) -> traces.Installed | None:
+    keys: tuple[Key[Any], ...] = (LOADED_DRIVER, MODULE_FILES, DKMS, DRIVER_PACKAGES)
+    for key in keys:
+        found = facts.get(key)
+        if isinstance(found, Fact) and found.value is not None:
+            try:
+                return traces.installed_branch(facts, found)
+            except NotKnown:
+                return None
+    return None
+
+
+def _works(facts: Facts) -> bool:
+    """Whether a table shows a GPU: its driver drives it."""
+    return any(fact.value is not None and fact.value.gpus for fact in facts.all(SMI))
+
+
+def _elsewhere(facts: Facts) -> bool:
+    keys: tuple[Key[bool], ...] = (WSL, TEGRA)
+    return any(isinstance(found, Fact) and bool(found.value) for found in map(facts.get, keys))
+
+
+# ---------------------------------------------------------------- beside the driver
+def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A module is loaded, the packages of the user-space side are of another release, and the text complains of a GPU that is not used."""
+    loaded, packages = facts.get(LOADED_DRIVER), facts.get(DRIVER_PACKAGES)
+    if not isinstance(loaded, Fact) or loaded.value is None or not isinstance(packages, Fact) or packages.value is None or _works(facts):
+        return
+    if not said or any(clue.basis != "suspected" and not clue.advice for clue in said):
+        return
+    numbers = loaded.value.version.numbers
+    for entry in packages.value.packages:
+        release = _RELEASE.search(entry.version)
+        if _USER_SPACE.match(entry.name) and release is not None and tuple(map(int, release[1].split("."))) != tuple(numbers):
+            yield finding(MISMATCH, some(loaded)[:1], line_of(packages, entry.line), basis="suspected")
+            return
+
+
+def only_added(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """DKMS knows the driver's source and has built it for no kernel at all."""
+    found = facts.get(DKMS)
+    if not isinstance(found, Fact) or found.value is None or found.origin != "text" or _works(facts):
+        return
+    entries = [entry for entry in found.value.entries if entry.module.startswith("nvidia") and not entry.module.startswith("nvidia-fs")]
+    if entries and all(entry.state == "added" for entry in entries):
+        for cause in (DRIVER_MISSING, "driver-build-failed"):
+            yield finding(cause, line_of(found, entries[0].line), basis="suspected")
+
+
+def no_room(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The kernel found no room for a large window, and the driver then refused the GPU."""
+    room = suspected(said, BAR)
+    refused = next((found for cause in COMPLAINTS if (found := suspected(said, cause, _REFUSED))), ())
+    if room and refused:
+        yield finding(BAR, room, refused)
+
+
+TIES = (two_sides, only_added, no_room, misfit)

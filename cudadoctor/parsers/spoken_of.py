@@ -1,0 +1,57 @@
+"""Lines that speak of a message and show none: source code that holds its words, a list of changes, a question of a FAQ, a wish.
+
+Only such lines count as their own words give away. A line of source code below `File "...", line 12` is part of a traceback, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.base import Text
+
+_LONGEST = 400  # characters; a longer line is a paragraph, which may show a message and speak of another
+_FRAME = 'File "'
+_QUOTED = "[\"'`*]{1,3}"
+_SPEAKS = (
+    # source code: the words are an argument, a value, or what something is compared with
+    lazy(r"\braise [\w.]{1,60}\(\s{0,4}[frbu]{0,2}[\"']"),
+    lazy(r"\bthrow (?:new )?[\w:.]{1,60}\(\s{0,4}\""),
+    lazy(r"\breturn [frbu]{0,2}[\"'][^\"'\n]{6}"),
+    lazy(r"\bf?printf\([^\"\n]{0,20}\""),
+    lazy(r"\bif [frbu]{0,2}[\"'][^\"'\n]{6,200}[\"'] (?:not )?in \w"),
+    lazy(r"^\s{0,24}[(\[{]\s{0,4}(?:\"[^\"\n]{6,200}\"|'[^'\n]{6,200}'),\s{0,4}[\"'][\w-]{2,60}[\"']\s{0,4}[)\]}],?\s{0,4}$"),
+    # a list of changes
+    lazy(r"^\s{0,8}[-*+•] {1,3}(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?) "),
+    lazy(r"^\s{0,8}[-*+•] {1,3}[^\n]{10,300} \(#\d{2,6}\)\s{0,4}$"),
+    lazy(r"\b(?:is|are) no longer (?:passed|built|raised|printed|shown)\b"),
+    # documentation and advice
+    lazy(r"^\W{0,6}Q: "),
+    lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) "),
+    lazy(
+        r"(?i)\b(?:documentation|docs|manual|readme|guide|faq)\b[^\n]{0,100}\b(?:says?|mentions?|lists|describes|explains)\b[^\n]{0,80}[\"'`]"
+    ),
+    lazy(r"(?i)\bwould be (?:great|nice|good|helpful|useful) if\b"),
+    lazy(r"^\s{0,8}<!--[^\n]{0,300}-->\s{0,4}$"),
+    lazy(r"\b(?:[Ii]s|[Dd]oes|[Aa]re) [^.?\n]{0,40}\bX[Ii][Dd] \d{1,3}[\"'`]{0,2} (?:always|generally|usually|necessarily)\b"),
+    # what was, what may be, and what a test does not try
+    lazy(r"\bSKIPPED (?:\(|\[\d{1,4}\] )"),
+    lazy(rf"{_QUOTED} (?:is|are) (?:normal|harmless|expected)\b|{_QUOTED} can (?:safely )?be ignored"),
+    lazy(rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b"),
+)
+# One of these stands in every such line: most texts are seen by this alone.
+_MAYBE = re.compile(
+    r"raise |throw |return |printf\(|\bif |[(\[{]\s{0,4}[\"']|^\s{0,8}[-*+•] |no longer |Q: |(?i:documentation|docs|manual|readme|guide|faq)|"
+    r"(?i:would be )|<!--|(?:is|are|was|were) (?:normal|harmless|expected|gone|solved|resolved)|be ignored|SKIPPED |X[Ii][Dd] "
+)
+
+
+def lines_of(text: Text) -> frozenset[int]:
+    """Indexes (from 0) of the lines that only speak of what they quote."""
+    found = set()
+    for index, line in enumerate(text.lines):
+        if len(line) > _LONGEST or _MAYBE.search(line) is None or (index and _FRAME in text.lines[index - 1]):
+            continue
+        if any(speaks.search(line) for speaks in _SPEAKS):
+            found.add(index)
+    return frozenset(found)

@@ -1,0 +1,58 @@
+"""Lines that only speak of a message: what counts as one, and what stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.spoken_of import lines_of
+
+SPOKEN = (
+    '        raise AssertionError("Torch not compiled with CUDA enabled")',
+    '    throw std::runtime_error("CUDA driver version is insufficient for CUDA runtime version");',
+    '    case CUDA_ERROR_NO_DEVICE: return "no CUDA-capable device is detected";',
+    '  fprintf(stderr, "Failed to dlopen libcuda.so.1: is the driver installed?\\n");',
+    '        if "Driver/library version mismatch" in str(error):',
+    '    ("NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.", "bus"),',
+    '* Fixed a bug that could cause "GPU has fallen off the bus" messages.',
+    "* Clearer words for `libcuda.so.1: cannot open shared object file` (#1204)",
+    "* Unsupported gpu architecture 'compute_35' is no longer passed to nvcc 12",
+    '**Q: I get `could not select device driver "" with capabilities: [[gpu]]`.**',
+    '- "CUDA driver version is insufficient for CUDA runtime version" -> ask to update the driver',
+    "The documentation says that an error like \"Quota 'GPUS_ALL_REGIONS' exceeded\" appears.",
+    "It would be great if a hint came with `CUDA out of memory`.",
+    '<!-- e.g. "CUDA out of memory" -->',
+    '# "libcuda.so.1: cannot open shared object file" is normal while building',
+    'Solved: "Driver/library version mismatch" was gone after a reboot.',
+    "tests/test_gpu.py::test_mul SKIPPED (requires a GPU with compute capability 8.0 or higher)",
+    'Is "Xid 79" always a hardware fault?',
+)
+SHOWN = (
+    "AssertionError: Torch not compiled with CUDA enabled",
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+    'I get "CUDA driver version is insufficient for CUDA runtime version".',
+    "- nvidia-smi: Failed to initialize NVML: Driver/library version mismatch",
+    "What does Xid 79 mean? The GPU is gone.",
+    '{"error": "CUDA out of memory"}',
+    "I followed the guide, and now get `libcuda.so.1: cannot open shared object file`.",
+    "        return self.lst[devnum]",
+)
+
+
+@pytest.mark.parametrize("line", SPOKEN)
+def test_a_line_that_speaks_of_a_message(line: str) -> None:
+    assert lines_of(Text(f"above\n{line}\nbelow", source="text")) == {1}
+
+
+@pytest.mark.parametrize("line", SHOWN)
+def test_a_line_that_shows_one(line: str) -> None:
+    assert not lines_of(Text(f"above\n{line}\nbelow", source="text"))
+
+
+def test_code_below_a_frame_is_part_of_a_traceback() -> None:
+    frame = '  File "/usr/lib/python3/dist-packages/torch/cuda/__init__.py", line 239, in _lazy_init\n'
+    assert not lines_of(Text(frame + SPOKEN[0], source="text"))
+
+
+def test_a_long_paragraph_stays() -> None:
+    assert not lines_of(Text(SPOKEN[12] + " And then it fails." * 30, source="text"))

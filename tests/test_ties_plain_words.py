@@ -1,0 +1,82 @@
+"""What a person says in plain words beside a message: it names what is likeliest, and states nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.report import Report
+from cudadoctor.sources.pasted import evidence_of
+
+KNOWLEDGE = load()
+ZOMBIE, OTHERS, SMI = "zombie-gpu-process", "gpu-memory-held-by-others", "nvidia-smi-missing"
+NO_ACCESS, SCHEDULER, WSL_GPU, WSL_DRIVER = (
+    "container-no-gpu-access",
+    "scheduler-gave-no-gpu",
+    "wsl-gpu-unavailable",
+    "wsl-linux-driver-installed",
+)
+FULL = "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\n"
+NONE_HERE = "RuntimeError: No CUDA GPUs are available\n"
+WSL = "Linux version 5.15.90.1-microsoft-standard-WSL2 (root@1c602f52c2e4) (gcc 11.2.0)\n"
+REASONS = "index, clocks_throttle_reasons.hw_slowdown, clocks_throttle_reasons.sw_thermal_slowdown\n"
+LIST = (
+    "$ nvidia-smi --query-gpu=index,clocks_throttle_reasons.hw_slowdown,clocks_throttle_reasons.sw_thermal_slowdown --format=csv\n"
+    + REASONS
+)
+
+
+def report(text: str) -> Report:
+    found = judge(evidence_of(text.encode()), KNOWLEDGE)
+    assert found.diagnosis.crashes == ()
+    return found
+
+
+def root(text: str) -> str | None:
+    found = report(text).diagnosis.root
+    return found.cause if found is not None else None
+
+
+def first(text: str) -> str | None:
+    return next((finding.cause for finding in report(text).diagnosis.suspects), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("The GPU memory is not released after I kill the script, nvidia-smi shows it.", ZOMBIE),
+        ("nvidia-smi: 程序被 kill 之后显存没有释放", ZOMBIE),
+        ("Der GPU-Speicher wird nach kill -9 nicht freigegeben, nvidia-smi zeigt keinen Prozess", ZOMBIE),
+        ("nvidia-smi says no running processes found but 22 GB are used", ZOMBIE),
+        ("nvidia-smi shows how much GPU memory each process uses", None),
+        (FULL + "another user's process uses 20 GB of it", OTHERS),
+        (FULL + "my colleague's notebook still holds 10 GB", OTHERS),
+        (FULL + "with another batch size too", "program-out-of-memory"),
+        ("In the Slurm cluster srun sees no GPU.", SCHEDULER),
+        ("The docker container does not see the GPU.", NO_ACCESS),
+        ("In WSL2 no CUDA devices are visible, docker is not used.", WSL_GPU),
+        (NONE_HERE + "It runs in a Proxmox LXC.", NO_ACCESS),
+        (NONE_HERE + "It runs as a Slurm job.", SCHEDULER),
+        (NONE_HERE, "driver-not-loaded"),
+    ],
+)
+def test_what_is_likeliest(text: str, cause: str | None) -> None:
+    assert (root(text), first(text)) == (None, cause)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("$ nvidia-smi\nbash: nvidia-smi: command not found\n$ ./deviceQuery\nResult = PASS", SMI),
+        ("$ nvidia-smi\nbash: nvidia-smi: command not found\ntorch.cuda.is_available() returns True", SMI),
+        ("$ nvidia-smi\nbash: nvidia-smi: command not found\n", None),
+        (WSL + "modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.15.90.1-microsoft-standard-WSL2", WSL_DRIVER),
+        (WSL + "nvidia-container-cli: initialization error: driver error: failed to process request: unknown", WSL_GPU),
+        ("nvidia-container-cli: initialization error: driver error: failed to process request: unknown", "container-hook-failed"),
+        (LIST + "0, Not Active, Active", "thermal-or-power-throttling"),
+        (LIST + "0, Not Active, Not Active", None),
+    ],
+)
+def test_what_two_lines_together_show(text: str, cause: str | None) -> None:
+    assert root(text) == cause
