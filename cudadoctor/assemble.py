@@ -75,7 +75,7 @@ def machine(facts: Facts, evidence: Evidence, knowledge: Knowledge) -> report.Ma
     return report.Machine(
         system=kernel.system if kernel else None,
         kernel=kernel.release if kernel else None,
-        distribution=" ".join(part for part in (system.id, system.version_id) if part) or None if system else None,
+        distribution=" ".join(part for part in (system.id, system.version_id) if part) or None if system and system.id else None,
         container=", ".join(marks) if marks else None,
         wsl=value(facts, WSL),
         driver=report.MachineDriver(
@@ -150,13 +150,26 @@ def rows(
         crashed = Line("this row could not be described: see crashes", because="a part of the doctor failed")
         line = guard.run("describe", check.id, crashed, describe, check, facts, knowledge)
         status, because = _status(check, line, facts, evidence, knowledge, judged, rungs)
+        summary = _found_in(check, judged, knowledge) if status == "fail" and line.because is not None else None
         out.append(
             report.Row(
-                id=check.id, title=check.title, status=status, summary=line.summary, because=because, evidence=tuple(line.quotes[:4])
+                id=check.id,
+                title=check.title,
+                status=status,
+                summary=summary or line.summary,
+                because=because,
+                evidence=tuple(line.quotes[:4]),
             )
         )
     text = _text_row(evidence, knowledge, judged)
     return (*out, text) if text is not None else tuple(out)
+
+
+def _found_in(check: Check, judged: Judged, knowledge: Knowledge) -> str | None:
+    """What a row fails for, where its own facts are not known: a text named it."""
+    found = (*((judged.diagnosis.root,) if judged.diagnosis.root is not None else ()), *judged.diagnosis.also)
+    named = _rows_of([finding for finding in found if finding.effect == "blocks"], knowledge, check.id)
+    return named[0].title if named else None
 
 
 def _rows_of(findings: Sequence[Finding], knowledge: Knowledge, row: str) -> list[Finding]:

@@ -41,8 +41,8 @@ _SPEAKS = (
 )
 # One of these stands in every such line: most texts are seen by this alone.
 _MAYBE = re.compile(
-    r"raise |throw |return |printf\(|\bif |[(\[{]\s{0,4}[\"']|^\s{0,8}[-*+•] |no longer |Q: |(?i:documentation|docs|manual|readme|guide|faq)|"
-    r"(?i:would be )|<!--|(?:is|are|was|were) (?:normal|harmless|expected|gone|solved|resolved)|be ignored|SKIPPED |X[Ii][Dd] "
+    r"raise |throw |return |printf\(|\bif |[(\[{]\s{0,4}[\"']|^\s{0,8}[-*+•] |no longer |Q: |"
+    r"(?i:documentation|docs|manual|readme|guide|faq)|(?i:would be )|<!--|(?:is|are|was|were) (?:normal|harmless|expected|gone|solved|resolved)|be ignored|SKIPPED |X[Ii][Dd] "
 )
 
 
