@@ -15,6 +15,20 @@ from cudadoctor.sources.pasted import evidence_of
 KNOWLEDGE = load()
 NONE = "none"
 SHOWN: list[tuple[str, str]] = [
+    # The CUDA of a wheel, which brings its own NVRTC, is older than the GPU; so is a version that stands in a line of its own.
+    (
+        "toolkit-too-old-for-gpu",
+        "RuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)\ntorch 1.7.1+cu110, RTX 3090\n",
+    ),
+    (
+        "toolkit-too-old-for-gpu",
+        "cupy.cuda.compiler.CompileException: nvrtc: error: invalid value for --gpu-architecture (-arch)\n\nCUDA Version: 8.0\nGPU: Tesla V100\n",
+    ),
+    ("framework-cpu-build", "RuntimeError: Failed to infer device type\n\ntorch==2.6.0+cpu\nvllm==0.8.3\n"),
+    (
+        "toolkit-newer-than-driver",
+        "CUDA driver version is insufficient for CUDA runtime version\ngpu_cuda:          9.1\ngpu_driver:        390.77\n",
+    ),
     (
         "framework-cpu-build",
         "I installed torch with pip on Windows 11, RTX 3060.\n"
@@ -349,6 +363,21 @@ def test_what_has_several_causes_stays_open_and_says_what_to_ask(text: str) -> N
     assert report.verdict == "undecided"
     assert report.diagnosis.suspects
     assert report.diagnosis.ask
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("$ nvcc --version\nbash: nvcc: command not found\n", "toolkit-missing"),
+        ("nvrtc: error: invalid value for --gpu-architecture (-arch)\nRTX 4070\n", "toolkit-too-old-for-gpu"),
+        ("nvrtc: error: invalid value for --gpu-architecture (-arch)\nGeForce GTX 660\n", "toolkit-dropped-gpu"),
+        ("The latest cuda13 containers do not load any backend on my V100\n", "toolkit-dropped-gpu"),
+    ],
+)
+def test_the_likeliest_suspect_comes_first(text: str, first: str) -> None:
+    diagnosis = judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis
+    assert diagnosis.root is None
+    assert diagnosis.suspects[0].cause == first
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,8 @@ _GCC = lazy(r"(?:GCC version: \([^)\n]{1,60}\) |^gcc \([^)\n]{1,60}\) |\bgcc(?:-
 _ASKED_AVAILABLE = lazy(r"is_available\(\)\)?\s*['\"]?\s*$")
 _YES_NO = lazy(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
 _RUNTIME = lazy(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")
-_DRIVER = lazy(r"Nvidia driver version: (?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
+# PyTorch's collect_env, and the system report of faceswap.
+_DRIVER = lazy(r"(?:Nvidia driver version|gpu_driver): {1,12}(?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
 _LIST = lazy(r"\[(?P<list>'(?:sm|compute)_\w{2,5}'(?:, '(?:sm|compute)_\w{2,5}'){0,20})\]")
 _SUPPORTED = lazy(r"supports CUDA capabilities (?P<list>(?:sm|compute)_\w{2,5}(?: (?:sm|compute)_\w{2,5}){0,20})")
 # What `print(torch.__version__, torch.version.cuda, torch.cuda.is_available())` gives.
@@ -73,7 +74,16 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def _may_say(line: str) -> bool:
     """Whether one of the words stands in the line without which nothing is stated."""
-    near = "orch" in line or "UDA" in line or "cuda" in line or "gcc" in line or "GCC" in line or "sm_" in line or "vidia d" in line
+    near = (
+        "orch" in line
+        or "UDA" in line
+        or "cuda" in line
+        or "gcc" in line
+        or "GCC" in line
+        or "sm_" in line
+        or "vidia d" in line
+        or "gpu_d" in line
+    )
     return near or line.endswith(("True", "False"))
 
 
@@ -137,6 +147,7 @@ PARSER = Parser(
         "torch:",
         "CUDA available",
         "GCC version",
+        "gpu_driver",
         "gcc version",
         "gcc (U",
         "gcc (D",

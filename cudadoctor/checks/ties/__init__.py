@@ -23,6 +23,7 @@ from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DRIVER_FILES,
     ENVIRONMENT,
+    FRAMEWORKS,
     LIBRARIES,
     LOADED_DRIVER,
     SMI,
@@ -177,6 +178,9 @@ def _driver_at_work(facts: Facts) -> Quotes:
     loaded: Fact[LoadedDriver] | Unknown = facts.get(LOADED_DRIVER)
     if isinstance(loaded, Fact) and loaded.present:
         return some(loaded)
+    report = facts.get(FRAMEWORKS)
+    if isinstance(report, Fact) and report.value is not None and report.value.driver is not None:
+        return tuple(quote for quote in report.quotes if report.value.driver.text in quote.text)
     return next((some(fact) for fact in _tables(facts) if fact.need().module is not None), ())
 
 
