@@ -208,7 +208,7 @@ def test_no_match_holds_a_code_or_its_name() -> None:
 
 
 def test_no_match_is_a_message_of_a_code() -> None:
-    messages = {message: f"CUDA {row.code}" for row in PACKAGE.cuda_errors for message in row.messages if not row.generic}
+    messages = {message: f"CUDA {row.code}" for row in PACKAGE.cuda_errors if row.code for message in row.messages if not row.generic}
     messages |= {smi.text: "nvidia-smi" for smi in PACKAGE.smi_messages}
     for cause in PACKAGE.causes.values():
         for match in cause.match:
