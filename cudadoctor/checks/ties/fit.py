@@ -161,7 +161,7 @@ def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     loaded, packages = facts.get(LOADED_DRIVER), facts.get(DRIVER_PACKAGES)
     if not isinstance(loaded, Fact) or loaded.value is None or not isinstance(packages, Fact) or packages.value is None or _works(facts):
         return
-    if not said or any(clue.basis != "suspected" and not clue.advice for clue in said):
+    if any(clue.basis != "suspected" and not clue.advice for clue in said):
         return
     numbers = loaded.value.version.numbers
     for entry in packages.value.packages:
