@@ -79,7 +79,7 @@ def said_of(need: Need, knowledge: Knowledge) -> str:
 
 def said(packages: tuple[str, ...], branch: int | None, need: Need, extra: str = "") -> str:
     """The chosen packages, their branch and what speaks for them."""
-    number = f"branch {branch}" if branch is not None else "the current branch"
+    number = f"branch {branch}" if branch is not None else f"branch {need.low} or newer" if need.low is not None else "the current branch"
     last = ", the last that drives this GPU" if branch is not None and branch == need.high else ""
     return f"{' '.join(packages)} ({number}{last}{flavour_words(need)}){extra}"
 

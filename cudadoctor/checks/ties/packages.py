@@ -42,6 +42,7 @@ _FOREIGN = lazy(
 # Code 303: a library is not there at all, which is no missing symbol.
 _NOTHING_LOADED = lazy(r"\b303\b|SHARED_OBJECT_INIT_FAILED|SharedObjectInitFailed|shared object initialization failed")
 _NO_DEVICE = lazy(r"Failed to infer device type|Device string must not be empty|no GPU (?:is )?detected|requires at least 1 GPU")
+_SYMBOL = lazy(r"symbol|version `|version '")
 _NO_GPU_SEEN = (CPU, "libcuda-missing", NEWER, "cuda-visible-devices-hides-all")
 
 
@@ -160,7 +161,7 @@ def wrong_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield clue(PATH, lines[:1], foreign)
     elif mixed:
         yield clue(MIXED, lines[:1], mixed)
-    else:
+    elif any(_SYMBOL.search(quote.text) for quote in lines):
         yield clue(PATH, lines[:1])
 
 
