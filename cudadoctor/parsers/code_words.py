@@ -62,7 +62,7 @@ def is_advice(lines: Lines, hit: Hit) -> bool:
 def own_words(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError]]:
     """CUDA's codes that a program names in its own words, with the line of each."""
     for anchor in _OWN_ANCHORS:
-        for hit in lines.all(anchor):
+        for hit in lines.ends(anchor):
             for match in _OWN_WORDS.finditer(lines.line(hit)):
                 name = match["words"].upper().replace(" ", "_").replace("-", "_")
                 row = knowledge.cuda_error("CUDA_ERROR_" + _OWN_NAMES.get(name, name))

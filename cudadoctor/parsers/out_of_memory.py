@@ -50,7 +50,7 @@ def clues(text: Text, *, from_rung: str | None = None, is_text: bool = False) ->
 
 def _found(lines: Lines) -> Iterator[tuple[str, Hit]]:
     for wake, judge in _FORMS:
-        for hit in lines.all(wake):
+        for hit in lines.ends(wake):
             cause = judge(_message(lines, hit), lines)
             if cause is not None:
                 yield cause, hit

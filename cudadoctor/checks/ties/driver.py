@@ -22,7 +22,7 @@ TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "op
 REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
 VGPU, OFF = "vgpu-problem", "gpu-powered-off"
 YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
-_NOT_FOUND = lazy(r"Module nvidia not found")
+_NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
 _NO_CONTACT = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
 _NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 

@@ -10,16 +10,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudadoctor.checks import traces
+from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Quotes, gpus, line_of, some
 from cudadoctor.checks.ties.said import Said, finding, suspected
 from cudadoctor.checks.ties.toolkit import gpus_named
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DKMS,
     DRIVER_PACKAGES,
+    FRAMEWORKS,
     LOADED_DRIVER,
     MODULE_FILES,
     NAMED_DRIVERS,
@@ -29,6 +31,7 @@ from cudadoctor.model.values import (
     WSL,
     NamedDrivers,
 )
+from cudadoctor.model.version import ModuleVersion
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -53,6 +56,13 @@ class _Driver(NamedTuple):
     branch: int | None
     is_open: bool | None
     quotes: Quotes
+    shown: bool = False  # by a listing or the driver itself; else the text merely speaks of it
+
+
+class _Family(NamedTuple):
+    architecture: Architecture
+    quotes: Quotes
+    listed: bool = False  # by a listing of the bus
 
 
 def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -63,10 +73,25 @@ def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     gpu = _gpu(facts, knowledge)
     if gpu is None or (said and not lines):
         return
-    family, shown = gpu
+    family = gpu.architecture
     driver = _driver(facts) or _Driver(None, None, ())
+    # Both shown and a complaint beside them: the driver looked for this GPU and did not take it.
+    sure = bool(lines) and gpu.listed and driver.shown and _outside(family, driver.branch)
     for cause in _fits(family, driver, suspected(said, "gpu-init-failed", _NO_DEVICE) or suspected(said, TOO_OLD, _UNSUPPORTED)):
-        yield finding(cause, lines, driver.quotes, shown, basis="suspected", values={"architecture": family.name})
+        basis: Basis = "derived" if sure else "suspected"
+        yield finding(cause, lines, driver.quotes, gpu.quotes, basis=basis, values=_values(family, cause))
+
+
+def _outside(family: Architecture, branch: int | None) -> bool:
+    """Whether a branch came before the first one that drives this architecture, or after the last."""
+    first, last = family.first_driver_branch, family.last_driver_branch
+    return branch is not None and ((last is not None and branch > last) or (first is not None and branch < first))
+
+
+def _values(family: Architecture, cause: str) -> dict[str, str]:
+    """What the recipes of these causes name."""
+    branch = family.last_driver_branch if cause == TOO_NEW else family.first_driver_branch
+    return {"architecture": family.name, **({"branch": str(branch)} if branch is not None else {})}
 
 
 def _fits(family: Architecture, driver: _Driver, no_device: Quotes) -> tuple[str, ...]:
@@ -84,9 +109,9 @@ def _fits(family: Architecture, driver: _Driver, no_device: Quotes) -> tuple[str
     return (TOO_OLD,) if young and no_device else ()
 
 
-def _gpu(facts: Facts, knowledge: Knowledge) -> tuple[Architecture, Quotes] | None:
+def _gpu(facts: Facts, knowledge: Knowledge) -> _Family | None:
     """The one architecture of the text's GPUs: from a listing of the bus, products that it names, or a chip's code name."""
-    found: dict[str, tuple[Architecture, Quotes]] = {}
+    found: dict[str, _Family] = {}
     if isinstance(facts.get(PCI), Fact):
         try:
             listed = gpus(facts)
@@ -95,17 +120,17 @@ def _gpu(facts: Facts, knowledge: Knowledge) -> tuple[Architecture, Quotes] | No
         for gpu in listed:
             family = architecture_of(gpu, knowledge)
             if family is not None:
-                found.setdefault(family.id, (family, gpu.quotes[:1]))
+                found.setdefault(family.id, _Family(family, gpu.quotes[:1], listed=True))
     for named in gpus_named(facts, knowledge) if not found else ():
         family = knowledge.architecture_of(named.capability)
         if family is not None:
-            found.setdefault(family.id, (family, named.quotes))
+            found.setdefault(family.id, _Family(family, named.quotes))
     words = facts.get(NAMED_DRIVERS)
     for chip in words.value.chips if not found and isinstance(words, Fact) and words.value is not None else ():
         known = knowledge.chip_by_name(chip.name)
         family = next((row for row in knowledge.architectures if known is not None and row.id == known.architecture), None)
         if family is not None and isinstance(words, Fact):
-            found.setdefault(family.id, (family, line_of(words, chip.line)))
+            found.setdefault(family.id, _Family(family, line_of(words, chip.line)))
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -119,7 +144,7 @@ def _driver(facts: Facts) -> _Driver | None:
         is_open = loaded.value.flavour == "open"
     shown = _installed(facts)
     if shown is not None:
-        return _Driver(shown.branch, is_open, shown.quotes)
+        return _Driver(shown.branch, is_open, shown.quotes, shown=True)
     branches = {entry.branch for entry in words.drivers if entry.branch is not None}
     if len(branches) > 1 or not words.drivers:
         return None
@@ -163,11 +188,13 @@ def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if any(clue.basis != "suspected" and not clue.advice for clue in said):
         return
-    numbers = loaded.value.version.numbers
     for entry in packages.value.packages:
         release = _RELEASE.search(entry.version)
-        if _USER_SPACE.match(entry.name) and release is not None and tuple(map(int, release[1].split("."))) != tuple(numbers):
-            yield finding(MISMATCH, some(loaded)[:1], line_of(packages, entry.line), basis="suspected")
+        if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.value.version):
+            framework = facts.get(FRAMEWORKS)
+            refused = isinstance(framework, Fact) and framework.value is not None and framework.value.available is False
+            basis: Basis = "derived" if said or refused else "suspected"
+            yield finding(MISMATCH, some(loaded)[:1], line_of(packages, entry.line), basis=basis)
             return
 
 
