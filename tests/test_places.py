@@ -21,7 +21,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.sources.pasted import evidence_of
-from tests.facts_builder import State, host, nodes
+from tests.facts_builder import State, host, ladder, nodes
 from tests.prescriptions import commands, written
 
 KNOWLEDGE = load()
@@ -168,7 +168,7 @@ def test_an_image_that_nobody_checked() -> None:
 def test_wsl_whose_windows_lends_no_libcuda() -> None:
     lent = Libraries(files=(LibraryFile(name="libdxcore.so", path="/usr/lib/wsl/lib/libdxcore.so"),))
     full = Libraries(files=(LibraryFile(name="libcuda.so.1", path="/usr/lib/wsl/lib/libcuda.so.1"),))
-    state: State = {WSL: True, CONTAINER_MARKS: None, DEVICE_NODES: nodes("dxg")}
+    state: State = {WSL: True, CONTAINER_MARKS: None, DEVICE_NODES: nodes("dxg"), LADDER: ladder("libcuda")}
     found = [list(container.wsl_without_library(host({**state, WSL_LIBRARIES: value}), KNOWLEDGE)) for value in (lent, None, full)]
     assert [[clue.cause for clue in clues] for clues in found] == [["wsl-gpu-unavailable"], ["wsl-gpu-unavailable"], []]
 

@@ -8,6 +8,7 @@ archive behind apt, dnf, zypper, pacman) are asked where they are there, and nam
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -52,7 +53,14 @@ RECIPES = [cause.id for cause in KNOWLEDGE.causes.values() if cause.recipes]
 def asked(words: list[str]) -> subprocess.CompletedProcess[str]:
     """What a command answers; no answer in time is one too."""
     try:
-        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=LIMIT)
+        return subprocess.run(
+            words,
+            capture_output=True,
+            env={name: value for name, value in os.environ.items() if name != "PIP_QUIET"},
+            text=True,
+            check=False,
+            timeout=LIMIT,
+        )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(words, 124, "", f"no answer within {LIMIT} s")
 
