@@ -12,7 +12,8 @@ from collections import Counter
 from cudadoctor.parsers.words import shape
 
 LIMIT = 512 << 10  # characters; shorter texts are read as they are
-KEPT = 24  # occurrences of a repeated line kept at each end
+KEPT = (24, 4, 1)  # occurrences of a repeated line kept at each end: fewer where the text is still long
+ENOUGH = 1 << 20  # characters that are read without looking for more to leave out
 CONTEXT = 12  # lines kept on each side of a rare line
 HEAD, TAIL = 200, 2000  # lines kept in any case: what a run says of itself, and how it ended
 
@@ -24,15 +25,19 @@ def condensed(text: str) -> tuple[str, tuple[int, ...] | None]:
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
-    keep = _kept(shape(text).split("\n"))
+    shapes = shape(text).split("\n")
+    for ends in KEPT:
+        keep = _kept(shapes, ends)
+        if sum(len(line) for line, stays in zip(lines, keep, strict=True) if stays) <= ENOUGH:
+            break
     numbers = tuple(number for number, kept in enumerate(keep, 1) if kept)
     if len(numbers) == len(lines):
         return text, None
     return "\n".join(lines[number - 1] for number in numbers), numbers
 
 
-def _kept(shapes: list[str]) -> bytearray:
-    """One byte a line: 1 where it stays."""
+def _kept(shapes: list[str], ends: int) -> bytearray:
+    """One byte a line: 1 where it stays. `ends`: occurrences kept at each end."""
     count = len(shapes)
     often = Counter(shapes)
     seen: dict[str, int] = {}
@@ -40,12 +45,12 @@ def _kept(shapes: list[str]) -> bytearray:
     around = b"\x01" * (2 * CONTEXT + 1)
     for index, line in enumerate(shapes):
         total = often[line]
-        if total <= 2 * KEPT:
+        if total <= 2 * ends:
             keep[index : index + len(around)] = around
             continue
         number = seen.get(line, 0)
         seen[line] = number + 1
-        if number < KEPT or number >= total - KEPT:
+        if number < ends or number >= total - ends:
             keep[index + CONTEXT] = 1
     keep = keep[CONTEXT : CONTEXT + count]
     keep[:HEAD] = b"\x01" * min(HEAD, count)
