@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ _UNKNOWN = lazy(r"unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b|OPERATING
 _STARTING = lazy(r"cuInit.*(?:NOT_INITIALIZED|initialization error|\b3\b)|\[3\] Call to cuInit")
 _FULL = lazy(r"(?i)out.of.memory|MemoryAllocation|\b2\b|\b304\b|OPERATING_SYSTEM|OS call failed|\b999\b|unknown error|ERROR_UNKNOWN")
 _NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|\b100\b|\b101\b")
+_ENGINE = lazy(r"(?i)\b(?:docker|podman|--rm|container)\b")
 _EXCLUSIVE = lazy(r"(?i)^(?:E\. ?(?:process|thread)|exclusive.*|prohibited)$")
 
 
@@ -38,7 +38,7 @@ def confidential(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     """Confidential computing is on, and the system (802) or the GPUs' ready state says that it is not ready."""
     if mention(facts, "confidential-off") or mention(facts, "confidential-ready"):
         return
-    lines = stated(said, FABRIC, _NOT_READY) or suspected(said, CONFIDENTIAL, _NOT_READY)
+    lines = stated(said, FABRIC, words=_NOT_READY) or suspected(said, CONFIDENTIAL, _NOT_READY)
     shown = [quotes for quotes in (lines, mention(facts, "confidential"), mention(facts, "confidential-not-ready")) if quotes]
     if len(shown) > 1:
         yield finding(CONFIDENTIAL, *shown)
@@ -161,8 +161,7 @@ def _open_to_user(facts: Facts) -> Quotes:
 
 def _in_container(facts: Facts, lines: Quotes) -> bool:
     marks = facts.get(CONTAINER_MARKS)
-    engine = re.compile(r"\b(?:docker|podman|--rm|container)\b", re.IGNORECASE)
-    return (isinstance(marks, Fact) and marks.present) or any(engine.search(quote.text) for quote in lines + mention(facts, "selinux"))
+    return (isinstance(marks, Fact) and marks.present) or any(_ENGINE.search(quote.text) for quote in lines + mention(facts, "selinux"))
 
 
 # ---------------------------------------------------------------- sleep, forks, limits

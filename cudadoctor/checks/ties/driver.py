@@ -71,7 +71,12 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
     release = kernel.value.release if isinstance(kernel, Fact) and kernel.value is not None else None
     if isinstance(dkms, Fact) and dkms.value is not None:
         for entry in dkms.value.entries:
-            if entry.module.startswith("nvidia") and entry.kernel == release and entry.state.startswith("installed"):
+            if (
+                entry.module.startswith("nvidia")
+                and release is not None
+                and entry.kernel == release
+                and entry.state.startswith("installed")
+            ):
                 return line_of(dkms, entry.line)
     if isinstance(files, Fact) and files.value is not None:
         for file in files.value.files:
@@ -142,19 +147,20 @@ def beyond_the_open_flavour(said: Said, facts: Facts, knowledge: Knowledge) -> I
     family = _architecture(values_of(said, OPEN, "device"), knowledge)
     if not lines or family is None or family.last_driver_branch is None:
         return
-    driver = traces.installed_branch(facts, facts[LOADED_DRIVER]) if _present(facts, LOADED_DRIVER) else _installed(facts)
+    driver = installed(facts)
     if driver is not None and driver.branch > family.last_driver_branch:
         values = {"architecture": family.name, "driver": driver.version, "branch": str(family.last_driver_branch)}
         yield finding(TOO_NEW, lines, driver.quotes, values=values)
 
 
-def _installed(facts: Facts) -> traces.Installed | None:
-    keys: tuple[Key[Any], ...] = (MODULE_FILES, DKMS, DRIVER_PACKAGES)
-    for key in keys:
-        found = facts.get(key)
-        if isinstance(found, Fact) and found.value is not None:
-            return traces.installed_branch(facts, found)
-    return None
+def installed(facts: Facts) -> traces.Installed | None:
+    """The driver that the text shows to be loaded or installed; None where it shows none, or does not say enough."""
+    keys: tuple[Key[Any], ...] = (LOADED_DRIVER, MODULE_FILES, DKMS, DRIVER_PACKAGES)
+    shown = next((found for found in map(facts.get, keys) if isinstance(found, Fact) and found.value is not None), None)
+    try:
+        return traces.installed_branch(facts, shown) if shown is not None else None
+    except NotKnown:
+        return None
 
 
 TIES = (module_not_found, secure_boot_on, module_there_but_not_loaded, uvm_out, not_supported, beyond_the_open_flavour)

@@ -7,13 +7,13 @@ nvidia-driver-550": that raises a suspicion, and puts it before the general ones
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cudadoctor.checks import traces
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Quotes, gpus, line_of, some
-from cudadoctor.checks.ties.said import Said, finding, suspected
+from cudadoctor.checks.ties.driver import YOUNG, installed
+from cudadoctor.checks.ties.said import Said, finding, settled, suspected
 from cudadoctor.checks.ties.toolkit import gpus_named
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
 from cudadoctor.model.findings import Basis, Clue
@@ -23,7 +23,6 @@ from cudadoctor.model.values import (
     DRIVER_PACKAGES,
     FRAMEWORKS,
     LOADED_DRIVER,
-    MODULE_FILES,
     NAMED_DRIVERS,
     PCI,
     SMI,
@@ -42,7 +41,6 @@ REQUIRED, UNSUPPORTED = "open-module-required", "open-module-unsupported-gpu"
 COMPLAINTS = ("gpu-init-failed", "driver-not-loaded", TOO_OLD, TOO_NEW, "nouveau-bound", UNSUPPORTED, REQUIRED)
 MISMATCH, DRIVER_MISSING = "driver-version-mismatch", "driver-module-missing-for-kernel"
 BAR = "pci-bar-unassigned"
-YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NO_DEVICE = lazy(r"(?i)no devices? (?:were |was )?found|supported by the \d|NVIDIA devices were initialized|find any screens|open kernel")
 _UNSUPPORTED = lazy(r"supported by the \d")
 _REFUSED = lazy(r"were initialized|RmInitAdapter|rm_init_adapter|No devices were found|probe routine failed")
@@ -67,7 +65,7 @@ class _Family(NamedTuple):
 
 def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The GPU is not found, or nothing is said of why, and the driver named does not drive the GPU named."""
-    if any(clue.basis != "suspected" and not clue.advice for clue in said) or _works(facts) or _elsewhere(facts):
+    if settled(said) or _works(facts) or _elsewhere(facts):
         return
     lines = next((found for found in (suspected(said, cause) for cause in COMPLAINTS) if found), ())
     gpu = _gpu(facts, knowledge)
@@ -142,7 +140,7 @@ def _driver(facts: Facts) -> _Driver | None:
     loaded = facts.get(LOADED_DRIVER)
     if isinstance(loaded, Fact) and loaded.value is not None and loaded.value.flavour is not None:
         is_open = loaded.value.flavour == "open"
-    shown = _installed(facts)
+    shown = installed(facts)
     if shown is not None:
         return _Driver(shown.branch, is_open, shown.quotes, shown=True)
     branches = {entry.branch for entry in words.drivers if entry.branch is not None}
@@ -156,18 +154,6 @@ def _driver(facts: Facts) -> _Driver | None:
 def _words(facts: Facts) -> NamedDrivers:
     found = facts.get(NAMED_DRIVERS)
     return found.value if isinstance(found, Fact) and found.value is not None else NamedDrivers()
-
-
-def _installed(facts: Facts) -> traces.Installed | None:
-    keys: tuple[Key[Any], ...] = (LOADED_DRIVER, MODULE_FILES, DKMS, DRIVER_PACKAGES)
-    for key in keys:
-        found = facts.get(key)
-        if isinstance(found, Fact) and found.value is not None:
-            try:
-                return traces.installed_branch(facts, found)
-            except NotKnown:
-                return None
-    return None
 
 
 def _works(facts: Facts) -> bool:
@@ -186,7 +172,7 @@ def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     loaded, packages = facts.get(LOADED_DRIVER), facts.get(DRIVER_PACKAGES)
     if not isinstance(loaded, Fact) or loaded.value is None or not isinstance(packages, Fact) or packages.value is None or _works(facts):
         return
-    if any(clue.basis != "suspected" and not clue.advice for clue in said):
+    if settled(said):
         return
     for entry in packages.value.packages:
         release = _RELEASE.search(entry.version)

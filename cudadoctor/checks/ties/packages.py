@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.reading import Quotes, line_of, some
-from cudadoctor.checks.ties.toolkit import clue, driver_cuda_of_text, listed, stated, sure, suspected
+from cudadoctor.checks.ties.said import Said, finding, stated, sure, suspicions
+from cudadoctor.checks.ties.toolkit import driver_cuda_of_text, listed
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -18,13 +19,11 @@ from cudadoctor.model.version import ToolkitVersion
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-Said = Sequence[Clue]
 CPU, NEWER = "framework-cpu-build", "toolkit-newer-than-driver"
 LIBRARIES, CUDNN, MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched", "toolkit-missing"
 ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
 _OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
-_ANY = lazy(r"")
 _LISTED = lazy(r"^[\s>]{0,16}Is CUDA available: ")  # of collect_env, which stands in every report, whatever it is about
 _CPU_BUILD = lazy(r"(?i)^cpu|[._]cpu(?:[._]|$)|^cpuonly")
 _WITHOUT_CUDA = ("tensorflow-cpu", "tensorflow-intel", "cpuonly")
@@ -51,7 +50,7 @@ def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     """A framework sees no GPU: its build has no CUDA, or its CUDA is newer than the driver. A text that states a cause needs neither."""
     fact = facts.get(FRAMEWORKS)
     state = fact.value if isinstance(fact, Fact) else None
-    lines = suspected(said, CPU, _ANY)[:1]
+    lines = suspicions(said, CPU)[:1]
     complains = bool(lines) or (state is not None and state.available is False)
     if not complains or any(sure(one) or (one.basis == "suspected" and one.cause not in _NO_GPU_SEEN) for one in said):
         return
@@ -59,14 +58,14 @@ def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     lines = lines or answer
     without = _built_without(facts)
     if without:
-        listed_only = not suspected(said, CPU, _ANY) and bool(answer) and _LISTED.search(answer[0].text) and not _gpu_beside(facts)
-        yield clue(CPU, lines, without, basis="suspected" if listed_only else "stated")  # the text says both
+        listed_only = not suspicions(said, CPU) and bool(answer) and _LISTED.search(answer[0].text) and not _gpu_beside(facts)
+        yield finding(CPU, lines, without, basis="suspected" if listed_only else "stated")  # the text says both
         return
     built, driver = _built_with(fact, facts), driver_cuda_of_text(facts, knowledge)
     if built is not None and driver is not None and _beyond(built[0], driver[0].major_minor):
-        yield clue(NEWER, lines, built[1], driver[1], version=built[0].text, driver_cuda=driver[0].text)
-    elif not suspected(said, CPU, _ANY):
-        yield from (clue(cause, lines, basis="suspected") for cause in _NO_GPU_SEEN if built is None or cause != CPU)
+        yield finding(NEWER, lines, built[1], driver[1], version=built[0].text, driver_cuda=driver[0].text)
+    elif not suspicions(said, CPU):
+        yield from (finding(cause, lines, basis="suspected") for cause in _NO_GPU_SEEN if built is None or cause != CPU)
 
 
 def _gpu_beside(facts: Facts) -> bool:
@@ -81,9 +80,9 @@ def _gpu_beside(facts: Facts) -> bool:
 
 def no_device_for_a_cpu_build(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A program on top of a framework finds no device, and the text shows the framework's build without CUDA."""
-    lines, without = suspected(said, "driver-not-loaded", _NO_DEVICE), _built_without(facts)
+    lines, without = suspicions(said, "driver-not-loaded", _NO_DEVICE), _built_without(facts)
     if lines and without:
-        yield clue(CPU, lines[:1], without, basis="stated")  # the text says both
+        yield finding(CPU, lines[:1], without, basis="stated")  # the text says both
 
 
 def _built_without(facts: Facts) -> Quotes:
@@ -153,16 +152,16 @@ def _apart(facts: Facts) -> Quotes:
 
 def wrong_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A symbol is missing: a foreign folder is shown, or two sets of packages are; a bare line speaks for the path."""
-    lines = tuple(quote for quote in suspected(said, PATH, _ANY) if not _NOTHING_LOADED.search(quote.text))[:2]
+    lines = tuple(quote for quote in suspicions(said, PATH) if not _NOTHING_LOADED.search(quote.text))[:2]
     if not lines:
         return
     foreign, mixed = _foreign_path(facts), two_series(facts)
     if any(_FOREIGN.search(quote.text) for quote in lines) or foreign:
-        yield clue(PATH, lines[:1], foreign)
+        yield finding(PATH, lines[:1], foreign)
     elif mixed:
-        yield clue(MIXED, lines[:1], mixed)
+        yield finding(MIXED, lines[:1], mixed)
     elif any(_SYMBOL.search(quote.text) for quote in lines):
-        yield clue(PATH, lines[:1])
+        yield finding(PATH, lines[:1])
 
 
 def _foreign_path(facts: Facts) -> Quotes:
@@ -175,47 +174,47 @@ def _foreign_path(facts: Facts) -> Quotes:
 
 def mixed_packages(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A framework does not find its libraries, and the package list shows two sets of them."""
-    lines = stated(said, LIBRARIES) or suspected(said, LIBRARIES, _ANY)[:1]
+    lines = stated(said, LIBRARIES) or suspicions(said, LIBRARIES)[:1]
     mixed = two_series(facts) if lines else ()
     if mixed:
-        yield clue(MIXED, mixed, lines)
+        yield finding(MIXED, mixed, lines)
 
 
 def libraries_unnamed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The framework says that libraries are missing and not which: cuDNN where cuDNN alone is named elsewhere, else the framework's set."""
-    lines = suspected(said, LIBRARIES, _ANY)
-    both = tuple(quote for quote in lines if not _CUDA_LIBRARY.search(quote.text) and quote in suspected(said, CUDNN, _ANY))
+    lines = suspicions(said, LIBRARIES)
+    both = tuple(quote for quote in lines if not _CUDA_LIBRARY.search(quote.text) and quote in suspicions(said, CUDNN))
     if both and not stated(said, LIBRARIES, CUDNN, PATH):
-        yield clue(LIBRARIES, both[:1])
+        yield finding(LIBRARIES, both[:1])
 
 
 def who_lacks_it(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """libcudart or libnvrtc is not found, and the line does not say by whom: a framework that the text lists, else a build or Numba."""
-    lines = tuple(quote for quote in suspected(said, LIBRARIES, _CUDA_LIBRARY) if quote in suspected(said, MISSING, _CUDA_LIBRARY))
+    lines = tuple(quote for quote in suspicions(said, LIBRARIES, _CUDA_LIBRARY) if quote in suspicions(said, MISSING, _CUDA_LIBRARY))
     if not lines or stated(said, LIBRARIES, MISSING):
         return
     package, framework, nvcc = listed(facts, *_FRAMEWORKS), facts.get(FRAMEWORKS), facts.get(NVCC)
     if package is not None:
-        yield clue(LIBRARIES, lines[:1], package[1])
+        yield finding(LIBRARIES, lines[:1], package[1])
     elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
-        yield clue(LIBRARIES, lines[:1], some(framework)[:1])
+        yield finding(LIBRARIES, lines[:1], some(framework)[:1])
     elif isinstance(nvcc, Fact) and nvcc.value is None:
-        yield clue(MISSING, lines[:1], some(nvcc)[:1])
+        yield finding(MISSING, lines[:1], some(nvcc)[:1])
 
 
 # ---------------------------------------------------------------- CUDA's Python bindings
 def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """cuda.cudart or cuda.cuda is missing: cuda-bindings 13 has neither any more; without any bindings Numba's target lacks them."""
-    lines = suspected(said, ABI, _OLD_BINDINGS)
+    lines = suspicions(said, ABI, _OLD_BINDINGS)
     if not lines or stated(said, ABI, TARGET_MISSING):
         return
     new, numba = listed(facts, "cuda-bindings", "cuda-python"), listed(facts, "numba-cuda", "numba")
     if new is not None and new[0].version.major >= 13:
-        yield clue(ABI, lines[:1], new[1])
+        yield finding(ABI, lines[:1], new[1])
     elif new is None and numba is not None:
-        yield clue(TARGET_MISSING, lines[:1], numba[1])
+        yield finding(TARGET_MISSING, lines[:1], numba[1])
     else:
-        yield clue(ABI, lines[:1], new[1] if new is not None else ())
+        yield finding(ABI, lines[:1], new[1] if new is not None else ())
 
 
 TIES = (not_available, no_device_for_a_cpu_build, wrong_library, mixed_packages, libraries_unnamed, who_lacks_it, bindings)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import Quotes, line_of, merged, some
-from cudadoctor.checks.ties.said import Said, finding, stated, suspected
+from cudadoctor.checks.reading import Quotes, line_of, lines_with, merged, some
+from cudadoctor.checks.ties.place import Place
+from cudadoctor.checks.ties.said import Said, finding, settled, stated, suspected
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORKS, KERNEL, MODULES, SETTING, SMI, SMI_CSV, WSL
+from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI, SMI_CSV
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -33,29 +34,22 @@ _NO_GPU = lazy(r"False|is_available|no GPU|No GPU")
 _NOT_RUNNING = lazy(r"kernel driver does not appear to be running")
 _NO_REQUEST = lazy(r"driver error: failed to process request")
 _OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
-_FIRST_WSL = lazy(r"4\.4\.0-\d{5}-Microsoft")
-
-
-def _word(facts: Facts, kind: str) -> Quotes:
-    """The line with the first word of this kind, () where the text has none."""
-    found = facts.get(SETTING)
-    if not isinstance(found, Fact) or found.value is None or kind not in found.value.words:
-        return ()
-    return line_of(found, found.value.words[kind])[:1]
 
 
 # ---------------------------------------------------------------- memory
 def memory_that_stays(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The memory stays in use after its program ended: left-over processes, unless the text states another cause."""
-    shown = _word(facts, "left-over")
-    if shown and not any(clue.basis != "suspected" for clue in said):
+    place = Place(facts)
+    shown = place.said("left-over")
+    if shown and not settled(said):
         for cause in (ZOMBIE, OTHERS):
             yield finding(cause, shown, basis="suspected")
 
 
 def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Out of memory without figures, and the text says that somebody else uses the card."""
-    shown, lines = _word(facts, "held"), suspected(said, OTHERS)
+    place = Place(facts)
+    shown, lines = place.said("held"), suspected(said, OTHERS)
     if shown and lines and not stated(said, OWN):
         yield finding(OTHERS, lines, shown, basis="suspected")
 
@@ -63,9 +57,10 @@ def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 # ---------------------------------------------------------------- nvidia-smi alone
 def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
-    absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None), ()) or _word(facts, "no-smi")
-    works = _word(facts, "gpu-works") or _answer(facts, available=True) or _module(facts)
-    if absent and works and not any(clue.basis != "suspected" for clue in said):
+    place = Place(facts)
+    absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None), ()) or place.said("no-smi")
+    works = place.said("gpu-works") or _answer(facts, available=True) or _module(facts)
+    if absent and works and not settled(said):
         yield finding("nvidia-smi-missing", absent, works)
 
 
@@ -89,68 +84,64 @@ def _module(facts: Facts) -> Quotes:
 # ---------------------------------------------------------------- nothing but words
 def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No message at all, and the text says that a program sees no GPU: the likeliest reasons in a batch job, a container, WSL."""
-    shown = _word(facts, "none-seen")
+    place = Place(facts)
+    shown = place.said("none-seen")
     if said or not shown:
         return
     for kind, causes in _WHERE:
-        place = _word(facts, kind)
-        for cause in causes if place else ():
-            yield finding(cause, shown, place, basis="suspected")
-        if place:
+        word = place.said(kind)
+        for cause in causes if word else ():
+            yield finding(cause, shown, word, basis="suspected")
+        if word:
             return
 
 
 def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, or a framework that finds no GPU, in a container or batch job that is not said to have asked for one."""
-    if any(clue.basis != "suspected" for clue in said) or _word(facts, "gpu-asked") or _word(facts, "wsl"):
+    place = Place(facts)
+    if settled(said) or place.said("gpu-asked") or place.said("wsl"):
         return
     lines = suspected(said, NO_ACCESS, _NO_DEVICE) or suspected(said, "framework-cpu-build", _NO_GPU) or _answer(facts, available=False)
     if not lines:
         return
-    place = facts.get(SETTING)
-    jobs = place.value.jobs if isinstance(place, Fact) and place.value is not None else ()
-    if (batch := _word(facts, "batch")) and not any(start.asks for start in jobs):
+    jobs = place.setting.jobs
+    if (batch := place.said("batch")) and not any(start.asks for start in jobs):
         yield finding(SCHEDULER, lines, batch, basis="suspected")
-    elif not batch and (inside := _word(facts, "container")):
+    elif not batch and (inside := place.said("container")):
         yield finding(NO_ACCESS, lines, inside, basis="suspected")
 
 
 # ---------------------------------------------------------------- WSL
 def windows_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """In WSL the hook's request to the driver fails where Windows' driver is too old for WSL."""
-    lines, wsl = stated(said, HOOK, _NO_REQUEST), _in_wsl(facts)
+    place = Place(facts)
+    lines, wsl = stated(said, HOOK, words=_NO_REQUEST), place.in_wsl
     if lines and wsl:
         yield finding(WSL_GPU, lines, wsl)
 
 
 def no_module_in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """TensorFlow's word that the kernel driver does not run, in WSL: there it never runs, for the driver is Windows' own."""
-    lines, wsl = stated(said, "driver-not-loaded", _NOT_RUNNING), _in_wsl(facts)
+    place = Place(facts)
+    lines, wsl = stated(said, "driver-not-loaded", words=_NOT_RUNNING), place.in_wsl
     if lines and wsl:
         yield finding(WSL_GPU, lines, wsl)
 
 
 def first_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Any complaint that no GPU is to be had, in WSL 1, which has none."""
-    kernel = facts.get(KERNEL)
-    old = some(kernel)[:1] if isinstance(kernel, Fact) and kernel.value is not None and _FIRST_WSL.search(kernel.value.release) else ()
-    old = old or _word(facts, "wsl-1")
-    if old and not any(clue.basis != "suspected" for clue in said):
+    old = Place(facts).wsl_1
+    if old and not settled(said):
         yield finding(WSL_GPU, old, basis="suspected")
 
 
 def module_for_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it."""
-    lines = stated(said, "driver-module-missing-for-kernel", _OF_MICROSOFT) or suspected(
+    lines = stated(said, "driver-module-missing-for-kernel", words=_OF_MICROSOFT) or suspected(
         said, "driver-module-missing-for-kernel", _OF_MICROSOFT
     )
     if lines:
         yield finding(WSL_DRIVER, lines)
-
-
-def _in_wsl(facts: Facts) -> Quotes:
-    found = facts.get(WSL)
-    return some(found)[:1] if isinstance(found, Fact) and found.value else _word(facts, "wsl")
 
 
 # ---------------------------------------------------------------- clocks
@@ -160,7 +151,7 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
         for name in SLOWED if fact.value is not None else ():
             column = fact.need().column(f"clocks_throttle_reasons.{name}", f"clocks_event_reasons.{name}")
             if any(value.strip() == "Active" for value in column or ()):
-                yield finding("thermal-or-power-throttling", merged(some(fact))[:2])
+                yield finding("thermal-or-power-throttling", merged(some(fact)[:1], lines_with(fact, "Active")[:1]))
                 return
 
 

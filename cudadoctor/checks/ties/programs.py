@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.reading import Quotes, line_of, lines_with
+from cudadoctor.checks.ties.place import Place
 from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected
-from cudadoctor.model.facts import Fact, Facts, Key
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, SETTING, SMI, SMI_CSV, WSL, Smi, SmiCsv, SmiGpu
+from cudadoctor.model.values import SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -30,15 +31,6 @@ _NUMBER = lazy(r"^(\d{1,8})(?: MiB)?$")
 IDLE = 600  # MiB in use, the driver's own reserve with it, that an idle GPU does not reach
 NEARLY_ALL = 0.9  # of the memory free: nobody else is there
 MUCH = 0.3  # of a GPU's memory
-
-
-def _is_stated(said: Said, *causes: str) -> bool:
-    return any(stated(said, cause) for cause in causes)
-
-
-def _true(facts: Facts, key: Key[Any]) -> bool:
-    found = facts.get(key)
-    return isinstance(found, Fact) and bool(found.value)
 
 
 # ---------------------------------------------------------------- launches and forks
@@ -74,7 +66,7 @@ def late_unknown_error(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
 def whose_memory(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Out of memory without figures: who else is on the GPU, by what nvidia-smi shows in the same text."""
     lines = suspected(said, OWN, _OUT_OF_MEMORY)
-    if not lines or _is_stated(said, OWN, OTHERS, ZOMBIE):
+    if not lines or stated(said, OWN, OTHERS, ZOMBIE):
         return
     yield from _by_lists(facts, lines)
     yield from _by_table(facts, lines)
@@ -96,21 +88,22 @@ def _mebibytes(value: str) -> int | None:
 
 def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
     """The answers to `nvidia-smi --query-gpu` and `--query-compute-apps`: asked for when the program has ended."""
+    place = Place(facts)
     lists = [fact for fact in facts.all(SMI_CSV) if fact.value is not None]
     for fact in lists:
         held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
         if held:
             pid, size = max(held, key=lambda entry: entry[1])
-            yield finding(OTHERS, lines, some(fact)[:1], pid=pid, memory=f"{size} MiB")
+            yield finding(OTHERS, lines, lines_with(fact, pid)[:1], pid=pid, memory=f"{size} MiB")
             return
     for fact in lists:
         used, total = _memory(fact.need())
         if used is None or not total:
             continue
         if used <= max(IDLE, (1 - NEARLY_ALL) * total):
-            yield finding(OWN, lines, some(fact)[:1])
-        elif _nobody_listed(lists) and not any(_true(facts, key) for key in (CONTAINER_MARKS, WSL)):
-            yield finding(ZOMBIE, some(fact)[:1], lines, memory=f"{used} MiB", state="not listed")
+            yield finding(OWN, lines, lines_with(fact, str(used))[:1])
+        elif _nobody_listed(lists) and not place.marks and not place.wsl:
+            yield finding(ZOMBIE, lines_with(fact, str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
         return
 
 
@@ -166,21 +159,23 @@ def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
 
 
 def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The user speaks of memory that ran out, and shows a table with much memory in use and no process, outside any container."""
-    asked = mention(facts, "out-of-memory")
-    if not asked or any(_true(facts, key) for key in (CONTAINER_MARKS, WSL)) or _is_stated(said, OWN, OTHERS, ZOMBIE):
+    """Memory ran out, by a code or by the user's word, and a table shows memory in use and no process, outside any container."""
+    code = suspected(said, ZOMBIE, _OUT_OF_MEMORY)
+    lines = code or mention(facts, "out-of-memory")
+    place = Place(facts)
+    if not lines or place.container or place.in_wsl or (not code and stated(said, OWN, OTHERS, ZOMBIE)):
         return
-    setting = facts.get(SETTING)
-    words = setting.value.words if isinstance(setting, Fact) and setting.value is not None else {}
-    if {"container", "wsl", "notebook", "windows"} & set(words):
+    if not code and (place.said("notebook") or place.said("windows")):
         return
     for fact in facts.all(SMI):
         table = fact.value
         for gpu in table.gpus if isinstance(table, Smi) and table.module is not None and not table.processes else ():
             used, total = gpu.memory_used_bytes or 0, gpu.memory_total_bytes or 0
-            if total and used > MUCH * total:
-                yield finding(ZOMBIE, line_of(fact, gpu.line), asked, memory=f"{used >> 20} MiB", state="not listed")
+            if total and used > (IDLE << 20 if code else MUCH * total):
+                number = {"gpu": str(gpu.index)} if gpu.index is not None else {}
+                values = {"memory": f"{used >> 20} MiB", "state": "not listed", **number}
+                yield finding(ZOMBIE, line_of(fact, gpu.line), lines, values=values)
                 return
 
 
-TIES = (impossible_launch, forked, late_unknown_error, whose_memory, alloc_failed, nobody_is_listed)
+TIES = (nobody_is_listed, impossible_launch, forked, late_unknown_error, whose_memory, alloc_failed)

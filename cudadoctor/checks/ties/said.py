@@ -15,10 +15,25 @@ Said = Sequence[Clue]
 ANYTHING = lazy(r".")
 
 
-def suspected(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
-    """The line of a suspicion of this cause that says these words."""
+def suspicions(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
+    """The lines of all suspicions of this cause that say these words."""
     quotes = (quote for clue in said if clue.cause == cause and clue.basis == "suspected" for quote in clue.quotes)
-    return tuple(quote for quote in quotes if words.search(quote.text))[:1]
+    return tuple(quote for quote in quotes if words.search(quote.text))
+
+
+def suspected(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
+    """The first of these lines."""
+    return suspicions(said, cause, words)[:1]
+
+
+def sure(clue: Clue) -> bool:
+    """Whether the text says of its failure that this is the cause. A warning or a line of a listing blames nothing."""
+    return clue.basis != "suspected" and not clue.advice
+
+
+def settled(said: Said) -> bool:
+    """Whether the text states any cause."""
+    return any(sure(clue) for clue in said)
 
 
 def values_of(said: Said, cause: str, name: str) -> str | None:
@@ -26,9 +41,9 @@ def values_of(said: Said, cause: str, name: str) -> str | None:
     return next((clue.values[name] for clue in said if clue.cause == cause and name in clue.values), None)
 
 
-def stated(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
-    """The line that states this cause in these words."""
-    quotes = (quote for clue in said if clue.cause == cause and clue.basis != "suspected" for quote in clue.quotes)
+def stated(said: Said, *causes: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
+    """The line that states one of these causes in these words."""
+    quotes = (quote for clue in said if clue.cause in causes and sure(clue) for quote in clue.quotes)
     return tuple(quote for quote in quotes if words.search(quote.text))[:1]
 
 

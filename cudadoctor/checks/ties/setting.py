@@ -8,31 +8,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.device_nodes import CONTROL, FIRST
 from cudadoctor.checks.reading import Quotes, line_of, merged, some
+from cudadoctor.checks.ties.place import Place
+from cudadoctor.checks.ties.said import Said, finding, settled, stated, suspected
 from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
-from cudadoctor.model.facts import Fact, Facts, Key, Quote
-from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
-    CONTAINER_MARKS,
     DEVICE_NODES,
     DRIVER_FILES,
     ENVIRONMENT,
-    KERNEL,
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
     PCI,
-    SETTING,
     SMI,
-    WSL,
     DeviceNodes,
-    Setting,
     Smi,
     Start,
 )
@@ -40,7 +37,6 @@ from cudadoctor.model.values import (
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-Said = Sequence[Clue]
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
 SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-missing"
@@ -56,52 +52,6 @@ _NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
 LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
 _TOO_OLD = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
-_WSL_1 = lazy(r"4\.4\.0-\d{5}-Microsoft")
-
-
-class _Place:
-    """The setting of one text, with the lines that show it."""
-
-    def __init__(self, facts: Facts) -> None:
-        found = facts.get(SETTING)
-        self.fact = found if isinstance(found, Fact) else None
-        self.setting = self.fact.value if self.fact is not None and self.fact.value is not None else Setting()
-        self.marks = _lines(facts, CONTAINER_MARKS)
-        self.wsl = _lines(facts, WSL)
-
-    def said(self, kind: str) -> Quotes:
-        """The line with the first word of this kind."""
-        line = self.setting.words.get(kind)
-        return line_of(self.fact, line)[:1] if line is not None and self.fact is not None else ()
-
-    def shown(self, line: int) -> Quotes:
-        return line_of(self.fact, line)[:1] if self.fact is not None else ()
-
-    @property
-    def container(self) -> Quotes:
-        return self.marks or self.said("container")
-
-    @property
-    def in_wsl(self) -> Quotes:
-        return self.wsl or self.said("wsl")
-
-
-def _lines(facts: Facts, key: Key[Any]) -> Quotes:
-    found = facts.get(key)
-    return some(found)[:1] if isinstance(found, Fact) and found.value else ()
-
-
-def _stated(said: Said, *causes: str) -> Quotes:
-    return next((clue.quotes[:1] for clue in said if clue.cause in causes and clue.basis != "suspected"), ())
-
-
-def _suspected(said: Said, cause: str, words: re.Pattern[str]) -> Quotes:
-    quotes = (quote for clue in said if clue.cause == cause and clue.basis == "suspected" for quote in clue.quotes)
-    return tuple(quote for quote in quotes if words.search(quote.text))[:1]
-
-
-def _clue(cause: str, *quotes: Quotes, basis: Basis = "derived", values: dict[str, str] | None = None) -> Clue:
-    return Clue(cause=cause, quotes=merged(*quotes), basis=basis, text=True, values=values or {})
 
 
 # ---------------------------------------------------------------- containers
@@ -110,35 +60,35 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
     Where nothing at all is stated, such a command is the likeliest reason of a complaint about the GPU.
     """
-    place = _Place(facts)
+    place = Place(facts)
     starts = place.setting.containers
     asked = "gpu-asked" in place.setting.words
     lines = _nothing_there(said, facts)
     if not lines:
-        if starts and not asked and not any(clue.basis != "suspected" for clue in said):
-            yield _clue(NO_ACCESS, place.shown(starts[-1].line), basis="suspected")
+        if starts and not asked and not settled(said):
+            yield finding(NO_ACCESS, place.shown(starts[-1].line), basis="suspected")
         return
-    if not place.container or _stated(said, "container-driver-capabilities", "container-hook-failed", "container-toolkit-missing"):
+    if not place.container or stated(said, "container-driver-capabilities", "container-hook-failed", "container-toolkit-missing"):
         return
     start = _start_before(starts, lines[0])
     if place.said("void"):
-        yield _clue(NO_ACCESS, lines, place.said("void"))
+        yield finding(NO_ACCESS, lines, place.said("void"))
     elif start is not None:
         if not start.asks:
-            yield _clue(NO_ACCESS, place.shown(start.line), lines)
-    elif not asked and _stated(said, LIBCUDA):
-        yield _clue(NO_ACCESS, lines, place.container)
+            yield finding(NO_ACCESS, place.shown(start.line), lines)
+    elif not asked and stated(said, LIBCUDA):
+        yield finding(NO_ACCESS, lines, place.container)
 
 
 def _nothing_there(said: Said, facts: Facts) -> Quotes:
     """What a container without a GPU says: no libcuda, no libnvidia-ml, no nvidia-smi, no device."""
-    return _stated(said, LIBCUDA) or _suspected(said, NO_ACCESS, re.compile(r".")) or _no_smi(facts)
+    return stated(said, LIBCUDA) or suspected(said, NO_ACCESS) or _no_smi(facts)
 
 
 def _no_smi(facts: Facts) -> Quotes:
     """A shell, or an engine that was to start it, found no nvidia-smi."""
     absent = [fact for fact in facts.all(SMI) if fact.value is None]
-    return some(absent[0])[:1] if absent else _Place(facts).said("no-smi")
+    return some(absent[0])[:1] if absent else Place(facts).said("no-smi")
 
 
 def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -147,14 +97,14 @@ def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     shown = (fact for key in (LADDER, LOADED_DRIVER, PCI, SMI) for fact in facts.all(key))  # type: ignore[misc]
     if not lines or said or any(fact.value is not None for fact in shown):
         return  # what the machine shows says more than a program that is not there
-    place = _Place(facts)
+    place = Place(facts)
     causes: tuple[str, ...] = ("driver-not-installed", "nvidia-smi-missing", NO_ACCESS)
     if place.container:
         causes = (NO_ACCESS, "container-toolkit-missing", "container-driver-capabilities")
     elif place.in_wsl:
         causes = (WSL_GPU, "nvidia-smi-missing")
     for cause in causes:
-        yield _clue(cause, lines, basis="suspected")
+        yield finding(cause, lines, basis="suspected")
 
 
 def _start_before(starts: Sequence[Start], quote: Quote) -> Start | None:
@@ -165,16 +115,16 @@ def _start_before(starts: Sequence[Start], quote: Quote) -> Start | None:
 
 def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device in a container whose nodes are missing: with the driver's library inside only they were left out, without it everything."""
-    place = _Place(facts)
-    lines = _suspected(said, NO_ACCESS, re.compile(r"."))
+    place = Place(facts)
+    lines = suspected(said, NO_ACCESS)
     nodes = facts.get(DEVICE_NODES)
     if not lines or not place.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
         return
     library = _library(facts)
     if library:
-        yield _clue("device-nodes-missing", lines, some(nodes)[:1], library)
+        yield finding("device-nodes-missing", lines, some(nodes)[:1], library)
     elif place.said("no-libcuda"):
-        yield _clue(NO_ACCESS, lines, some(nodes)[:1], place.said("no-libcuda"))
+        yield finding(NO_ACCESS, lines, some(nodes)[:1], place.said("no-libcuda"))
 
 
 def _no_nodes(nodes: DeviceNodes | None) -> bool:
@@ -192,81 +142,73 @@ def _library(facts: Facts) -> Quotes:
 
 def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """NVML's 'Unknown Error' (or no device after a daemon-reload), and the text speaks of a container."""
-    place = _Place(facts)
-    lines = _suspected(said, LOST, _UNKNOWN_ERROR)
+    place = Place(facts)
+    lines = suspected(said, LOST, _UNKNOWN_ERROR)
     if not lines and place.said("daemon-reload"):
-        lines = _suspected(said, NO_ACCESS, _NO_DEVICE)
+        lines = suspected(said, NO_ACCESS, _NO_DEVICE)
     busy = any(clue.cause == "vgpu-problem" for clue in said)  # a GPU that is busy or unlicensed is not lost
     if lines and place.container and not busy:
-        yield _clue(LOST, lines, place.container)
+        yield finding(LOST, lines, place.container)
 
 
 def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The engine has no GPU support or its hook fails, and it is Docker from snap, or Docker Desktop for Linux."""
-    lines = _stated(said, "container-toolkit-missing", "container-hook-failed")
+    lines = stated(said, "container-toolkit-missing", "container-hook-failed")
     if not lines:
         return
-    place = _Place(facts)
+    place = Place(facts)
     engine = place.said("snap-docker")
     if not engine and not place.in_wsl and not place.said("windows"):
         engine = place.said("docker-desktop")  # on Windows its engine runs in WSL and has the GPU
     if engine:
-        yield _clue(SANDBOXED, lines, engine)
+        yield finding(SANDBOXED, lines, engine)
 
 
 # ---------------------------------------------------------------- WSL
 def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
-    place = _Place(facts)
+    place = Place(facts)
     if not place.in_wsl:
         return
-    blocked = _suspected(said, WSL_GPU, _BLOCKED)
+    blocked = suspected(said, WSL_GPU, _BLOCKED)
     if blocked:
-        yield _clue(WSL_GPU, blocked, place.in_wsl)
-    lines = _suspected(said, "driver-not-loaded", _NO_DRIVER) or _suspected(said, "driver-not-installed", _NO_DRIVER)
-    nothing = lines or blocked or _stated(said, LIBCUDA) or _suspected(said, WSL_GPU, _NO_DEVICE)
-    packages = _stated(said, *LINUX_DRIVER_FAULTS)
+        yield finding(WSL_GPU, blocked, place.in_wsl)
+    lines = suspected(said, "driver-not-loaded", _NO_DRIVER) or suspected(said, "driver-not-installed", _NO_DRIVER)
+    nothing = lines or blocked or stated(said, LIBCUDA) or suspected(said, WSL_GPU, _NO_DEVICE)
+    packages = stated(said, *LINUX_DRIVER_FAULTS)
     if packages:
-        yield _clue(WSL_DRIVER, packages, place.in_wsl)
-    old = _first_version(facts, place)
+        yield finding(WSL_DRIVER, packages, place.in_wsl)
+    old = place.wsl_1
     if old and nothing:
-        yield _clue(WSL_GPU, nothing, old)
+        yield finding(WSL_GPU, nothing, old)
     elif lines and place.said("linux-driver"):
-        yield _clue(WSL_DRIVER, lines, place.said("linux-driver"), place.in_wsl)
-    elif lines or (old_driver := _suspected(said, WSL_GPU, _NO_DEVICE) or _suspected(said, "toolkit-newer-than-driver", _TOO_OLD)):
+        yield finding(WSL_DRIVER, lines, place.said("linux-driver"), place.in_wsl)
+    elif lines or (old_driver := suspected(said, WSL_GPU, _NO_DEVICE) or suspected(said, "toolkit-newer-than-driver", _TOO_OLD)):
         shown = merged(lines or old_driver, place.in_wsl)
         # Windows' own nvidia-smi never says so: it is the one of a Linux package that answers.
         for cause in (WSL_DRIVER, WSL_GPU) if lines else (WSL_GPU, WSL_DRIVER):
-            yield _clue(cause, shown, basis="suspected")
-
-
-def _first_version(facts: Facts, place: _Place) -> Quotes:
-    """The kernel of WSL 1, which has no GPU at all."""
-    kernel = facts.get(KERNEL)
-    if isinstance(kernel, Fact) and kernel.value is not None and _WSL_1.search(kernel.value.release):
-        return some(kernel)[:1]
-    return place.said("wsl-1")
+            yield finding(cause, shown, basis="suspected")
 
 
 # ---------------------------------------------------------------- schedulers and the variable
 def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, no driver library, inside a batch job whose commands ask for no GPU."""
-    place = _Place(facts)
+    place = Place(facts)
     jobs = place.setting.jobs
-    lines = _suspected(said, SCHEDULER, _NO_DEVICE) or _stated(said, LIBCUDA) or _suspected(said, SCHEDULER, _NONE_FOUND)
+    lines = suspected(said, SCHEDULER, _NO_DEVICE) or stated(said, LIBCUDA) or suspected(said, SCHEDULER, _NONE_FOUND)
     if lines and jobs and not any(start.asks for start in jobs):
-        yield _clue(SCHEDULER, place.shown(jobs[-1].line), lines)
+        yield finding(SCHEDULER, place.shown(jobs[-1].line), lines)
     elif place.said("batch") and not any(start.asks for start in jobs):
-        lines = _suspected(said, SCHEDULER, _NO_DEVICE) or _suspected(said, "driver-not-loaded", _NO_DRIVER)
+        lines = suspected(said, SCHEDULER, _NO_DEVICE) or suspected(said, "driver-not-loaded", _NO_DRIVER)
         if lines:
-            yield _clue(SCHEDULER, lines, place.said("batch"), basis="suspected")
+            yield finding(SCHEDULER, lines, place.said("batch"), basis="suspected")
 
 
 def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
-    place = _Place(facts)
+    place = Place(facts)
     value, shown = _value(facts, place)
-    lines = _suspected(said, INVALID, _NO_DEVICE)
+    lines = suspected(said, INVALID, _NO_DEVICE)
     if value is None or not lines or place.setting.jobs:
         return
     table = _gpus_of_table(facts)
@@ -276,14 +218,14 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         number = re.match(r"\s*\d+", value)
         if table is None and (number is None or int(number[0]) > 0):
             sure = number is not None and int(number[0]) >= MORE_THAN_MACHINES_HAVE
-            yield _clue(INVALID, lines, shown, basis="derived" if sure else "suspected", values=values)
+            yield finding(INVALID, lines, shown, basis="derived" if sure else "suspected", values=values)
     elif found.reason in NAMES_NOTHING:
-        yield _clue(HIDES, lines, shown, values=values)
+        yield finding(HIDES, lines, shown, values=values)
     elif found.reason is not None:
-        yield _clue(INVALID, lines, shown, some(table)[:1] if table is not None else (), values=values)
+        yield finding(INVALID, lines, shown, some(table)[:1] if table is not None else (), values=values)
 
 
-def _value(facts: Facts, place: _Place) -> tuple[str | None, Quotes]:
+def _value(facts: Facts, place: Place) -> tuple[str | None, Quotes]:
     """The value that the environment shows, else the last one that the text writes out."""
     environment = facts.get(ENVIRONMENT)
     if isinstance(environment, Fact) and VARIABLE in variables_of(environment):
@@ -298,15 +240,15 @@ def _gpus_of_table(facts: Facts) -> Fact[Smi] | None:
 # ---------------------------------------------------------------- machines without an NVIDIA GPU
 def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Mac, a notebook whose machine has no GPU, or the user's own word that there is no NVIDIA card."""
-    place = _Place(facts)
-    lines = _stated(said, LIBCUDA) or _suspected(said, NO_GPU, re.compile(r".")) or _suspected(said, "driver-not-loaded", _NO_DRIVER)
-    cpu_build = _stated(said, "framework-cpu-build")
+    place = Place(facts)
+    lines = stated(said, LIBCUDA) or suspected(said, NO_GPU) or suspected(said, "driver-not-loaded", _NO_DRIVER)
+    cpu_build = stated(said, "framework-cpu-build")
     if _gpus_of_table(facts) is not None or not (lines or cpu_build):
         return
     if (mac := place.said("mac")) or (mac := place.said("no-card")):
-        yield _clue(NO_GPU, lines or cpu_build, mac)
+        yield finding(NO_GPU, lines or cpu_build, mac)
     elif lines and (notebook := place.said("notebook")) and not place.said("gpu-asked"):
-        yield _clue(NO_GPU, lines, notebook)
+        yield finding(NO_GPU, lines, notebook)
 
 
 TIES = (

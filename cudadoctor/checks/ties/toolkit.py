@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cudadoctor.checks.python import release_fits
-from cudadoctor.checks.reading import Quotes, line_of, merged, some
+from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.ties.said import Said, finding, settled, stated, sure, suspicions
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
-from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CUDA_MENTIONS,
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 T = TypeVar("T")
-Said = Sequence[Clue]
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
 LACKS, NEWER = "framework-lacks-gpu-arch", "toolkit-newer-than-driver"
 HOME_WRONG, _ASKS_FOR_NVCC = "cuda-home-wrong", lazy(r"CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
-HOST, _ANY = "host-compiler-unsupported", lazy(r"")
+HOST = "host-compiler-unsupported"
 NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", "toolkit-missing"
 _REJECTED = lazy(
     r"(?:nsupported gpu architecture|Value) '(?:compute|sm)_(?P<major>\d{1,2}?)(?P<minor>\d)[af]?'|CUDA arch \((?P<dotted>\d{1,2}\.\d)"
@@ -48,25 +48,6 @@ _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
 _NO_CAPABILITIES = lazy(r"No supported GPU compute capabilities found")
 OLDEST_OF_TODAY = ComputeCapability("7.5")  # no toolkit has dropped what is newer
 OLDEST_OF_NUMBA = ToolkitVersion("11.0")  # what Numba from 0.57 on asks for; the releases before say less clearly what they lack
-
-
-def clue(cause: str, *quotes: Quotes, basis: Basis = "derived", **values: str) -> Clue:
-    return Clue(cause=cause, quotes=merged(*quotes), basis=basis, text=True, values=values)
-
-
-def suspected(said: Said, cause: str, words: re.Pattern[str]) -> Quotes:
-    """The lines of a suspicion of this cause that say these words."""
-    quotes = (quote for one in said if one.cause == cause and one.basis == "suspected" and not one.past for quote in one.quotes)
-    return tuple(quote for quote in quotes if words.search(quote.text))
-
-
-def stated(said: Said, *causes: str) -> Quotes:
-    return next((one.quotes[:1] for one in said if one.cause in causes and sure(one)), ())
-
-
-def sure(one: Clue) -> bool:
-    """Whether the text says of its present failure that this is the cause."""
-    return one.basis != "suspected" and not one.past and not one.advice
 
 
 # ---------------------------------------------------------------- what the text says of GPU, toolkit and driver
@@ -152,20 +133,20 @@ def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
     lines = tuple(quote for one in said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text))
     compilers = [fact for fact in facts.all(NVCC) if fact.value is not None]
     if lines and compilers and not any(fact.value is None for fact in facts.all(NVCC)):
-        yield clue(HOME_WRONG, lines[:1], some(compilers[0])[:1], variable="CUDA_HOME", cuda_variable="CUDA_HOME")
+        yield finding(HOME_WRONG, lines[:1], some(compilers[0])[:1], variable="CUDA_HOME", cuda_variable="CUDA_HOME")
 
 
 def nvcc_not_there(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """All that a text shows is that there is no nvcc: nothing is wrong with a GPU then, but it is what the user asks about."""
     fact = facts.get(NVCC)
     if not said and isinstance(fact, Fact) and fact.value is None:
-        yield from (clue(cause, some(fact)[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
+        yield from (finding(cause, some(fact)[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
 
 
 # ---------------------------------------------------------------- a rejected architecture
 def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvcc does not know an architecture: it is too old for it, or has dropped it, and then the GPU decides what has to change."""
-    lines = suspected(said, STALE, _REJECTED)
+    lines = suspicions(said, STALE, _REJECTED)
     match = _REJECTED.search(lines[0].text) if lines else None
     if match is None:
         return
@@ -180,15 +161,15 @@ def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
     name = number.text
     shown = next((gpu.quotes for gpu in gpus if gpu.capability == number), ())
     if older is not None:
-        yield clue(TOO_OLD, lines[:1], older.quotes, architecture=name, version=older.version.text)
+        yield finding(TOO_OLD, lines[:1], older.quotes, architecture=name, version=older.version.text)
     elif newer is None and within is not None and number >= ComputeCapability("5.0"):
         # The toolkit that the text speaks of knows this number, so another, older nvcc was run.
-        yield clue(TOO_OLD, lines[:1], within.quotes, architecture=name)
+        yield finding(TOO_OLD, lines[:1], within.quotes, architecture=name)
     elif shown:
-        yield clue(DROPPED, lines[:1], shown, newer.quotes if newer is not None else (), architecture=name)
+        yield finding(DROPPED, lines[:1], shown, newer.quotes if newer is not None else (), architecture=name)
     else:
         other = gpus[0].quotes if gpus else ()
-        yield clue(STALE, lines[:1], newer.quotes if newer is not None else (), other, architecture=name)
+        yield finding(STALE, lines[:1], newer.quotes if newer is not None else (), other, architecture=name)
 
 
 def _within(version: ToolkitVersion, first: ToolkitVersion, last: ToolkitVersion | None) -> bool:
@@ -197,12 +178,12 @@ def _within(version: ToolkitVersion, first: ToolkitVersion, last: ToolkitVersion
 
 def unnamed_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """NVRTC rejects the GPU's architecture without saying which: the GPU and the toolkit of the text decide."""
-    lines = suspected(said, DROPPED, _NO_NUMBER)
+    lines = suspicions(said, DROPPED, _NO_NUMBER)
     if lines:
         found = tuple(_out_of_step(lines, facts, knowledge))
         newest = max((gpu.capability for gpu in gpus_named(facts, knowledge)), default=None)
         if not found and newest is not None and newest >= OLDEST_OF_TODAY:
-            found = (clue(TOO_OLD, lines[:1], basis="suspected"),)
+            found = (finding(TOO_OLD, lines[:1], basis="suspected"),)
         yield from found
 
 
@@ -212,27 +193,27 @@ def _out_of_step(lines: Quotes, facts: Facts, knowledge: Knowledge) -> Iterator[
         row = knowledge.capability(gpu.capability)
         for kit in toolkits_named(facts):
             if row is not None and row.last_toolkit is not None and kit.version.major_minor > row.last_toolkit.major_minor:
-                yield clue(DROPPED, lines[:1], gpu.quotes, kit.quotes)
+                yield finding(DROPPED, lines[:1], gpu.quotes, kit.quotes)
                 return
             if row is not None and row.first_toolkit is not None and kit.version.major_minor < row.first_toolkit.major_minor:
-                yield clue(TOO_OLD, lines[:1], gpu.quotes, kit.quotes)
+                yield finding(TOO_OLD, lines[:1], gpu.quotes, kit.quotes)
                 return
 
 
 def newer_gcc(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvcc failed without a reason that was pasted, and the text's gcc is newer than this nvcc accepts."""
-    lines, framework, nvcc = suspected(said, HOST, _ANY), facts.get(FRAMEWORKS), facts.get(NVCC)
+    lines, framework, nvcc = suspicions(said, HOST), facts.get(FRAMEWORKS), facts.get(NVCC)
     if not lines or isinstance(framework, Unknown) or isinstance(nvcc, Unknown) or framework.value is None or nvcc.value is None:
         return
     row = knowledge.toolkit(nvcc.value.version)
     if row is not None and framework.value.gcc is not None and framework.value.gcc > row.gcc_max:
-        yield clue(HOST, lines[:1], _with(framework, f"{framework.value.gcc}."), some(nvcc)[:1])
+        yield finding(HOST, lines[:1], _with(framework, f"{framework.value.gcc}."), some(nvcc)[:1])
 
 
 # ---------------------------------------------------------------- no code for this GPU (209)
 def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A prebuilt framework lacks the code, or what one's own compiler made does not fit the GPU."""
-    lines = suspected(said, LACKS, _NO_IMAGE)
+    lines = suspicions(said, LACKS, _NO_IMAGE)
     if not lines or stated(said, LACKS, TOO_OLD, DROPPED):
         return
     if any(_OF_NUMBA.search(quote.text) for quote in lines):
@@ -241,11 +222,11 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     own = tuple(quote for quote in lines if _OF_A_FRAMEWORK.search(quote.text))
     framework, package = facts.get(FRAMEWORKS), listed(facts, *_BUILT_HERE)
     if own:
-        yield clue(LACKS, own[:1])
+        yield finding(LACKS, own[:1])
     elif package is not None:
-        yield clue(LACKS, lines[:1], package[1])
+        yield finding(LACKS, lines[:1], package[1])
     elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
-        yield clue(LACKS, lines[:1], some(framework)[:1])
+        yield finding(LACKS, lines[:1], some(framework)[:1])
     elif any(kit.sure for kit in toolkits_named(facts)):
         yield from _out_of_step(lines, facts, knowledge)
 
@@ -253,15 +234,13 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 # ---------------------------------------------------------------- Numba
 def numba_against_toolkit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Numba knows no capability of the toolkit that it found: the toolkit is older than it accepts."""
-    lines = tuple(
-        quote for one in said if one.cause == NUMBA_OLD and not one.past for quote in one.quotes if _NO_CAPABILITIES.search(quote.text)
-    )
+    lines = tuple(quote for one in said if one.cause == NUMBA_OLD for quote in one.quotes if _NO_CAPABILITIES.search(quote.text))
     if not lines or stated(said, NUMBA_MISMATCH):
         return
     oldest = _oldest_of_numba(facts, knowledge)
     for kit in toolkits_named(facts):
         if kit.sure and kit.version.major_minor < oldest.major_minor:
-            yield clue(NUMBA_MISMATCH, lines[:1], kit.quotes, version=kit.version.text, minimum=oldest.text)
+            yield finding(NUMBA_MISMATCH, lines[:1], kit.quotes, version=kit.version.text, minimum=oldest.text)
             return
 
 
@@ -278,14 +257,14 @@ def _oldest_of_numba(facts: Facts, knowledge: Knowledge) -> ToolkitVersion:
 def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """`numba -s` of a machine whose runtime is of a newer major version than the driver's CUDA. Beside a stated cause it is background."""
     fact = facts.get(NUMBA_REPORT)
-    if isinstance(fact, Unknown) or fact.value is None or any(sure(one) for one in said):
+    if isinstance(fact, Unknown) or fact.value is None or settled(said):
         return
     report = fact.value
     if report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
         shown = (*line_of(fact, report.runtime_line), *some(fact)[:1])
-        yield clue(NEWER, shown, version=report.runtime.text, driver_cuda=report.driver_cuda.text)
+        yield finding(NEWER, shown, version=report.runtime.text, driver_cuda=report.driver_cuda.text)
     elif report.initialised and {"nvvm", "libdevice", "nvrtc"} & set(report.missing):
-        yield clue(MISSING, some(fact)[-1:], parts=" ".join(report.missing))
+        yield finding(MISSING, some(fact)[-1:], parts=" ".join(report.missing))
 
 
 TIES = (

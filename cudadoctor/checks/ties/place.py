@@ -1,0 +1,52 @@
+"""Where a text's programs run: container, WSL, batch job, notebook; by marks that a program printed, else by the text's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.model.facts import Fact, Facts, Key
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import CONTAINER_MARKS, KERNEL, SETTING, WSL, Setting
+
+_WSL_1 = lazy(r"4\.4\.0-\d{5}-Microsoft")
+
+
+class Place:
+    """The setting of one text, with the lines that show it."""
+
+    def __init__(self, facts: Facts) -> None:
+        found = facts.get(SETTING)
+        self.fact = found if isinstance(found, Fact) else None
+        self.setting = self.fact.value if self.fact is not None and self.fact.value is not None else Setting()
+        self.marks = _lines(facts, CONTAINER_MARKS)
+        self.wsl = _lines(facts, WSL)
+        kernel = facts.get(KERNEL)
+        old = isinstance(kernel, Fact) and kernel.value is not None and _WSL_1.search(kernel.value.release) is not None
+        self._wsl_1 = _lines(facts, KERNEL) if old else ()
+
+    def said(self, kind: str) -> Quotes:
+        """The line with the first word of this kind."""
+        line = self.setting.words.get(kind)
+        return line_of(self.fact, line)[:1] if line is not None and self.fact is not None else ()
+
+    def shown(self, line: int) -> Quotes:
+        return line_of(self.fact, line)[:1] if self.fact is not None else ()
+
+    @property
+    def container(self) -> Quotes:
+        return self.marks or self.said("container")
+
+    @property
+    def in_wsl(self) -> Quotes:
+        return self.wsl or self.said("wsl")
+
+    @property
+    def wsl_1(self) -> Quotes:
+        """The kernel of WSL 1, which has no GPU at all."""
+        return self._wsl_1 or self.said("wsl-1")
+
+
+def _lines(facts: Facts, key: Key[Any]) -> Quotes:
+    found = facts.get(key)
+    return some(found)[:1] if isinstance(found, Fact) and found.value else ()
