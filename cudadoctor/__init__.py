@@ -13,7 +13,7 @@ Map of the package, in the order in which data flows:
     prescribe/   root cause + facts -> steps for this machine
     report/      Report -> text or JSON; the pages of codes, things and causes
     explain/     a code, a cause, a variable, a GPU, a version -> what is known of it
-    assemble.py  facts and diagnosis -> the parts of a report
+    assemble/    facts and diagnosis -> the parts of a report
     app.py       collect() and judge(): the two functions that join these stages
     knowledge/   causes, recipes and tables as TOML, and their loader
     model/       the values that flow

@@ -47,7 +47,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     clues = [clue for outcome in outcomes for clue in outcome.clues]
     clues.extend(texts.stated(evidence, facts, knowledge, guard))
     rungs = guard.run("rungs", "observe", Rungs({}, {}), observe, facts, shown_failing=rungs_shown_failing(clues, knowledge))
-    present, past = texts.of_kernel_log(evidence, knowledge, rungs, guard, facts)
+    present, past = texts.of_kernel_log(evidence, facts, knowledge, rungs, guard)
     goal = _goal(evidence, wanted)
     nothing = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
     judged = guard.run(
@@ -63,24 +63,26 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         goal=goal,
         crashes=tuple(guard.crashes),
     )
+    judged = long_texts.renumbered(judged, numbering)
     prescription: Prescription | None = guard.run(
         "prescribe", "prescribe", None, prescribe.prescribe, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro
     )
     shown = guard.run("assemble", "rows", (), assemble.rows, facts, full, knowledge, judged, rungs, wanted, guard)
+    of_text = guard.run("assemble", "text", None, assemble.text_row, full, knowledge, judged)
     machine = guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge)
     smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts)
     past_lines = [quote.text for clue in past for quote in clue.quotes]
     said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)))
     verdict, diagnosis = _with_crashes(judged, guard)
-    made = report.Report(
+    return report.Report(
         tool=report.Tool(name="cudadoctor", version=__version__),
         origin=report.ReportOrigin(kind=evidence.origin, python=evidence.python, quick=evidence.quick, redacted=evidence.redacted),
         verdict=verdict,
         exit_code=exit_code(verdict, diagnosis, wanted),
         action=_action(verdict, prescription),
         machine=machine,
-        checks=shown,
+        checks=(*long_texts.renumbered_rows(shown, numbering), *((of_text,) if of_text is not None else ())),
         diagnosis=diagnosis,
         prescription=prescription,
         requirements=(),
@@ -89,7 +91,6 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         timing=assemble.timing(evidence),
         notes=said,
     )
-    return long_texts.renumbered(made, numbering)
 
 
 def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:

@@ -69,7 +69,8 @@ def diagnose(
     sure = [case for case in cases if case.finding.basis != "suspected"]
     blocking = [case for case in sure if case.finding.effect == "blocks"]
     live_blocking, not_now = _present(blocking, rungs, has_machine=goal is not None)
-    suspects, unproven = _suspects(cases, outcomes, rungs, has_machine=goal is not None)
+    cleared = _cleared(outcomes, sure, has_machine=goal is not None)
+    suspects, unproven = _suspects(cases, cleared, rungs, has_machine=goal is not None)
     not_now = not_now or unproven
     reached = _reached(goal, facts, rungs)
     verdict = _verdict(
@@ -77,10 +78,10 @@ def diagnose(
     )
     suspects = (suspects or _hinted(sure, has_machine=goal is not None)) if verdict == "undecided" else []
     root = _root(live_blocking) if verdict == "broken" else _gravest(sure) if verdict == "degraded" else None
-    explained = _explained(root, sure) if root is not None and verdict == "broken" else []
+    explained = _explained(root, [case for case in sure if not case.past]) if root is not None and verdict == "broken" else []
     shown = {case.finding.cause for case in suspects}
     also = [case for case in sure if case is not root and case not in explained and case is not not_now and case.finding.cause not in shown]
-    ruled_out = _ruled_out(outcomes, sure, knowledge, root.rung if root is not None else rungs.first_failed())
+    ruled_out = _ruled_out(cleared, knowledge, root.rung if root is not None else rungs.first_failed())
     diagnosis = Diagnosis(
         root=root.finding if root is not None else None,
         suspects=tuple(case.finding for case in suspects),
@@ -270,14 +271,13 @@ def _verdict(blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool
     return "degraded" if any(case.finding.effect == "degrades" for case in cases) else "healthy"
 
 
-def _suspects(cases: Sequence[_Case], outcomes: Sequence[Outcome], rungs: Rungs, *, has_machine: bool) -> tuple[list[_Case], _Case | None]:
+def _suspects(cases: Sequence[_Case], cleared: frozenset[str], rungs: Rungs, *, has_machine: bool) -> tuple[list[_Case], _Case | None]:
     """Causes that a code names as candidates and that no rule has ruled out, in the order of the tables.
 
     Where a text's code leaves none, because all that it could mean works on this machine now, its likeliest candidate is returned beside.
     """
-    out = _cleared(outcomes, {case.cause.id for case in cases if case.finding.basis != "suspected"})
     named = [case for case in cases if case.finding.basis == "suspected"]
-    open_ = [case for case in named if case.cause.id not in out and not (has_machine and _not_so_now(case, rungs))]
+    open_ = [case for case in named if case.cause.id not in cleared and not (has_machine and _not_so_now(case, rungs))]
     said = [case for case in named if case.text] if has_machine else []
     return open_, said[0] if said and not any(case.text for case in open_) else None
 
@@ -289,19 +289,21 @@ def _hinted(sure: Sequence[_Case], *, has_machine: bool) -> list[_Case]:
     return [msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, basis="suspected")) for case in hints]
 
 
-def _cleared(outcomes: Sequence[Outcome], found: set[str]) -> frozenset[str]:
-    """Causes whose every rule ran to its end on known facts and did not find them."""
+def _cleared(outcomes: Sequence[Outcome], sure: Sequence[_Case], *, has_machine: bool) -> frozenset[str]:
+    """Causes whose every rule ran to its end on known facts and did not find them. A text shows a part of a machine: it clears nothing."""
+    if not has_machine:
+        return frozenset()
+    found = {case.cause.id for case in sure}
     cleared = {cause for outcome in outcomes if outcome.missing is None and not outcome.crashed for cause in outcome.causes}
     open_ = {cause for outcome in outcomes if outcome.missing is not None or outcome.crashed for cause in outcome.causes}
     accused = {clue.cause for outcome in outcomes for clue in outcome.clues}
     return frozenset(cleared - open_ - accused - found)
 
 
-def _ruled_out(outcomes: Sequence[Outcome], sure: Sequence[_Case], knowledge: Knowledge, rung: RungName | None) -> tuple[str, ...]:
+def _ruled_out(cleared: frozenset[str], knowledge: Knowledge, rung: RungName | None) -> tuple[str, ...]:
     """The cleared causes that break the root's rung or an earlier one."""
     if rung is None:
         return ()
-    cleared = _cleared(outcomes, {case.cause.id for case in sure})
     near = below(rung) | {rung}
     known = [knowledge.causes[cause] for cause in cleared if cause in knowledge.causes]
     listed = [cause for cause in known if any(broken in near for broken in cause.breaks)]

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from cudadoctor.diagnose import Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.report import Report
+from cudadoctor.model.report import Row
 from cudadoctor.parsers.condense import condensed
 
 Numbering = Mapping[str, tuple[int, ...]]  # source of a text -> for each line that was read, its number in the full text
@@ -29,11 +30,11 @@ def shortened(evidence: Evidence) -> tuple[Evidence, Numbering]:
     return (msgspec.structs.replace(evidence, items=tuple(items)), numbering) if numbering else (evidence, {})
 
 
-def renumbered(report: Report, numbering: Numbering) -> Report:
-    """The report with the line numbers of the full texts."""
+def renumbered(judged: Judged, numbering: Numbering) -> Judged:
+    """The findings with the line numbers of the full texts."""
     if not numbering:
-        return report
-    found = report.diagnosis
+        return judged
+    found = judged.diagnosis
     diagnosis = msgspec.structs.replace(
         found,
         root=_finding(found.root, numbering) if found.root is not None else None,
@@ -41,8 +42,13 @@ def renumbered(report: Report, numbering: Numbering) -> Report:
         explains=_findings(found.explains, numbering),
         also=_findings(found.also, numbering),
     )
-    checks = tuple(msgspec.structs.replace(row, evidence=_quotes(row.evidence, numbering)) for row in report.checks)
-    return msgspec.structs.replace(report, diagnosis=diagnosis, checks=checks)
+    not_now = _finding(judged.not_now, numbering) if judged.not_now is not None else None
+    return msgspec.structs.replace(judged, diagnosis=diagnosis, past=_findings(judged.past, numbering), not_now=not_now)
+
+
+def renumbered_rows(rows: Iterable[Row], numbering: Numbering) -> tuple[Row, ...]:
+    """The rows of the checks, likewise."""
+    return tuple(msgspec.structs.replace(row, evidence=_quotes(row.evidence, numbering)) for row in rows)
 
 
 def _findings(findings: Iterable[Finding], numbering: Numbering) -> tuple[Finding, ...]:

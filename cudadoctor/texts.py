@@ -66,7 +66,7 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
 
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
     """What a user's text states of its last attempt on its last failing machine, and what only earlier ones state."""
-    text = _text(item)
+    text = attempts.shown(_text(item))
     bygone = kernel_log.past_lines(text)
     old = attempts.replaced(text) | bygone
     said = _clues(attempts.without(text, old), knowledge)
@@ -142,9 +142,7 @@ def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
 
 
-def of_kernel_log(
-    evidence: Evidence, knowledge: Knowledge, rungs: Rungs, guard: Guard, facts: Facts | None = None
-) -> tuple[list[Clue], list[Clue]]:
+def of_kernel_log(evidence: Evidence, facts: Facts, knowledge: Knowledge, rungs: Rungs, guard: Guard) -> tuple[list[Clue], list[Clue]]:
     """What the kernel log states, split into what may hold now and what is past or contradicted by the machine (checks/history.py)."""
     item = evidence.get("kernel-log")
     if item is None or not item.answered:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from cudadoctor.app import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.parsers.attempts import machines, replaced
 from cudadoctor.parsers.base import Text
-from cudadoctor.sources.pasted import evidence_of
+from tests import pasted
 
-KNOWLEDGE = load()
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 FELL = "NVRM: GPU 0000:0b:00.0: GPU has fallen off the bus."
 NO_NVVM = "numba.cuda.cudadrv.error.NvmlSupportError: libNVVM cannot be found."
@@ -23,14 +20,11 @@ TABLE = """\
 
 
 def report(*lines: str) -> Report:
-    found = judge(evidence_of("\n".join(lines).encode()), KNOWLEDGE)
-    assert found.diagnosis.crashes == ()
-    return found
+    return pasted.report("\n".join(lines))
 
 
 def root(*lines: str) -> str | None:
-    found = report(*lines).diagnosis.root
-    return found.cause if found is not None else None
+    return pasted.root("\n".join(lines))
 
 
 def text(*lines: str) -> Text:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_a_part_that_crashes_ends_with_4(monkeypatch: pytest.MonkeyPatch) -> Non
     def fall_over(*_: Any) -> Any:
         raise RuntimeError("made to fail")
 
-    monkeypatch.setattr("cudadoctor.assemble.describe", fall_over)
+    monkeypatch.setattr(import_module("cudadoctor.assemble.rows"), "describe", fall_over)
     result = run("check", "--replay", host(HEALTHY))
     assert result.code == 4
     assert "made to fail" in result.out

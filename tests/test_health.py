@@ -150,7 +150,7 @@ def judged(log: str, facts: Facts) -> tuple[list[Clue], list[Clue]]:
     parsed = [fact for fact in kernel_log.parse(Text(log, source="dmesg")) if fact.key == KERNEL_LOG.name]
     known = Facts([*(fact for key in (NVML, LADDER) for fact in facts.all(key)), *parsed])  # type: ignore[list-item]
     guard = Guard()
-    found = texts.of_kernel_log(Evidence(items=(item,)), KNOWLEDGE, observe(facts), guard, known)
+    found = texts.of_kernel_log(Evidence(items=(item,)), known, KNOWLEDGE, observe(facts), guard)
     assert guard.crashes == []
     return found
 

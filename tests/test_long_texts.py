@@ -62,6 +62,16 @@ def test_the_report_names_the_lines_of_the_full_text() -> None:
     assert "20000 lines" not in report.checks[-1].summary
 
 
+def test_a_note_names_the_lines_of_the_full_text() -> None:
+    lines = log()
+    attempt = "me@box:~$ nvidia-smi"
+    lines[9_000:9_002] = [attempt, "Failed to initialize NVML: Driver/library version mismatch"]
+    lines += [attempt, "Failed to initialize NVML: GPU is lost"]
+    report = judge(evidence_of("\n".join(lines).encode()), KNOWLEDGE)
+    (note,) = [note for note in report.notes if "earlier attempt" in note]
+    assert note.startswith('Line 9002 ("Failed to initialize NVML: Driver/library')
+
+
 def test_carriage_returns_count_as_lines_as_the_parsers_count_them() -> None:
     text, numbers = condensed("\r".join(log()))
     assert numbers is not None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks import container
-from cudadoctor.knowledge.load import load
-from cudadoctor.model.report import Report
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
@@ -20,11 +17,10 @@ from cudadoctor.model.values import (
     LibraryFile,
 )
 from cudadoctor.model.version import CudaVersion
-from cudadoctor.sources.pasted import evidence_of
 from tests.facts_builder import State, host, ladder, nodes
+from tests.pasted import KNOWLEDGE, report, root, suspects
 from tests.prescriptions import commands, written
 
-KNOWLEDGE = load()
 NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
 NO_DEVICE = "RuntimeError: No CUDA GPUs are available\n"
 UNKNOWN = "Failed to initialize NVML: Unknown Error\n"
@@ -37,21 +33,6 @@ HOOK = "nvidia-container-cli: initialization error: load library failed: libnvid
 CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled\n"
 WSL_1 = "Linux PC 4.4.0-19041-Microsoft #2311-Microsoft x86_64 GNU/Linux\n"
 WSL_2 = "Python platform: Linux-5.15.153.1-microsoft-standard-WSL2-x86_64-with-glibc2.35\n"
-
-
-def report(text: str) -> Report:
-    found = judge(evidence_of(text.encode()), KNOWLEDGE)
-    assert found.diagnosis.crashes == ()
-    return found
-
-
-def root(text: str) -> str | None:
-    found = report(text).diagnosis.root
-    return found.cause if found is not None else None
-
-
-def suspects(text: str) -> list[str]:
-    return [finding.cause for finding in report(text).diagnosis.suspects]
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def test_verdict(name: str) -> None:
         f"root {report.diagnosis.root}, suspects {[one.cause for one in report.diagnosis.suspects]}"
     )
     assert report.exit_code == {"broken": 1, "undecided": 3}.get(report.verdict, 0)
+    assert report.diagnosis.ruled_out == (), "what a text does not show is not ruled out"
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -6,6 +6,7 @@ import pytest
 
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.spoken_of import lines_of
+from tests.pasted import report
 
 SPOKEN = (
     '        raise AssertionError("Torch not compiled with CUDA enabled")',
@@ -56,3 +57,12 @@ def test_code_below_a_frame_is_part_of_a_traceback() -> None:
 
 def test_a_long_paragraph_stays() -> None:
     assert not lines_of(Text(SPOKEN[12] + " And then it fails." * 30, source="text"))
+
+
+def test_what_is_only_spoken_of_is_no_earlier_attempt() -> None:
+    found = report(
+        'raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")\nFailed to initialize NVML: GPU is lost\n'
+    )
+    assert found.diagnosis.root is not None
+    assert found.diagnosis.root.cause == "gpu-fell-off-bus"
+    assert found.diagnosis.also == () == found.notes

@@ -109,11 +109,11 @@ LOST = (
 def test_a_line_of_the_log_counts_where_its_rung_does_not_work(fails: str | None, present: bool) -> None:
     item = Item(id="kernel-log", kind="command", what=("dmesg",), status="ok", stdout=LOST)
     facts = host({LADDER: ladder(fails)} if fails is not None else {})
-    now, past = texts.of_kernel_log(Evidence(items=(item,)), KNOWLEDGE, observe(facts), Guard())
+    now, past = texts.of_kernel_log(Evidence(items=(item,)), facts, KNOWLEDGE, observe(facts), Guard())
     assert ("gpu-fell-off-bus" in {clue.cause for clue in now}) is present
     assert ("gpu-fell-off-bus" in {clue.cause for clue in past}) is not present
 
 
 def test_a_log_that_may_not_be_read_states_nothing() -> None:
     item = Item(id="kernel-log", kind="command", what=("dmesg",), status="denied", stdout=LOST)
-    assert texts.of_kernel_log(Evidence(items=(item,)), KNOWLEDGE, observe(host()), Guard()) == ([], [])
+    assert texts.of_kernel_log(Evidence(items=(item,)), host(), KNOWLEDGE, observe(host()), Guard()) == ([], [])

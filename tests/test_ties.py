@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.app import judge
-from cudadoctor.knowledge.load import load
-from cudadoctor.model.report import Report
 from cudadoctor.parsers.out_of_memory import judged
-from cudadoctor.sources.pasted import evidence_of
+from tests.pasted import root, suspects
 
-KNOWLEDGE = load()
 INSIDE = "root@098b49afe624:/# "
 WSL = "Linux version 5.15.90.1-microsoft-standard-WSL2 (oe-user@oe-host)\n"
 MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Fri Jul  2 06:04:10 UTC 2021\n"
@@ -23,21 +19,6 @@ BLOCKED = "Failed to initialize NVML: GPU access blocked by the operating system
 UNKNOWN = "Failed to initialize NVML: Unknown Error\n"
 NO_NVVM = "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`:\n"
 NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
-
-
-def report(text: str) -> Report:
-    found = judge(evidence_of(text.encode()), KNOWLEDGE)
-    assert found.diagnosis.crashes == ()
-    return found
-
-
-def root(text: str) -> str | None:
-    found = report(text).diagnosis.root
-    return found.cause if found is not None else None
-
-
-def suspects(text: str) -> list[str]:
-    return [finding.cause for finding in report(text).diagnosis.suspects]
 
 
 @pytest.mark.parametrize(

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.app import judge
-from cudadoctor.knowledge.load import load
-from cudadoctor.sources.pasted import evidence_of
+from tests.pasted import first
 
-KNOWLEDGE = load()
 NONE_FOUND = "$ nvidia-smi\nNo devices were found\n"
 NO_CONTACT = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest\n"
 LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  525.105.17  Tue Mar 28 18:02:59 UTC 2023\n"
-
-
-def first(text: str) -> str | None:
-    """The root, else the likeliest suspect."""
-    diagnosis = judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis
-    assert diagnosis.crashes == ()
-    if diagnosis.root is not None:
-        return diagnosis.root.cause
-    return diagnosis.suspects[0].cause if diagnosis.suspects else None
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.app import judge
-from cudadoctor.knowledge.load import load
-from cudadoctor.sources.pasted import evidence_of
+from tests.pasted import root, suspects
 
-KNOWLEDGE = load()
 NO_CONTACT = "$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest\n"
 NOT_FOUND = "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic\n"
 BUSY = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
@@ -24,10 +21,7 @@ NODES = "".join(f"crw-rw{{}} 1 root video 195, {number} Nov 21 10:00 /dev/{name}
 
 def named(text: str) -> tuple[str | None, str | None]:
     """The root, and the likeliest suspect."""
-    diagnosis = judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis
-    assert diagnosis.crashes == ()
-    root = diagnosis.root.cause if diagnosis.root is not None else None
-    return root, diagnosis.suspects[0].cause if diagnosis.suspects else None
+    return root(text), next(iter(suspects(text)), None)
 
 
 @pytest.mark.parametrize(

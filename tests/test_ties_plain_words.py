@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.app import judge
-from cudadoctor.knowledge.load import load
-from cudadoctor.model.report import Report
-from cudadoctor.sources.pasted import evidence_of
+from tests.pasted import first, root
 
-KNOWLEDGE = load()
 ZOMBIE, OTHERS, SMI = "zombie-gpu-process", "gpu-memory-held-by-others", "nvidia-smi-missing"
 NO_ACCESS, SCHEDULER, WSL_GPU, WSL_DRIVER = (
     "container-no-gpu-access",
@@ -25,21 +21,6 @@ LIST = (
     "$ nvidia-smi --query-gpu=index,clocks_throttle_reasons.hw_slowdown,clocks_throttle_reasons.sw_thermal_slowdown --format=csv\n"
     + REASONS
 )
-
-
-def report(text: str) -> Report:
-    found = judge(evidence_of(text.encode()), KNOWLEDGE)
-    assert found.diagnosis.crashes == ()
-    return found
-
-
-def root(text: str) -> str | None:
-    found = report(text).diagnosis.root
-    return found.cause if found is not None else None
-
-
-def first(text: str) -> str | None:
-    return next((finding.cause for finding in report(text).diagnosis.suspects), None)
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cudadoctor.app import judge
-from cudadoctor.knowledge.load import load
-from cudadoctor.model.report import Report
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.out_of_memory import clues
-from cudadoctor.sources.pasted import evidence_of
+from tests.pasted import root, suspects
 
-KNOWLEDGE = load()
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 FULL = "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\n"
 UNINITIALISED = "cupy.cuda.driver.CUDADriverError: CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
@@ -19,21 +15,6 @@ MEMORY = "$ nvidia-smi --query-gpu=memory.used,memory.total --format=csv\nmemory
 PIDS = "$ nvidia-smi --query-compute-apps=pid,used_memory --format=csv\npid, used_gpu_memory [MiB]\n"
 CHILD = '  File "/usr/lib/python3.8/multiprocessing/process.py", line 315, in _bootstrap\n'
 SPAWNED = '  File "/usr/lib/python3.8/multiprocessing/spawn.py", line 116, in spawn_main\n'
-
-
-def report(text: str) -> Report:
-    found = judge(evidence_of(text.encode()), KNOWLEDGE)
-    assert found.diagnosis.crashes == ()
-    return found
-
-
-def root(text: str) -> str | None:
-    found = report(text).diagnosis.root
-    return found.cause if found is not None else None
-
-
-def suspects(text: str) -> list[str]:
-    return [finding.cause for finding in report(text).diagnosis.suspects]
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ _PLACE = lazy(r"\(GPC \d{1,2}, TPC \d{1,2}(?:, SM \d{1,2})?\)")
 
 
 # ---------------------------------------------------------------- the machine's own log
-def split(clues: Iterable[Clue], facts: Facts | None, knowledge: Knowledge, rungs: Rungs) -> tuple[list[Clue], list[Clue]]:
+def split(clues: Iterable[Clue], facts: Facts, knowledge: Knowledge, rungs: Rungs) -> tuple[list[Clue], list[Clue]]:
     """What the kernel log states, divided into what may hold now and what is past."""
     now: list[Clue] = []
     past: list[Clue] = []
-    found = facts.get(KERNEL_LOG) if facts is not None else None
+    found = facts.get(KERNEL_LOG)
     log = found.value if isinstance(found, Fact) and found.origin != "text" else None
     for clue in clues:
         cause = knowledge.causes.get(clue.cause)
@@ -64,7 +64,7 @@ def _before(clue: Clue, log: KernelLog) -> bool:
     return bool(lines) and log.past(max(lines), address)
 
 
-def _ended(clue: Clue, layer: str, facts: Facts | None, rungs: Rungs, breaks: Sequence[RungName]) -> bool:
+def _ended(clue: Clue, layer: str, facts: Facts, rungs: Rungs, breaks: Sequence[RungName]) -> bool:
     """Whether what a line tells of is over: a program's own fault, or one that counters and kernels that ran speak against."""
     if layer == "program":
         return True  # this machine's present state is asked here
@@ -74,7 +74,7 @@ def _ended(clue: Clue, layer: str, facts: Facts | None, rungs: Rungs, breaks: Se
     return _computed(clue.subject.removeprefix("gpu:"), facts) or all(rungs.worked(rung) for rung in breaks)
 
 
-def _counted_now(clue: Clue, facts: Facts | None) -> bool | None:
+def _counted_now(clue: Clue, facts: Facts) -> bool | None:
     """What NVML counts of it at present on this GPU; None where NVML does not say."""
     gpu = _of_nvml(clue.subject.removeprefix("gpu:"), facts)
     if gpu is None:
@@ -87,17 +87,17 @@ def _counted_now(clue: Clue, facts: Facts | None) -> bool | None:
     return None
 
 
-def _of_nvml(address: str, facts: Facts | None) -> NvmlGpu | None:
-    found = facts.get(NVML) if facts is not None else None
-    if found is None or isinstance(found, Unknown) or found.value is None or found.origin == "text":
+def _of_nvml(address: str, facts: Facts) -> NvmlGpu | None:
+    found = facts.get(NVML)
+    if isinstance(found, Unknown) or found.value is None or found.origin == "text":
         return None
     return next((gpu for gpu in found.value.gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)
 
 
-def _computed(address: str, facts: Facts | None) -> bool:
+def _computed(address: str, facts: Facts) -> bool:
     """Whether the driver's own kernel ran on this GPU and computed rightly."""
-    found = facts.get(LADDER) if facts is not None else None
-    if found is None or isinstance(found, Unknown) or found.value is None or found.origin == "text":
+    found = facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None or found.origin == "text":
         return False
     places = {device.index for device in found.value.devices if same_address(device.address, address)}
     return any(entry.status == "pass" and entry.gpu in places for entry in found.value.result("ptx-kernel"))

@@ -57,12 +57,12 @@ def _maybe(lines: list[str]) -> Iterator[int]:
         index, at = index + 1, end + 1
 
 
+def shown(text: Text) -> Text:
+    """The text without the lines that only speak of what they quote: they show no state, of now or of before."""
+    return without(text, spoken_of.lines_of(text))
+
+
 def replaced(text: Text) -> frozenset[int]:
-    """Indexes of the lines that say nothing of the present: a later run of the same command replaces them, or they only quote words."""
-    return _run_again(text) | spoken_of.lines_of(text)
-
-
-def _run_again(text: Text) -> frozenset[int]:
     """Indexes of the lines that a later run of the same command replaces, the prompt's own line with them."""
     last: dict[tuple[str, str | None], Typed] = {}
     out: set[int] = set()
@@ -91,7 +91,8 @@ def machines(text: Text) -> tuple[frozenset[int], ...]:
 
 
 def present(text: Text) -> Text:
-    """The text without what later runs of the same commands replaced."""
+    """The text's last state: nothing that is only spoken of, and nothing that a later run of the same command replaced."""
+    text = shown(text)
     return without(text, replaced(text))
 
 

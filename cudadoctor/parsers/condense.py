@@ -8,6 +8,7 @@ line that is rare stays, because it is its context.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from cudadoctor.parsers.words import shape
 
@@ -26,8 +27,9 @@ def condensed(text: str) -> tuple[str, tuple[int, ...] | None]:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     shapes = shape(text).split("\n")
+    often = Counter(shapes)
     for ends in KEPT:
-        keep = _kept(shapes, ends)
+        keep = _kept(shapes, often, ends)
         if sum(len(line) for line, stays in zip(lines, keep, strict=True) if stays) <= ENOUGH:
             break
     numbers = tuple(number for number, kept in enumerate(keep, 1) if kept)
@@ -36,10 +38,9 @@ def condensed(text: str) -> tuple[str, tuple[int, ...] | None]:
     return "\n".join(lines[number - 1] for number in numbers), numbers
 
 
-def _kept(shapes: list[str], ends: int) -> bytearray:
-    """One byte a line: 1 where it stays. `ends`: occurrences kept at each end."""
+def _kept(shapes: list[str], often: Mapping[str, int], ends: int) -> bytearray:
+    """One byte a line: 1 where it stays. `often`: how often each shape stands; `ends`: occurrences kept at each end."""
     count = len(shapes)
-    often = Counter(shapes)
     seen: dict[str, int] = {}
     keep = bytearray(count + 2 * CONTEXT)  # a margin at both ends saves clipping; line i stands at i + CONTEXT
     around = b"\x01" * (2 * CONTEXT + 1)

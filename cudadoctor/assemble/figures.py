@@ -1,0 +1,68 @@
+"""What was run and measured: smoke test, benchmark figures with their limits, seconds of the probes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cudadoctor.assemble.known import value
+from cudadoctor.checks.benchmark import assess
+from cudadoctor.checks.rows import CHECKS
+from cudadoctor.model import report
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.values import LADDER, NVML, Ladder, Measurement
+
+
+def smoke(facts: Facts) -> tuple[report.SmokeResult, ...]:
+    """Each step on each visible GPU, from the context to the last Numba kernel."""
+    ladder = value(facts, LADDER)
+    if ladder is None:
+        return ()
+    rungs = [
+        report.SmokeResult(
+            gpu=entry.gpu,
+            step=entry.rung,
+            status="pass" if entry.status == "pass" else "skip" if entry.status == "skip" else "fail",
+            why=entry.why or (entry.name if entry.status != "pass" else None),
+            seconds=entry.seconds,
+        )
+        for entry in ladder.rungs
+        if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel")
+    ]
+    steps = [
+        report.SmokeResult(gpu=step.gpu, step=step.step, status=step.status, why=step.why, seconds=step.seconds) for step in ladder.smoke
+    ]
+    return tuple(rungs + steps)
+
+
+def benchmark(facts: Facts) -> tuple[report.BenchmarkResult, ...]:
+    """Each figure with its share of what the hardware can do."""
+    ladder = value(facts, LADDER)
+    if ladder is None:
+        return ()
+    return tuple(assess(_with_memory_limit(figure, ladder, facts)) for figure in ladder.benchmark)
+
+
+def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts) -> Measurement:
+    """Newer drivers tell CUDA no memory clock; NVML knows it."""
+    if figure.name != "d2d" or figure.limit is not None:
+        return figure
+    limit, limit_from = _memory_limit(figure.gpu, ladder, facts)
+    return msgspec.structs.replace(figure, limit=limit, limit_from=limit_from)
+
+
+def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | None, str | None]:
+    """Memory clock x bus width x 2 (double data rate), in GB/s, as NVML states them."""
+    nvml = value(facts, NVML)
+    address = next((device.address for device in ladder.devices if device.index == index), None)
+    gpu = next((entry for entry in nvml.gpus if entry.address == address), None) if nvml is not None else None
+    if gpu is None or not gpu.memory_clock_max_mhz or not gpu.memory_bus_bits:
+        return None, None
+    rate = 2 * gpu.memory_clock_max_mhz * 1e6 * gpu.memory_bus_bits / 8 / 1e9
+    return rate, f"2 x {gpu.memory_clock_max_mhz} MHz x {gpu.memory_bus_bits} bit (NVML)"
+
+
+def timing(evidence: Evidence) -> report.Timing:
+    seconds = {item.id: item.seconds for item in evidence.items}
+    per_row = {check.id: round(max((seconds.get(item, 0.0) for item in check.items), default=0.0), 3) for check in CHECKS}
+    return report.Timing(total_s=None, rows=per_row)

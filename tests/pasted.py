@@ -1,0 +1,30 @@
+"""The report on a text as a user pastes it, and what a reader sees first in it."""
+
+from __future__ import annotations
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.report import Report
+from cudadoctor.sources.pasted import evidence_of
+
+KNOWLEDGE = load()
+
+
+def report(text: str) -> Report:
+    found = judge(evidence_of(text.encode()), KNOWLEDGE)
+    assert found.diagnosis.crashes == ()
+    return found
+
+
+def root(text: str) -> str | None:
+    found = report(text).diagnosis.root
+    return found.cause if found is not None else None
+
+
+def suspects(text: str) -> list[str]:
+    return [finding.cause for finding in report(text).diagnosis.suspects]
+
+
+def first(text: str) -> str | None:
+    """The root, else the likeliest suspect."""
+    return root(text) or next(iter(suspects(text)), None)
