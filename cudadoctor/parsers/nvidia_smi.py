@@ -59,6 +59,7 @@ class Run(msgspec.Struct):
     rows: list[table.Row] = []
     lost: list[SmiGpu] = []  # GPUs named only by a message
     processes: list[GpuProcess] = []
+    process_list: bool = False
     failure: str | None = None
     lines: list[tuple[int, int]] = []  # what to quote
 
@@ -70,6 +71,7 @@ class Run(msgspec.Struct):
             cuda=self.cuda,
             gpus=tuple(sorted((*(row.gpu for row in self.rows), *self.lost), key=_place)),
             processes=tuple(self.processes),
+            process_list=self.process_list,
             failure=self.failure,
             exit=exit_status,
         )
@@ -214,6 +216,8 @@ class _Reader:
     def _table_line(self, number: int, cells: list[str]) -> None:
         if "Processes:" in cells[0]:
             self.processes, self.row = True, None
+            if self.runs:
+                self.runs[-1].process_list = True
             return
         if self.processes and self.runs:
             process = table.process_line(cells)

@@ -60,6 +60,7 @@ class Log(msgspec.Struct):
     attached: int | None = None
     gpus: list[SmiGpu] = []
     processes: list[GpuProcess] = []
+    nobody: bool = False  # a list of processes was empty
     process: dict[str, str] = {}
     memory: dict[str, int] = {}  # the parts of the GPU's memory as they come
     counters: list[int] = []  # volatile uncorrected errors as they come
@@ -85,6 +86,9 @@ class Log(msgspec.Struct):
             return
         if name in _PROCESS_NAMES and section in ("Processes", "process_info"):
             self._of_process(_PROCESS_NAMES[name], value)
+            return
+        if name == "Processes":
+            self.nobody = value == "None"
             return
         if section in _MEMORY_SECTIONS:
             self._of_memory(name.lower(), value)
@@ -153,7 +157,13 @@ class Log(msgspec.Struct):
         gpus = self.gpus
         if len(gpus) == self.attached:
             gpus = [msgspec.structs.replace(gpu, index=index) for index, gpu in enumerate(gpus)]
-        return Smi(module=self.module, cuda=self.cuda, gpus=tuple(gpus), processes=tuple(self.processes))
+        return Smi(
+            module=self.module,
+            cuda=self.cuda,
+            gpus=tuple(gpus),
+            processes=tuple(self.processes),
+            process_list=self.nobody or bool(self.processes),
+        )
 
 
 def _uncorrected(section: str, name: str) -> bool:

@@ -96,14 +96,14 @@ def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 
 def uvm_out(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An unknown error of CUDA, and the list of modules shows nvidia with its companions but no nvidia_uvm."""
+    """An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them."""
     lines = suspected(said, "uvm-unavailable")
     found = facts.get(MODULES)
     if not lines or not isinstance(found, Fact) or found.value is None:
         return
-    listed = {module.name for module in found.value.modules}
-    if "nvidia" in listed and listed & {"nvidia_modeset", "nvidia_drm"} and "nvidia_uvm" not in listed:
-        yield finding("uvm-unavailable", lines, lines_with(found, "nvidia")[:2])
+    nvidia = found.value.find("nvidia")
+    if nvidia is not None and nvidia.used_by and "nvidia_uvm" not in nvidia.used_by and found.value.find("nvidia_uvm") is None:
+        yield finding("uvm-unavailable", lines, line_of(found, nvidia.line))
 
 
 # ---------------------------------------------------------------- branch and GPU, by the driver's own line

@@ -169,7 +169,7 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
         return
     for fact in facts.all(SMI):
         table = fact.value
-        for gpu in table.gpus if isinstance(table, Smi) and table.module is not None and not table.processes else ():
+        for gpu in table.gpus if isinstance(table, Smi) and table.process_list and not table.processes else ():
             used, total = gpu.memory_used_bytes or 0, gpu.memory_total_bytes or 0
             if total and used > (IDLE << 20 if code else MUCH * total):
                 number = {"gpu": str(gpu.index)} if gpu.index is not None else {}

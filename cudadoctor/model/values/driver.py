@@ -76,6 +76,7 @@ class Smi(Value, frozen=True, kw_only=True):
     cuda: CudaVersion | None = None
     gpus: tuple[SmiGpu, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
+    process_list: bool = False  # the list of processes is there, with or without entries
     failure: str | None = None
     exit: int | None = None
     recognised: bool = True  # False: it printed something that is neither a table nor a known failure
