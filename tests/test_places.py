@@ -30,6 +30,11 @@ NO_DRIVER = (
 )
 NO_RUNTIME = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
 HOOK = "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file\n"
+TABLE = """\
+| NVIDIA-SMI 535.104.05             Driver Version: 535.104.05   CUDA Version: 12.2     |
+|   0  NVIDIA GeForce RTX 3090        On  | 00000000:01:00.0 Off |                  N/A |
+|  0%   38C    P8              21W / 350W |      1MiB / 24576MiB |      0%      Default |
+"""
 CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled\n"
 WSL_1 = "Linux PC 4.4.0-19041-Microsoft #2311-Microsoft x86_64 GNU/Linux\n"
 WSL_2 = "Python platform: Linux-5.15.153.1-microsoft-standard-WSL2-x86_64-with-glibc2.35\n"
@@ -39,6 +44,9 @@ WSL_2 = "Python platform: Linux-5.15.153.1-microsoft-standard-WSL2-x86_64-with-g
     ("text", "cause"),
     [
         ("$ docker run -it team/train:1 python a.py\n" + NO_LIBCUDA, "container-no-gpu-access"),
+        ("root@0f1e2d3c4b5a:/# nvidia-smi\n" + TABLE + NO_LIBCUDA, "container-driver-capabilities"),
+        ("root@0f1e2d3c4b5a:/# ls\n" + NO_LIBCUDA + TABLE, "container-no-gpu-access"),
+        ("nvidia-smi works fine inside the container.\n" + NO_LIBCUDA, "container-driver-capabilities"),
         ("I start it with docker run -v /data:/data team/train:1\n" + NO_DEVICE, "container-no-gpu-access"),
         ("$ docker run -it \\\n  --shm-size=8g \\\n  --gpus all team/train:1\n" + NO_LIBCUDA, "libcuda-missing"),
         ("$ nvidia-docker run -it team/train:1\n" + NO_LIBCUDA, "libcuda-missing"),

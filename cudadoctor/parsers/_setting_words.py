@@ -145,6 +145,17 @@ SIGNS = (
         ),
     ),
     Sign(
+        "smi-inside",
+        ("nvidia-smi",),
+        lazy(
+            r"\b(?:docker|podman|nerdctl|kubectl|oc)\b[^\n]{0,20}\bexec\b[^\n]{0,80}\bnvidia-smi\b"
+            r"|@[0-9a-f]{12}:[^\n]{0,60}[#$] ?nvidia-smi\s{0,4}$"
+            r"|(?i:nvidia-smi\b[^\n.]{0,24}\b(?:works?|runs?|shows?|sees?|lists?)\b[^\n.]{0,40}"
+            r"\b(?:inside|within|in|from) (?:of )?(?:the |my |this )?(?:docker )?container)"
+            r"|(?i:\b(?:inside|within|in) (?:of )?(?:the |my |this )?(?:docker )?container,? (?:run )?nvidia-smi\b[^\n.]{0,24}\bworks?\b)"
+        ),
+    ),
+    Sign(
         "gpu-works",
         ("Result = PASS", "is_available", "CUDA works", "cuda works"),
         lazy(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
 SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-missing"
+CAPABILITIES = "container-driver-capabilities"
 MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
 _UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
 _BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
@@ -48,6 +49,7 @@ _NO_DEVICE = lazy(
     r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPU|devices?)\b.{0,24}"
     r"(?:found|available|detected|discovered)|\b100\b|OPERATING_?SYSTEM|OS call failed|\b304\b"
 )
+_WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?)\b")
 _NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
 LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
@@ -61,6 +63,9 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     Where nothing at all is stated, such a command is the likeliest reason of a complaint about the GPU.
     """
     place = Place(facts)
+    if _smi_inside(facts, place) and stated(said, LIBCUDA):
+        yield finding(CAPABILITIES, stated(said, LIBCUDA), _smi_inside(facts, place))
+        return
     starts = place.setting.containers
     asked = "gpu-asked" in place.setting.words
     lines = _nothing_there(said, facts)
@@ -68,7 +73,7 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         if starts and not asked and not settled(said):
             yield finding(NO_ACCESS, place.shown(starts[-1].line), basis="suspected")
         return
-    if not place.container or stated(said, "container-driver-capabilities", "container-hook-failed", "container-toolkit-missing"):
+    if not place.container or stated(said, CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
         return
     start = _start_before(starts, lines[0])
     if place.said("void"):
@@ -78,6 +83,17 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
             yield finding(NO_ACCESS, place.shown(start.line), lines)
     elif not asked and stated(said, LIBCUDA):
         yield finding(NO_ACCESS, lines, place.container)
+
+
+def _smi_inside(facts: Facts, place: Place) -> Quotes:
+    """nvidia-smi shows the GPU inside the container: the driver's utilities are there, whatever is not."""
+    inside = place.said("smi-inside")
+    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus]
+    below = (fact for fact in tables if (fact.quotes[0].first or 0) > (inside[0].first or 0)) if inside else ()
+    table = next(iter(below), None)
+    if table is not None:
+        return merged(inside, some(table)[:1])
+    return inside if inside and _WORKS.search(inside[0].text) else ()
 
 
 def _nothing_there(said: Said, facts: Facts) -> Quotes:
@@ -100,7 +116,7 @@ def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     place = Place(facts)
     causes: tuple[str, ...] = ("driver-not-installed", "nvidia-smi-missing", NO_ACCESS)
     if place.container:
-        causes = (NO_ACCESS, "container-toolkit-missing", "container-driver-capabilities")
+        causes = (NO_ACCESS, "container-toolkit-missing", CAPABILITIES)
     elif place.in_wsl:
         causes = (WSL_GPU, "nvidia-smi-missing")
     for cause in causes:
