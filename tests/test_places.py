@@ -47,6 +47,8 @@ WSL_2 = "Python platform: Linux-5.15.153.1-microsoft-standard-WSL2-x86_64-with-g
         ("root@0f1e2d3c4b5a:/# nvidia-smi\n" + TABLE + NO_LIBCUDA, "container-driver-capabilities"),
         ("root@0f1e2d3c4b5a:/# ls\n" + NO_LIBCUDA + TABLE, "container-no-gpu-access"),
         ("nvidia-smi works fine inside the container.\n" + NO_LIBCUDA, "container-driver-capabilities"),
+        ("Ubuntu 18.04 in VirtualBox on Windows.\nCUDA error: no CUDA-capable device is detected\n", "no-nvidia-gpu"),
+        ("sudo apt-get install nvidia-headless-535\nsh: nvidia-smi: command not found\n", "nvidia-smi-missing"),
         ("I start it with docker run -v /data:/data team/train:1\n" + NO_DEVICE, "container-no-gpu-access"),
         ("$ docker run -it \\\n  --shm-size=8g \\\n  --gpus all team/train:1\n" + NO_LIBCUDA, "libcuda-missing"),
         ("$ nvidia-docker run -it team/train:1\n" + NO_LIBCUDA, "libcuda-missing"),
@@ -203,3 +205,22 @@ def test_a_driver_for_the_image() -> None:
     words = " ".join(step.text for step in found.prescription.steps)
     assert "CUDA 12.8" in words
     assert "branch 570" in words, "the first branch that supports it"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "root@web-7f8fb6d678-bdzdd:/# env | grep NVIDIA\nNVIDIA_DRIVER_CAPABILITIES=utility\nthe pod does not start\n",
+            "container-driver-capabilities",
+        ),
+        ("[Version 10.0.17763.292] Ubuntu in WSL\n" + NO_DRIVER, "wsl-gpu-unavailable"),
+        ("services:\n  environment:\n    CUDA_VISIBLE_DEVICES: all\n" + NO_DEVICE, "cuda-visible-devices-hides-all"),
+        ("export CUDA_VISIBLE_DEVICES=''\nnvidia-smi shows no program of mine\n", "cuda-visible-devices-hides-all"),
+        ("I am on osx 10.9 with an Intel GPU, the nvidia CUDA installer fails.\n", "no-nvidia-gpu"),
+        ("In the docker image: NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n", "container-no-gpu-access"),
+    ],
+)
+def test_the_place_puts_a_cause_first(text: str, cause: str) -> None:
+    assert root(text) in (None, cause)
+    assert (root(text), *suspects(text))[1 if root(text) is None else 0] == cause

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.parsers.out_of_memory import judged
-from tests.pasted import root, suspects
+from tests.pasted import first, root, suspects
 
 INSIDE = "root@098b49afe624:/# "
 WSL = "Linux version 5.15.90.1-microsoft-standard-WSL2 (oe-user@oe-host)\n"
@@ -114,3 +114,48 @@ def test_whose_memory_it_is(message: str, cause: str | None) -> None:
     if cause is not None:
         assert root(message) == cause
         assert root(message.replace(". ", ".\n").replace("; ", ";\n")) == cause
+
+
+MIG = """\
+| NVIDIA-SMI 460.73.01    Driver Version: 460.73.01    CUDA Version: 11.2     |
+|   0  A100-SXM4-40GB      On   | 00000000:07:00.0 Off |                   On |
+| N/A   32C    P0    69W / 400W |      0MiB / 40536MiB |     N/A      Default |
+|                               |                      |              Enabled |
+"""
+CHILD = "It starts a child process (multiprocessing) and initialises there too.\n"
+COUNTERS = "NVML: Unable to get the NvLink link utilization counter control for link 0: Insufficient Permissions\n"
+OLD_TENSORFLOW = (
+    "name: GeForce GTX 1080\nTotal memory: 7.92GiB\nFree memory: 190.31MiB\n"
+    "E cuda_driver.cc:1002] failed to allocate 190.31M from device: CUDA_ERROR_OUT_OF_MEMORY\n"
+)
+GPUSTAT = "> An error while retrieving `compute_processes`: Function Not Found\n"
+HALF_UPDATED = (
+    "NVRM: API mismatch: the client has the version 570.153.02, but\nNVRM: this kernel module has the version 570.144.  Please\n"
+    "nvidia 0000:07:00.0: Direct firmware load for nvidia/570.144/gsp_ga10x.bin failed with error -2\n"
+    "NVRM: GPU 0000:07:00.0: RmInitAdapter failed! (0x61:0x56:1770)\n"
+)
+TWO_PLACES = (
+    '$ python -c "import torch; print(torch.cuda.is_available())"\nError 34: CUDA driver is a stub library\nFalse\n{}\n'
+    '$ python -c "import torch; print(torch.cuda.is_available())"\nTrue\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("RuntimeError: no CUDA-capable device is detected\n" + MIG, "mig-without-instances"),
+        ("LogicError: cuInit failed: initialization error\n", "uvm-unavailable"),
+        (CHILD + "LogicError: cuInit failed: initialization error\n", "program-forked-after-init"),
+        (COUNTERS, None),
+        (OLD_TENSORFLOW, "gpu-memory-held-by-others"),
+        (GPUSTAT, "pynvml-conflict"),
+        (HALF_UPDATED, "driver-version-mismatch"),
+        (TWO_PLACES.format("in another environment, outside of docker:"), "libcuda-stub-loaded"),
+        (TWO_PLACES.format("after a restart:"), None),
+        ("GeForce GTX 760. The package nvidia-driver-470 wants NVIDIA driver 535.\n", "driver-too-new-for-gpu"),
+        ("MPS daemon runs.\nERROR: The NVIDIA Driver is present, but CUDA failed to initialize.\n", "mps-problem"),
+        ("GTX 1080, cuda 7.5\nnvcc fatal   : Unsupported gpu architecture 'compute_61'\n", "toolkit-too-old-for-gpu"),
+    ],
+)
+def test_what_is_first(text: str, cause: str | None) -> None:
+    assert first(text) == cause

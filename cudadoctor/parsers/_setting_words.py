@@ -84,7 +84,8 @@ SIGNS = (
         lazy(r"daemon-reload|systemd(?:\[1\])?: Reloading\."),
     ),
     Sign("void", ("NVIDIA_VISIBLE_DEVICES",), lazy(r"NVIDIA_VISIBLE_DEVICES=(?:void|none|)$")),
-    Sign("wsl-1", ("-Microsoft",), lazy(r"\b4\.4\.0-\d{5}-Microsoft\b")),
+    # WSL 1, and Windows 10 before the release that lends its GPU to WSL (21H2, build 19044).
+    Sign("wsl-1", ("-Microsoft", "Version 10.0."), lazy(r"\b4\.4\.0-\d{5}-Microsoft\b|\[Version 10\.0\.1(?:[0-8]\d{3}|904[1-3])\b")),
     Sign("windows", ("C:\\", "D:\\", "E:\\", "Windows", "win32", "win-64"), lazy(r"\b[C-E]:\\|\bWindows\b|\bwin32\b|\bwin-64\b")),
     Sign(
         "snap-docker",
@@ -107,11 +108,17 @@ SIGNS = (
     ),
     Sign(
         "mac",
-        ("macOS", "Darwin", "/Users/", "Mac OS", "MacBook", "darwin", "Apple M"),
+        ("macOS", "Darwin", "osx 10", "OS X", "OSX 10", "/Users/", "Mac OS", "MacBook", "darwin", "Apple M"),
         lazy(
             r"\bmacOS[ -]?\d|\bmacOS-|OS: macOS|Darwin Kernel|Platform Name\s+: Darwin|File \"/Users/|\bMac OS X\b|\bMacBook\b"
-            r"|\bdarwin(?:1\d|2\d)\b|\bApple M[1-9]\b"
+            r"|\bdarwin(?:1\d|2\d)\b|\bApple M[1-9]\b|\b(?:OS ?X|osx) 10\.\d"
         ),
+    ),
+    Sign("virtualbox", ("irtualBox", "irtualbox"), lazy(r"\b(?:Oracle )?(?:VM )?[Vv]irtual[Bb]ox\b")),
+    Sign(
+        "no-tools-package",
+        ("nvidia-headless-", "--gpgpu"),
+        lazy(r"\bnvidia-headless(?:-no-dkms)?-\d{3}|\bubuntu-drivers (?:install|autoinstall) --gpgpu\b"),
     ),
     Sign(
         "no-card",
@@ -140,8 +147,9 @@ SIGNS = (
         lazy(
             r"exec(?:utable file)?:? ?[\\\"'`]{1,4}nvidia-smi[\\\"'`]{1,4}:? (?:executable file )?not found"
             r"|nvidia-smi\b[^\n]{0,60}\b(?:not found|no such command|not installed|not recognized|does(?:n't| not) exist|cannot be found)"
+            r"|nvidia-smi`? (?:is|was) (?:unavailable|missing|absent|not (?:available|present|there|included|part))\b"
             r"|No such file or directory: ['\"]nvidia-smi"
-            r"|\b(?:neither|cannot find|can't find|without) [^\n.]{0,24}\bnvidia-smi\b(?! (?:work|output|show))|\bno nvidia-smi\b"
+            r"|\b(?:cannot find|can't find|without) [^\n.]{0,24}\bnvidia-smi\b(?! (?:work|output|show))|\bno nvidia-smi\b"
         ),
     ),
     Sign(

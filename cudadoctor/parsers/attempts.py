@@ -20,6 +20,10 @@ _HOST = lazy(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P
 _CONTAINER = lazy(r"[0-9a-f]{12}")
 _LOCAL = ("localhost",)
 _SIGN = lazy(r"[$#%>❯➜]")  # no prompt is without one of these
+_OTHER_PLACE = lazy(
+    r"(?i)\b(?:not inside|outside(?: of)?|inside|within) (?:the |a |my )?(?:docker|container|pod|wsl|venv|conda)\b|\bon the host\b"
+    r"|\b(?:another|other|different|second) (?:machine|computer|server|node|environment|env|venv|container|user|terminal)\b"
+)
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
 
@@ -71,10 +75,15 @@ def replaced(text: Text) -> frozenset[int]:
         if not words or words[0] in _NO_STATE or not any(text.lines[index].strip() for index in range(entry.index + 1, entry.end)):
             continue
         key = (" ".join(words), entry.host)
-        if key in last:
+        if key in last and not _elsewhere(text, last[key], entry):
             out.update(range(last[key].index, last[key].end))
         last[key] = entry
     return frozenset(out)
+
+
+def _elsewhere(text: Text, before: Typed, again: Typed) -> bool:
+    """Whether the words between two runs say that the second one is of another environment: it then replaces nothing."""
+    return any(_OTHER_PLACE.search(text.lines[index]) for index in range(before.index + 1, again.index))
 
 
 def machines(text: Text) -> tuple[frozenset[int], ...]:

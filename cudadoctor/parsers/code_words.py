@@ -25,6 +25,7 @@ _ADVICE = lazy(
 _OTHER_API = lazy(
     r"\b(?:HIP|hip|MIOpen|rocBLAS|Metal|SYCL|Vulkan)(?: runtime)? (?:error|ERROR):? {0,2}$"
 )  # AMD's copy of the runtime uses its words
+_COUNTERS = lazy(r"(?i)\bcounters?\b[^\n]{0,80}$")  # an administrator's alone by default; the GPU works without them
 _BEFORE = 60  # characters before a name that are looked at
 _BEFORE_ADVICE = 140
 LIST_CODES, LIST_LINES = 6, 40  # so many different codes so close to each other are a list of codes, not what a program met
@@ -54,9 +55,9 @@ def is_source_code(lines: Lines, hit: Hit) -> bool:
 
 
 def is_advice(lines: Lines, hit: Hit) -> bool:
-    """Whether the words are no report of CUDA's: advice for those who meet them ("if you see CUDA error ..."), or another API's error."""
+    """Whether the words are no report of CUDA's: advice for those who meet them, another API's error, counters."""
     before = lines.entries[hit.entry][max(0, hit.start - _BEFORE_ADVICE) : hit.start]
-    return _ADVICE.search(before) is not None or _OTHER_API.search(before) is not None
+    return any(form.search(before) is not None for form in (_ADVICE, _OTHER_API, _COUNTERS))
 
 
 def own_words(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError]]:

@@ -41,7 +41,7 @@ _ANCHORS: tuple[tuple[str, Api], ...] = (
 _WORD = lazy(r"\w+")
 _CUDA_WORD = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
 _NVML_WORD = lazy(r"NVML|nvml")
-_GPUSTAT = "Error on querying NVIDIA devices"  # gpustat prints NVML's bare message below it
+_GPUSTAT = lazy(r"Error on querying NVIDIA devices|An error while retrieving ")  # gpustat prints NVML's bare message beside it
 _SMI_WORD = lazy(r"nvidia-smi")
 _HOOK = lazy(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
 _HOOK_NVML = lazy(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints NVML's message in small letters
@@ -266,7 +266,7 @@ def _in_context(literal: _Literal, lines: Lines, hit: Hit, text: Text) -> bool:
     """Whether words that other software prints too are this API's here."""
     before = lines.before(hit)
     if literal.api == "nvml":
-        return _NVML_WORD.search(before) is not None or _GPUSTAT in lines.previous(hit, 3)
+        return _NVML_WORD.search(before) is not None or _GPUSTAT.search(lines.previous(hit, 3) + before) is not None
     if literal.api == "nvidia-smi":
         own = text.item is not None and text.item.id == "nvidia-smi"
         return own or _SMI_WORD.search(lines.previous(hit, 2)) is not None

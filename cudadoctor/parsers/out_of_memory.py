@@ -99,6 +99,7 @@ def _foreign(message: str, own: float) -> float:
 _PADDLE = lazy(rf"{_SIZE} memory has been allocated and available memory is only {_SIZE}")
 _STARTUP = lazy(r"Free memory on device [\w:]{0,12} ?\((\d{1,6}(?:\.\d{1,4})?)/(\d{1,6}(?:\.\d{1,4})?) GiB\) on startup is less than")
 _AT_START = lazy(rf"totalMemory: {_SIZE} {{0,4}}freeMemory: {_SIZE}")
+_AT_START_OLD = lazy(rf"Total memory: {_SIZE}\s{{0,4}}Free memory: {_SIZE}")
 _RAN_OUT = ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ran out of memory", "ResourceExhausted")
 
 
@@ -120,7 +121,7 @@ def _vllm(message: str, lines: Lines) -> str | None:
 
 def _tensorflow(message: str, lines: Lines) -> str | None:
     """TensorFlow 1 says what it finds before it allocates anything; on a GPU of its own nearly all is free."""
-    found = _AT_START.search(message)
+    found = _AT_START.search(message) or _AT_START_OLD.search(message)
     if found is None or not any(word in lines.text for word in _RAN_OUT):
         return None
     total, free = _size(found[1], found[2]), _size(found[3], found[4])
@@ -144,4 +145,5 @@ _FORMS = (
     ("memory has been allocated and available memory is only", _paddle),
     ("on startup is less than", _vllm),
     ("totalMemory: ", _tensorflow),
+    ("Total memory: ", _tensorflow),
 )

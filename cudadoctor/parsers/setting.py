@@ -14,6 +14,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
+from cudadoctor.parsers._complaint_words import COMPLAINTS
 from cudadoctor.parsers._setting_words import SIGNS, Sign
 from cudadoctor.parsers.base import LONG, Parser, Text
 from cudadoctor.parsers.shell import is_prompt, pasted, root_command
@@ -41,7 +42,7 @@ _JOB_HINTS = ("srun ", "salloc ", "sbatch ", "qsub ", "bsub ", "qrsh ", "#SBATCH
 _JOB_ASKS = lazy(r"--gres[= ]\S*gpu|--gpus|--gpu\b|\s-G ?\d|^-G ?\d|--tres\S*gpu|gpus?=\d|\bngpus|-gpu\b|gres:gpu|\bgpu=")
 _FROM_SCRIPT = ("sbatch", "qsub")  # what a script asks for stands in the script
 _VISIBLE = lazy(
-    r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= [\"'\d-]))\s{0,3}"
+    r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= (?:[\"'\d-]|all\b|none\b)))\s{0,3}"
     r"(?P<value>\$\d(?!\w)|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|[\w,.:;-]{0,200})(?![\w$<{(/])"
 )
 _HINT_VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -92,7 +93,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if not pasted(text):
         return
     body = _Body(text)
-    words = {sign.kind: line for sign in SIGNS if (line := _first(body, sign)) is not None}
+    words = {sign.kind: line for sign in (*SIGNS, *COMPLAINTS) if (line := _first(body, sign)) is not None}
     listed = _libcuda_not_listed(body)
     if listed is not None:
         words["no-libcuda"] = listed
@@ -212,10 +213,11 @@ def parse_inside(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 # Words of a failure to which the setting may matter.
-_WAKES = ("nvidia", "NVIDIA", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_DEVICES", "CUDA error", "CUDA-capable", "CUDA GPUs", "torch.cuda",
+_WAKES = ("nvidia", "NVIDIA", "Nvidia", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_DEVICES", "CUDA error", "CUDA-capable",
+          "CUDA GPUs", "torch.cuda",
           "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
           "apptainer", "ingularity", "ensorflow", "out of memory", "GPU memory", "gpu memory", "VRAM", "显存",
-          "CUDA devices", "CUBLAS", "lurm", "buntu on ")  # fmt: skip
+          "CUDA devices", "CUBLAS", "lurm", "buntu on ", "GPU ", " gpu", "UDA fails", "irtual memory", "isk sleep", "Numba ", "numba.")  # fmt: skip
 
 PARSERS = (
     Parser(

@@ -25,6 +25,7 @@ MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
 _BUSY = lazy(r"busy or unavailable|DEVICE_UNAVAILABLE|DevicesUnavailable|\b46\b")
+_NOT_STARTED = lazy(r"CUDA failed to initialize")
 _UNKNOWN = lazy(r"unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b|OPERATING_SYSTEM|OS call failed|\b304\b")
 _STARTING = lazy(r"cuInit.*(?:NOT_INITIALIZED|initialization error|\b3\b)|\[3\] Call to cuInit")
 _FULL = lazy(r"(?i)out.of.memory|MemoryAllocation|\b2\b|\b304\b|OPERATING_SYSTEM|OS call failed|\b999\b|unknown error|ERROR_UNKNOWN")
@@ -86,7 +87,7 @@ def _mode_in_lists(facts: Facts) -> Quotes:
 
 def mps_variable(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Older drivers have no code of their own for MPS: the device is unavailable (46) where programs are sent to a daemon."""
-    lines, shown = suspected(said, MODE, _BUSY), mention(facts, "mps")
+    lines, shown = suspected(said, MODE, _BUSY) or suspected(said, MPS, _NOT_STARTED), mention(facts, "mps")
     if lines and shown and not _mode_in_tables(facts):
         yield finding(MPS, lines, shown, basis="suspected")
 
@@ -116,12 +117,16 @@ def mig_name(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def mig_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """No device, and nvidia-smi -L lists GPUs without an instance while its table says that MIG is on."""
+    """No device, and nvidia-smi's table says that MIG is on. `nvidia-smi -L` shows whether there is an instance."""
     lines = suspected(said, MIG, _NO_DEVICE)
     on = [line_of(fact, gpu.line) for fact in facts.all(SMI) for gpu in (fact.value.gpus if fact.value is not None else ()) if _on(gpu.mig)]
     listed = [fact for fact in facts.all(SMI) if _is_list(fact)]
-    if lines and on and listed and not any(gpu.mig_uuids for fact in listed for gpu in fact.need().gpus):
+    if not lines or not on:
+        return
+    if listed and not any(gpu.mig_uuids for fact in listed for gpu in fact.need().gpus):
         yield finding(MIG, lines, on[0])
+    elif not listed:
+        yield finding(MIG, lines, on[0], basis="suspected")
 
 
 def _on(mode: str | None) -> bool:
@@ -175,7 +180,11 @@ def after_sleep(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue
 def not_initialised(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """cuInit itself gives code 3 and nothing forked: the memory module of the driver failed."""
     lines = suspected(said, UVM, _STARTING)
-    if lines and not mention(facts, "fork") and not stated(said, FORKED):
+    if not lines or mention(facts, "fork") or stated(said, FORKED):
+        return
+    if mention(facts, "children"):
+        yield finding(FORKED, lines, mention(facts, "children"), basis="suspected")
+    else:
         yield finding(UVM, lines)
 
 

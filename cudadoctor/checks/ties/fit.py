@@ -72,7 +72,7 @@ def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if gpu is None or (said and not lines):
         return
     family = gpu.architecture
-    driver = _driver(facts) or _Driver(None, None, ())
+    driver = _driver(facts) or (None if said else _unfit(family, facts)) or _Driver(None, None, ())
     # Both shown and a complaint beside them: the driver looked for this GPU and did not take it.
     sure = bool(lines) and gpu.listed and driver.shown and _outside(family, driver.branch)
     for cause in _fits(family, driver, suspected(said, "gpu-init-failed", _NO_DEVICE) or suspected(said, TOO_OLD, _UNSUPPORTED)):
@@ -149,6 +149,14 @@ def _driver(facts: Facts) -> _Driver | None:
     fact = facts[NAMED_DRIVERS]
     entry = next((entry for entry in words.drivers if entry.branch is not None), words.drivers[0])
     return _Driver(entry.branch, is_open, line_of(fact, entry.line)[:1])
+
+
+def _unfit(family: Architecture, facts: Facts) -> _Driver | None:
+    """Where a text speaks of several branches: the one that does not drive this GPU."""
+    for entry in _words(facts).drivers:
+        if _outside(family, entry.branch):
+            return _Driver(entry.branch, None, line_of(facts[NAMED_DRIVERS], entry.line)[:1])
+    return None
 
 
 def _words(facts: Facts) -> NamedDrivers:

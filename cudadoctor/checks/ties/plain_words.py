@@ -82,6 +82,14 @@ def _module(facts: Facts) -> Quotes:
 
 
 # ---------------------------------------------------------------- nothing but words
+def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The user describes what a cause looks like, and no message states any."""
+    place = Place(facts)
+    for cause in place.setting.words if not settled(said) else ():
+        if cause in knowledge.causes:
+            yield finding(cause, place.said(cause), basis="suspected")
+
+
 def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No message at all, and the text says that a program sees no GPU: the likeliest reasons in a batch job, a container, WSL."""
     place = Place(facts)
@@ -156,6 +164,6 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 TIES = (
-    memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl, windows_driver,
+    told, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl, windows_driver,
     module_for_wsl, slowed_in_a_list,
 )  # fmt: skip

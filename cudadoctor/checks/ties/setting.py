@@ -83,6 +83,8 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
             yield finding(NO_ACCESS, place.shown(start.line), lines)
     elif not asked and stated(said, LIBCUDA):
         yield finding(NO_ACCESS, lines, place.container)
+    elif not asked and not settled(said):
+        yield finding(NO_ACCESS, lines, place.container, basis="suspected")
 
 
 def _smi_inside(facts: Facts, place: Place) -> Quotes:
@@ -114,6 +116,9 @@ def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     if not lines or said or any(fact.value is not None for fact in shown):
         return  # what the machine shows says more than a program that is not there
     place = Place(facts)
+    if place.said("no-tools-package"):
+        yield finding("nvidia-smi-missing", lines, place.said("no-tools-package"))
+        return
     causes: tuple[str, ...] = ("driver-not-installed", "nvidia-smi-missing", NO_ACCESS)
     if place.container:
         causes = (NO_ACCESS, "container-toolkit-missing", CAPABILITIES)
@@ -225,7 +230,11 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     place = Place(facts)
     value, shown = _value(facts, place)
     lines = suspected(said, INVALID, _NO_DEVICE)
-    if value is None or not lines or place.setting.jobs:
+    if value is None or place.setting.jobs:
+        return
+    if not lines:
+        if not said and resolve(value, None, mig_possible=True).reason in NAMES_NOTHING:
+            yield finding(HIDES, shown, basis="suspected", values={"variable": VARIABLE, "value": value})
         return
     table = _gpus_of_table(facts)
     found = resolve(value, None if table is None else (None,) * len(table.need().gpus), mig_possible=True)
@@ -259,10 +268,14 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
     place = Place(facts)
     lines = stated(said, LIBCUDA) or suspected(said, NO_GPU) or suspected(said, "driver-not-loaded", _NO_DRIVER)
     cpu_build = stated(said, "framework-cpu-build")
-    if _gpus_of_table(facts) is not None or not (lines or cpu_build):
+    if _gpus_of_table(facts) is not None or (said and not (lines or cpu_build)):
         return
-    if (mac := place.said("mac")) or (mac := place.said("no-card")):
-        yield finding(NO_GPU, lines or cpu_build, mac)
+    bare = place.said("mac") or place.said("no-card")
+    if not said:
+        if bare:
+            yield finding(NO_GPU, bare, basis="suspected")
+    elif bare or (lines and (bare := place.said("virtualbox"))):
+        yield finding(NO_GPU, lines or cpu_build, bare)
     elif lines and (notebook := place.said("notebook")) and not place.said("gpu-asked"):
         yield finding(NO_GPU, lines, notebook)
 

@@ -155,7 +155,9 @@ def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
     first, last = (row.first_toolkit, row.last_toolkit) if row is not None else (None, None)
     known = toolkits_named(facts)
     sure = [kit for kit in known if kit.sure]
-    older = next((kit for kit in sure if first is not None and kit.version.major_minor < first.major_minor), None)
+    too_old = [kit for kit in known if first is not None and kit.version.major_minor < first.major_minor]
+    older = next((kit for kit in too_old if kit.sure), None)
+    older_said = too_old[0] if too_old and len(too_old) == len(known) else None
     within = next((kit for kit in known if first is not None and _within(kit.version, first, last)), None)
     newer = next((kit for kit in (sure or known) if last is not None and kit.version.major_minor > last.major_minor), None)
     name = number.text
@@ -165,6 +167,8 @@ def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
     elif newer is None and within is not None and number >= ComputeCapability("5.0"):
         # The toolkit that the text speaks of knows this number, so another, older nvcc was run.
         yield finding(TOO_OLD, lines[:1], within.quotes, architecture=name)
+    elif newer is None and older_said is not None:
+        yield finding(TOO_OLD, lines[:1], older_said.quotes, architecture=name, version=older_said.version.text)
     elif shown:
         yield finding(DROPPED, lines[:1], shown, newer.quotes if newer is not None else (), architecture=name)
     else:

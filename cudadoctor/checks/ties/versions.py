@@ -10,7 +10,8 @@ from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.reading import Quotes, line_of, some
-from cudadoctor.checks.ties.said import Said, finding, stated, suspected
+from cudadoctor.checks.ties.place import Place
+from cudadoctor.checks.ties.said import Said, finding, settled, stated, suspected
 from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
@@ -33,7 +34,7 @@ _INSUFFICIENT = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b"
 def capabilities(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """libcuda is not found, and the container was given driver capabilities without compute."""
     lines, environment = stated(said, "libcuda-missing"), facts.get(ENVIRONMENT)
-    if not lines:
+    if not lines and (settled(said) or not Place(facts).container):
         return
     asked = suspected(said, "container-driver-capabilities", _CAPABILITIES)
     if asked:
@@ -42,7 +43,7 @@ def capabilities(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     value = None if isinstance(environment, Unknown) else variables_of(environment).get(CAPABILITIES)
     if value and not isinstance(environment, Unknown) and not {"compute", "all"} & {word.strip() for word in value.split(",")}:
         quotes = (variable_quote(environment, CAPABILITIES),)
-        yield finding("container-driver-capabilities", quotes, lines, capabilities=value)
+        yield finding("container-driver-capabilities", quotes, lines, basis="derived" if lines else "suspected", capabilities=value)
 
 
 def malformed_home(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -1,0 +1,124 @@
+"""What people say of a failure without showing its message, by the cause that such words make likeliest: data, read by parsers/setting.py.
+
+These are the weakest signs of all. The kind of each is a cause; checks/ties/plain_words.py makes a suspicion of it, and only where the text
+states no cause.
+"""
+
+from __future__ import annotations
+
+from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers._setting_words import Sign
+
+_NODE = r"/dev/nvidia(?:\d|ctl|-uvm|\\?\*)"
+_SMI_RAN = r"(?:ran|run|running|execute|executing|executed|call|calling|called|start|starting|started)"
+_ON_HOST = r"nvidia-smi`?(?: (?:once|first|again|manually|by hand|on the host(?: machine)?|as root)){0,3}"
+
+COMPLAINTS = (
+    Sign(
+        "container-lost-devices",
+        ("estart",),
+        lazy(
+            r"(?i)\b(?:only|just|until I|have to|need to|must|after I|simply)\b[^.\n]{0,24}\brestart(?:ing|ed)?\b[^.\n]{0,16}"
+            r"\b(?:container|pod)\b"
+            r"|\brestart(?:ing|ed)? (?:the|my|that) (?:docker )?(?:container|pod)\b[^.\n]{0,24}\b(?:fix|solve|resolve|help|cure|bring|work)"
+        ),
+    ),
+    Sign(
+        "device-nodes-missing",
+        ("nvidia-smi", "/dev/nvidia"),
+        lazy(
+            rf"(?i)\b(?:until|once|after|when|unless|by)\b[^.\n]{{0,20}}\b{_SMI_RAN} `?{_ON_HOST}[^.\n]{{0,40}}"
+            r"\b(?:works?|worked|appears?|created?)\b"
+            r"|\bnvidia-smi`? (?:seems to |does |then )?[\"'`]?(?:loads?|creates?|makes?)\b[^.\n]{0,24}"
+            r"(?:/dev/nvidia|\bit\b|\bthem\b|devices?\b)"
+            rf"|\b(?:can ?not|can't|could not|couldn't) (?:find|open|stat|access) {_NODE}|{_NODE}[^.\n]{{0,24}}"
+            r"\b(?:is|are|was|were|do|does|did) (?:missing|absent|not (?:there|exist|appear|created|present))"
+            rf"|\b(?:no|without|missing) {_NODE}|\bnot make {_NODE}"
+        ),
+    ),
+    Sign(
+        "driver-hung",
+        ("isk sleep",),
+        lazy(r"\bD ?\((?:disk|isk) sleep\)|\bState:\s{1,8}D \(disk sleep\)"),
+    ),
+    Sign(
+        "driver-not-loaded",
+        ("blacklist", "kernel module"),
+        lazy(
+            r"(?i)\bblacklists? (?:the )?(?:nvidia )?(?:kernel )?(?:driver|modules?)\b"
+            r"|\bnvidia (?:kernel )?modules? (?:can ?not|can't|could not|couldn't|are not|is not|isn't|aren't|won't)(?: be)? loaded\b"
+        ),
+    ),
+    Sign(
+        "gpu-fell-off-bus",
+        ("the bus", "the PCI"),
+        lazy(r"(?i)\b(?:fall(?:s|en|ing)?|fell|dropp?(?:s|ed|ing)?) (?:off|out)(?: of)? (?:of )?the (?:PCI(?:e|-E)? )?bus\b"),
+    ),
+    Sign(
+        "pcie-link-degraded",
+        ("en1", "en2", "en 1", "en 2", "2.5GT", "2.5 GT", "x1 ", "x1."),
+        lazy(
+            r"(?i)\b(?:sits?|stuck|runs?|running|stays?|remains?|negotiat\w{2,4}|train(?:s|ed)|drops?|fell|only|link(?: is)?) "
+            r"(?:(?:up|back|down|at|in|to|as|with|on) )?(?:PCI-?e? )?(?:gen ?[12]\b|2\.5 ?GT/s|x1\b)"
+        ),
+    ),
+    Sign(
+        "thermal-or-power-throttling",
+        ("hermal", "HERMAL", "rottl"),
+        lazy(
+            r"SW Thermal Slowdown(?!\s{0,40}: ?Not)|HW (?:Thermal )?Slowdown(?!\s{0,40}: ?Not)|(?i:\bsoftware thermal\b)"
+            r"|(?i:\b(?:gpu|card|clocks?)\b[^.\n]{0,40}\bthermal(?:ly)? throttl)"
+            r"|(?i:\bthermal throttl\w{2,4}\b[^.\n]{0,40}\b(?:gpu|card|clocks?)\b)"
+        ),
+    ),
+    Sign(
+        "secure-boot-blocks-module",
+        ("cure boot", "cure Boot", "CURE BOOT"),
+        lazy(
+            r"(?i)\b(?:with|after|if|when|once)\b[^.\n]{0,16}\bsecure boot (?:is |was |being )?(?:disabled|off|turned off|deactivated)\b"
+            r"|\b(?:disabling|turning off|deactivating|without) secure boot\b[^.\n]{0,40}\b(?:work|solve|fix|help|load|install)"
+            r"|\b(?:not|fails?|failed|n't)\b[^.\n]{0,40}\bwhen secure boot is (?:on|enabled)\b"
+        ),
+    ),
+    Sign(
+        "security-policy-denies-devices",
+        ("SELinux", "selinux", "AppArmor", "apparmor"),
+        lazy(
+            r"(?i)\b(?:SELinux|AppArmor)\b[^.\n]{0,40}\b(?:enabled|enforcing|den(?:y|ies|ied)|block\w{0,3})\b"
+            r"|nvml-insufficient-permissions-and-selinux"
+        ),
+    ),
+    Sign(
+        "compute-mode-blocks",
+        ("xclusive",),
+        lazy(r"(?i)\bexclusive[ _-](?:process|thread|compute|mode)\b"),
+    ),
+    Sign(
+        "numba-simulator-enabled",
+        ("imulator", "IMULATOR", "CUDASIM", "cudasim"),
+        lazy(r"(?i)\b(?:numba|cuda) (?:cuda )?simulator\b|\bnumba_enable_cudasim ?= ?[\"']?1"),
+    ),
+    Sign(
+        "vfio-bound",
+        ('"Vfio"', "to Vfio"),
+        lazy(r"\"mode\": ?\"Vfio\"|\bmode changed to Vfio\b"),
+    ),
+    Sign(
+        "scheduler-gave-no-gpu",
+        ("NoDevFiles", "accelerators: []"),
+        lazy(r"\bNoDevFiles\b|\baccelerators: \[\], preempt"),
+    ),
+    Sign(
+        "process-limits",
+        ("irtual memory", "vmem-check", "ulimit -v"),
+        lazy(r"(?i)\bbeyond (?:the )?'?(?:virtual|physical)'? memory limits?\b|\byarn\.nodemanager\.vmem-check|\bulimit -v \d"),
+    ),
+    Sign(
+        "open-module-required",
+        ("nvidia-open",),
+        lazy(
+            r"(?i)\b(?:not|without|n't)\b[^.\n]{0,16}\binstall(?:s|ed|ing)? [`'\"]?nvidia-open\b"
+            r"|\bafter install(?:ing)? [`'\"]?nvidia-open\b[^.\n]{0,40}\bwork"
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""What people say without a message raises a suspicion of the likeliest cause, and states nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor.parsers._complaint_words import COMPLAINTS
+from tests.pasted import root, suspects
+
+SAID = {
+    "container-lost-devices": (
+        "After a day nvidia-smi stops working in my container. I only need to restart the container.",
+        "The GPU is gone after a while; restarting the container helps.",
+    ),
+    "device-nodes-missing": (
+        "The service can't find /dev/nvidia0 after a boot.",
+        "CUDA fails until I run nvidia-smi once, then it works.",
+        "nvidia-smi seems to create the devices.",
+        "There is no /dev/nvidiactl on this machine.",
+    ),
+    "driver-hung": ("gpustat is in D (disk sleep) and kill -9 does not end it.",),
+    "driver-not-loaded": (
+        "A file of the tool blacklists the nvidia modules.",
+        "After a restart the nvidia kernel modules cannot be loaded.",
+    ),
+    "gpu-fell-off-bus": ("While I play, the nvidia gpu falls off the bus.", "The NVIDIA card has fallen off of the bus again."),
+    "pcie-link-degraded": ("Under load the GPU sits at Gen2 x16.", "The NVIDIA card runs at 2.5 GT/s."),
+    "thermal-or-power-throttling": (
+        "nvidia-smi gives SW Thermal Slowdown as the reason.",
+        "The GPU is at 139 MHz, nvidia-smi says software thermal.",
+    ),
+    "secure-boot-blocks-module": (
+        "With secure boot disabled I can install the nvidia extension.",
+        "nvidia does not load when Secure Boot is on.",
+    ),
+    "security-policy-denies-devices": ("podman, rootless, with SELinux enabled: the nvidia GPU cannot be used.",),
+    "compute-mode-blocks": ("The GPUs are in Exclusive Process mode, all CUDA devices are said to be busy.",),
+    "numba-simulator-enabled": ("TypeError with the Numba CUDA simulator: unexpected keyword argument.",),
+    "vfio-bound": ('supergfxctl: "mode": "Vfio", nvidia is not there',),
+    "scheduler-gave-no-gpu": ("In the job CUDA_VISIBLE_DEVICES has the value NoDevFiles.",),
+    "process-limits": ("Beyond virtual memory limits on Yarn (GPU)", "CUDA fails where I set ulimit -v 8000000."),
+    "open-module-required": ("RTX 5090: the script does not install `nvidia-open`, the screen stays black.",),
+}
+OTHERWISE = (
+    "The container was restarted yesterday by the host's update, nvidia-smi works.",
+    "ls /dev/nvidia0 shows the node.",
+    "SW Thermal Slowdown                           : Not Active",
+    "Secure Boot is enabled here, and the nvidia driver works.",
+    "The link runs at Gen4 x16.",
+)
+
+
+def test_every_complaint_is_shown() -> None:
+    assert {sign.kind for sign in COMPLAINTS} == set(SAID)
+
+
+@pytest.mark.parametrize(("cause", "text"), [(cause, text) for cause, texts in SAID.items() for text in texts])
+def test_it_is_the_first_suspect_and_no_more(cause: str, text: str) -> None:
+    assert root(text) is None
+    assert suspects(text)[:1] == [cause]
+
+
+@pytest.mark.parametrize("text", OTHERWISE)
+def test_what_is_no_complaint_raises_no_suspicion(text: str) -> None:
+    assert not set(suspects(text)) & set(SAID)
+
+
+def test_a_message_that_states_its_cause_is_not_outdone() -> None:
+    assert (
+        root("With secure boot disabled it is the same.\nFailed to initialize NVML: Driver/library version mismatch")
+        == "driver-version-mismatch"
+    )
