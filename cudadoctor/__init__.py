@@ -6,6 +6,7 @@ Map of the package, in the order in which data flows:
     workers/     scripts that run as children and ask one library each (NVML, libcuda and Numba, Python's packages, processes)
     parsers/     texts -> Facts (three-valued: known, absent, unknown)
     rungs.py     the ladder from the PCI bus to a Numba kernel: what was seen to work or to fail
+    devices.py   CUDA's devices and nvidia-smi's GPUs as one list
     checks/      Facts -> Clues, one module per row of the pipeline
     diagnose.py  Clues -> the root cause, what it explains, what is still open
     long_texts.py long logs without their repetitions

@@ -62,6 +62,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         rungs,
         goal=goal,
         crashes=tuple(guard.crashes),
+        unexplained=guard.run("texts", "dcgm", False, texts.unexplained, facts, knowledge),
     )
     judged = long_texts.renumbered(judged, numbering)
     prescription: Prescription | None = guard.run(
@@ -73,11 +74,18 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts)
     past_lines = [quote.text for clue in past for quote in clue.quotes]
-    said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)))
+    said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)), knowledge)
     verdict, diagnosis = _with_crashes(judged, guard)
     return report.Report(
         tool=report.Tool(name="cudadoctor", version=__version__),
-        origin=report.ReportOrigin(kind=evidence.origin, python=evidence.python, quick=evidence.quick, redacted=evidence.redacted),
+        origin=report.ReportOrigin(
+            kind=evidence.origin,
+            python=evidence.python,
+            quick=evidence.quick,
+            redacted=evidence.redacted,
+            bundle=evidence.bundle,
+            node=evidence.node,
+        ),
         verdict=verdict,
         exit_code=exit_code(verdict, diagnosis, wanted),
         action=_action(verdict, prescription),
@@ -97,6 +105,8 @@ def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:
     """The last rung asked for; None for a text without a machine."""
     if evidence.origin == "text":
         return None
+    if evidence.bundle is not None:
+        return "nvml"  # the last rung that a report of another tool shows: it asks nvidia-smi, and runs no CUDA program
     return "devices" if evidence.quick and not wanted.needs_kernel else "numba-kernel"
 
 

@@ -54,7 +54,7 @@ evidence_options = _options(
         metavar="PATH",
         help="Examine this interpreter. Else: VIRTUAL_ENV's, CONDA_PREFIX's, the first on PATH, the doctor's own.",
     ),
-    click.option("--replay", metavar="PATH", help="Read a recording instead of this machine."),
+    click.option("--replay", metavar="PATH", help="Read a recording or a bundle (nvidia-bug-report.log.gz, sos) instead of this machine."),
     click.option("--record", metavar="PATH", help="Write the evidence of this run as a recording (a folder, or a .tar.gz)."),
     click.option("--no-redact", is_flag=True, help="With --record: keep names, UUIDs and all variables."),
     click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
@@ -63,6 +63,10 @@ evidence_options = _options(
     click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What goes to stdout."),
     click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Write another format to a file; may be repeated."),
     click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
+)
+
+frameworks_option = click.option(
+    "--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each; --log naming one does so."
 )
 
 
@@ -112,38 +116,51 @@ def _extra(log: str | None) -> tuple[Any, ...]:
         raise terminal.usage(f"--log {error}") from error
 
 
-def _gather(options: dict[str, Any], requirements: Requirements) -> Evidence:
-    """The evidence that the options ask for."""
-    replay = options["replay"]
+def _gather(options: dict[str, Any], requirements: Requirements) -> tuple[Evidence, ...]:
+    """The evidence that the options ask for, of one machine; of several where a bundle holds them."""
     if options["record"]:
         terminal.check_target(options["record"])
     extra = _extra(options["log"])
-    if replay is not None:
-        from cudadoctor.sources import recording
-
-        try:
-            evidence = recording.read(replay)
-        except recording.RecordingError as error:
-            raise terminal.usage(f"--replay {error}") from error
-        if options["distro"]:
-            import msgspec
-
-            evidence = msgspec.structs.replace(evidence, distro=options["distro"])
-    else:
-        evidence = _live(options, requirements)
+    machines = _replayed(options) if options["replay"] is not None else (_live(options, requirements, extra),)
     if extra:
-        from cudadoctor.app import collect
+        from cudadoctor import nodes
 
-        evidence = collect(lambda: evidence, extra=extra)
+        machines = nodes.completed(machines, extra)
     if options["record"]:
-        _write_recording(evidence, options["record"], keep=options["no_redact"])
-    return evidence
+        if len(machines) > 1:
+            raise terminal.usage(f"--record: {options['replay']} holds {len(machines)} machines; name the bug report of one")
+        _write_recording(machines[0], options["record"], keep=options["no_redact"])
+    return machines
 
 
-def _live(options: dict[str, Any], requirements: Requirements) -> Evidence:
-    if not sys.platform.startswith("linux"):
+def _replayed(options: dict[str, Any]) -> tuple[Evidence, ...]:
+    """A recording, or the bundle of another tool."""
+    import msgspec
+
+    from cudadoctor.sources import bundles, recording
+
+    try:
+        machines = bundles.replayed(options["replay"])
+    except (recording.RecordingError, bundles.BundleError) as error:
+        raise terminal.usage(f"--replay {error}") from error
+    return tuple(msgspec.structs.replace(machine, distro=options["distro"] or machine.distro) for machine in machines)
+
+
+def _frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ...]:
+    """The frameworks to import: all where the user asked for it, else those that the user's text names."""
+    from cudadoctor.model.frameworks import NAMES, named_in
+
+    if options.get("frameworks") and options.get("quick"):
+        raise terminal.usage("--frameworks imports them, which --quick leaves out: give one of the two")
+    return NAMES if options.get("frameworks") else named_in("\n".join(item.stdout or "" for item in extra))
+
+
+def _live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, ...] = ()) -> Evidence:
+    from cudadoctor.sources.platforms import known
+
+    if not known(sys.platform):
         click.echo(
-            "A live check needs Linux or WSL for now. Give the text of the failure to `cudadoctor explain -`, "
+            "A live check needs Linux, WSL or Windows. Give the text of the failure to `cudadoctor explain -`, "
             "or a recording to `--replay`.",
             err=True,
         )
@@ -163,6 +180,7 @@ def _live(options: dict[str, Any], requirements: Requirements) -> Evidence:
         benchmark=requirements.wants("benchmark"),
         leave_out=_unread(requirements),
         distro=options["distro"],
+        frameworks=_frameworks(options, extra),
     )
     if options.get("judged", True):
         _warm()
@@ -193,13 +211,13 @@ def _write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:
 
 
 def _judge(options: dict[str, Any], requirements: Requirements, started: float) -> tuple[Report, Knowledge, Evidence]:
-    evidence = _gather(options, requirements)
+    machines = _gather(options, requirements)
     import msgspec
 
-    from cudadoctor.app import judge
+    from cudadoctor import nodes
 
     knowledge = _knowledge()
-    report = judge(evidence, knowledge, requirements)
+    report, evidence = nodes.judged(machines, knowledge, requirements)
     if evidence.origin == "live":
         report = msgspec.structs.replace(
             report, timing=msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
@@ -243,6 +261,7 @@ def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requireme
 # ---------------------------------------------------------------- commands
 @cli.command()
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
+@frameworks_option
 @click.option("--only", multiple=True, type=click.Choice(ROWS), help="Only this row; may be repeated.")
 @click.option("--skip", multiple=True, type=click.Choice(ROWS), help="Not this row; may be repeated.")
 @click.option("--list", "list_rows", is_flag=True, help="List the rows and what each looks at.")
@@ -267,6 +286,7 @@ def check(**options: Any) -> None:
 @click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")
 @click.option("--script", is_flag=True, help="Print the steps as a shell script to review.")
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
+@frameworks_option
 @evidence_options
 @shown
 def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
@@ -290,7 +310,7 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
     )
     _finish(report, knowledge, options, body)
     well = cause is None and report.verdict == "healthy"
-    sys.exit(0 if well or (prescription is not None and prescription.steps) else 3)
+    sys.exit(0 if well or (prescription is not None and prescription.steps and prescription.no_software_fix is None) else 3)
 
 
 @cli.command()
@@ -311,6 +331,7 @@ def smoke(**options: Any) -> None:
 @cli.command()
 @click.option("-o", "--output", "target", required=True, metavar="PATH", help="A folder, or a file that ends in .tar.gz.")
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
+@frameworks_option
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")

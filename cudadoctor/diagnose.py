@@ -15,14 +15,15 @@ from cudadoctor.model.diagnosis import Ask, Crash, Diagnosis, Undecided, Verdict
 from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding, Outcome
 from cudadoctor.model.recipe import Cause
-from cudadoctor.model.values import COMPUTED, LADDER, PCI, RungName
-from cudadoctor.rungs import ORDER, Rungs, below
+from cudadoctor.model.values import BUNDLE, COMPUTED, LADDER, PCI, RungName
+from cudadoctor.rungs import LISTED, ORDER, Rungs, below
 
 MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
 MAX_ASKS = 4
 _BASIS_ORDER = {"stated": 0, "derived": 1, "suspected": 2}
 _EFFECT_ORDER: dict[Effect, int] = {"blocks": 0, "degrades": 1, "advises": 2}
 PROGRAM_LAYERS = ("toolkit", "python", "program")
+FRAMEWORK: RungName = "framework"
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +32,10 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     diagnosis: Diagnosis
     values: dict[str, str]  # what the root's recipe needs
+    at: RungName | None = None  # the rung at which the root is at work
     past: tuple[Finding, ...] = ()  # what only an earlier attempt or another machine of a text showed
     not_now: Finding | None = None  # a driver-side fault that a log states and the machine does not show at present
+    unsettled: tuple[Finding, ...] = ()  # what the kernel log of a bundle speaks of, where nothing shows whether it still holds
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +54,8 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
 def rungs_shown_failing(clues: Iterable[Clue], knowledge: Knowledge) -> tuple[RungName, ...]:
     """The rungs that the output of a failing rung itself says are broken."""
     stated = (clue for clue in clues if clue.from_rung is not None and clue.basis == "stated" and clue.cause in knowledge.causes)
-    return tuple(rung for clue in stated for rung in knowledge.causes[clue.cause].breaks)
+    # A framework speaks for itself: what it cannot do, the ladder may.
+    return tuple(rung for clue in stated if clue.from_rung != FRAMEWORK for rung in knowledge.causes[clue.cause].breaks)
 
 
 def diagnose(
@@ -63,8 +67,12 @@ def diagnose(
     *,
     goal: RungName | None,
     crashes: Sequence[Crash] = (),
+    unexplained: bool = False,
 ) -> Judged:
-    """The root cause and everything beside it. `goal` is the last rung asked for; None for a text without a machine."""
+    """The root cause and everything beside it. `goal` is the last rung asked for; None for a text without a machine.
+
+    `unexplained`: a test failed for which no clue stands.
+    """
     cases = _cases(clues, facts, knowledge, rungs)
     sure = [case for case in cases if case.finding.basis != "suspected"]
     blocking = [case for case in sure if case.finding.effect == "blocks"]
@@ -73,9 +81,10 @@ def diagnose(
     suspects, unproven = _suspects(cases, cleared, rungs, has_machine=goal is not None)
     not_now = not_now or unproven
     reached = _reached(goal, facts, rungs)
-    verdict = _verdict(
-        live_blocking, sure, reached=reached, crashed=bool(crashes), complaint=not_now is not None or any(case.text for case in suspects)
-    )
+    unexplained = unexplained or _unexplained_framework(sure, rungs)
+    complaint = unexplained or not_now is not None or any(case.text or _may_hold_on(case, goal, rungs) for case in suspects)
+    verdict = _verdict(live_blocking, sure, reached=reached, crashed=bool(crashes), complaint=complaint)
+    unsettled = [case.finding for case in suspects if not case.text] if goal == "nvml" and verdict != "undecided" else []
     suspects = (suspects or _hinted(sure, has_machine=goal is not None)) if verdict == "undecided" else []
     root = _root(live_blocking) if verdict == "broken" else _gravest(sure) if verdict == "degraded" else None
     explained = _explained(root, [case for case in sure if not case.past]) if root is not None and verdict == "broken" else []
@@ -89,24 +98,37 @@ def diagnose(
         also=tuple(case.finding for case in _sorted(also)),
         ruled_out=ruled_out,
         undecided=_undecided(outcomes),
-        ask=_asks(suspects, not_now, outcomes, knowledge, verdict, silent=goal is None and rungs.first_failed() is None),
+        ask=_asks(
+            suspects,
+            not_now,
+            outcomes,
+            knowledge,
+            verdict,
+            silent=goal is None and rungs.first_failed() is None,
+            framework=rungs.failed(FRAMEWORK),
+        ),
         crashes=tuple(crashes),
     )
     return Judged(
         verdict=verdict,
         diagnosis=diagnosis,
         values=root.values if root is not None else {},
+        at=root.rung if root is not None else None,
         past=tuple(case.finding for case in also if case.past),
         not_now=not_now.finding if not_now else None,
+        unsettled=tuple(unsettled),
     )
 
 
 # ---------------------------------------------------------------- findings and their effects
-def _effect(clue: Clue, cause: Cause, rungs: Rungs) -> Effect:
+def _effect(clue: Clue, cause: Cause, rungs: Rungs, *, in_bundle: bool) -> Effect:
+    """`in_bundle`: no ladder was climbed. What a listing shows is there is no proof there that what stands on it works."""
     if clue.past or clue.advice:
         return "advises"
     if cause.effect == "advises":
-        return "blocks" if clue.text and clue.basis == "stated" else "advises"
+        return "blocks" if clue.text and clue.basis == "stated" else "degrades" if clue.asked else "advises"
+    if clue.seen is not None:
+        return "blocks" if clue.seen == "failed" else cause.dormant if clue.seen == "worked" else cause.effect
     if clue.text or (clue.from_rung is not None and clue.from_rung != "nvml"):
         return "blocks"  # a failing program or rung says so itself
     failed = [rung for rung in cause.breaks if rungs.failed(rung)]
@@ -114,7 +136,8 @@ def _effect(clue: Clue, cause: Cause, rungs: Rungs) -> Effect:
         return "degrades"  # NVML stands beside the ladder: kernels run without it
     if failed:
         return "blocks"
-    if any(rungs.worked(rung) for rung in cause.breaks):
+    worked = [rung for rung in cause.breaks if rungs.worked(rung)]
+    if worked and not (in_bundle and set(worked) <= set(LISTED) < set(LISTED) | set(cause.breaks)):
         return cause.dormant
     return cause.effect
 
@@ -123,6 +146,7 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
     """One case for each cause and subject: the strongest basis counts, the quotes of all are kept."""
     groups: dict[tuple[str, str], list[Clue]] = {}
     addresses = _gpu_addresses(facts)
+    in_bundle = not isinstance(facts.get(BUNDLE), Unknown)
     for clue in clues:
         if clue.cause in knowledge.causes:
             # One interpreter is examined, and with one GPU what befalls it befalls the machine: only several GPUs are kept apart.
@@ -135,7 +159,7 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
         group.sort(key=lambda clue: (_BASIS_ORDER[clue.basis], clue.text))
         if group[0].basis != "suspected":
             group = [clue for clue in group if clue.basis != "suspected"]
-        effect = min((_effect(clue, cause, rungs) for clue in group), key=_EFFECT_ORDER.__getitem__)
+        effect = min((_effect(clue, cause, rungs, in_bundle=in_bundle) for clue in group), key=_EFFECT_ORDER.__getitem__)
         subject = next((clue.subject for clue in group if clue.subject != "machine"), group[0].subject)
         failed = [rung for rung in ORDER if rung in cause.breaks and rungs.failed(rung)]
         cases.append(
@@ -153,12 +177,19 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
                 from_rung=next((clue.from_rung for clue in group if clue.from_rung is not None), None),
                 text=all(clue.text for clue in group),
                 past=all(clue.past for clue in group),
-                rung=failed[0] if failed else min(cause.breaks, key=ORDER.index),
+                rung=_rung(group, cause, failed),
                 scope="machine" if not subject.startswith("python:") and scope == "machine" else subject,
                 values={name: value for clue in reversed(group) for name, value in clue.values.items()},
             )
         )
     return cases
+
+
+def _rung(group: Sequence[Clue], cause: Cause, failed: Sequence[RungName]) -> RungName:
+    """Where the cause is at work: at the frameworks where only these show it, else at the first rung that it broke or would break."""
+    if all(clue.seen is not None or clue.from_rung == FRAMEWORK for clue in group):
+        return FRAMEWORK
+    return failed[0] if failed else min(cause.breaks, key=ORDER.index)
 
 
 def _gpu_addresses(facts: Facts) -> frozenset[str]:
@@ -256,6 +287,11 @@ def _present(blocking: Sequence[_Case], rungs: Rungs, *, has_machine: bool) -> t
     return [case for case in blocking if case not in past], min(past, key=_place) if past else None
 
 
+def _may_hold_on(case: _Case, goal: RungName | None, rungs: Rungs) -> bool:
+    """In a bundle no kernel ran that could clear it: a suspicion of which nothing is seen to work keeps the verdict open."""
+    return goal == "nvml" and case.cause.layer not in PROGRAM_LAYERS and not any(rungs.worked(rung) for rung in case.cause.breaks)
+
+
 def _not_so_now(case: _Case, rungs: Rungs) -> bool:
     """A driver-side fault that only a text speaks of, while what it breaks works."""
     works = any(rungs.worked(rung) for rung in case.cause.breaks) and not any(rungs.failed(rung) for rung in case.cause.breaks)
@@ -269,6 +305,11 @@ def _verdict(blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool
     if crashed or complaint or not reached:
         return "undecided"
     return "degraded" if any(case.finding.effect == "degrades" for case in cases) else "healthy"
+
+
+def _unexplained_framework(sure: Sequence[_Case], rungs: Rungs) -> bool:
+    """Whether a framework that the user asked for failed, and nothing found says why."""
+    return rungs.failed(FRAMEWORK) and all(case.finding.effect == "advises" or case.rung != FRAMEWORK for case in sure)
 
 
 def _suspects(cases: Sequence[_Case], cleared: frozenset[str], rungs: Rungs, *, has_machine: bool) -> tuple[list[_Case], _Case | None]:
@@ -321,11 +362,12 @@ def _undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
 
 
 def _asks(
-    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict, *, silent: bool
+    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict, *, silent: bool,
+    framework: bool = False,
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the suspects, else those of the causes whose rules lacked a fact.
 
-    `silent`: a text without a machine in which nothing failed. Nothing in it says which fact to ask for.
+    `silent`: a text without a machine in which nothing failed. Nothing in it says which fact to ask for. `framework`: one failed.
     """
     if verdict != "undecided":
         return ()
@@ -343,6 +385,8 @@ def _asks(
     commands: dict[str, tuple[str, list[str]]] = {}
     for cause, why in open_:
         commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
+    if not commands and framework:
+        return (Ask(command="cudadoctor check --frameworks -v", why="a framework failed in words that name no known cause", tells_apart=()),)
     if not commands:
         return (Ask(command="cudadoctor smoke", why="whether it fails again, in the same place", tells_apart=()),)
     return tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
 
-ARCHIVES = (".tar.gz", ".tgz")
 RECORDING = "recording.json"
 # One system of each family whose commands are known, newest releases that most people run.
 SYSTEMS = {
@@ -42,8 +41,8 @@ class NotUnderstoodError(Exception):
 def answer(what: str, knowledge: Knowledge, *, form: str, style: Style, distro: str | None, stdin: Callable[[], bytes]) -> tuple[str, int]:
     """The output and the exit code."""
     if what == "-":
-        return _text(_pasted(stdin()), knowledge, form, style, distro)
-    if os.sep not in what:
+        return _of_content(stdin(), knowledge, form, style, distro)
+    if not _has_separator(what):
         try:
             found = explain.explain_code(what, knowledge)
         except explain.NoSuchError as error:
@@ -53,9 +52,9 @@ def answer(what: str, knowledge: Knowledge, *, form: str, style: Style, distro: 
         if found is not None:
             return (_json(found) if form == "json" else _page(found, knowledge, style, distro)), 0
     if _is_path(what):
-        return _text(_of_file(what), knowledge, form, style, distro)
+        return _file(what, knowledge, form, style, distro)
     if what.strip() and any(letter.isspace() for letter in what):
-        return _text(_pasted(os.fsencode(what)), knowledge, form, style, distro)
+        return _text((_pasted(os.fsencode(what)),), knowledge, form, style, distro)
     raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{nearest(what, _names(knowledge))}")
 
 
@@ -66,39 +65,54 @@ def _pasted(raw: bytes) -> Evidence:
     return pasted.evidence_of(raw)
 
 
+def _has_separator(what: str) -> bool:
+    """Whether it may be a path: Windows has two signs."""
+    return any(sign in what for sign in (os.sep, os.altsep) if sign)
+
+
 def _is_path(what: str) -> bool:
     """What exists; else what has a separator, unless its blanks show that it is a sentence in which a path occurs."""
     if os.path.exists(what):
         return True
-    if os.sep not in what or "\n" in what:
+    if not _has_separator(what) or "\n" in what:
         return False
     if any(letter.isspace() for letter in what):
         return ": " not in what and os.path.isdir(os.path.dirname(what))
     return True
 
 
-def _of_file(path: str) -> Evidence:
-    """A file's text. A recording is refused with the command that reads it."""
-    from cudadoctor.model.evidence import Evidence
-    from cudadoctor.sources import pasted
+def _file(path: str, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
+    """A file's text, or the machines of a bundle. A recording is refused with the command that reads it."""
+    from cudadoctor.sources import bundles
 
     folder = os.path.dirname(path) or os.curdir if os.path.basename(path) == RECORDING else path
-    if os.path.exists(os.path.join(folder, RECORDING)) or path.endswith(ARCHIVES):
-        raise NotUnderstoodError(f"{path} is a recording: use `cudadoctor check --replay {folder}`")
-    if os.path.isdir(path):
-        raise NotUnderstoodError(f"{path} is a folder; name a file with the text of a failure")
     try:
-        item = pasted.read_item(path)
-    except pasted.TextError as error:
+        found = bundles.opened(path)
+    except bundles.BundleError as error:
         raise NotUnderstoodError(str(error)) from error
-    return Evidence(items=(item,), origin="text", platform="unknown")
+    if found.recording or os.path.exists(os.path.join(folder, RECORDING)):
+        raise NotUnderstoodError(f"{path} is a recording: use `cudadoctor check --replay {folder}`")
+    return _text(found.machines or (_pasted(found.text or b""),), knowledge, form, style, distro)
 
 
-def _text(evidence: Evidence, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
-    from cudadoctor import app  # with all parsers and checks, which a code's page does not need
+def _of_content(raw: bytes, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
+    """Standard input: a text, or a bundle as it is."""
+    from cudadoctor.sources import bundles
+
+    try:
+        found = bundles.of_bytes(raw)
+    except bundles.BundleError as error:
+        raise NotUnderstoodError(str(error)) from error
+    if found.recording:
+        raise NotUnderstoodError("standard input is a recording: use `cudadoctor check --replay PATH`")
+    return _text(found.machines or (_pasted(found.text or b""),), knowledge, form, style, distro)
+
+
+def _text(machines: Sequence[Evidence], knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
+    from cudadoctor import nodes  # with all parsers and checks, which a code's page does not need
     from cudadoctor.report import text
 
-    report = app.judge(msgspec.structs.replace(evidence, distro=distro), knowledge)
+    report, _ = nodes.judged([msgspec.structs.replace(machine, distro=distro) for machine in machines], knowledge)
     return (_json(report) if form == "json" else text.render(report, knowledge, style)), report.exit_code
 
 
@@ -158,8 +172,9 @@ def _in_short(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str 
     """A cause on the page of something else."""
     cause = knowledge.cause(cause_id)
     steps = _steps(cause_id, knowledge, distro, gpu)
-    fix = cause.no_software_fix or "none is known" if steps is None else _heads(steps.steps)
-    return explanation_text.InShort(title=cause.title, tell_apart=cause.tell_apart, fix=fix, curable=steps is not None)
+    curable = steps is not None and cause.no_software_fix is None
+    fix = cause.no_software_fix or ("none is known" if steps is None else _heads(steps.steps))
+    return explanation_text.InShort(title=cause.title, tell_apart=cause.tell_apart, fix=fix, curable=curable)
 
 
 def _heads(steps: Iterable[Step]) -> str:

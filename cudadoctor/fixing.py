@@ -7,7 +7,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.recipe import Prescription
+from cudadoctor.model.recipe import Prescription, Step, Who
 from cudadoctor.model.report import Report
 from cudadoctor.parsers.read import read
 from cudadoctor.prescribe.distribution import of_facts
@@ -80,16 +80,28 @@ def script(report: Report, prescription: Prescription | None, *, powershell: boo
         )
     else:
         lines.append(f"# cause: {prescription.cause}, action: {prescription.action}")
+        if prescription.no_software_fix is not None:
+            lines.append(f"# {one_line(prescription.no_software_fix)}")
+        part: Who = "user"
         for number, step in enumerate(prescription.steps, 1):
-            lines.append("")
-            lines.append(f"# {number}. {one_line(step.text)}")
-            lines.append(f"# risk: {step.risk}" + (", needs root" if step.needs_root else ""))
-            if step.shell and clean(step.shell) != step.shell:
-                lines.append(f"# not written as a command, because it holds control characters: {one_line(step.shell)}")
-            elif step.shell:
-                lines.extend(step.shell.split("\n"))
-            if step.verify:
-                lines.extend(f"# check: {part}" for part in clean(step.verify).split("\n"))
-            if step.undo:
-                lines.extend(f"# undo: {part}" for part in clean(step.undo).split("\n"))
+            if step.who != part:
+                part = step.who
+                lines.extend(("", *(_HANDED_ON if part == "administrator" else (f"# {text.AFTERWARDS}",))))
+            # Without a cure the steps are alternatives to choose from, not a list to run.
+            lines.extend(_of_step(number, step, run=prescription.no_software_fix is None))
     return "\n".join(lines) + "\n"
+
+
+# What needs the administrator is not run by somebody who is not root; on its own it is a script for them.
+_HANDED_ON = (f"# {text.ADMINISTRATOR}", '[ "$(id -u)" = 0 ] || { echo "The rest is for the administrator of this machine." >&2; exit 0; }')
+
+
+def _of_step(number: int, step: Step, *, run: bool) -> list[str]:
+    lines = ["", f"# {number}. {one_line(step.text)}", f"# risk: {step.risk}" + (", needs root" if step.needs_root else "")]
+    if step.shell and clean(step.shell) != step.shell:
+        lines.append(f"# not written as a command, because it holds control characters: {one_line(step.shell)}")
+    elif step.shell:
+        lines.extend(step.shell.split("\n") if run else (f"# one way: {part}" for part in step.shell.split("\n")))
+    for word, command in (("check", step.verify), ("undo", step.undo)):
+        lines.extend(f"# {word}: {part}" for part in (clean(command).split("\n") if command else ()))
+    return lines

@@ -21,7 +21,7 @@ def shortened(evidence: Evidence) -> tuple[Evidence, Numbering]:
     items = []
     numbering: dict[str, tuple[int, ...]] = {}
     for item in evidence.items:
-        if item.kind == "text" and item.stdout:
+        if (item.kind == "text" or item.id == "kernel-log") and item.stdout:
             text, numbers = condensed(item.stdout)
             if numbers is not None:
                 numbering[item.source] = numbers

@@ -5,12 +5,13 @@ Only for people: piped, nothing is written. What a row says here is what is know
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TextIO
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
-from cudadoctor.sources.probes import PROBES
+from cudadoctor.sources.platforms import probes_of
 
 ROWS_OF_THE_LADDER = ("libcuda", "visible-devices", "numba", "processes", "smoke", "benchmark")
 
@@ -22,7 +23,7 @@ class Progress:
         self.stream, self.color, self.knowledge, self.wants = stream, color, knowledge, wants
         self.items: dict[str, Item] = {}
         self.shown: set[str] = set()
-        self.expected = {probe.id for probe in PROBES if not probe.instead_of}
+        self.expected = {probe.id for probe in probes_of(sys.platform) if not probe.instead_of}
 
     def __call__(self, item: Item) -> None:
         self.items[item.id] = item

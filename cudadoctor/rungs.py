@@ -7,10 +7,14 @@ from typing import Literal
 
 import msgspec
 
-from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.values import (
+    BUNDLE,
+    DCGM,
     DEVICE_NODES,
+    FRAMEWORK_RUNS,
     HANGS,
+    KERNEL,
     LADDER,
     LOADED_DRIVER,
     NVML,
@@ -19,6 +23,8 @@ from cudadoctor.model.values import (
     TEGRA,
     TOOLKITS,
     WSL,
+    Nvml,
+    NvmlGpu,
     PythonEnvironment,
     RungName,
 )
@@ -49,7 +55,7 @@ _PROVES: dict[RungName, tuple[RungName, ...]] = {
     "nvml": ("pci", "driver", "nodes"),
 }
 
-_LISTED: tuple[RungName, ...] = ("pci", "driver", "nodes")
+LISTED: tuple[RungName, ...] = ("pci", "driver", "nodes")
 
 
 # From 0.21 on numba-cuda compiles without cudart. (0.30.4 was seen to ask cuda-bindings for the runtime's version all the same:
@@ -96,12 +102,12 @@ class Rungs(msgspec.Struct, frozen=True):
 def observe(facts: Facts, *, shown_failing: Iterable[RungName] = ()) -> Rungs:
     """The rungs as the facts show them. `shown_failing`: rungs that a failing rung's own output says are broken."""
     looks: dict[RungName, tuple[Seen, tuple[Quote, ...]]] = {}
-    for look in (_pci, _driver, _nodes, _nvml, _toolkit, _ladder):
+    for look in (_pci, _driver, _nodes, _nvml, _toolkit, _ladder, _frameworks):
         looks.update(look(facts))
     for rung in shown_failing:
         status, quotes = looks.get(rung, ("failed", ()))
         # What a listing shows is there, whatever cuInit says of it; all else a failing rung knows better.
-        looks[rung] = (status if rung in _LISTED else "failed", quotes)
+        looks[rung] = (status if rung in LISTED else "failed", quotes)
     # A rung seen to work clears every rung it needs: no missing file or node can block a kernel whose result was checked.
     # What failed on one GPU is not cleared by a kernel on another.
     own = _failed_on_a_gpu(facts)
@@ -147,9 +153,11 @@ def _driver(facts: Facts) -> Looks:
 
 
 def _nodes(facts: Facts) -> Looks:
-    found = facts.get(DEVICE_NODES)
+    found, kernel = facts.get(DEVICE_NODES), facts.get(KERNEL)
     if isinstance(found, Unknown) or not _bus_speaks(facts):
         return {}
+    if not isinstance(kernel, Unknown) and kernel.value is not None and kernel.value.system == "Windows":
+        return {}  # it reaches the GPU without device files
     paths = {node.path for node in found.value.nodes} if found.value is not None else set()
     complete = {"/dev/nvidiactl", "/dev/nvidia-uvm"} <= paths and any(
         path[11:].isdigit() for path in paths if path.startswith("/dev/nvidia")
@@ -164,12 +172,33 @@ def _nvml(facts: Facts) -> Looks:
     if isinstance(found, Unknown):
         hangs = facts.get(HANGS)
         if isinstance(hangs, Unknown) or hangs.value is None or all(entry.item != "nvml" for entry in hangs.value.entries):
-            return {}
+            return _nvml_behind_dcgm(facts)
         return {"nvml": ("failed", hangs.quotes)}
     if found.value is None or found.value.code != 0:
         return {"nvml": ("failed", found.quotes)}
     usable = [gpu for gpu in found.value.gpus if gpu.handle_error is None]
-    return {"nvml": ("worked", found.quotes)} if usable else {}
+    if isinstance(facts.get(BUNDLE), Unknown):
+        return {"nvml": ("worked", found.quotes)} if usable else {}
+    return _nvml_of_bundle(found, usable, facts)
+
+
+def _nvml_of_bundle(found: Fact[Nvml], usable: Iterable[NvmlGpu], facts: Facts) -> Looks:
+    """NVML speaks for the GPUs that it lists, and no ladder for the others: one of the bus that is missing was not seen to work. Where it
+    lists none of them, the driver started none."""
+    bus = facts.get(PCI)
+    known = {gpu.address for gpu in bus.value.nvidia_gpus} if not isinstance(bus, Unknown) and bus.value is not None else set()
+    answering = {gpu.address for gpu in usable}
+    if answering and known <= answering:
+        return {"nvml": ("worked", found.quotes)}
+    return {"init": ("failed", found.quotes)} if known and not answering else {}
+
+
+def _nvml_behind_dcgm(facts: Facts) -> Looks:
+    """DCGM asks NVML for its GPUs: where one of its tests passed, NVML answered it."""
+    found = facts.get(DCGM)
+    if isinstance(found, Unknown) or found.value is None or not found.value.passed:
+        return {}
+    return {"nvml": ("worked", found.quotes)}
 
 
 def _toolkit(facts: Facts) -> Looks:
@@ -204,3 +233,14 @@ def _ladder(facts: Facts) -> Looks:
             good = all(entry.status == "pass" for entry in results)
             looks[rung] = ("worked" if good else "failed", found.quotes)
     return looks
+
+
+def _frameworks(facts: Facts) -> Looks:
+    """Those that the user asked for. One that gave no answer in time says nothing: an import may wait for a slow disk."""
+    found = facts.get(FRAMEWORK_RUNS)
+    if isinstance(found, Unknown) or found.value is None:
+        return {}
+    if any(run.status in ("fail", "crash") for run in found.value.runs):
+        return {"framework": ("failed", found.quotes)}
+    good = bool(found.value.runs) and all(run.status == "pass" for run in found.value.runs)
+    return {"framework": ("worked", found.quotes)} if good else {}

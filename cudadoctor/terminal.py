@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from cudadoctor.report.page import Style
 
 
+_VIRTUAL_TERMINAL = 0x0004  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
+
+
 class FullError(Exception):
     """stdout takes no more; the message says why."""
 
@@ -30,7 +33,19 @@ def coloured(color: str, stream: TextIO) -> bool:
         return color == "always"
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb" and _understands_colours(stream))
+
+
+def _understands_colours(stream: TextIO) -> bool:
+    """Windows' console reads the codes for colours once it is told to; an old one never does."""
+    if sys.platform == "win32":
+        import ctypes
+        import msvcrt
+
+        handle, mode = msvcrt.get_osfhandle(stream.fileno()), ctypes.c_uint32()
+        kernel = ctypes.windll.kernel32
+        return bool(kernel.GetConsoleMode(handle, ctypes.byref(mode)) and kernel.SetConsoleMode(handle, mode.value | _VIRTUAL_TERMINAL))
+    return True
 
 
 def style(color: str, plain: bool, verbose: bool) -> Style:

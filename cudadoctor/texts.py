@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from cudadoctor.checks import history, ties
+from cudadoctor.checks import dcgm, history, ties
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA, Ladder
+from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
-from cudadoctor.rungs import Rungs
+from cudadoctor.rungs import LADDER_ORDER, Rungs
 
 TEXT = "text"  # the source of what a user's text shows
+BELOW_FRAMEWORKS = frozenset(LADDER_ORDER[: LADDER_ORDER.index("memory") + 1])  # rungs that the ladder climbs by itself
+NEEDS_DRIVER = ("toolkit-newer-than-driver", "framework-lacks-gpu-arch")  # without a driver the same words mean that there is none
 GPU_LAYERS = ("hardware", "bus", "device")  # a fault of these layers is one GPU's, where a rung of one GPU shows it
 
 
@@ -53,7 +55,7 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
     """What failing rungs, NVML and nvidia-smi say of themselves, and what the user's text says."""
     found: list[Clue] = []
     none: list[Clue] = []
-    for name, source in (("rungs", _rungs), ("nvml", _nvml), ("nvidia-smi", _smi)):
+    for name, source in (("rungs", _rungs), ("nvml", _nvml), ("nvidia-smi", _smi), ("dcgm", _dcgm), ("frameworks", _frameworks)):
         found.extend(guard.run("texts", name, none, _listed, source, facts, knowledge))
     for item in evidence.items:
         if item.kind == "text":
@@ -122,6 +124,26 @@ def _rungs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
                 yield _of_python(_of_gpu(clue, knowledge, ladder.value, result.gpu), knowledge, python)
 
 
+def _frameworks(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What frameworks said that failed in a child. Of driver and GPU the ladder knows more: only what is theirs counts."""
+    found, ladder = facts.get(FRAMEWORK_RUNS), facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None:
+        return
+    answered = not isinstance(ladder, Unknown) and ladder.value is not None and bool(ladder.value.devices)
+    python = facts.get(PYTHON)
+    path = python.value.path if not isinstance(python, Unknown) and python.value is not None else None
+    for run in found.value.runs:
+        if run.status not in ("fail", "crash") or not run.output:
+            continue
+        text = Text(run.output, source=f"import {run.name}", origin=found.origin)
+        for clue in _recognise(text, knowledge, from_rung="framework"):
+            cause = knowledge.causes.get(clue.cause)
+            if cause is None or BELOW_FRAMEWORKS & set(cause.breaks) or (clue.cause in NEEDS_DRIVER and not answered):
+                continue
+            values = {"framework": run.name, **({"library": run.library} if run.library is not None else {}), **clue.values}
+            yield _of_python(msgspec.structs.replace(clue, asked=True, values=values), knowledge, path)
+
+
 def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nvml = facts.get(NVML)
     if isinstance(nvml, Unknown) or nvml.value is None or nvml.value.code == 0 or nvml.origin == "text":
@@ -140,6 +162,27 @@ def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     text = Text(smi.value.failure, source="nvidia-smi", origin=smi.origin)
     for clue in _recognise(text, knowledge, from_rung="nvml"):
         yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
+
+
+def _dcgm(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What failed tests of DCGM say: by DCGM's number, else by the words (which may name an Xid)."""
+    for fact, failure in dcgm.failures(facts):
+        for error in failure.errors:
+            yield from _of_test(fact, failure, error, knowledge)
+
+
+def _of_test(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError, knowledge: Knowledge) -> Iterator[Clue]:
+    numbered = list(dcgm.by_number(fact, failure, error, knowledge))
+    yield from numbered
+    for clue in () if numbered else _recognise(Text(error.text, source="dcgmi diag", origin=fact.origin), knowledge):
+        yield msgspec.structs.replace(clue, quotes=(dcgm.quote(fact, failure, error),))
+
+
+def unexplained(facts: Facts, knowledge: Knowledge) -> bool:
+    """Whether a test of DCGM failed for a reason that no cause stands for: that is no healthy GPU, and nobody is accused."""
+    open_ = (not any(list(_of_test(fact, one, error, knowledge)) for error in one.errors) for fact, one in dcgm.failures(facts))
+    found = facts.get(DCGM)
+    return any(open_) or (not isinstance(found, Unknown) and found.value is not None and found.value.runtime_error is not None)
 
 
 def of_kernel_log(evidence: Evidence, facts: Facts, knowledge: Knowledge, rungs: Rungs, guard: Guard) -> tuple[list[Clue], list[Clue]]:

@@ -68,8 +68,10 @@ def test_the_effect_is_that_of_the_vocabulary(cause) -> None:  # type: ignore[no
 
 @each_cause
 def test_it_has_a_cure_or_says_that_there_is_none(cause) -> None:  # type: ignore[no-untyped-def]
-    assert bool(cause.recipes) != bool(cause.no_software_fix)
+    assert cause.recipes or cause.no_software_fix
     assert [name for name in cause.recipes if name not in KNOWLEDGE.recipes] == []
+    if cause.no_software_fix:  # beside it stands only what works without a cure
+        assert {KNOWLEDGE.recipe(name).action for name in cause.recipes} <= {"none"}
 
 
 @each_cause

@@ -699,7 +699,7 @@ def line(check: Any, state: State | None = None, unknown: Iterable[Key[Any]] = (
         (gpu, {}, "1 NVIDIA GPU: 10de:2335 (Hopper, 9.0) at 0000:01:00.0"),
         (gpu, {PCI: make.bus(make.gpu(), make.gpu(address=OTHER))}, f"2 NVIDIA GPUs: 10de:2335 (Hopper, 9.0) at {ADDRESS} and {OTHER}"),
         (gpu, {PCI: make.bus(make.gpu(device="ffff"))}, "1 NVIDIA GPU: 10de:ffff at 0000:01:00.0"),
-        (gpu, {PCI: make.bus()}, "no NVIDIA GPU among 2 PCI functions"),
+        (gpu, {PCI: make.bus()}, "no NVIDIA GPU among 2 PCI functions, but ASPEED 1a03:2000 (ast)"),
         (driver, {}, "nvidia 580.159.04 (open) drives 0000:01:00.0"),
         (driver, {PCI: make.bus(make.gpu(driver="nouveau")), LOADED_DRIVER: None}, "nouveau drives 0000:01:00.0"),
         (driver, make.no_driver(), "no kernel driver holds 0000:01:00.0"),

@@ -758,7 +758,8 @@ def test_each_gpu_for_itself() -> None:
     first, second = found_gpu(), found_gpu(60 * GIB, index=1, address="0000:02:00.0")
     other = msgspec.structs.replace(listed(), gpu="0000:02:00.0")
     two = Nvml(code=0, gpus=(first, second), processes=(other,))
-    assert clue("gpu-memory-held-by-others", {NVML: two, PROCESSES: table(process())}).subject == "gpu:0000:02:00.0"
+    shown = msgspec.structs.replace(climb(), devices=(CudaDevice(index=0, address=ADDRESS), CudaDevice(index=1, address="0000:02:00.0")))
+    assert clue("gpu-memory-held-by-others", {NVML: two, PROCESSES: table(process()), LADDER: shown}).subject == "gpu:0000:02:00.0"
 
 
 def test_memory_runs_out_on_one_of_two_gpus() -> None:

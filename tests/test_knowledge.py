@@ -25,9 +25,9 @@ KNOWLEDGE = load()
 TABLE_PROPERTIES = (
     "causes", "recipes", "architectures", "capabilities", "chip_prefixes", "chip_ranges", "branches", "distributions", "package_rules",
     "ubuntu_transitional", "toolkits", "toolkit_releases", "smi_versions", "distro_toolkits", "cuda_errors",
-    "old_runtime_errors", "nvml_errors", "smi_exits", "smi_messages", "smi_headers", "smi_changes", "xids",
+    "old_runtime_errors", "nvml_errors", "dcgm_errors", "smi_exits", "smi_messages", "smi_headers", "smi_changes", "xids",
     "xid_buckets", "recovery_actions", "env_vars", "visible_devices_rules", "numba_releases", "numba_cuda_releases",
-    "numba_facts", "numba_env", "products", "torch_indexes", "distributions", "topics",
+    "numba_facts", "numba_env", "products", "torch_indexes", "distributions", "device_problems", "topics", "makers",
 )  # fmt: skip
 CAUSE = """
 title = "The driver is asleep"

@@ -95,8 +95,13 @@ def test_an_older_toolkit_in_the_library_path(version: str, path: str, found: in
 @pytest.mark.parametrize(
     ("gpu", "cuda", "index"),
     [
-        ("RTX 5090", "13.0", "cu128"),
-        ("RTX 3090", "13.0", "cu126"),
+        ("RTX 5090", "13.0", "cu130"),
+        ("RTX 5090", "12.8", "cu128"),
+        ("RTX 5090", "13.2", "cu132"),
+        ("RTX 3090", "13.0", "cu130"),
+        ("RTX 3090", "12.8", "cu126"),  # the index for 12.8 got no PyTorch after 2.11
+        ("RTX 3090", "12.4", "cu126"),
+        ("GTX 1080", "13.0", "cu126"),
         ("GTX 1080", "12.4", "cu126"),
         ("GTX 1080", "11.4", "cu118"),
         ("Tesla K80", "11.4", "cu118"),

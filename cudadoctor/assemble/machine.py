@@ -63,6 +63,7 @@ def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
         target = by_address.setdefault(device.address or f"CUDA {device.index}", {})
         target.update(name=device.name or target.get("name"), visible=True)
         target.setdefault("uuid", device.uuid)
+        target.setdefault("cuda_index", device.index)
         target.setdefault("memory_bytes", device.memory_total_bytes)
         if device.compute_capability is not None:
             target["compute_capability"] = str(device.compute_capability)
@@ -73,6 +74,7 @@ def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
         report.MachineGpu(
             address=address if ":" in address else None,
             index=_as(int, known.get("index")),
+            cuda_index=_as(int, known.get("cuda_index")),
             uuid=_as(str, known.get("uuid")),
             name=_as(str, known.get("name")),
             architecture=_as(str, known.get("architecture")),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cudadoctor.assemble import spaced
 from cudadoctor.assemble.known import said, value
+from cudadoctor.checks import device_numbers
 from cudadoctor.diagnose import Judged
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, HANGS, LADDER, NVIDIA_MODPROBE, NVML, PROCESSES, PYTHON
+from cudadoctor.model.values import DCGM, DEVICE_NODES, DEVICE_NODES_AFTER, HANGS, LADDER, NVIDIA_MODPROBE, NVML, PROCESSES, PYTHON
 
 
-def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str]) -> tuple[str, ...]:
+def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str], knowledge: Knowledge) -> tuple[str, ...]:
     """What a reader should know that is no finding."""
     out: list[str] = []
     if evidence.python_why and evidence.python is None:
@@ -32,6 +35,9 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
     for hang in hangs.entries if hangs is not None else ():
         stuck = " and could not be ended" if hang.uninterruptible else ""
         out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}.")
+    order = device_numbers.note(facts)
+    out.extend([order] if order is not None else [])
+    out.extend(spaced.notes(facts, knowledge))
     out.extend(_history(judged))
     if judged.not_now is not None:
         out.append(
@@ -39,7 +45,23 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str])
             "Run the program again; if it fails, give the new text with --log."
         )
     out.extend(f"From the kernel log, of the past: {line}" for line in past)
+    out.extend(_of_bundle(facts, evidence, judged))
     return tuple(out)
+
+
+def _of_bundle(facts: Facts, evidence: Evidence, judged: Judged) -> list[str]:
+    """Where the evidence is another tool's report: what that cannot show, and what in it is open."""
+    out = list(evidence.remarks)
+    for finding in judged.unsettled:
+        quote = finding.evidence[-1]
+        words = f'{quote.source} says: "{quote.text.strip().splitlines()[0]}"'
+        out.append(f"{words[:1].upper()}{words[1:]}. That may be {finding.cause}; NVML answers all the same, and no line settles it.")
+    diag = value(facts, DCGM)
+    if diag is not None and diag.skipped:
+        out.append(f"DCGM skipped {', '.join(diag.skipped[:6])}.")
+    if evidence.bundle is not None and judged.verdict in ("healthy", "degraded"):
+        out.append(f"{evidence.bundle} runs no CUDA program; `cudadoctor check` on the machine itself also tries kernels.")
+    return out
 
 
 def _history(judged: Judged) -> list[str]:

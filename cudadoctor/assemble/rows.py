@@ -16,7 +16,7 @@ from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.requirements import Requirements
-from cudadoctor.model.values import HANGS, KERNEL_LOG, LADDER, SMI, RungName
+from cudadoctor.model.values import HANGS, KERNEL_LOG, LADDER, PYTHON, SMI, RungName
 from cudadoctor.rungs import LADDER_ORDER, Rungs, below
 
 # The rungs whose success or failure a row reports.
@@ -27,10 +27,13 @@ ROW_RUNGS: dict[str, tuple[RungName, ...]] = {
     "nvml": ("nvml",),
     "libcuda": ("libcuda", "init", "devices", "context", "memory", "ptx-kernel"),
     "toolkit": ("toolkit",),
+    "python": ("framework",),
     "numba": ("numba-kernel",),
     "smoke": ("numba-kernel",),
 }
 LADDER_ROWS = ("libcuda", "numba", "smoke", "benchmark")
+OF_DRIVER = ("nvml", "health")
+NOT_IN_BUNDLES = (LADDER.name, PYTHON.name)
 KERNEL_ROWS = ("numba", "smoke", "benchmark")  # --quick ends before them
 
 
@@ -54,6 +57,7 @@ def rows(
                 summary=summary or line.summary,
                 because=because,
                 evidence=tuple(line.quotes[:4]),
+                details=line.details,
             )
         )
     return tuple(out)
@@ -83,7 +87,7 @@ def _status(
     explained = _rows_of(diagnosis.explains, knowledge, check.id)
     failed = [rung for rung in ROW_RUNGS.get(check.id, ()) if rungs.failed(rung)] or _smi_failed(check, facts)
     own_degrading = root is not None and root.effect != "blocks" and knowledge.causes[root.cause].row == check.id
-    if root is not None and not own_degrading and (explained or _accounts(root, failed, knowledge)):
+    if root is not None and not own_degrading and (explained or _accounts(root, failed, knowledge, judged.at)):
         return "skip", root.cause
     if line.skip is not None and not explained:
         return "skip", line.skip
@@ -97,24 +101,28 @@ def _status(
         return "fail", None  # seen to fail, and nothing known explains it
     if line.because is not None:
         return "unknown", line.because
-    missing = _missing(check, judged, rungs)
+    missing = _missing(check, judged, rungs, in_bundle=evidence.bundle is not None)
     return ("unknown", f"{', '.join(missing)} not known") if missing else ("pass", None)
 
 
-def _missing(check: Check, judged: Judged, rungs: Rungs) -> list[str]:
+def _missing(check: Check, judged: Judged, rungs: Rungs, *, in_bundle: bool) -> list[str]:
     """Facts that a rule of this row needed and nobody knows: such a row does not pass.
 
     Where the GPU was initialised two things are excepted: the kernel log, because a line of the past could not accuse what works
-    now, and the rows of bus and driver, whose causes cannot lie dormant below a rung that works as a missing node can.
+    now, and the rows of bus and driver, whose causes cannot lie dormant below a rung that works as a missing node can. A bundle holds
+    neither ladder nor Python: where NVML answered, that is not held against the rows that speak of the driver.
     """
     works = rungs.worked("init")
     lacking = [fact for entry in judged.diagnosis.undecided if entry.row == check.id for fact in entry.missing]
+    if in_bundle and rungs.worked("nvml"):
+        below = check.id in ("gpu", "driver")
+        return [fact for fact in lacking if not ((below and fact != KERNEL_LOG.name) or (check.id in OF_DRIVER and fact in NOT_IN_BUNDLES))]
     return [fact for fact in lacking if not (works and (fact == KERNEL_LOG.name or (check.id in ("gpu", "driver") and fact != HANGS.name)))]
 
 
-def _accounts(root: Finding, failed: Sequence[RungName], knowledge: Knowledge) -> bool:
+def _accounts(root: Finding, failed: Sequence[RungName], knowledge: Knowledge, at: RungName | None) -> bool:
     """Whether the root is the reason of a row's failure: it breaks the row's rung, or blocks at one that this rung needs."""
-    breaks = set(knowledge.causes[root.cause].breaks)
+    breaks = {*knowledge.causes[root.cause].breaks, at}
     if root.effect == "blocks" and "nvml" in failed and LAYERS.index(root.layer) <= LAYERS.index("container"):
         return True  # below the libraries NVML and CUDA stand on the same ground
     needed = {rung for one in failed for rung in below(one)} if root.effect == "blocks" else set()

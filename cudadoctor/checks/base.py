@@ -34,6 +34,7 @@ class Line(msgspec.Struct, frozen=True):
     quotes: tuple[Quote, ...] = ()
     because: str | None = None  # why unknown
     skip: str | None = None  # why this row does not apply here (WSL, no Numba here, Jetson)
+    details: tuple[str, ...] = ()  # further lines, one a thing, for whoever looks at the row itself
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

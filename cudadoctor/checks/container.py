@@ -10,8 +10,10 @@ from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import driver_cuda, variable_quote, variables_of
 from cudadoctor.checks.device_nodes import UVM, WSL_DEVICE, missing
 from cudadoctor.checks.reading import (
+    WINDOWS,
     Quotes,
     driver_runs,
+    elsewhere,
     first_true,
     gpus,
     line_of,
@@ -231,7 +233,7 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         words.append(f"a container or a machine built from an image ({listed(marks.value)})")
         quotes = merged(quotes, some(marks))
     if not words:
-        words.append("no container")
+        words.append("no container" if elsewhere(facts) != WINDOWS else "Windows itself")
         quotes = some(marks)[:1]
         hypervisor = facts.get(HYPERVISOR)
         if isinstance(hypervisor, Fact) and hypervisor.value is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WRONG, MISSING = "cuda-home-wrong", "toolkit-missing"
 _VARIABLE = lazy(r"\$\w|\$\{|%\w+%")
+_OF_WINDOWS = lazy(r"^;?[A-Za-z]:[\\/]")
 
 
 def malformed(value: str) -> str | None:
@@ -34,17 +35,24 @@ def malformed(value: str) -> str | None:
         return "a variable that was not replaced"
     if value.startswith("~"):
         return "a tilde that was not replaced"
+    if _OF_WINDOWS.match(value) and ";" in value:
+        return "a semicolon that joins it to nothing" if value.strip(";").count(";") == 0 else "several paths joined by a semicolon"
     # C:\... is one path; any other colon joins several.
     if ":" in re.sub(r"^[A-Za-z]:[\\/]", "", value):
         return "several paths joined by a colon"
     return None
 
 
+def _plain(path: str) -> str:
+    """A path without the sign at its end; one of Windows in small letters, for there they are the same."""
+    bare = path.rstrip("/") or path
+    return bare.rstrip("\\").replace("/", "\\").lower() if _OF_WINDOWS.match(path) else bare
+
+
 def _folder(toolkits: Toolkits, name: str, value: str) -> Toolkit | None:
     """What was found where the variable points."""
-    path = value.rstrip("/") or value
     for entry in toolkits.toolkits:
-        if entry.rule == name or entry.path.rstrip("/") == path:
+        if entry.rule == name or _plain(entry.path) == _plain(value):
             return entry
     return None
 
@@ -52,7 +60,7 @@ def _folder(toolkits: Toolkits, name: str, value: str) -> Toolkit | None:
 def _folder_elsewhere(toolkits: Fact[Toolkits], value: str) -> tuple[str, Quote] | None:
     """Another folder that holds a toolkit."""
     for entry in toolkits.value.toolkits if toolkits.value is not None else ():
-        if usable(entry) and entry.path.rstrip("/") != value.rstrip("/"):
+        if usable(entry) and _plain(entry.path) != _plain(value):
             return entry.path, folder_quote(toolkits, entry)
     return None
 
@@ -101,7 +109,7 @@ def _values(facts: Facts, name: str, value: str, reason: str) -> dict[str, str]:
     """What a recipe needs, from the toolkits that any source names."""
     toolkits = facts.all(TOOLKITS)
     folders = [entry.path for fact in toolkits if fact.value is not None for entry in fact.value.toolkits if usable(entry)]
-    return _pointing(name, value, reason, next((path for path in folders if path != value.rstrip("/")), None))
+    return _pointing(name, value, reason, next((path for path in folders if _plain(path) != _plain(value)), None))
 
 
 def _pointing(name: str, value: str, reason: str, home: str | None) -> dict[str, str]:

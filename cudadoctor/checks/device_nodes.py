@@ -9,6 +9,7 @@ from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import variables_of
 from cudadoctor.checks.reading import (
+    WINDOWS,
     Quotes,
     driver_runs,
     elsewhere,
@@ -283,6 +284,8 @@ def _opening(fact: Fact[Ladder], opening: Opening) -> Quotes:
 def describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact = facts[DEVICE_NODES]
     place = elsewhere(facts, fact)
+    if place == WINDOWS:
+        return Line("Windows reaches the GPU without device files", skip=place)
     if place == "Jetson":
         return Line("Jetson: the GPU is reached through /dev/nvhost-* and /dev/nvmap", skip=place)
     if place == "WSL":

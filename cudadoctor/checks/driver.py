@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks import driver_fit, driver_flavour, traces
+from cudadoctor.checks import driver_fit, driver_flavour, traces, windows
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.reading import (
+    WINDOWS,
     Gpu,
     Quotes,
     driver_is_out,
@@ -217,6 +218,8 @@ def _not_listed(facts: Facts) -> Quotes:
 # ---------------------------------------------------------------- the line
 def describe(facts: Facts, knowledge: Knowledge) -> Line:
     place = elsewhere(facts, facts[PCI]) if facts.why_unknown(PCI) is None else elsewhere(facts)
+    if place == WINDOWS:
+        return windows.describe_driver(facts, knowledge)
     if place == "WSL":
         return Line("WSL uses the driver of Windows: /usr/lib/wsl/lib and /dev/dxg", skip="WSL")
     if place is not None:
@@ -258,7 +261,7 @@ CHECK = Check(
     items=(
         "pci", "lspci", "lshw", "modules", "lsmod", "sys-modules", "driver-version", "sys-driver-version", "module-files", "modinfo",
         "dkms", "mokutil", "packages", "uname", "proc-version", "tegra", "kernel-log", "nvidia-smi", "nvml", "ladder", "ldconfig",
-        "driver-libraries",
+        "driver-libraries", "pnp-devices", "video-controllers",
     ),
     rules=(
         Rule("driver", ("nouveau-bound",), nouveau_bound),
@@ -270,6 +273,7 @@ CHECK = Check(
         Rule("driver", ("driver-not-loaded",), not_loaded),
         *driver_fit.RULES,
         *driver_flavour.RULES,
+        *windows.RULES,
     ),
     describe=describe,
 )  # fmt: skip

@@ -17,12 +17,14 @@ from cudadoctor.checks.reading import (
     listed,
     merged,
     module_named,
+    off_the_bus,
     passed,
     plain_address,
     same_address,
     some,
     statements,
     told,
+    told_where_asked,
     unknown,
     works_now,
 )
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.tables import Architecture, Chip
 
 OFF_THE_BUS = 79  # Xid
+MOST_ADAPTERS = 4  # of other makers, that a report names
 _LOST = lazy(r"fallen off the bus|from D3cold to D0, device inaccessible")
 _REFUSED = {
     "gpu-power-cable-missing": lazy(r"does not have the necessary power cables connected"),
@@ -48,23 +51,44 @@ _NVIDIA_SPEAKS = lazy(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de
 def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The whole bus was listed, holds no NVIDIA GPU, and nothing else shows one."""
     bus = facts[PCI]
-    if elsewhere(facts, bus) is not None or _shown_otherwise(facts, bus):
+    if off_the_bus(facts, bus) is not None or _shown_otherwise(facts, bus):
         return
     if gpus(facts):
         return
     listings = [fact for fact in statements(facts, PCI) if fact.whole]
     if not listings or any(_may_be_nvidia(function) for fact in listings for function in fact.need().functions):
         raise unknown(PCI, "the bus was not listed whole")
-    yield Clue(cause="no-nvidia-gpu", quotes=_none_listed(listings[0]))
+    found = _adapters(listings[0])
+    makers = dict.fromkeys(maker.name for function in found if (maker := knowledge.maker_of(function.vendor, function.name)) is not None)
+    values = {"adapters": listed(_called(function, knowledge) for function in found[:MOST_ADAPTERS]), "makers": ",".join(makers)}
+    yield Clue(cause="no-nvidia-gpu", quotes=_none_listed(listings[0]), values=values)
 
 
 def _none_listed(bus: Fact[PciBus]) -> Quotes:
-    """That none is there, said in words, and what drives a display instead."""
-    functions = bus.need().functions
+    """That none is there, said in words, and what drives a display or computes instead."""
     source = bus.quotes[0].source if bus.quotes else "PCI bus"
-    words = Quote(source=source, text=f"{len(functions)} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)")
-    others = [line_of(bus, function.line) for function in functions if (function.class_code or "").startswith("03") and function.line]
-    return merged((words,), *others[:2])
+    count = len(bus.need().functions)
+    words = Quote(source=source, text=f"{count} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)")
+    return merged((words,), *(_lines_about(bus, function) for function in _adapters(bus)[:MOST_ADAPTERS]))
+
+
+def _adapters(bus: Fact[PciBus]) -> list[PciFunction]:
+    return [function for function in bus.need().functions if function.is_adapter]
+
+
+def _lines_about(bus: Fact[PciBus], function: PciFunction) -> Quotes:
+    """All lines of a listing about one function, in one quote where they stand together."""
+    about = (quote for quote in bus.quotes if quote.first is not None and quote.first <= function.line <= (quote.last or 0))
+    return tuple(about)[:1] or line_of(bus, function.line)
+
+
+def _called(function: PciFunction, knowledge: Knowledge) -> str:
+    """AMD 1002:744c (amdgpu): the maker in plain words, and what the listing says beside it."""
+    maker = knowledge.maker_of(function.vendor, function.name)
+    ids = f"{function.vendor}:{function.device}" if function.vendor and function.device else ""
+    named = function.name if function.name is not None and maker is not None and maker.name in function.name else None
+    words = named or " ".join(part for part in (maker.name if maker is not None else "", function.name or ids) if part)
+    return f"{words or 'an adapter'}{f' ({function.driver})' if function.driver is not None else ''}"
 
 
 def _may_be_nvidia(function: PciFunction) -> bool:
@@ -74,7 +98,8 @@ def _may_be_nvidia(function: PciFunction) -> bool:
 
 def _shown_otherwise(facts: Facts, bus: Fact[PciBus]) -> bool:
     """Whether the driver itself, or WSL's device, shows a GPU that the bus does not. A stray /dev/nvidiactl is no GPU."""
-    nvml, ladder, smi, nodes = told(facts, NVML, bus), told(facts, LADDER, bus), told(facts, SMI, bus), told(facts, DEVICE_NODES, bus)
+    nvml, nodes = told_where_asked(facts, NVML, bus), told_where_asked(facts, DEVICE_NODES, bus)
+    ladder, smi = told(facts, LADDER, bus), told(facts, SMI, bus)
     return bool(
         (nvml is not None and nvml.code == 0 and nvml.gpus)
         or passed(ladder, "devices")
@@ -188,7 +213,7 @@ def reported_lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 # ---------------------------------------------------------------- the line
 def describe(facts: Facts, knowledge: Knowledge) -> Line:
-    place = elsewhere(facts, facts[PCI])
+    place = off_the_bus(facts, facts[PCI])
     if place == "WSL":
         return Line("WSL shows no PCI GPU: Windows lends it through /dev/dxg", skip="WSL")
     if place is not None:
@@ -198,7 +223,8 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         bus = facts[PCI]
         if not bus.whole:
             raise unknown(PCI, "the bus was not listed whole")
-        return Line(f"no NVIDIA GPU among {len(bus.need().functions)} PCI functions", some(bus))
+        others = listed(_called(function, knowledge) for function in _adapters(bus)[:MOST_ADAPTERS])
+        return Line(f"no NVIDIA GPU among {len(bus.need().functions)} PCI functions" + (f", but {others}" if others else ""), some(bus))
     grouped: dict[str, list[Gpu]] = {}
     for gpu in found:
         grouped.setdefault(kind_of(gpu, knowledge), []).append(gpu)
@@ -233,8 +259,8 @@ def architecture_of(gpu: Gpu, knowledge: Knowledge) -> Architecture | None:
 CHECK = Check(
     id="gpu",
     title="GPU on the PCI bus",
-    looks_at="/sys/bus/pci/devices, else lspci or lshw: functions of vendor 10de with class 03; the kernel log and NVML for a lost one",
-    items=("pci", "lspci", "lshw", "proc-version", "tegra", "nvml", "ladder", "nvidia-smi", "dev", "kernel-log", "modules"),
+    looks_at="/sys/bus/pci/devices, lspci, lshw, or Windows' inventory: vendor 10de, class 03; the kernel log and NVML for a lost one",
+    items=("pci", "lspci", "lshw", "pnp-devices", "proc-version", "tegra", "nvml", "ladder", "nvidia-smi", "dev", "kernel-log", "modules"),
     rules=(
         Rule("gpu", ("no-nvidia-gpu",), no_gpu),
         Rule("health", tuple(_REFUSED), refused_at_start),

@@ -24,6 +24,8 @@ STUB_LIBRARY = 34
 MISMATCH, NOT_ON_DEVICE = 803, 804
 NVML_LIBRARY_NOT_FOUND = 12
 _NOT_FOUND = lazy(r"(lib\S+): cannot open shared object file: No such file")
+# Windows' loader gives the number; its words are in the user's language. 126, a missing file, has words of Python's.
+_REFUSED_DLL = lazy(r"\[WinError (?P<number>127|193|1114)\] ?(?P<words>[^\n]{0,120})")
 _UNREADABLE = lazy(r"(\S*lib\S+): (file too short|invalid ELF header|wrong ELF class\S*|cannot read file data)")
 _STUBS = lazy(r"/stubs(?:/|$)")
 _COMPAT = lazy(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
@@ -45,6 +47,9 @@ def _loader_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         bad, missing = _UNREADABLE.search(result.output), _NOT_FOUND.search(result.output)
         if bad is not None:
             yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": bad.group(1), "reason": bad.group(2)})
+        elif (refused := _REFUSED_DLL.search(result.output)) is not None:
+            values = {"library": "nvcuda.dll", "reason": f"{refused['words'].strip()} (WinError {refused['number']})"}
+            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values=values)
         elif missing is not None and missing.group(1).startswith("libcuda.so"):
             yield _nowhere(facts, quote)
         elif missing is not None:
@@ -150,7 +155,9 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact, ladder = _climb(facts)
     refused = broken(ladder, "libcuda")
     if refused:
-        said = f"libcuda.so.1 cannot be loaded: {refused[0].output.strip() or refused[0].status}"
+        output = refused[0].output.strip()
+        library = "nvcuda.dll" if "nvcuda" in output or _REFUSED_DLL.search(output) else "libcuda.so.1"
+        said = f"{library} cannot be loaded: {output or refused[0].status}"
         return Line(said[:200], (rung_quote(fact, refused[0]),))
     name = f"libcuda {ladder.library}" if ladder.library is not None else "libcuda"
     where = f" ({ladder.library_path})" if ladder.library_path else ""

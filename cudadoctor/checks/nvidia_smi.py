@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import passed, plural, rung_quote
-from cudadoctor.checks.reading import Quotes, elsewhere, first_true, lines_with, marks_of_container, merged, some
+from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_container, merged, off_the_bus, some
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, LOADED_DRIVER, SMI, Smi
@@ -21,7 +21,7 @@ MISSING = "nvidia-smi-missing"
 def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not there although the driver is. In WSL it lies in a folder of its own; Jetson has none by design."""
     smi = facts[SMI]
-    if smi.present or elsewhere(facts, smi) is not None:
+    if smi.present or off_the_bus(facts, smi) is not None:
         return
     works = first_true(lambda: _loaded_here(facts, smi), lambda: _cuda_answers(facts))
     if works:
@@ -46,7 +46,7 @@ def _cuda_answers(facts: Facts) -> Quotes:
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     found = facts[SMI]
     if found.value is None:
-        skip = elsewhere(facts) if found.origin != "text" else None
+        skip = off_the_bus(facts) if found.origin != "text" else None
         return Line("nvidia-smi is not installed", some(found), skip=skip)
     smi = found.value
     if smi.failure is not None:

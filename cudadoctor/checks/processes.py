@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, broken, line_with, plural, rung_quote, size
-from cudadoctor.checks.reading import Quotes, marks_of_container, plain_address, same_address, some, unknown
+from cudadoctor.checks.reading import WINDOWS, Quotes, marks_of_container, plain_address, same_address, some, unknown
+from cudadoctor.devices import cuda_answered, devices_of
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     HANGS,
+    KERNEL,
     LADDER,
     NVML,
     PROCESSES,
@@ -147,6 +149,8 @@ def _held(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Living compute processes hold a good part of a GPU, or any part of one that ran out of memory."""
     nvml, gpus = _gpus(facts)
     for gpu in gpus:
+        if _hidden(facts, gpu):
+            continue
         listed = _listed(nvml.need(), gpu)
         failure = _out_of_memory(facts, gpu, len(gpus) == 1)
         if not listed and failure is None:
@@ -154,21 +158,34 @@ def _held(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield from _held_on(facts, nvml, gpus, gpu, failure)
 
 
+def _hidden(facts: Facts, gpu: NvmlGpu) -> bool:
+    """Whether CUDA shows other GPUs and not this one: what is on it stands in nobody's way here."""
+    return cuda_answered(facts) and any(device.index == gpu.index and device.number is None for device in devices_of(facts))
+
+
 def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu, failure: Quote | None) -> Iterator[Clue]:
     table = facts[PROCESSES]
     if table.value is None:
         raise unknown(PROCESSES, "there is no process table")
     alive = [entry for entry in holders(nvml.need(), table.value, gpus, gpu) if _compute(entry) and _stranded(entry, table.value) is None]
+    untold = any(entry.bytes is None for entry in alive) and _shares_are_untold(facts)
+    alive = [entry for entry in alive if entry.bytes is not None or not untold]
     alive.sort(key=lambda entry: -(entry.bytes or 0))
     said = (failure,) if failure is not None else ()
     if alive and (failure is not None or _share(alive, gpu) >= MUCH):
         quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
         yield Clue(cause=OTHERS, quotes=quotes, subject=_subject(gpu), values=_values(alive, gpu))
-    elif failure is not None and not _listed(nvml.need(), gpu) and _unseen(facts, gpu):
+    elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and _unseen(facts, gpu):
         # A container's or WSL's table does not show the host's processes; the memory that they hold is counted all the same.
         used = line_with(nvml, f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(gpu.memory_used_bytes or 0)} in use")
         values = {"gpu": str(gpu.index), "memory": size(gpu.memory_used_bytes or 0)}
         yield Clue(cause=OTHERS, quotes=(*said, used), subject=_subject(gpu), values=values)
+
+
+def _shares_are_untold(facts: Facts) -> bool:
+    """Under WDDM Windows hands out the memory itself and tells nobody's share of it: of a desktop's programs none is to blame."""
+    kernel = facts[KERNEL]
+    return kernel.value is not None and kernel.value.system == WINDOWS
 
 
 def _share(alive: list[Holder], gpu: NvmlGpu) -> float:
@@ -183,7 +200,7 @@ def _unseen(facts: Facts, gpu: NvmlGpu) -> bool:
     if gpu.memory_used_bytes is None or not gpu.memory_total_bytes or gpu.memory_used_bytes / gpu.memory_total_bytes < MUCH:
         return False
     wsl = facts[WSL]
-    return bool(wsl.value) or bool(marks_of_container(facts, wsl))
+    return bool(wsl.value) or _shares_are_untold(facts) or bool(marks_of_container(facts, wsl))
 
 
 def _out_of_memory(facts: Facts, gpu: NvmlGpu, alone: bool) -> Quote | None:
@@ -245,7 +262,7 @@ def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if any(entry.name != NOT_FOUND for entry in _listed(nvml.need(), gpu)) or _released(facts, gpu):
             continue
         table, wsl = facts[PROCESSES], facts[WSL]
-        if wsl.value:
+        if wsl.value or _shares_are_untold(facts):
             return
         if marks_of_container(facts, wsl):
             raise unknown(CONTAINER_MARKS, "a container may not see who holds the memory")

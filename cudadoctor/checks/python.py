@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from cudadoctor.checks import frameworks
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.frameworks import NAMES
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVML, PYTHON, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion
@@ -32,7 +34,7 @@ LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), Package
 BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
 # What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
 BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml")}
-_SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "torch", "cupy")
+_SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings")
 _WRONG_MODULE = lazy(r"has no attribute|deprecated distribution|not the NVML binding")
 
 
@@ -177,15 +179,18 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     python = fact.value
     packages = [entry for entry in (python.package(name) for name in _SHOWN) if entry is not None]
     kind = " (conda)" if python.conda is not None else ""
-    said = ", ".join(f"{entry.name} {entry.version}" for entry in packages) or "none of the packages that use a GPU"
-    return Line(f"Python {python.version}{kind} at {python.path}: {said}", tuple(package_quote(fact, entry) for entry in packages[:3]))
+    said, quotes = frameworks.described(facts)
+    listed = [f"{entry.name} {entry.version}" for entry in packages] + said
+    words = ", ".join(listed) or "none of the packages that use a GPU"
+    quoted = (*quotes, *(package_quote(fact, entry) for entry in packages[:3]))
+    return Line(f"Python {python.version}{kind} at {python.path}: {words}", quoted)
 
 
 CHECK = Check(
     id="python",
     title="Python",
-    looks_at="the examined interpreter: Numba, NumPy, llvmlite and CUDA packages, files that hide them",
-    items=("python-env", "nvml", "environment", "pci", "ladder"),
+    looks_at="the examined interpreter: Numba, NumPy, llvmlite and CUDA packages, files that hide them, frameworks",
+    items=("python-env", "nvml", "environment", "pci", "ladder", "nvcc", *(f"framework-{name}" for name in NAMES)),
     rules=(
         Rule("python", (ABI,), _mismatch),
         Rule("python", (SHADOWED,), _shadowed),
@@ -193,6 +198,7 @@ CHECK = Check(
         Rule("python", (CPU,), cpu_build),
         Rule("toolkit", (MIXED,), mixed),
         Rule("python", (PATH,), library_path),
+        *frameworks.RULES,
     ),
     describe=_describe,
 )

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
+from cudadoctor.devices import plain_address as plain_address  # callers find them here
+from cudadoctor.devices import same_address as same_address
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote, Unknown
 from cudadoctor.model.values import (
+    BUNDLE,
     CONTAINER_MARKS,
     HANGS,
+    KERNEL,
     LADDER,
     LOADED_DRIVER,
     MODULES,
@@ -30,6 +34,7 @@ from cudadoctor.model.values import (
 T = TypeVar("T")
 B = TypeVar("B")
 Quotes = tuple[Quote, ...]
+WINDOWS = "Windows"
 QUOTES_AT_MOST = 3  # lines that one fact gives to a clue
 
 
@@ -38,20 +43,30 @@ def told(facts: Facts, key: Key[T], base: Fact[B]) -> T | None:
     """The value, None where it is known to be absent. Beside a pasted text, what the text does not say is None too."""
     found = facts.get(key)
     if isinstance(found, Unknown):
-        if base.origin == "text":
+        if base.origin == "text" or _nobody_climbed(facts, key):
             return None
         raise NotKnown(found)
     return found.value
+
+
+def told_where_asked(facts: Facts, key: Key[T], base: Fact[B]) -> T | None:
+    """As `told`; in a bundle None also where its tool asked nobody."""
+    return None if facts.why_unknown(key) is not None and not isinstance(facts.get(BUNDLE), Unknown) else told(facts, key, base)
 
 
 def answer(facts: Facts, key: Key[T], item: str) -> T | None:
     """What a probe said, None where it hung: a probe that gave no answer contradicts nothing."""
     found = facts.get(key)
     if isinstance(found, Unknown):
-        if hung(facts, item):
+        if hung(facts, item) or _nobody_climbed(facts, key):
             return None
         raise NotKnown(found)
     return found.value
+
+
+def _nobody_climbed(facts: Facts, key: Key[T]) -> bool:
+    """In what another tool collected no ladder was climbed, and that is known: NVML alone speaks for the GPUs there."""
+    return key.name == LADDER.name and not isinstance(facts.get(BUNDLE), Unknown)
 
 
 def hung(facts: Facts, item: str) -> bool:
@@ -137,7 +152,15 @@ def merged(*groups: Quotes) -> Quotes:
 
 # ---------------------------------------------------------------- surroundings
 def elsewhere(facts: Facts, base: Fact[T] | None = None) -> str | None:
-    """`WSL` or `Jetson` where the GPU is not on the PCI bus behind a kernel module of this system, else None."""
+    """`Windows`, `WSL` or `Jetson` where the GPU is not on the PCI bus behind a kernel module of Linux, else None."""
+    kernel = facts.get(KERNEL)
+    if not isinstance(kernel, Unknown) and kernel.value is not None and kernel.value.system == WINDOWS:
+        return WINDOWS
+    return off_the_bus(facts, base)
+
+
+def off_the_bus(facts: Facts, base: Fact[T] | None = None) -> str | None:
+    """`WSL` or `Jetson` where the GPU is not on the PCI bus. On Windows it is."""
     for key, name in ((WSL, "WSL"), (TEGRA, "Jetson")):
         value = told(facts, key, base) if base is not None else facts[key].value
         if value:
@@ -151,20 +174,6 @@ def marks_of_container(facts: Facts, base: Fact[T]) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- GPUs
-def same_address(one: str | None, other: str | None) -> bool:
-    """Whether two spellings name the same PCI device: 00000000:01:00.0, 0000:01:00 and 01:00.0."""
-    return one is not None and other is not None and plain_address(one) == plain_address(other)
-
-
-def plain_address(address: str) -> str:
-    """0000:01:00.0 from any usual spelling."""
-    parts = address.lower().removeprefix("pci:").split(":")
-    device = parts[-1] if "." in parts[-1] else f"{parts[-1]}.0"
-    bus = parts[-2] if len(parts) > 1 else "00"
-    domain = int(parts[-3], 16) if len(parts) > 2 and parts[-3] else 0
-    return f"{domain:04x}:{bus}:{device}"
-
-
 class Gpu(NamedTuple):
     """One NVIDIA GPU on the bus, as all listings together describe it."""
 

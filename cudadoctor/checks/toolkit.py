@@ -147,7 +147,7 @@ def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause=NEWER, quotes=quotes, subject=python_subject(python.need()), values=values)
 
 
-class _Capable(NamedTuple):
+class Capable(NamedTuple):
     """One GPU, the generation of its instructions, and the line that says so."""
 
     subject: str
@@ -156,7 +156,7 @@ class _Capable(NamedTuple):
     quote: Quote
 
 
-def _capabilities(facts: Facts, knowledge: Knowledge) -> list[_Capable]:
+def capabilities(facts: Facts, knowledge: Knowledge) -> list[Capable]:
     """The GPUs' compute capabilities: from libcuda, else NVML, else the PCI ids."""
     ladder, nvml = facts.get(LADDER), facts.get(NVML)
     if not isinstance(ladder, Unknown) and ladder.value is not None:
@@ -170,21 +170,21 @@ def _capabilities(facts: Facts, knowledge: Knowledge) -> list[_Capable]:
     return _by_chip(facts, knowledge)
 
 
-def _capable(fact: Fact[Any], address: str | None, name: str | None, capability: ComputeCapability | None) -> _Capable | None:
+def _capable(fact: Fact[Any], address: str | None, name: str | None, capability: ComputeCapability | None) -> Capable | None:
     if address is None or capability is None:
         return None
     quote = Quote(source=source_of(fact), text=f"{address} {name or 'GPU'}: compute capability {capability}")
-    return _Capable(f"gpu:{plain_address(address)}", name or "GPU", capability, quote)
+    return Capable(f"gpu:{plain_address(address)}", name or "GPU", capability, quote)
 
 
-def _by_chip(facts: Facts, knowledge: Knowledge) -> list[_Capable]:
+def _by_chip(facts: Facts, knowledge: Knowledge) -> list[Capable]:
     bus = facts[PCI]
     known = []
     for function in bus.value.nvidia_gpus if bus.value is not None else ():
         chip = knowledge.chip(function.device) if function.device is not None else None
         if chip is not None and chip.compute_capability is not None:
             quote = line_with(bus, function.address, words=f"{function.address}: device {function.device}")
-            known.append(_Capable(f"gpu:{plain_address(function.address)}", function.name or "GPU", chip.compute_capability, quote))
+            known.append(Capable(f"gpu:{plain_address(function.address)}", function.name or "GPU", chip.compute_capability, quote))
     return known
 
 
@@ -217,7 +217,7 @@ def _dropped(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if info is None:
         return
     oldest = ComputeCapability(str(info.cc_min))
-    for gpu in _capabilities(facts, knowledge):
+    for gpu in capabilities(facts, knowledge):
         if gpu.capability < oldest:
             values = {"version": version.text, "capability": gpu.capability.text, "oldest": oldest.text, "gpu": gpu.name}
             yield Clue(cause=DROPPED, quotes=(shown, gpu.quote), subject=gpu.subject, values=values)
@@ -238,7 +238,7 @@ def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if compiler is None or info is None:
         return
     newest = ComputeCapability(str(info.cc_max))
-    for gpu in _capabilities(facts, knowledge):
+    for gpu in capabilities(facts, knowledge):
         if gpu.capability > newest:
             values = {"version": compiler[0].text, "capability": gpu.capability.text, "newest": newest.text, "gpu": gpu.name}
             quotes = (rung_quote(ladder, failed[0]), compiler[1], gpu.quote)

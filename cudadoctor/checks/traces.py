@@ -15,7 +15,7 @@ from cudadoctor.checks.reading import (
     told,
     unknown,
 )
-from cudadoctor.model.facts import Fact, Facts, Key
+from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DKMS,
@@ -26,6 +26,7 @@ from cudadoctor.model.values import (
     LIBRARIES,
     LOADED_DRIVER,
     MODULE_FILES,
+    MODULE_FOR_RUNNING,
     NVML,
     SMI,
     Libraries,
@@ -92,6 +93,9 @@ def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[ModuleFiles], ModuleFile],
 
 def module_for_kernel(facts: Facts, release: str) -> Quotes:
     """The lines of a module file that the running kernel can load."""
+    running = facts.get(MODULE_FOR_RUNNING)
+    if not isinstance(running, Unknown) and running.value is False:
+        return ()
     found = [(fact, file) for fact, file in modules_on_disk(facts) if file.kernel == release]
     if not found:
         _whole(statements(facts, MODULE_FILES), MODULE_FILES)

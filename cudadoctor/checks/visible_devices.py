@@ -14,6 +14,7 @@ import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
+from cudadoctor.checks.device_numbers import numbers
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -312,13 +313,13 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     environment = facts[ENVIRONMENT]
     value = variables_of(environment).get(VARIABLE)
     if value is None:
-        return Line(f"{VARIABLE} is not set: it hides no GPU")
+        return Line(f"{VARIABLE} is not set: it hides no GPU", details=numbers(facts))
     gpus = gpus_of(facts)
     count = None if gpus.uuids is None else len(gpus.uuids)
     quotes = (variable_quote(environment, VARIABLE),)
     found = resolve(value, gpus.uuids, mig_uuids=gpus.mig_uuids, mig_possible=gpus.mig_possible)
     if not found.judged and gpus.unknown is not None:
-        return Line(f"{VARIABLE}={value}; which GPUs there are is not known", quotes, because=gpus.unknown.why)
+        return Line(f"{VARIABLE}={value}; which GPUs there are is not known", quotes, because=gpus.unknown.why, details=numbers(facts))
     number = len(found.visible) + len(found.mig)
     of = "" if count is None else f" of {count}"
     said = f"{VARIABLE}={value} shows {plural(number, 'GPU')}{of}" if number else f"{VARIABLE}={value} shows no GPU"
@@ -326,14 +327,14 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         said += f" ({found.bad!r}: {_WORDS[found.reason]})"
     elif found.unread:
         said += f" (of {found.unread[0]!r} only the first number is read)"
-    return Line(said, quotes)
+    return Line(said, quotes, details=numbers(facts))
 
 
 CHECK = Check(
     id="visible-devices",
     title="Visible devices",
     looks_at="CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER and the variables of batch schedulers",
-    items=("environment", "nvml", "pci", "ladder"),
+    items=("environment", "nvml", "pci", "pnp-devices", "ladder"),
     rules=(Rule("visible-devices", (HIDES, INVALID, SCHEDULER), _judge),),
     describe=_describe,
 )

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.common import package_of, package_quote, python_subject, variable_quote, variables_of
+from cudadoctor.checks.common import line_with, package_of, package_quote, python_subject, variable_quote, variables_of
+from cudadoctor.checks.frameworks import asked, gpu_here, seen
 from cudadoctor.checks.toolkit import folder_quote
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, LADDER, PCI, PYTHON, TOOLKITS, PythonEnvironment, PythonPackage
+from cudadoctor.model.values import ENVIRONMENT, FRAMEWORK_BUILDS, PYTHON, TOOLKITS, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import ToolkitVersion
 
 if TYPE_CHECKING:
@@ -23,62 +24,101 @@ CPU, MIXED, PATH = "framework-cpu-build", "toolkit-libraries-mixed", "library-pa
 _SERIES = lazy(r"^(?P<name>nvidia-[a-z0-9-]+)-cu(?P<major>1\d)$")
 _CUPY = lazy(r"^cupy(?:-cuda\d+x?)?$")
 _TAG = lazy(r"^cu(\d{2})(\d)$")
+# Wheels of CUDA 13, whose packages have the old names without a series.
+PLAIN_WHEELS = (
+    "nvidia-cublas", "nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cufft", "nvidia-curand", "nvidia-cusolver",
+    "nvidia-cusparse", "nvidia-nvjitlink", "nvidia-npp", "nvidia-nvjpeg",
+)  # fmt: skip
+# conda-forge's packages, and the wheels that hold the same library.
+CONDA_LIBRARIES: dict[str, tuple[str, ...]] = {
+    "cuda-cudart": ("nvidia-cuda-runtime",), "cuda-nvrtc": ("nvidia-cuda-nvrtc",), "cuda-cupti": ("nvidia-cuda-cupti",),
+    "libcublas": ("nvidia-cublas",), "libcufft": ("nvidia-cufft",), "libcurand": ("nvidia-curand",), "libcusolver": ("nvidia-cusolver",),
+    "libcusparse": ("nvidia-cusparse",), "libnvjitlink": ("nvidia-nvjitlink",), "cudnn": ("nvidia-cudnn",), "libcudnn": ("nvidia-cudnn",),
+    "nccl": ("nvidia-nccl",), "cudatoolkit": ("nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cufft", "nvidia-cusparse"),
+}  # fmt: skip
 RUNTIMES = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
-
-
-def _gpu_here(facts: Facts) -> bool:
-    """Whether this machine has an NVIDIA GPU: without one a build for the processor is the right one."""
-    ladder, bus = facts.get(LADDER), facts.get(PCI)
-    if not isinstance(ladder, Unknown) and ladder.value is not None and ladder.value.devices:
-        return True
-    return not isinstance(bus, Unknown) and bus.value is not None and bool(bus.value.nvidia_gpus)
 
 
 # ---------------------------------------------------------------- framework-cpu-build
 def cpu_build(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A framework that was built without CUDA, on a machine with an NVIDIA GPU. An advice: it may be meant."""
-    fact = facts[PYTHON]
-    if fact.value is None or not _gpu_here(facts):
+    """A framework that was built without CUDA, on a machine with an NVIDIA GPU. An advice, as it may be meant, unless the user asked for it."""
+    python, fact = facts[PYTHON], facts[FRAMEWORK_BUILDS]
+    builds = [build for build in fact.value.builds if build.kind == "cpu"] if fact.value is not None else []
+    if python.value is None or not builds or not gpu_here(facts):
         return
-    for name, framework in (("torch", "torch"), ("pytorch", "torch"), ("tensorflow-cpu", "tensorflow"), ("tensorflow-intel", "tensorflow")):
-        package = package_of(fact, name)
-        if package is not None and (framework == "tensorflow" or package.build == "cpu"):
-            yield _without_cuda(fact, package, framework)
-    jaxlib = package_of(fact, "jaxlib")
-    if jaxlib is not None and fact.whole and "cuda" not in (jaxlib.build or "") and not _named(fact.value, "jax-cuda"):
-        yield _without_cuda(fact, jaxlib, "jax")
-    plain, gpu = package_of(fact, "onnxruntime"), package_of(fact, "onnxruntime-gpu")
-    if plain is not None and gpu is not None:
-        yield _without_cuda(fact, plain, "onnxruntime")
+    for build in builds:
+        wanted = asked(facts, build.name)
+        # ONNX Runtime's plain package is often meant; beside the one for GPUs it is not.
+        if build.name != "onnxruntime" or wanted or python.value.package("onnxruntime-gpu") is not None:
+            yield _without_cuda(python, build.name, build.package, build.version.text, asked=wanted)
+    both = [package_of(python, name) for name in ("onnxruntime", "onnxruntime-gpu")]
+    if all(entry is not None for entry in both) and all(build.name != "onnxruntime" for build in builds) and both[0] is not None:
+        yield _without_cuda(python, "onnxruntime", both[0].name, both[0].version.text)
 
 
-def _named(python: PythonEnvironment, prefix: str) -> bool:
-    return any(entry.name.startswith(prefix) for entry in python.packages)
-
-
-def _without_cuda(fact: Fact[PythonEnvironment], package: PythonPackage, framework: str) -> Clue:
-    values = {"package": package.name, "version": package.version.text, "framework": framework, "python": fact.need().path}
-    return Clue(cause=CPU, quotes=(package_quote(fact, package),), subject=python_subject(fact.need()), values=values)
+def _without_cuda(fact: Fact[PythonEnvironment], framework: str, package: str, version: str, *, asked: bool = False) -> Clue:
+    values = {"package": package, "version": version, "framework": framework, "python": fact.need().path}
+    entry = fact.need().package(package)
+    quote = package_quote(fact, entry) if entry is not None else line_with(fact, f"{package} ", words=f"{package} {version}")
+    return Clue(cause=CPU, quotes=(quote,), subject=python_subject(fact.need()), asked=asked, values=values)
 
 
 # ---------------------------------------------------------------- toolkit-libraries-mixed
 def mixed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """One library from wheels of two CUDA series, or two builds of CuPy."""
+    """One library from wheels of two CUDA series, two builds of CuPy, or one library from conda and from pip."""
     fact = facts[PYTHON]
     if fact.value is None:
         return
-    series: dict[str, list[PythonPackage]] = {}
-    for package in fact.value.packages:
+    of_conda = _from_conda(fact.value)
+    series = _by_library(fact.value)
+    for library, wheels in sorted(series.items()):
+        copies = [*wheels, *of_conda.get(library, [])]
+        if len(copies) > 1:
+            yield _mixed(facts, fact, copies)
+            return
+
+
+def _by_library(python: PythonEnvironment) -> dict[str, list[PythonPackage]]:
+    """Wheels by what they hold. The wheels of CUDA 13 carry no series in their names."""
+    found: dict[str, list[PythonPackage]] = {}
+    for package in python.packages:
         wheel = _SERIES.match(package.name)
-        if wheel is not None:
-            series.setdefault(wheel["name"], []).append(package)
+        if wheel is not None and not _of_conda(package):
+            found.setdefault(wheel["name"], []).append(package)
+        elif package.name in PLAIN_WHEELS and not package.version.text.startswith("0."):  # 0.0.1 of old: an empty stand-in
+            found.setdefault(package.name, []).append(package)
         elif _CUPY.match(package.name):
-            series.setdefault("cupy", []).append(package)
-    double = next((packages for packages in series.values() if len(packages) > 1), None)
-    if double is not None:
-        values = {"package": double[0].name, "framework": "cupy" if _CUPY.match(double[0].name) else "torch", "python": fact.value.path}
-        quotes = tuple(package_quote(fact, package) for package in double[:2])
-        yield Clue(cause=MIXED, quotes=quotes, subject=python_subject(fact.value), values=values)
+            found.setdefault("cupy", []).append(package)
+    return found
+
+
+def _of_conda(package: PythonPackage) -> bool:
+    return (package.path or "").replace("\\", "/").rstrip("/").endswith("/conda-meta")
+
+
+def _from_conda(python: PythonEnvironment) -> dict[str, list[PythonPackage]]:
+    """conda's packages by the name of the wheel that holds the same library."""
+    found: dict[str, list[PythonPackage]] = {}
+    for package in python.packages:
+        for library in CONDA_LIBRARIES.get(package.name, ()) if _of_conda(package) else ():
+            found.setdefault(library, []).append(package)
+    return found
+
+
+def _mixed(facts: Facts, fact: Fact[PythonEnvironment], copies: list[PythonPackage]) -> Clue:
+    of_conda = [package for package in copies if _of_conda(package)]
+    values = {"package": copies[0].name, "python": fact.need().path}
+    for framework, there in (("cupy", _CUPY.match(copies[0].name)), ("torch", fact.need().package("torch"))):
+        if there is not None:
+            values.setdefault("framework", framework)
+    if of_conda:  # the copies that pip brought are those to remove
+        values["pip_copies"] = " ".join(package.name for package in fact.need().packages if _SERIES.match(package.name))
+    # The same release twice does no harm until one of them is updated.
+    same = len({package.version.major_minor for package in copies}) == 1
+    quotes = tuple(package_quote(fact, package) for package in copies[:2])
+    names = ("torch", "tensorflow", "jax", "cupy", "onnxruntime", "bitsandbytes")
+    subject = python_subject(fact.need())
+    return Clue(cause=MIXED, quotes=quotes, subject=subject, seen=seen(facts, *names), advice=bool(of_conda) and same, values=values)
 
 
 # ---------------------------------------------------------------- library-path-conflict

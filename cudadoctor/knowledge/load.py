@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cudadoctor.knowledge import codes, systems, tables, topics
+from cudadoctor.knowledge import codes, dcgm, systems, tables
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, ToolkitVersion
 
@@ -38,7 +38,7 @@ def load() -> Knowledge:
     return Knowledge(texts)
 
 
-class Knowledge(topics.TopicTables):
+class Knowledge(dcgm.DcgmTables):
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
@@ -170,6 +170,14 @@ class Knowledge(topics.TopicTables):
     @cached_property
     def distributions(self) -> tuple[systems.DistributionRow, ...]:
         return self._table("distributions", systems.Distributions).distribution
+
+    @property
+    def device_problems(self) -> tuple[systems.DeviceProblem, ...]:
+        """Windows' codes of devices that do not run."""
+        return self._table("device_problems", systems.DeviceProblems).problem
+
+    def device_problem(self, code: int) -> systems.DeviceProblem | None:
+        return next((row for row in self.device_problems if row.code == code), None)
 
     # ------------------------------------------------------------ toolkits
     @cached_property

@@ -1,10 +1,10 @@
-"""The rows of the tables about products and frameworks: which GPU a name means, which wheels serve which driver and GPU."""
+"""The rows of the tables about products, adapters and frameworks: which GPU a name means, who made an adapter, which wheels fit."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from cudadoctor.knowledge.tables import Row, Source, Table
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
@@ -54,6 +54,20 @@ class Frameworks(Table, frozen=True, kw_only=True):
     torch_index: tuple[TorchIndex, ...]
 
 
+class Maker(Row, frozen=True, kw_only=True):
+    """A maker of display adapters other than NVIDIA. `kind`: what its adapters are where a machine has no NVIDIA GPU."""
+
+    vendor: str  # PCI vendor id
+    name: str
+    kind: Literal["gpu", "virtual", "board"]
+    words: tuple[str, ...]
+    source: Source
+
+
+class Adapters(Table, frozen=True, kw_only=True):
+    maker: tuple[Maker, ...]
+
+
 class SoftwareTables:
     """The part of Knowledge that reads these tables."""
 
@@ -76,3 +90,13 @@ class SoftwareTables:
         """The compute capability of a product ("NVIDIA GeForce RTX 3090"); None where the name does not decide it."""
         row = next((row for row in self.products if row.fits(name)), None)
         return None if row is None else row.compute_capability
+
+    @property
+    def makers(self) -> tuple[Maker, ...]:
+        return self.once("adapters", lambda: self._table("adapters", Adapters)).maker
+
+    def maker_of(self, vendor: str | None, words: str | None) -> Maker | None:
+        """Who made an adapter: by its PCI vendor id, else by what a listing or a text calls it."""
+        if vendor is not None:
+            return next((row for row in self.makers if row.vendor == vendor), None)
+        return next((row for row in self.makers if any(word in (words or "") for word in row.words)), None)

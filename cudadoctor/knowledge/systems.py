@@ -1,10 +1,10 @@
-"""The rows of tables/distributions.toml as typed values."""
+"""The rows of tables/distributions.toml, and of tables/device_problems.toml for Windows, as typed values."""
 
 from __future__ import annotations
 
 import msgspec
 
-from cudadoctor.knowledge.tables import Row, Table
+from cudadoctor.knowledge.tables import Row, Source, Table
 
 
 class DistributionRow(Row, frozen=True, kw_only=True):
@@ -24,3 +24,17 @@ class DistributionRow(Row, frozen=True, kw_only=True):
 
 class Distributions(Table, frozen=True, kw_only=True):
     distribution: tuple[DistributionRow, ...]
+
+
+class DeviceProblem(Row, frozen=True, kw_only=True):
+    """A code by which Windows says why a device does not run. `causes`: what it says of an NVIDIA GPU, likeliest first."""
+
+    code: int
+    name: str
+    meaning: str
+    causes: tuple[str, ...]
+    source: Source
+
+
+class DeviceProblems(Table, frozen=True, kw_only=True):
+    problem: tuple[DeviceProblem, ...]

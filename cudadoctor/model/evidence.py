@@ -28,6 +28,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     dropped_bytes: int = 0
     seconds: float = 0.0
     origin: Origin = "live"
+    excerpt: bool = False  # a part of what was asked for (a filtered log, a choice of devices): what it lacks may be there all the same
 
     @property
     def source(self) -> str:
@@ -45,7 +46,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def whole(self) -> bool:
         """Whether what is not in this text is known to be absent on the machine."""
-        return self.origin != "text" and self.status == "ok" and self.dropped_bytes == 0
+        return self.origin != "text" and self.status == "ok" and self.dropped_bytes == 0 and not self.excerpt
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,6 +60,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     quick: bool = False
     redacted: bool = False
     distro: str | None = None  # --distro: the user's word, overrides os-release
+    bundle: str | None = None  # the tool whose report this was cut from: no program of ours ran there, so no ladder was climbed
+    node: str | None = None  # the machine's name, where a bundle holds several
+    remarks: tuple[str, ...] = ()  # what a reader should know of the source: a part that could not be read
 
     def get(self, item_id: str) -> Item | None:
         return next((item for item in self.items if item.id == item_id), None)

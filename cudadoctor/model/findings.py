@@ -36,6 +36,8 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     `from_rung` is the ladder's rung whose own output stated it; `text` says that a user's text stated it.
     `past`: only an earlier attempt or another machine in the same text showed it.
     `advice`: the words are no failure, a warning or a line of a listing.
+    `seen`: what was seen of the very thing it speaks of (one framework), where the rung speaks of several. It decides the effect alone.
+    `asked`: the user asked for what it spoils, so it is more than an advice.
     `values` carries what a recipe needs (pid, variable, path ...).
     """
 
@@ -47,6 +49,8 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     text: bool = False
     past: bool = False
     advice: bool = False
+    seen: Literal["worked", "failed", "unseen"] | None = None
+    asked: bool = False
     values: dict[str, str] = {}
 
 

@@ -10,6 +10,7 @@ from cudadoctor.model.findings import Effect, Layer
 from cudadoctor.model.values import RungName
 
 Risk = Literal["safe", "reboot", "destructive"]
+Who = Literal["user", "administrator", "afterwards"]  # afterwards: the user again, once the administrator is done
 Action = Literal[
     "none", "set-environment", "install-package", "install-driver", "reload-driver", "reboot", "reset-gpu",
     "restart-container", "fix-program", "free-gpu", "firmware-setup", "inspect-hardware", "ask-administrator",
@@ -23,6 +24,7 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `shell`: the same for every Linux distribution. `shells`: by family (debian, ubuntu, fedora, rhel, arch, suse), and for systems that
     are changed in another way: nixos, ostree and transactional (images), windows (PowerShell). Neither: words only.
     `when`: the step is for machines where this condition of prescribe.CONDITIONS holds.
+    `who`: who carries it out where the user cannot become root; prescribe/rights.py knows what holds where it is not said.
     """
 
     text: str
@@ -33,6 +35,7 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     needs_root: bool = False
     risk: Risk = "safe"
     when: str | None = None
+    who: Who | None = None
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,20 +77,26 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tell_apart: str  # one command that shows whether this is the cause
     match: tuple[Match, ...] = ()
     recipes: tuple[str, ...] = ()
-    no_software_fix: str | None = None
+    no_software_fix: str | None = None  # why none cures it; its recipes, all of action `none`, are what works without a cure
     sources: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One step for this machine. All are the user's, but where root is needed and the user is known not to become it."""
+
     text: str
     shell: str | None
     needs_root: bool
     risk: Risk
     verify: str | None
     undo: str | None
+    who: Who = "user"
 
 
 class Prescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The steps for a cause. With `no_software_fix` they cure nothing: they are what can be done without a cure."""
+
     cause: str
     action: Action
     steps: tuple[Step, ...]
+    no_software_fix: str | None = None

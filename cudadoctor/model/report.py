@@ -31,6 +31,8 @@ class ReportOrigin(Part, frozen=True, kw_only=True):
     python: str | None
     quick: bool
     redacted: bool
+    bundle: str | None = None  # the tool that collected the evidence, where it was another
+    node: str | None = None  # the machine that is spoken of, where a bundle holds several
 
 
 class MachineDriver(Part, frozen=True, kw_only=True):
@@ -48,7 +50,8 @@ class MachinePython(Part, frozen=True, kw_only=True):
 
 class MachineGpu(Part, frozen=True, kw_only=True):
     address: str | None
-    index: int | None
+    index: int | None  # nvidia-smi's
+    cuda_index: int | None = None  # CUDA's, among the GPUs that it shows
     uuid: str | None
     name: str | None
     architecture: str | None
@@ -77,6 +80,7 @@ class Row(Part, frozen=True, kw_only=True):
     summary: str
     because: str | None
     evidence: tuple[Quote, ...]
+    details: tuple[str, ...] = ()  # further lines: each GPU with its numbers, say
 
 
 class RequirementResult(Part, frozen=True, kw_only=True):

@@ -99,9 +99,11 @@ def bus_fact(text: Text, functions: Sequence[PciFunction], quotes: Sequence[Sequ
     whole = whole and all((entry.vendor and entry.class_code) or (pasted and entry.name) for entry in functions)
     gpus = [place for place, entry in enumerate(functions) if entry.is_nvidia_gpu]
     chosen = gpus or [place for place, entry in enumerate(functions) if entry.vendor == NVIDIA]
+    displays = [place for place, entry in enumerate(functions) if entry.is_adapter]
     if not chosen and whole:
         count = f"{len(functions)} function{'' if len(functions) == 1 else 's'} on the PCI bus"
-        return text.fact(PCI, bus, text.absent(f"{count}, none of vendor 0x10de with class 0x03xx"), whole=True)
-    chosen = chosen or [place for place, entry in enumerate(functions) if (entry.class_code or "").startswith("03")] or [0]
+        others = [quote for place in displays for quote in quotes[place]]
+        return text.fact(PCI, bus, text.absent(f"{count}, none of vendor 0x10de with class 0x03xx"), *others[:_QUOTES], whole=True)
+    chosen = chosen or displays or [0]
     lines = [quote for place in chosen for quote in quotes[place]]
     return text.fact(PCI, bus, *lines[:_QUOTES], whole=whole)

@@ -1,4 +1,4 @@
-"""libcuda and libnvidia-ml on disk: a listing of the usual folders, and of the folder that Windows lends to WSL."""
+"""The driver's libraries on disk: a listing of the usual folders, of System32 on Windows, and of the folder that Windows lends to WSL."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from cudadoctor.parsers.shell import pasted, plain_lines, whole
 WSL_FOLDER = "/usr/lib/wsl/lib"
 _NAME = lazy(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
 _BARE = lazy(r"^\s{0,16}(?P<path>/(?:[\w.+@-]{1,100}/){1,20}lib(?:cuda|nvidia-ml)\.so[\d.]{0,40})$")
+_DLL = lazy(r"^\s{0,16}(?P<path>[A-Za-z]:\\(?:[^\\/:*?\"<>|]{1,100}\\){1,20}(?P<name>nvcuda|nvml)\.dll)$")
+_NOTHING = {"System32": "System32: neither nvcuda.dll nor nvml.dll"}  # by the item's name; elsewhere there are several folders
 _WSL_NAME = lazy(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvidia-smi)$")
 
 
@@ -22,6 +24,9 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact from all lines that show such a file with its full path: `ls -l`, `find`, `locate`."""
     files: dict[str, LibraryFile] = {}
     for number, line in enumerate(plain_lines(text), 1):
+        dll = _DLL.match(line) if ".dll" in line else None
+        if dll is not None:
+            files[dll["path"]] = LibraryFile(name=f"{dll['name']}.dll", path=dll["path"], line=number)
         if ".so" not in line:
             continue
         bare = _BARE.match(line)
@@ -34,7 +39,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         quotes = (text.quote(file.line) for file in files.values())
         yield text.fact(DRIVER_FILES, Libraries(files=tuple(files.values())), *quotes, whole=whole(text))
     elif not pasted(text) and text.whole and not text.text.strip():
-        yield text.fact(DRIVER_FILES, Libraries(files=()), text.absent("no libcuda.so or libnvidia-ml.so in the usual library folders"))
+        words = _NOTHING.get(text.source, "no libcuda.so or libnvidia-ml.so in the usual library folders")
+        yield text.fact(DRIVER_FILES, Libraries(files=()), text.absent(words))
 
 
 def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:

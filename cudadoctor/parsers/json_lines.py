@@ -23,6 +23,11 @@ from cudadoctor.parsers.base import QUOTE_LENGTH, Text
 V = TypeVar("V", bound=Value)
 STRING_LIMIT = 16_000  # characters of one value
 _CONTROL = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+# How Windows says in the exit code that a process crashed.
+_CRASHES = {
+    0xC0000005: "access violation", 0xC00000FD: "stack overflow", 0xC0000135: "a DLL was not found", 0xC0000139: "a DLL lacks a function",
+    0xC000013A: "Ctrl-C", 0xC0000142: "a DLL did not start", 0xC0000374: "heap damaged", 0xC0000409: "aborted by a check",
+}  # fmt: skip
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 
@@ -122,6 +127,8 @@ def ending(text: Text) -> str:
         return item.why or f"no answer within {item.seconds:.1f} s"
     if item.signal:
         return f"ended by {_SIGNALS.get(item.signal, f'signal {item.signal}')}"
+    if item.exit in _CRASHES:
+        return f"ended with exit code {item.exit:#x} ({_CRASHES[item.exit]})"
     return item.why or f"ended with exit code {item.exit}" if item.exit or item.why else "it ended early"
 
 

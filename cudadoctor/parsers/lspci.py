@@ -22,6 +22,9 @@ _HEADER = lazy(r"[ \t>|]{0,40}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]
 _CODED = lazy(r"([^:\[\]]{1,80})\[([0-9a-f]{4})\]: ?(.*)")  # -nn: VGA compatible controller [0300]: ...
 _NUMERIC = lazy(r"(?:Class )?([0-9a-f]{4}): (.*)")  # -n: 0302: 10de:1292 (rev a1)
 _PLAIN = lazy(r"([A-Z0-9][^:\[\]]{2,80}): (.*)")  # 3D controller: NVIDIA Corporation ...
+_BY_SYSFS = lazy(
+    r"(?P<class>[0-9a-f]{4})[0-9a-f]{2}: Vendor (?P<vendor>[0-9a-f]{4}) Device (?P<device>[0-9a-f]{4}) \(rev (?:0x)?(?P<rev>[0-9a-f]{2})\)"
+)
 _IDS = lazy(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _BARE_IDS = lazy(r"(?:Device )?([0-9a-f]{4}):([0-9a-f]{4})\b")
 _UNNAMED = lazy(r"Device ([0-9a-f]{4})\b")
@@ -53,12 +56,20 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     blocks, broken = _blocks(text)
     if not any(block.function.vendor or block.function.class_code for block in blocks):
         return
-    live = text.whole and text.origin != "text"
-    whole = live and not broken if not pasted(text) else _shown_whole(text)
+    whole = text.whole and not broken if not pasted(text) else _shown_whole(text)
     bus = Bus()
     for block in blocks:
-        bus.add(_finished(block, live=live), _quotes(text, block))
+        bus.add(_finished(block, live=_tells_drivers(text)), _quotes(text, block))
     yield from bus.facts(text, whole=whole)
+
+
+def _tells_drivers(text: Text) -> bool:
+    """Whether a function below which no driver stands has none: options -k and -v print it, a paste may have lost the line."""
+    if text.origin == "text" or not (text.whole or (text.item is not None and text.item.excerpt and text.item.status == "ok")):
+        return False
+    argv = text.item.what if text.item is not None and not isinstance(text.item.what, str) else ()
+    options = "".join(word[1:] for word in argv[1:] if word[:1] == "-" and word[1:2] != "-")
+    return not argv or "k" in options or "v" in options
 
 
 def _shown_whole(text: Text) -> bool:
@@ -131,6 +142,11 @@ def _function(address: str, description: str, number: int) -> PciFunction | None
     place = normal_address(address)
     if place is None:
         return None
+    sysfs = _BY_SYSFS.match(description)  # as nvidia-bug-report.sh lists the bus where lspci is missing
+    if sysfs:
+        return PciFunction(
+            address=place, vendor=sysfs["vendor"], device=sysfs["device"], class_code=sysfs["class"], revision=sysfs["rev"], line=number
+        )
     if coded:
         return _described(place, coded[2], coded[3], number)
     if numeric:
@@ -178,7 +194,7 @@ def _finished(block: _Block, *, live: bool) -> PciFunction:
 
 PARSER = Parser(
     name="lspci",
-    reads=("lspci",),
+    reads=("lspci", "lspci-nvidia"),
     keys=(PCI.name,),
     parse=parse,
     wakes=("VGA compatible controller", "3D controller", "Display controller", "0302: 10de:", "0300: 10de:"),

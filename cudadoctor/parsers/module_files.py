@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import MODULE_FILES, ModuleFile, ModuleFiles
+from cudadoctor.model.values import MODULE_FILES, MODULE_FOR_RUNNING, ModuleFile, ModuleFiles
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, root_command
@@ -51,6 +51,7 @@ def parse_modinfo(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if blocks:
             blocks[-1].setdefault(match[1], (match[2], number))
     yield from _asked_for(text)
+    yield from _magic_alone(text)
     chosen = [block for block in blocks if _CORE.match(block["filename"][0].rsplit("/", 1)[-1])]
     if chosen:
         files = dict.fromkeys(_described(block) for block in chosen)
@@ -68,6 +69,18 @@ def _asked_for(text: Text) -> Iterator[Fact[Any]]:
         if asked is not None and _NUMBER.match(answer):
             file = ModuleFile(path=f"{asked[1]}.ko", version=ModuleVersion(answer))
             yield text.fact(MODULE_FILES, ModuleFiles(files=(file,)), text.quote(number, number + 1), whole=False)
+
+
+def _magic_alone(text: Text) -> Iterator[Fact[Any]]:
+    """`modinfo nvidia | grep vermagic` of a bug report: the kernel that the module is for, or nothing where there is no module."""
+    if text.item is None or isinstance(text.item.what, str) or "vermagic" not in text.item.what or "filename:" in text.text:
+        return
+    shown = next(((match[2], number) for number, line in enumerate(text.lines, 1) if (match := _FIELD.match(line))), None)
+    if shown is not None:
+        file = ModuleFile(path="nvidia.ko", kernel=shown[0].split()[0])
+        yield text.fact(MODULE_FILES, ModuleFiles(files=(file,)), text.quote(shown[1]), whole=False)
+    elif not text.text.strip():
+        yield text.fact(MODULE_FOR_RUNNING, False, text.absent("modinfo nvidia: no module for the running kernel"))
 
 
 def _kernel(path: str) -> str | None:

@@ -56,7 +56,7 @@ PARSER = Parser(
     parse=parse,
     wakes=(
         "Cuda compilation tools", "nvcc: ", "'nvcc'", "not found: nvcc", "/bin/nvcc", "bin\\nvcc", "CUDA compiler identification",
-        "nvcc : ", "»nvcc«", "«nvcc»", "：未找到命令",
+        "nvcc : ", "»nvcc«", "«nvcc»", "：未找到命令", '"nvcc"', "“nvcc”", "„nvcc”", "(nvcc:String)",
     ),
     absent=(NVCC.name,),
 )  # fmt: skip

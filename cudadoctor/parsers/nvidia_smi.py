@@ -260,7 +260,7 @@ def _may_be_message(line: str) -> bool:
 
 PARSER = Parser(
     name="nvidia_smi",
-    reads=("nvidia-smi",),
+    reads=("nvidia-smi", "nvidia-smi-query"),
     keys=(SMI.name,),
     parse=parse,
     wakes=(

@@ -1,7 +1,7 @@
 """What shells and the C library say in other languages than English, for the parsers that look for the English words.
 
-Bash, dash, zsh, cmd.exe and Ubuntu's command-not-found are translated; Python, the loader's messages within Python and NVIDIA's own
-tools are not.
+Bash, dash, zsh, cmd.exe, Windows PowerShell and Ubuntu's command-not-found are translated; Python, the loader's messages within Python
+and NVIDIA's own tools are not. A letter that was lost on the way (written in one code page, read in another) may be any.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ _BEHIND = (
     "команда не найдена", "команду не знайдено", "未找到命令", "找不到命令", "command not found", "コマンドが見つかりません",
     "명령어를 찾을 수 없음", "명령을 찾을 수 없습니다", "không tìm thấy lệnh", "perintah tidak ditemukan",
     "is not recognized as", "n['’]est pas reconnu", "ist entweder falsch geschrieben", "wurde nicht als Name eines Cmdlet",
-    "no se reconoce como",
-    "não é reconhecid[oa] como", "non è riconosciuto come", "wordt niet herkend als", "не является внутренней", "не распознано как имя",
-    "不是内部或外部命令", "无法将", "不是內部或外部命令", "は、内部コマンドまたは外部コマンド", "은\\(는\\) 내부 또는 외부 명령",
+    "no se reconoce como", "n.o . reconhecid[oa] como", "non . riconosciuto come", "non riconosciuto come", "wordt niet herkend als",
+    "не является внутренней", "не . внутрішньою", "не распознано как имя", "nie jest rozpoznawan[ay] jako",
+    "nie zosta. rozpoznan[ay] jako", "nen. n.zvem vnitřn.ho", "i. ya da d.. komut", "terimi cmdlet, i.lev", "k.nns inte igen som",
+    "不是内部或外部命令", "无法将", "项识别为 cmdlet", "不是內部或外部命令", "詞彙是否為 Cmdlet", "は、内部コマンドまたは外部コマンド",
+    "は、コマンドレット、関数", "은\\(는\\) 내부 또는 외부 명령", "용어가 cmdlet, 함수",
 )  # fmt: skip
+# PowerShell's last words about it are the same in every language: CategoryInfo : ObjectNotFound: (nvcc:String) [], CommandNotFoundException
+_CATEGORY = r"ObjectNotFound: \({}(?:\.exe)?:String\)"
 # Before the name, as command-not-found says it: `Befehl »nvcc« nicht gefunden`.
 _AROUND = (
     ("[Bb]efehl ", " nicht gefunden"),
@@ -42,4 +46,4 @@ def not_found(quoted: str) -> str:
     """A pattern for the lines by which shells of other languages say that there is no such program; `quoted` is its escaped name."""
     behind = rf"(?<![\w/.-]){_OPEN}{quoted}{_CLOSE}[:：]? {{0,2}}(?:{'|'.join(_BEHIND)})"
     around = "|".join(rf"{before}[:：]? ?{_OPEN}{quoted}(?![\w.-]){_CLOSE}{after}" for before, after in _AROUND)
-    return rf"{behind}|{around}|\b{quoted} ?: (?:{NO_SUCH_FILE})"
+    return rf"{behind}|{around}|\b{quoted} ?: (?:{NO_SUCH_FILE})|{_CATEGORY.format(quoted)}"

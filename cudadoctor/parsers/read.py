@@ -12,17 +12,19 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.values import CONTAINER_MARKS, HANGS, LADDER, Hang, Hangs, Ladder
+from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, Hang, Hangs, Ladder
 from cudadoctor.parsers import (
     attempts,
     computed,
     cuda_mentions,
+    dcgm,
     dev,
     dkms,
     driver_libraries,
     driver_names,
     driver_version,
     environment,
+    framework_names,
     frameworks,
     gpu_names,
     kernel_log,
@@ -40,16 +42,22 @@ from cudadoctor.parsers import (
     nvidia_smi,
     nvidia_smi_csv,
     nvidia_smi_details,
+    nvml_of_smi,
     os_release,
     package_lists,
     packages,
     pci_sysfs,
     pcie_link,
     setting,
+    slurm_client,
+    spaced_names,
     surroundings,
     system_names,
     uname,
     user,
+    video_controllers,
+    windows_version,
+    worker_frameworks,
     worker_ladder,
     worker_nvml,
     worker_processes,
@@ -60,10 +68,11 @@ from cudadoctor.parsers.base import Parser, Text
 _MODULES = (
     pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
     system_names, uname,
-    surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc, worker_nvml,
-    worker_python_env, worker_processes, worker_ladder, computed, mentions, setting, package_lists, frameworks, gpu_names, driver_names,
-    numba_report,
-    cuda_mentions, nvidia_smi_details, pcie_link, limits,
+    surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc, worker_nvml, nvml_of_smi,
+    worker_python_env, worker_processes, worker_ladder, worker_frameworks, computed, mentions, setting, package_lists, frameworks,
+    framework_names, gpu_names, driver_names,
+    numba_report, slurm_client, spaced_names,
+    cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
 HANG_STATUSES = ("timed-out", "abandoned")
@@ -94,7 +103,9 @@ def read(evidence: Evidence, guard: Guard) -> Facts:
             for entry in found:
                 (unknown if isinstance(entry, Unknown) else facts).append(entry)  # type: ignore[arg-type]
     facts.append(_hangs(evidence))
-    return Facts(_marks(_merged(facts), evidence), unknown)
+    if evidence.bundle is not None:
+        facts.append(Fact(key=BUNDLE.name, value=evidence.bundle, quotes=(), origin=evidence.origin))
+    return Facts(worker_frameworks.joined(_marks(_merged(facts), evidence), evidence), unknown)
 
 
 def _from_pasted(parser: Parser, text: Text, guard: Guard) -> list[Fact[object] | Unknown]:
@@ -156,7 +167,8 @@ def _marks(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:
         words = tuple(dict.fromkeys(word for fact in found for word in fact.value or ()))
         joined = msgspec.structs.replace(found[0], value=words, quotes=tuple(quote for fact in found for quote in fact.quotes))
         return [joined, *others]
-    places = [evidence.get(name) for name in ("dockerenv", "containerenv", "cgroup", "environment")]
+    windows = evidence.get("windows-version") is not None
+    places = [evidence.get(name) for name in (("windows-version",) if windows else ("dockerenv", "containerenv", "cgroup", "environment"))]
     everywhere = all(item is not None and (item.answered or item.status == "absent") for item in places)
     return others + marks[:1] if everywhere else others
 

@@ -8,22 +8,23 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import other_languages
 from cudadoctor.parsers.base import Text
 
-# A prompt is recognised only with a blank behind its sign, so that "$HOME" or "#include" are none.
+# A prompt is recognised only with a blank behind its sign, so that "$HOME" or "#include" are none. cmd's has none: C:\Users\x>nvcc -V
 _ENVIRONMENTS = r"(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}"
 _PROMPT = lazy(
     r"^[ \t]{0,16}(?:>[ \t])?" + _ENVIRONMENTS + r"(?:"
     r"\[[^\]\[]{1,120}\][ \t]?[$#%]"  # [user@host dir]$
     r"|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]"  # user@host:~/dir$
-    r"|[A-Za-z]:\\[^>|]{0,200}>"  # C:\Users\x>
     r"|PS [A-Za-z]:\\[^>|]{0,200}>"
     r"|\+{1,4}|[$%❯]|➜[ \t]+\S{1,120}"  # set -x trace, bare sign, zsh themes
     r"|(?:ba|z|da)?sh-\d[\d.]{0,8}[$#]"  # bash-4.2$
     r")[ \t]+(?P<command>\S.{0,2000})$"
+    r"|^[ \t]{0,16}" + _ENVIRONMENTS + r"[A-Za-z]:\\[^>|\"]{0,200}>[ \t]*(?P<typed>[^\s>].{0,2000})$"  # C:\Users\x>
 )
 _EMPTY_PROMPT = lazy(
-    r"^[ \t]{0,16}" + _ENVIRONMENTS + r"(?:\[[^\]\[]{1,120}\][ \t]?[$#%]|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]|[$%❯])$"
+    r"^[ \t]{0,16}" + _ENVIRONMENTS + r"(?:\[[^\]\[]{1,120}\][ \t]?[$#%]|[\w.-]{1,64}@[\w.-]{1,64}[: ][^$#%|]{0,200}[$#%]|[$%❯]"
+    r"|(?:PS )?[A-Za-z]:\\[^>|\"]{0,200}>)$"
 )
-_NOTEBOOK = lazy(r"^[ \t]{0,16}!(?P<command>[a-z][\w./-]{0,60}(?: .{0,2000})?)$")
+_NOTEBOOK = lazy(r"^[ \t]{0,16}!(?P<command>[a-z][\w./-]{0,60}(?: .{0,2000})?)(?P<typed>)$")
 _ROOT_SIGN = lazy(r"^[ \t]{0,16}#[ \t]+(?P<command>\S.{0,2000})$")
 _QUOTED = lazy(r"^ ?(?:> ?){1,4}")
 _NUMBER = lazy(r"^\s{0,16}(\d{1,3})$")
@@ -49,7 +50,7 @@ def plain_lines(text: Text) -> list[str]:
 def command(line: str) -> str | None:
     """The command typed on this line, if it begins with a prompt (or a notebook's `!`)."""
     found = _PROMPT.match(line) or _NOTEBOOK.match(line)
-    return found["command"].strip() if found else None
+    return (found["command"] or found["typed"]).strip() if found else None
 
 
 def root_command(line: str) -> str | None:

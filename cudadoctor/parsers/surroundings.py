@@ -106,6 +106,8 @@ def parse_kernel(text: Text) -> Iterator[Fact[Any] | Unknown]:
         yield text.fact(WSL, "microsoft" in words, text.quote(number), whole=whole(text))
         if "-tegra" in words:
             yield text.fact(TEGRA, True, text.quote(number), whole=whole(text))
+        elif not pasted(text) and " x86_64" in words:
+            yield text.fact(TEGRA, None, text.quote(number))  # a Jetson is an ARM machine
         return
 
 

@@ -135,7 +135,7 @@ Statement = tuple[int, int, OperatingSystem]  # rank (less is better), line inde
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact, from the best statement: a form or neofetch, a release file, the kernel, a prompt of Windows, a name in prose."""
-    if not pasted(text):
+    if not pasted(text) and (text.item is None or text.item.id != "issue"):
         return
     lines = plain_lines(text)
     found = [statement for index in _spots("\n".join(lines)) for statement in _statements(lines[index][:_LONGEST], index)]
@@ -271,4 +271,4 @@ def _completed(system: OperatingSystem, found: Iterable[Statement]) -> Operating
     return system
 
 
-PARSER = Parser(name="system_names", reads=(), keys=(OPERATING_SYSTEM.name,), parse=parse, wakes=_WAKES)
+PARSER = Parser(name="system_names", reads=("issue",), keys=(OPERATING_SYSTEM.name,), parse=parse, wakes=_WAKES)

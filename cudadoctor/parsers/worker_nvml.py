@@ -60,17 +60,17 @@ def _failing(gpu: NvmlGpu) -> Iterator[str]:
         yield "retired pages pending"
 
 
-def _quote_gpu(gpu: NvmlGpu, line: int) -> Iterator[Quote]:
+def quote_gpu(gpu: NvmlGpu, line: int, source: str = SOURCE) -> Iterator[Quote]:
     """Name and memory; on a line of its own what is unusual about the GPU."""
     if gpu.handle_error is not None:
-        yield said(SOURCE, line, f"GPU {gpu.index}: {gpu.handle_error}")
+        yield said(source, line, f"GPU {gpu.index}: {gpu.handle_error}")
         return
     reserved = "" if gpu.memory_reserved_bytes is None else f", {mib(gpu.memory_reserved_bytes)} kept by the driver"
     memory = f"{mib(gpu.memory_used_bytes)} of {mib(gpu.memory_total_bytes)} in use{reserved}"
-    yield said(SOURCE, line, f"GPU {gpu.index} {gpu.address or ''} {gpu.name or ''}: {memory}")
+    yield said(source, line, f"GPU {gpu.index} {gpu.address or ''} {gpu.name or ''}: {memory}")
     notable = "; ".join(_notable(gpu))
     if notable:
-        yield said(SOURCE, line, f"GPU {gpu.index}: {notable}")
+        yield said(source, line, f"GPU {gpu.index}: {notable}")
 
 
 def _quote_process(process: GpuProcess, line: int) -> Quote:
@@ -101,7 +101,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     for entry in entries:
         if entry.event == "gpu" and (gpu := build(NvmlGpu, entry.fields)) is not None:
             gpus.append(gpu)
-            quotes.extend(_quote_gpu(gpu, entry.line))
+            quotes.extend(quote_gpu(gpu, entry.line))
         elif entry.event == "process" and (process := build(GpuProcess, entry.fields)) is not None:
             processes.append(process)
             quotes.append(_quote_process(process, entry.line))

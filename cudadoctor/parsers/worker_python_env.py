@@ -6,17 +6,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.frameworks import build_words, library_words
 from cudadoctor.model.values import (
+    FRAMEWORK_BUILDS,
     PYTHON,
     TOOLKITS,
     Component,
     ConfigLine,
+    FrameworkBuilds,
     PythonEnvironment,
     PythonPackage,
     Shadow,
     Toolkit,
     Toolkits,
 )
+from cudadoctor.parsers import framework_builds
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, nothing_read, records, said
 
@@ -24,6 +28,7 @@ TOOLKIT_SOURCE = "toolkit search"
 COMPONENTS = 5  # nvvm, libdevice, nvrtc, nvjitlink, cudart: one line each where Numba is installed
 _PYTHON_STEPS = ("packages", "shadows", "config", "redirect")
 _TOOLKIT_STEPS = ("components", "toolkits")
+_FRAMEWORK_STEPS = ("packages", "framework")
 
 
 class _Reading:
@@ -39,6 +44,7 @@ class _Reading:
         self.redirects: bool | None = None
         self.toolkits: list[Toolkit] = []
         self.components: dict[str, Component] = {}
+        self.frameworks: list[Record] = []
         self.errors: dict[str, str] = {}
         self.quotes: list[Quote] = []
         self.toolkit_quotes: list[Quote] = []
@@ -90,6 +96,9 @@ class _Reading:
             self.components[component.name] = component
             self.toolkit_quotes.append(said(TOOLKIT_SOURCE, record.line, _component_words(component)))
 
+    def on_framework(self, record: Record) -> None:
+        self.frameworks.append(record)
+
     def on_toolkit(self, record: Record) -> None:
         toolkit = build(Toolkit, record.fields)
         if toolkit is not None:
@@ -116,6 +125,15 @@ class _Reading:
         )
         whole = self.text.whole and not any(step in self.errors for step in _PYTHON_STEPS)
         return self.text.fact(PYTHON, value, *self.quotes, whole=whole)
+
+    def builds(self) -> Fact[Any]:
+        whole = self.text.whole and not any(step in self.errors for step in _FRAMEWORK_STEPS)
+        entries = framework_builds.builds_of(self.packages, self.frameworks, whole=whole)
+        quotes = [
+            said(self.interpreter, entry.line, build_words(entry) + library_words(entry)) for entry in entries
+        ]
+        nothing = () if quotes else (self.text.absent("no GPU framework is installed"),)
+        return self.text.fact(FRAMEWORK_BUILDS, FrameworkBuilds(builds=entries), *quotes, *nothing, whole=whole)
 
     def toolkit(self) -> Fact[Any] | Unknown:
         """Unknown where the search broke off: a component that was not looked for is not a missing one."""
@@ -153,10 +171,13 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if handler is not None:
             handler(record)
     if reading.head is None:
-        yield from nothing_read(text, "the examined Python", PYTHON, TOOLKITS)
+        yield from nothing_read(text, "the examined Python", PYTHON, TOOLKITS, FRAMEWORK_BUILDS)
         return
     yield reading.python()
     yield reading.toolkit()
+    yield reading.builds()
 
 
-PARSER = Parser(name="worker_python_env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name), parse=parse)
+PARSER = Parser(
+    name="worker_python_env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name, FRAMEWORK_BUILDS.name), parse=parse
+)

@@ -3,6 +3,8 @@
 steps.py         prescribe(): chooses a cause's steps, fills and quotes them; notes.py: where this shell is not the place for them
 conditions.py    CONDITIONS: what a step's `when` may ask for; those about containers and schedulers are in places.py
 placeholders.py  the {values} of recipes, as far as they are known; driver_values.py: those about the driver
+rights.py        which steps are the user's and which are for an administrator to do
+free_gpu.py      another GPU for a program whose own is full; without_gpu.py: what a machine has in place of an NVIDIA GPU
 case.py          what both read
 distribution.py  which distribution; gpus.py: which GPUs, and whether the machine has a screen
 choice.py        which driver fits them; families.py: how each family packages it; packages.py: need, choice and their words

@@ -24,11 +24,12 @@ from cudadoctor.model.values import (
     SECURE_BOOT,
     WSL,
 )
-from cudadoctor.prescribe import frameworks, pip
+from cudadoctor.prescribe import frameworks, free_gpu, pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 from cudadoctor.prescribe.places import KUBERNETES, PLACES, RAY, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
+from cudadoctor.prescribe.without_gpu import WITHOUT_GPU
 
 Condition = Callable[[Case], bool]
 _BRANCH_IN_NAME = lazy(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
@@ -329,6 +330,13 @@ CONDITIONS: dict[str, Condition] = {
     "of-ctranslate2": _of("ctranslate2"),
     "of-bitsandbytes": _of("bitsandbytes"),
     "of-none": lambda case: frameworks.framework(case) is None,
+    "for-numba": lambda case: case.value("framework") is None,
+    "surplus-wheels": _has("surplus_wheels"),
+    "no-wheels-to-remove": _not(_either(_has("surplus_wheels"), _has("pip_copies"))),
+    "no-package-list": lambda case: case.value("package") is None,
+    "pip-copies": _has("pip_copies"),
+    "nvcc-off-path": _has("nvcc_folder"),
+    "nvcc-nowhere": _not(_has("nvcc_folder")),
     "torch-index-known": _has("torch_index"),
     "torch-index-unknown": _not(_has("torch_index")),
     "arch-known": _has("arch_list"),
@@ -347,6 +355,8 @@ CONDITIONS: dict[str, Condition] = {
     "pbs": PBS,
     "lsf": LSF,
     "other-scheduler": _not(_either(SLURM, SLURM_WORDS, PBS, LSF, RAY, KUBERNETES)),
+    "free-gpu": lambda case: free_gpu.free_gpu(case) is not None,
+    "default-gpu-free": lambda case: free_gpu.default_free(case) is not None,
     "process-known": lambda case: case.pid is not None,
     "process-unknown": lambda case: case.pid is None,
     "process-may-be-ended": lambda case: _reachable(case) and _mine(case) and not _defunct(case) and not _service(case),
@@ -355,5 +365,6 @@ CONDITIONS: dict[str, Condition] = {
     "process-elsewhere": lambda case: case.pid is not None and not _reachable(case),
     "process-of-service": lambda case: _service(case) and _mine(case),
     **PLACES,
+    **WITHOUT_GPU,
     **RECOVERY,
 }

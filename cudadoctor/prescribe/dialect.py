@@ -28,7 +28,12 @@ _LAYERED = {
 }
 _MANAGERS = lazy(r"^(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
 # Programs that Windows has under the same name. `{python}` is the interpreter's path.
-_EVERYWHERE = ("{python}", "nvidia-smi", "conda", "nvcc", "pip", "cudadoctor", "docker", "wsl")
+_EVERYWHERE = ("{python}", "nvidia-smi", "conda", "nvcc", "pip", "cudadoctor", "docker", "wsl", "cmake")
+_TAKEN_AWAY = lazy(r"Remove-Item Env:(?P<name>\w+) -ErrorAction SilentlyContinue")
+_SET = lazy(r"\$[Ee]nv:(?P<name>\w+) ?= ?(?:'(?P<quoted>(?:[^']|'')*)'|(?P<bare>[\w.:\\/;-]+))")
+_CALLED = lazy(r"(?:& )?(?P<line>(?:[\w.:\\/+-]+|'[^'\"]*')(?: (?:[\w.:\\/=+,-]+|'[^'\"]*'))*)")
+_CMDLET = lazy(r"[A-Z][a-z]+-[A-Z]\w+")  # Get-CimInstance
+_EXPORT = lazy(r"export (?P<name>\w+)=(?P<value>(?:\.\.\.|[^\s`,;().]|\.(?=[\w/]))+)")
 _PLAIN = lazy(r"[\w.:\\/=+-]+")
 _NAME = lazy(r"[A-Za-z_]\w*|\d+")
 _PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?: (?:-y|--yes)\b)?")
@@ -68,10 +73,10 @@ def _layered(text: str | None, tool: str) -> str | None:
 
 # ---------------------------------------------------------------- Windows
 def portable(text: str | None) -> str | None:
-    """A command that reads the same in PowerShell: one line, one program that Windows has too."""
-    if text is None or "\n" in text or "$" in text or not is_plain(text):
-        return None
-    return text if text.split(" ")[0] in _EVERYWHERE else None
+    """A command that reads the same in PowerShell: on each line one program that Windows has too."""
+    lines = text.strip("\n").split("\n") if text is not None else []
+    same = all("$" not in line and is_plain(line) and line.split(" ")[0] in _EVERYWHERE for line in lines)
+    return text if lines and same else None
 
 
 def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
@@ -83,8 +88,12 @@ def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
         return None
     if portable(template) is None:
         return PLACEHOLDER.sub(lambda found: _quoted(values[found[1]], _NAME), template)
+    return "\n".join(_filled(line, values) for line in template.strip("\n").split("\n"))
+
+
+def _filled(line: str, values: Mapping[str, Value]) -> str:
     words: list[str] = []
-    for word in shlex.split(template):
+    for word in shlex.split(line):
         whole = PLACEHOLDER.fullmatch(word)
         if whole is not None:
             words.append(_quoted(values[whole[1]], _PLAIN))
@@ -105,6 +114,24 @@ def _quoted(value: Value, plain: re.Pattern[str]) -> str:
 
 def _word(text: str, plain: re.Pattern[str] = _PLAIN) -> str:
     return text if plain.fullmatch(text) else "'" + text.replace("'", "''") + "'"
+
+
+def for_cmd(shell: str) -> str | None:
+    """How a command for PowerShell reads in cmd. None where it reads the same there, and where cmd has no such thing."""
+    taken, set_to, called = _TAKEN_AWAY.fullmatch(shell), _SET.fullmatch(shell), _CALLED.fullmatch(shell)
+    if taken is not None:
+        return f"set {taken['name']}="
+    if set_to is not None:
+        value = set_to["bare"] or (set_to["quoted"] or "").replace("''", "'")
+        return f'set "{set_to["name"]}={value}"' if not set('"%!') & set(value) else None
+    if called is None or "'" not in called["line"] or "%" in shell or _CMDLET.match(called["line"]) is not None:
+        return None
+    return called["line"].replace("'", '"')
+
+
+def in_powershell(words: str) -> str:
+    """A sentence that sets a variable in a Linux shell, for people in front of PowerShell."""
+    return _EXPORT.sub(lambda found: f"$Env:{found['name']} = '{found['value']}'", words)
 
 
 # ---------------------------------------------------------------- uv

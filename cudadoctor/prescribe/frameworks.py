@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORKS, NVCC
-from cudadoctor.model.version import ComputeCapability, ToolkitVersion
+from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TOOLKITS
+from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.software import TorchIndex
 
 # The first whose words stand in the finding's lines. PyTorch last: its name stands in the lines of those that build on it.
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -22,7 +26,17 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("torch", lazy(r"(?i)torch|version that was used to compile")),
 )
 _CUDNN = lazy(r"libcudnn\w*\.so\.(\d)|cudnn\w*64_(\d)|\((\d), \d+, \d+\)|cuDNN version (\d)")
-BLACKWELL = ComputeCapability("10.0")
+# What pip is asked for, by the series of CUDA. An extra that an older release lacks is only warned of.
+_CUPY = {"cu11": "cupy-cuda11x", "cu12": "cupy-cuda12x[ctk]", "cu13": "cupy-cuda13x[ctk]"}
+# TensorFlow 2.14 was the last for CUDA 11; those since are for CUDA 12, which drivers of CUDA 13 serve too.
+_TENSORFLOW = {"cu11": "tensorflow[and-cuda]==2.14.*", "cu12": "tensorflow[and-cuda]", "cu13": "tensorflow[and-cuda]"}
+# The metadata of the wheels on PyPI: 1.26 asks for libraries of CUDA 12, 1.27 for 13; from 1.28 on by names that exist.
+_ONNXRUNTIME = {
+    "cu11": "onnxruntime-gpu<1.19", "cu12": "onnxruntime-gpu[cuda,cudnn]<1.27", "cu13": "onnxruntime-gpu[cuda,cudnn]>=1.28",
+}  # fmt: skip
+_WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
+NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
+UNKNOWN_DRIVER = 12  # the major version of CUDA that is taken to be served where nothing says which
 
 
 def framework(case: Case) -> str | None:
@@ -50,23 +64,62 @@ def torch_index(case: Case) -> tuple[str, str] | None:
     if case.cuda is None and not capabilities:
         return None
     fits = [row for row in case.knowledge.torch_indexes if all(row.serves(one) for one in capabilities)]
-    if case.cuda is not None:
-        fits = [row for row in fits if row.toolkit.major <= case.cuda.major]
+    # CUDA 12 serves most drivers: the answer where the driver is not known, unless only CUDA 13 knows the GPU.
+    served = [row for row in fits if row.toolkit.major <= (case.cuda.major if case.cuda is not None else UNKNOWN_DRIVER)]
+    fits = served or (fits if case.cuda is None else [])
     if not fits:
         return None
-    # The newest CUDA that fits; GPUs before Blackwell are served longest by the one that keeps the old generations.
-    row = fits[-1] if not capabilities or max(capabilities) >= BLACKWELL else next((row for row in fits if row.tag == "cu126"), fits[-1])
-    major, minor = (int(part) for part in row.last_torch.split(".")) if row.last_torch is not None else (0, 0)
-    return row.tag, f"torch<{major}.{minor + 1}" if row.last_torch is not None else "torch"
+    newest = [row for row in fits if row.toolkit.major == fits[-1].toolkit.major]
+    # Those that the driver knows itself; an older driver of the same major version serves them too, the oldest with the least risk.
+    known = [row for row in newest if case.cuda is None or row.toolkit.major_minor <= case.cuda.major_minor] or newest[:1]
+    row = max(reversed(known), key=_last_release)
+    return row.tag, f"torch<{_last_release(row)[0]}.{_last_release(row)[1] + 1}" if row.last_torch is not None else "torch"
+
+
+def _last_release(row: TorchIndex) -> tuple[int, int]:
+    """The last PyTorch that an index got; beyond any where it still gets them."""
+    major, minor = (row.last_torch or "99.0").split(".")
+    return int(major), int(minor)
 
 
 def cudnn_requirement(case: Case) -> str:
     """cuDNN's wheel of the major version that the message asks for."""
+    stated = case.value("requirement")
+    if stated is not None and stated.startswith("nvidia-cudnn"):
+        return stated
     text = "\n".join(quote.text for quote in case.root.evidence)
     found = _CUDNN.search(text)
     major = int(next(group for group in found.groups() if group)) if found is not None else 9
     series = pip.series(case) or "cu12"
     return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}=={major}.*"
+
+
+def surplus_wheels(case: Case) -> tuple[str, ...] | None:
+    """CUDA's wheels of the series for which no framework here is built. None where several are in use, or nothing says which."""
+    builds, python = case.get(FRAMEWORK_BUILDS), case.python
+    majors = {build.cuda.major for build in (builds.builds if builds is not None else ()) if build.kind == "cuda" and build.cuda is not None}
+    if python is None or len(majors) > 1:
+        return None
+    bindings = python.package("cuda-bindings")
+    if not majors and bindings is not None:
+        majors = {bindings.version.major}  # those that Numba's target compiles with
+    if not majors:
+        return None
+    kept = majors.pop()
+    found = []
+    for package in python.packages:
+        wheel = _WHEEL.match(package.name)
+        if wheel is not None and package.name not in NOT_OF_CUDA and int(wheel["major"] or 13) != kept:
+            found.append(package.name)
+    return tuple(found) or None
+
+
+def nvcc_folder(case: Case) -> str | None:
+    """The folder of an nvcc that is not on PATH."""
+    toolkits = case.get(TOOLKITS)
+    if not case.absent(NVCC) or toolkits is None:
+        return None
+    return next((entry.path.rstrip("/") + "/bin" for entry in toolkits.toolkits if entry.has_nvcc and not entry.stale), None)
 
 
 def toolkit_in_use(case: Case) -> ToolkitVersion | None:
@@ -103,7 +156,12 @@ def values(case: Case) -> Found:
     yield "torch_requirement", index[1] if index is not None else None
     series = pip.series(case)
     yield "jax_requirement", f"jax[{'cuda13' if series == 'cu13' else 'cuda12'}]" if series in ("cu12", "cu13") else None
-    yield "cupy_requirement", f"cupy-cuda{series[2:]}x" if series is not None else None
+    yield "cupy_requirement", _CUPY.get(series or "")
+    yield "tensorflow_requirement", _TENSORFLOW.get(series or "")
+    yield "onnxruntime_requirement", _ONNXRUNTIME.get(series or "")
+    yield "surplus_wheels", surplus_wheels(case)
+    yield "pip_copies", tuple((case.value("pip_copies") or "").split()) or None
+    yield "nvcc_folder", nvcc_folder(case)
     yield "cudnn_requirement", cudnn_requirement(case)
     gcc = newest_gcc(case)
     yield "gcc", gcc

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from cudadoctor.model.recipe import Step
+from collections.abc import Iterator
+
+from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.values import CONTAINER_MARKS
 from cudadoctor.prescribe.case import Case
-
-_SCHEDULERS = {
-    "SLURM_JOB_ID": "Slurm", "SLURM_JOBID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF", "KUBERNETES_SERVICE_HOST": "Kubernetes",
-}  # fmt: skip
+from cudadoctor.prescribe.places import in_pod, scheduler
 
 
 def elsewhere(case: Case) -> bool:
@@ -17,18 +16,23 @@ def elsewhere(case: Case) -> bool:
     return bool(marks)
 
 
-def on_the_host() -> Step:
-    return _words("This shell is inside a container, and the driver is its host's: what follows is to be done on the host, not in here.")
-
-
-def of_a_cluster(case: Case) -> str | None:
-    """The sentence for a job of a scheduler; None where this is none."""
-    name = next((words for variable, words in _SCHEDULERS.items() if case.variable(variable) is not None), None)
-    if name is None:
-        return None
-    return (
-        f"This is a job of {name}: the node's driver is its administrator's. Give these lines to them, with the node's name (`hostname`)."
+def on_the_host(who: Who) -> Step:
+    return _words(
+        "This shell is inside a container, and the driver is its host's: what follows is to be done on the host, not in here.", who
     )
+
+
+def of_a_cluster(case: Case, *, forwarded: bool) -> Iterator[Step]:
+    """For a job of a scheduler, whose node is its administrator's. `forwarded`: the steps are written as a message to them."""
+    name = scheduler(case) or ("Kubernetes" if in_pod(case) else None)
+    if name is None:
+        return
+    job = f"This is a job of {name}: the node's driver is its administrator's."
+    if forwarded:
+        text, name_of_node = f"{job} Send them the lines below, with the name of the node.", "hostname"
+        yield Step(text=text, shell=name_of_node, needs_root=False, risk="safe", verify=None, undo=None)
+    else:
+        yield _words(f"{job} Give these lines to them, with the node's name (`hostname`).")
 
 
 def without_a_step() -> Step:
@@ -38,5 +42,5 @@ def without_a_step() -> Step:
     )
 
 
-def _words(text: str) -> Step:
-    return Step(text=text, shell=None, needs_root=False, risk="safe", verify=None, undo=None)
+def _words(text: str, who: Who = "user") -> Step:
+    return Step(text=text, shell=None, needs_root=False, risk="safe", verify=None, undo=None, who=who)

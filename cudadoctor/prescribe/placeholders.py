@@ -18,7 +18,7 @@ from cudadoctor.model.values import (
     TOOLKITS,
     USER,
 )
-from cudadoctor.prescribe import frameworks, pip
+from cudadoctor.prescribe import frameworks, free_gpu, pip, without_gpu
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
 from cudadoctor.prescribe.shellwords import Script, Value, one_line
@@ -34,8 +34,11 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
         (("driver_branch",), r"\d{3}"),
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
-        (("python", "prefix", "cuda_home", "libcuda_folder", "stub_folder", "numba_config", "path", "new_path"), r"[^-].*"),
+        (("python", "prefix", "cuda_home", "libcuda_folder", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), r"[^-].*"),
+        (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "group", "owner"), r"[^-].*"),
+        (("free_gpu",), free_gpu.UUID),
+        (("instance",), r"PCI\\[\w&.\\-]+"),
     )
     for name in names
 }
@@ -46,6 +49,7 @@ WORDS: dict[str, str] = {
     "driver_branch": "NNN", "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages",
     "driver_stream": "nvidia-driver", "driver_version": "see /proc/driver/nvidia/version",
     "first_toolkit": "of the release that introduced this GPU's generation", "fitting_requirement": "the version that the message asks for",
+    "instance": "(its instance path in Device Manager)",
     "gpu_address": "that lspci shows", "group": "that `ls -l /dev/nvidia0` shows", "kernel": "(uname -r)",
     "kernel_headers": "the kernel's headers", "kept_path": "the other folders", "last_toolkit": "it depends on its generation",
     "libcuda_folder": "the folder with libcuda.so.1",
@@ -60,10 +64,14 @@ WORDS: dict[str, str] = {
     "toolkit_requirement": "cuda-toolkit of that version", "user": "who runs the program",
     "variable": "CUDA_VISIBLE_DEVICES", "torch_index": "for this driver and GPU", "torch_requirement": "torch",
     "torch_cuda": "torch.version.cuda",
-    "jax_requirement": "jax[cuda12]", "cupy_requirement": "cupy-cuda12x",
+    "jax_requirement": "jax[cuda12]", "cupy_requirement": "cupy-cuda12x[ctk]", "tensorflow_requirement": "tensorflow[and-cuda]",
+    "onnxruntime_requirement": "onnxruntime-gpu[cuda,cudnn] of the series that the driver serves", "surplus_wheels": "see pip list",
+    "pip_copies": "nvidia-...", "nvcc_folder": "/usr/local/cuda/bin",
     "cudnn_requirement": "nvidia-cudnn-cu12 of the version in the message",
     "gcc": "of the version that this CUDA accepts", "arch_list": "(nvidia-smi --query-gpu=compute_cap)",
     "cmake_architectures": "native",
+    "default_gpu_name": "device 0", "free_gpu": "GPU-...", "free_gpu_name": "with free memory, by its UUID from `nvidia-smi -L`",
+    "other_gpus": "GPUs of other makers",
 }  # fmt: skip
 
 
@@ -90,6 +98,7 @@ def _fits(name: str, value: Value) -> bool:
 def _files(case: Case) -> Found:
     own = case.root.subject.removeprefix("gpu:") if case.root.subject.startswith("gpu:") else None
     yield "gpu_address", case.value("address") or own or (case.gpus.addresses[0] if len(case.gpus.addresses) == 1 else None)
+    yield "instance", case.value("instance")
     yield "variable", case.value("variable") or "CUDA_VISIBLE_DEVICES"
     yield "kept_path", case.value("kept")
     yield "libcuda_folder", _libcuda_folder(case)
@@ -232,4 +241,6 @@ def _requirement(text: str | None) -> str | None:
         return None
 
 
-_SOURCES: tuple[Callable[[Case], Found], ...] = (driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values)
+_SOURCES: tuple[Callable[[Case], Found], ...] = (
+    driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, without_gpu.values,
+)  # fmt: skip

@@ -62,6 +62,23 @@ def in_windows(case: Case) -> bool:
     return wsl is True or case.system.wsl or case.windows or "wsl" in words or "windows" in words
 
 
+# The variables by which a program knows that it is a job of a batch scheduler.
+JOBS = {
+    "SLURM_JOB_ID": "Slurm", "SLURM_JOBID": "Slurm", "PBS_JOBID": "PBS", "LSB_JOBID": "LSF", "FLUX_JOB_ID": "Flux",
+    "_CONDOR_SLOT": "HTCondor",
+}  # fmt: skip
+
+
+def scheduler(case: Case) -> str | None:
+    """The batch scheduler whose job this is; None where this is none."""
+    return next((name for variable, name in JOBS.items() if case.variable(variable)), None)
+
+
+def in_pod(case: Case) -> bool:
+    """A pod of Kubernetes."""
+    return case.variable("KUBERNETES_SERVICE_HOST") is not None
+
+
 RAY = evidence(r"resource request|number of required GPUs|node has no GPU available")
 KUBERNETES = evidence(r"nvidia\.com/(?:gpu|mig)|nodes are available")
 SLURM_WORDS = evidence(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")

@@ -15,13 +15,13 @@ import msgspec
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate
+from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.prescribe import pip
+from cudadoctor.prescribe import pip, rights
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.choice import choose
 from cudadoctor.prescribe.conditions import holds
-from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_uv, portable, template_of
+from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.gpus import gpus_of, is_headless
 from cudadoctor.prescribe.notes import elsewhere, of_a_cluster, on_the_host, without_a_step
@@ -45,7 +45,10 @@ _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 def prescribe(
     diagnosis_root: Finding | None, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None
 ) -> Prescription | None:
-    """The steps for the root cause. None: there is no root, or no software cures it (the cause's `no_software_fix` says so)."""
+    """The steps for the root cause. None: there is no root, or no step is known.
+
+    Where no software cures it (`no_software_fix`) the steps are what can be done without a cure.
+    """
     if diagnosis_root is None:
         return None
     case = case_of(diagnosis_root, values, facts, knowledge, distro)
@@ -61,7 +64,12 @@ def prescribe(
         action, steps = "none", [without_a_step()]
     if action is None:
         return None
-    return Prescription(cause=diagnosis_root.cause, action=action, steps=_checked_again(_one_restart(steps)))
+    return Prescription(
+        cause=diagnosis_root.cause,
+        action=action,
+        steps=_checked_again(rights.arranged(_one_restart(steps))),
+        no_software_fix=knowledge.cause(diagnosis_root.cause).no_software_fix,
+    )
 
 
 def _recipes(case: Case) -> Iterator[str]:
@@ -80,12 +88,12 @@ def _of_recipe(recipe: Recipe, case: Case, distro: str | None) -> Iterator[Step]
         # The container's own /etc/os-release says nothing of its host.
         system = case.system if distro else Distribution()
         host = msgspec.structs.replace(case, system=system, driver=choose(case.need, system, case.knowledge), host=True)
-        yield on_the_host()
+        yield on_the_host("administrator" if rights.cannot_become_root(host) else "user")
         yield from render(recipe, host)
         return
     rendered = list(render(recipe, case))
-    if rendered and recipe.action in _HOST_ACTIONS and of_a_cluster(case) is not None:
-        yield Step(text=of_a_cluster(case) or "", shell=None, needs_root=False, risk="safe", verify=None, undo=None)
+    if rendered and recipe.action in _HOST_ACTIONS:
+        yield from of_a_cluster(case, forwarded=rights.cannot_become_root(case))
     yield from rendered
 
 
@@ -139,11 +147,12 @@ def render(recipe: Recipe, case: Case) -> Iterator[Step]:
     for template in recipe.steps:
         if not _speaks_of_process(template):
             if holds(template.when, cases[0] if cases else case) and not _foreign(template, case):
-                yield render_step(template, cases[0] if cases else case)
+                yield render_step(template, cases[0] if cases else case, recipe.action)
         elif not written:
             written = True
             for one in cases:
-                yield from (render_step(entry, one) for entry in recipe.steps if _speaks_of_process(entry) and holds(entry.when, one))
+                chosen = (entry for entry in recipe.steps if _speaks_of_process(entry) and holds(entry.when, one))
+                yield from (render_step(entry, one, recipe.action) for entry in chosen)
 
 
 def _foreign(template: StepTemplate, case: Case) -> bool:
@@ -160,17 +169,18 @@ def _pids(case: Case) -> tuple[int, ...]:
     return tuple(dict.fromkeys(int(pid) for pid in stated))[:MOST_PROCESSES]
 
 
-def render_step(template: StepTemplate, case: Case) -> Step:
-    """One step with its values. `sudo` stands in front where root is needed and the user is not root."""
+def render_step(template: StepTemplate, case: Case, action: Action | None = None) -> Step:
+    """One step with its values. `sudo` stands in front where root is needed and the user is not root. `action`: its recipe's."""
     values = placeholders(case)
     shell = _command(template_of(template, case.system), values, template, case)
     return Step(
-        text=fill_words(template.text, values, WORDS) + _remark(template, case, shell),
+        text=fill_words(in_powershell(template.text) if case.windows else template.text, values, WORDS) + _remark(template, case, shell),
         shell=shell,
         needs_root=template.needs_root,
         risk=template.risk,
         verify=_check(template.verify, values, case),
         undo=_command(_undo(template, case), values, template, case) if shell is not None else None,
+        who=rights.who(template, action, case),
     )
 
 
@@ -179,7 +189,10 @@ def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
     if shell is None:
         return ""
     if case.windows:
-        return " (In a PowerShell that was opened as administrator.)" if template.needs_root else ""
+        in_cmd = for_cmd(shell)
+        return (" (In a PowerShell that was opened as administrator.)" if template.needs_root else "") + (
+            f" (PowerShell; in cmd: {in_cmd})" if in_cmd is not None else ""
+        )
     if case.system.image is not None and _LAYERED.search(shell) is not None and "--apply-live" not in shell:
         return " It is layered over the system's image and counts after a restart."
     return pip.REMARK if pip.interpreter(case) is None and PIP.search(template.shell or "") is not None else ""
@@ -217,7 +230,9 @@ def _one_restart(steps: list[Step]) -> list[Step]:
 
 def _checked_again(steps: list[Step]) -> tuple[Step, ...]:
     """The last step is checked by looking again; where it has a check of its own, one more step says so."""
-    if steps[-1].verify is None:
+    forwarded = any(step.who == "administrator" for step in steps)
+    if steps[-1].verify is None and steps[-1].who != "administrator":
         return (*steps[:-1], msgspec.structs.replace(steps[-1], verify=CHECK_AGAIN))
-    again = Step(text="Look again.", shell=None, needs_root=False, risk="safe", verify=CHECK_AGAIN, undo=None)
+    who: Who = "afterwards" if forwarded else "user"
+    again = Step(text="Look again.", shell=None, needs_root=False, risk="safe", verify=CHECK_AGAIN, undo=None, who=who)
     return (*steps, again)

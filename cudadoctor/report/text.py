@@ -15,7 +15,7 @@ from rich.text import Text
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.recipe import Prescription
+from cudadoctor.model.recipe import Prescription, Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report, Row
 from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.page import Style as Style  # callers find it here
@@ -116,6 +116,7 @@ def _head(page: Page, report: Report) -> None:
     subject = root.subject if root is not None else "machine"
     machine = report.machine
     parts = [
+        f"node {report.origin.node}" if report.origin.node else "",
         machine.distribution or "",
         f"kernel {machine.kernel}" if machine.kernel else "",
         f"driver {machine.driver.module or machine.driver.library}" if machine.driver.module or machine.driver.library else "",
@@ -142,11 +143,17 @@ def _undecided_line(report: Report) -> str:
 def _healthy_line(report: Report) -> str:
     if report.origin.kind == "text":
         return "the text shows that a GPU computed, and no failure that is known"
-    gpus = [gpu for gpu in report.machine.gpus if gpu.visible]
-    names = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in gpus))
-    many = f"{len(gpus)} GPUs ({names})" if len(gpus) > 1 else names or "the GPU"
+    if report.origin.bundle is not None:
+        return f"{_named(report)}: NVML answers, and the report of {report.origin.bundle} shows no failure that is known"
     ran = "CUDA answers" if report.origin.quick else "a Numba kernel ran and its results were right"
-    return f"{many}: {ran}"
+    return f"{_named(report)}: {ran}"
+
+
+def _named(report: Report) -> str:
+    """The GPUs that a program sees; in a bundle, where none looked, those that there are."""
+    gpus = [gpu for gpu in report.machine.gpus if gpu.visible or report.origin.bundle is not None]
+    names = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in gpus))
+    return f"{len(gpus)} GPUs ({names})" if len(gpus) > 1 else names or "the GPU"
 
 
 def _quotes(page: Page, quotes: Sequence[Quote], indent: int = 2) -> None:
@@ -170,21 +177,47 @@ def _cause(page: Page, root: Finding, knowledge: Knowledge) -> None:
     _quotes(page, root.evidence)
 
 
+ADMINISTRATOR = "Send this to the administrator of this machine:"
+AFTERWARDS = "Afterwards:"
+
+
 def prescription(page: Page, what: Prescription) -> None:
-    """The steps: words, then the command on lines of its own, its risk, how to check and how to undo it."""
+    """The steps: words, then the command on lines of its own, its risk, how to check and how to undo it.
+
+    Those that need somebody else stand together under a heading of their own, as a message to forward.
+    """
     page.gap()
     page.raw("Fix" if what.steps else "No software fix is known", style="bold")
+    if what.no_software_fix is not None:
+        page.prose(f"{what.no_software_fix} What can be done without:", indent=2)
+    if what.steps and what.steps[0].who == "administrator":
+        page.prose("This needs root, so there is nothing that you can do alone.", indent=2)
+    part: Who = "user"
     for number, step in enumerate(what.steps, 1):
-        page.prose(f"{number}. {step.text}", indent=2, hang=3)
-        if step.shell:
-            page.raw(step.shell, style="cyan", indent=6)
-            page.raw(f"({RISKS[step.risk]})", style="dim", indent=6)
-        if step.verify:
-            page.raw("check that it worked:", style="dim", indent=6)
-            page.raw(step.verify, indent=6)
-        if step.undo:
-            page.raw("to undo:", style="dim", indent=6)
-            page.raw(step.undo, indent=6)
+        if step.who != part:
+            part = step.who
+            _part(page, what, ADMINISTRATOR if part == "administrator" else AFTERWARDS)
+        _step(page, number, step)
+
+
+def _part(page: Page, what: Prescription, heading: str) -> None:
+    page.gap()
+    page.raw(heading, style="bold")
+    if heading == ADMINISTRATOR:
+        page.raw(f"cause: {what.cause} (more: cudadoctor explain {what.cause})", style="dim", indent=2)
+
+
+def _step(page: Page, number: int, step: Step) -> None:
+    page.prose(f"{number}. {step.text}", indent=2, hang=3)
+    if step.shell:
+        page.raw(step.shell, style="cyan", indent=6)
+        page.raw(f"({RISKS[step.risk]})", style="dim", indent=6)
+    if step.verify:
+        page.raw("check that it worked:", style="dim", indent=6)
+        page.raw(step.verify, indent=6)
+    if step.undo:
+        page.raw("to undo:", style="dim", indent=6)
+        page.raw(step.undo, indent=6)
 
 
 def _open_questions(page: Page, report: Report) -> None:
@@ -271,6 +304,8 @@ def _rows(page: Page, report: Report) -> None:
             seconds = report.timing.rows.get(row.id)
             took = f"  [{seconds:.2f} s]" if page.style.verbose and seconds is not None else ""
             page.pair(f"{row.status:<8}", STATUS_STYLE[row.status], row_line(row) + took)
+            for detail in row.details:
+                page.prose(detail, indent=4, hang=2)
     if passed and not page.style.verbose:
         page.prose(f"{len(passed)} of {len(report.checks)} rows pass: {', '.join(row.id for row in passed)}.", style="dim")
     if unseen and not page.style.verbose:

@@ -1,20 +1,20 @@
 """Child processes that can hang, flood or crash without taking the doctor down.
 
-Each child has its own session, a limit in seconds, and a bound on what is kept of its output. At its limit its whole process
-group is killed; a child that survives that (uninterruptible sleep) is abandoned and reported, never waited for.
+Each child is set apart from the doctor, has a limit in seconds, and a bound on what is kept of its output. At its limit it is killed
+with all that it started; a child that survives that (uninterruptible sleep) is abandoned and reported, never waited for.
+What differs between systems is in spawning.py.
 """
 
 from __future__ import annotations
 
-import os
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO
 
 from cudadoctor.model.evidence import Kind, Status
+from cudadoctor.sources.decoding import decoded
+from cudadoctor.sources.spawning import Stream, apart, end_tree, stream_of
 
 OUTPUT_LIMIT = 4 << 20  # bytes kept of each stream; the rest is counted and dropped
 KILL_GRACE = 0.3  # seconds a killed child has to disappear
@@ -45,7 +45,7 @@ class Child:
         self.seconds = 0.0
         self.dropped = 0
         self.buffers: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-        self.open_pipes: dict[str, IO[bytes]] = {}
+        self.open_pipes: dict[str, Stream] = {}
         self.on_line: Callable[[str], None] | None = None
         self._line_start = 0
         self.process: subprocess.Popen[bytes] | None = None
@@ -56,7 +56,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment,
-                start_new_session=True,
+                **apart(),
             )
         except FileNotFoundError:
             self._finish("absent", f"{shown[0]}: command not found")
@@ -67,9 +67,7 @@ class Child:
         else:
             assert self.process.stdout is not None
             assert self.process.stderr is not None
-            self.open_pipes = {"stdout": self.process.stdout, "stderr": self.process.stderr}
-            for pipe in self.open_pipes.values():
-                os.set_blocking(pipe.fileno(), False)
+            self.open_pipes = {"stdout": stream_of(self.process.stdout), "stderr": stream_of(self.process.stderr)}
 
     def _finish(self, status: Status, why: str | None = None) -> None:
         self.status, self.why, self.over = status, why, True
@@ -99,12 +97,9 @@ class Child:
         if pipe is None:
             return False
         while True:
-            try:
-                chunk = os.read(pipe.fileno(), 1 << 16)
-            except BlockingIOError:
+            chunk = pipe.take()
+            if chunk is None:
                 return True
-            except OSError:
-                return False
             if not chunk:
                 return False
             room = OUTPUT_LIMIT - len(self.buffers[stream])
@@ -126,7 +121,8 @@ class Child:
         if self.over or self.process is None:
             return
         if self.process.poll() is not None:
-            for stream in tuple(self.open_pipes):
+            for stream, pipe in tuple(self.open_pipes.items()):
+                pipe.settle()
                 self.read(stream)  # what is still in the pipe; a grandchild may hold the other end open for ever
             code = self.process.returncode
             self._finish("ok" if code == 0 else "failed")
@@ -134,15 +130,12 @@ class Child:
             self.kill(f"no answer within {self.limit:g} s")
 
     def kill(self, why: str) -> None:
-        """End the process group. What cannot be killed is abandoned."""
+        """End it with all that it started. What cannot be killed is abandoned."""
         if self.over or self.process is None:
             return
         for stream in tuple(self.open_pipes):
             self.read(stream)
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except OSError:
-            pass
+        end_tree(self.process)
         try:
             self.process.wait(KILL_GRACE)
         except subprocess.TimeoutExpired:
@@ -151,7 +144,7 @@ class Child:
             self._finish("timed-out", why)
 
     def text(self, stream: str) -> str:
-        return self.buffers[stream].decode("utf-8", "replace")
+        return decoded(bytes(self.buffers[stream]))
 
 
 def watch(children: Iterable[Child], until: Callable[[], bool] | None = None, on_over: Callable[[Child], None] | None = None) -> None:

@@ -12,22 +12,27 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import examined_python, worker_path
-from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe
-from cudadoctor.sources.readers import PROGRAM_FOLDERS, READERS
+from cudadoctor.sources.platforms import probes_of
+from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
+from cudadoctor.sources.programs import candidates, search_path
+from cudadoctor.sources.readers import READERS
+from cudadoctor.sources.spawning import ON_WINDOWS
 
-WSL_FOLDER = "/usr/lib/wsl/lib"  # where WSL puts nvidia-smi; not on every PATH
+LEAST_FOR_FRAMEWORK = 3.0  # seconds: with less none of them can be imported
 Progress = Callable[[Item], None]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to collect. `timeout` bounds the whole collection in seconds."""
+    """What to collect. `timeout` bounds the whole collection in seconds; `platform` chooses the questions (sources/platforms.py)."""
 
     python: str | None = None
     quick: bool = False
     timeout: float = 60.0
     benchmark: bool = True
     leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
+    frameworks: tuple[str, ...] = ()  # those to import, where they are installed
     distro: str | None = None
+    platform: str = sys.platform
 
 
 class Collector:
@@ -35,6 +40,7 @@ class Collector:
 
     def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
         self.plan, self.progress = plan, progress
+        self.probes = probes_of(plan.platform)
         self.end = time.monotonic() + plan.timeout
         self.items: dict[str, Item] = {}
         self.python, self.python_why = examined_python(plan.python)
@@ -87,12 +93,16 @@ class Collector:
             shown: tuple[str, ...] = (python, probe.what)
         else:
             assert not isinstance(probe.what, str)
-            environment["LC_ALL"] = "C"
-            environment["PATH"] = search_path(probe.what[0])
             shown = probe.what
-            argv = list(probe.what)
-            # Popen looks a name up in the parent's PATH, not in the one it hands on.
-            argv[0] = next((path for path in candidates(argv[0], environment["PATH"])), argv[0])
+            argv = list(probe.run or probe.what)
+            environment["LC_ALL"] = "C"
+            environment["PATH"] = search_path(argv[0])
+            # Popen looks a name up in the parent's PATH, not in the one it hands on; on Windows in the working directory too.
+            found = candidates(argv[0], environment["PATH"])
+            if not found and ON_WINDOWS:
+                self.keep(Item(id=probe.id, kind=probe.kind, what=shown, status="absent", why=f"{argv[0]}: command not found"))
+                return None
+            argv[0] = found[0] if found else argv[0]
         child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=probe.id.startswith("ladder"))
         self.children.append(child)  # at once, so that an interrupt during the start ends it too
         if child.over:  # it could not be started
@@ -106,6 +116,8 @@ class Collector:
             return (["--quick"] if self.plan.quick else []) + (["--no-benchmark"] if measured or not self.plan.benchmark else [])
         if probe.id == "processes":
             return ["--doctor", str(os.getpid())]
+        if probe.id.startswith("framework-"):
+            return [probe.id.removeprefix("framework-"), *(["--devices"] if self.at_gate else [])]
         return []
 
     def finished(self, child: Child) -> None:
@@ -137,7 +149,7 @@ class Collector:
 
     # ------------------------------------------------------------ waves
     def wave(self, name: str) -> list[Probe]:
-        return [probe for probe in PROBES if probe.wave == name and probe.id not in self.plan.leave_out]
+        return [probe for probe in self.probes if probe.wave == name and probe.id not in self.plan.leave_out]
 
     def run_children(self, probes: list[Probe], until: Callable[[], bool] | None = None) -> None:
         """Start every probe at once, then those that stand in for one that did not answer."""
@@ -177,14 +189,15 @@ class Collector:
                 if probe.reader is not None:
                     self.read(probe)
             self.load()
+            self.try_frameworks()
         except BaseException:
             self.stop("interrupted")
             raise
-        order = {probe.id: number for number, probe in enumerate(PROBES)}
+        order = {probe.id: number for number, probe in enumerate(self.probes)}
         items = sorted(self.items.values(), key=lambda item: order.get(item.id, len(order)))
         return Evidence(
             items=tuple(items),
-            platform=sys.platform,
+            platform=self.plan.platform,
             python=self.python,
             python_why=self.python_why,
             quick=self.plan.quick,
@@ -231,6 +244,26 @@ class Collector:
         child.say("go\n")
         watch([child], on_over=self.finished)
 
+    def try_frameworks(self) -> None:
+        """One after the other, once nothing else of ours is on a GPU. What one does to its process ends with it.
+
+        That the listing of the examined Python names a framework is all that is read here; the time left is shared by those that wait.
+        """
+        listed = self.items.get("python-env")
+        text = (listed.stdout or "") if listed is not None else ""
+        probes = [framework(name) for name in self.plan.frameworks if f'"framework", "name": "{name}"' in text]
+        probes = [] if self.plan.quick else [probe for probe in probes if probe.id not in self.plan.leave_out]
+        for place, probe in enumerate(probes):
+            left = self.end - time.monotonic()
+            if left < LEAST_FOR_FRAMEWORK:
+                why = "no time was left: give a longer --timeout"
+                self.keep(Item(id=probe.id, kind="worker", what=(self.python or "python", str(probe.what)), status="not-run", why=why))
+                continue
+            share = max(LEAST_FOR_FRAMEWORK, left / (len(probes) - place) if left < probe.limit * (len(probes) - place) else probe.limit)
+            child = self.start(msgspec.structs.replace(probe, limit=min(probe.limit, share)))
+            if child is not None:
+                watch([child], on_over=self.finished)
+
     def stop(self, why: str) -> None:
         for child in self.children:
             child.kill(why)
@@ -245,22 +278,6 @@ def own_packages() -> str:
 def useful(item: Item) -> bool:
     """Whether it answered with anything: an empty answer leaves room for the next way to ask (dpkg on a Fedora, a closed dmesg)."""
     return item.answered and bool((item.stdout or "").strip() or item.kind == "file")
-
-
-def search_path(program: str) -> str:
-    """The user's PATH; for admin tools the system folders as well, for nvidia-smi WSL's."""
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
-    if program == "nvidia-smi":
-        folders.append(WSL_FOLDER)
-    elif program != "nvcc":
-        folders.extend(PROGRAM_FOLDERS)
-    return os.pathsep.join(folders)
-
-
-def candidates(program: str, path: str) -> list[str]:
-    """Executable files of that name, in the order of PATH."""
-    found = (os.path.join(folder, program) for folder in path.split(os.pathsep) if folder)
-    return [name for name in found if os.path.isfile(name) and os.access(name, os.X_OK)]
 
 
 def collect(plan: Plan, progress: Progress | None = None) -> Evidence:

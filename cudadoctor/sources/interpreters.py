@@ -7,6 +7,10 @@ import shutil
 import stat
 import sys
 
+from cudadoctor.sources.programs import candidates
+from cudadoctor.sources.spawning import ON_WINDOWS
+
+_PLACES = (("Scripts", "python.exe"), ("python.exe",)) if ON_WINDOWS else (("bin", "python"),)  # a virtual environment's, conda's
 WORKERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workers")
 
 
@@ -21,19 +25,39 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
     environment that another user may write is refused unless --python names it: running it would hand that user root's rights.
     """
     if given is not None:
-        found = shutil.which(given) if os.sep not in given else given
+        found = shutil.which(given) if not os.path.dirname(given) else given
         return (os.path.abspath(found) if found else given), "--python"
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = os.environ.get(variable)
         if prefix:
-            candidate = os.path.join(prefix, "bin", "python")
-            if os.path.exists(candidate):
-                return _trusted(candidate, variable)
-    for name in ("python3", "python"):
-        found = shutil.which(name)
-        if found:
-            return _trusted(_behind_shim(found), "the first Python on PATH")
+            for rel in _PLACES:
+                candidate = os.path.join(prefix, *rel)
+                if os.path.exists(candidate):
+                    return _trusted(candidate, variable)
+    found = _on_path_of_windows() if ON_WINDOWS else shutil.which("python3") or shutil.which("python")
+    if found:
+        return _trusted(_behind_shim(found), "the first Python on PATH")
     return sys.executable, "the doctor's own Python"
+
+
+def _on_path_of_windows() -> str | None:
+    """The first python on PATH. `python.exe` in WindowsApps opens the Store where no Python came from there: it counts last, if at all."""
+    found = [path for name in ("python", "python3") for path in candidates(name, os.environ.get("PATH", ""), windows=True)]
+    real = [path for path in found if not _of_the_store(path)]
+    from_store = [path for path in found if _of_the_store(path) and _store_has_python(os.path.dirname(path))]
+    return next(iter((*real, *from_store)), None)
+
+
+def _of_the_store(path: str) -> bool:
+    return os.path.basename(os.path.dirname(path)).lower() == "windowsapps"
+
+
+def _store_has_python(folder: str) -> bool:
+    """A Python from the Store has a folder of its own beside the aliases."""
+    try:
+        return any(name.startswith("PythonSoftwareFoundation.Python.") for name in os.listdir(folder))
+    except OSError:
+        return False
 
 
 def _behind_shim(path: str) -> str:
@@ -67,7 +91,7 @@ def _first_line(path: str) -> str:
 
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     """As root, refuse an interpreter that somebody else could have changed: the link, its folders, and where it points."""
-    if os.geteuid() != 0:
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return path, rule
     prefix = os.path.dirname(os.path.dirname(path))
     real = os.path.realpath(path)

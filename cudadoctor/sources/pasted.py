@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.sources.decoding import decoded
 
 TEXT_LIMIT = 32 << 20  # bytes read of one text; the end is kept, because that is where a program fails
 
@@ -12,13 +13,10 @@ class TextError(Exception):
 
 
 def item_of(content: bytes) -> Item:
-    """The text as evidence. Bytes that are not UTF-8 are tried as UTF-16 (Windows redirection) and then replaced."""
+    """The text as evidence."""
     dropped = max(0, len(content) - TEXT_LIMIT)
     content = content[-TEXT_LIMIT:] if dropped else content
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = content.decode("utf-16", "replace")
-    else:
-        text = content.decode("utf-8-sig", "replace")
+    text = decoded(content)
     return Item(id="text", kind="text", what="text", status="ok", stdout=text.replace("\x00", ""), dropped_bytes=dropped, origin="text")
 
 

@@ -1,4 +1,4 @@
-"""What to ask a machine: data. sources/host.py carries it out.
+"""What to ask a machine with Linux: data. sources/host.py carries it out; probes_windows.py has the same for Windows.
 
 Waves: `look` reads files, listings and package tools and opens no NVIDIA device; `ask` runs nvidia-smi, NVML and the ladder up
 to the device count; `load` lets the ladder go on to contexts and kernels. Within a wave all probes start at once.
@@ -14,6 +14,7 @@ from cudadoctor.model.evidence import Kind
 
 Wave = Literal["look", "ask", "load"]
 ANSWER_LIMIT = 10.0  # seconds within which nvidia-smi, NVML and cuInit must answer
+FRAMEWORK_LIMIT = 45.0  # for the import of a framework, whose libraries have several GB, and a small computation
 QUICK_LIMIT = 4.5  # the same for --quick
 SMI_LIMIT_AFTER_NVML = 3.0  # once NVML has answered, nvidia-smi has no reason to take longer
 
@@ -21,18 +22,24 @@ SMI_LIMIT_AFTER_NVML = 3.0  # once NVML has answered, nvidia-smi has no reason t
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
     """One question. `reader` names a function of sources/readers.py; without it a command or worker is run.
 
-    `instead_of`: asked only when none of these items answered. `needs`: asked only when one of these answered or is present.
+    `instead_of`: asked only when none of these items answered. `run`: the command line, where `what` is what a person would type.
     """
 
     id: str
     wave: Wave
     kind: Kind
     what: tuple[str, ...] | str
+    run: tuple[str, ...] | None = None
     limit: float = 5.0
     reader: str | None = None
     instead_of: tuple[str, ...] = ()
     own_python: bool = False  # a worker that runs in the doctor's own interpreter
     quick: bool = True  # asked with --quick too
+
+
+def framework(name: str) -> Probe:
+    """One framework, imported and made to compute: asked only where the user asked for it."""
+    return Probe(id=f"framework-{name}", wave="load", kind="worker", what="frameworks.py", limit=FRAMEWORK_LIMIT, quick=False)
 
 
 def _file(item: str, path: str, **more: object) -> Probe:
@@ -65,6 +72,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(id="wsl-lib", wave="look", kind="listing", what="/usr/lib/wsl/lib", reader="list_names"),
     Probe(id="driver-libraries", wave="look", kind="listing", what="driver libraries", reader="list_driver_libraries"),
     Probe(id="nvidia-modprobe", wave="look", kind="file", what="nvidia-modprobe", reader="find_program"),
+    Probe(id="slurm", wave="look", kind="file", what="srun", reader="find_program"),
     # -- look: commands and workers that open no device
     Probe(id="processes", wave="look", kind="worker", what="processes.py", own_python=True, limit=5),
     Probe(id="ldconfig", wave="look", kind="command", what=("ldconfig", "-p")),

@@ -1,6 +1,7 @@
-"""In-process reads of a live Linux host: files, sysfs, listings, environment. Each returns text in the form a user would paste.
+"""In-process reads of a live host: files, sysfs, listings, environment. Each returns text in the form a user would paste.
 
 A reader raises OSError where the thing cannot be read; sources/host.py turns that into a status.
+What only Windows has is in readers_windows.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import shutil
 import stat
 from collections.abc import Callable
 
+from cudadoctor.sources.programs import PROGRAM_FOLDERS
+from cudadoctor.sources.readers_windows import list_driver_dlls, read_windows_version
+
 FILE_LIMIT = 1 << 20  # bytes of one file; nothing that is read here is larger on a sound machine
 PCI_DEVICES = "/sys/bus/pci/devices"
 LIBRARY_FOLDERS = (
@@ -21,13 +25,13 @@ LIBRARY_FOLDERS = (
 )  # fmt: skip
 # The core module of every packaging: nvidia.ko, Debian's nvidia-current.ko and nvidia-legacy-390xx.ko, Ubuntu's old nvidia_352.ko.
 MODULE_NAME = re.compile(r"^(nvidia([-_](current|legacy|tesla|open|\d).*)?|nouveau|nova[-_]core)\.ko(\.|$)")
+_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows lacks the first two
 NIXOS_MODULES = "/run/booted-system/kernel-modules/lib/modules"  # NixOS has no /lib/modules
-PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")  # where admin tools live that a user's PATH may lack
 
 
 def read_file(path: str) -> str:
     """At most FILE_LIMIT bytes of a file, as text."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, _OPEN)
     try:
         chunks = []
         left = FILE_LIMIT
@@ -150,6 +154,8 @@ def list_driver_libraries(_: str) -> str:
 
 def read_user(_: str) -> str:
     """Who runs this, in the form of `id`."""
+    if not hasattr(os, "geteuid"):
+        raise FileNotFoundError(2, "No such file or directory", "id")
     uid, gid = os.geteuid(), os.getegid()
     groups = sorted({gid, *os.getgroups()})
     named = ",".join(f"{number}({_group(number)})" for number in groups)
@@ -175,6 +181,6 @@ READERS: dict[str, Callable[[str], str]] = {
     function.__name__: function
     for function in (
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
-        read_user, read_uname, find_program,
+        read_user, read_uname, find_program, read_windows_version, list_driver_dlls,
     )
 }  # fmt: skip

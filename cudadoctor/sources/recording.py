@@ -39,6 +39,7 @@ class RecordedItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     stderr: str | None = None
     dropped_bytes: int = 0
     seconds: float = 0.0
+    excerpt: bool = False
 
 
 class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +49,9 @@ class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     python_why: str | None = None
     quick: bool = False
     distro: str | None = None
+    bundle: str | None = None  # what the evidence was cut from, where no host of ours collected it
+    node: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,6 +86,7 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
             stderr=keep(item, "err", item.stderr or None),
             dropped_bytes=item.dropped_bytes,
             seconds=round(item.seconds, 4),
+            excerpt=item.excerpt,
         )
         for item in evidence.items
     )
@@ -92,6 +97,9 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
         python_why=evidence.python_why,
         quick=evidence.quick,
         distro=evidence.distro,
+        bundle=evidence.bundle,
+        node=evidence.node,
+        remarks=evidence.remarks,
     )
     head = Recording(format=FORMAT, tool=f"cudadoctor {__version__}", origin=origin, evidence=items)
     files[MEMBER] = msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n"
@@ -186,6 +194,7 @@ def read(source: str) -> Evidence:
             dropped_bytes=item.dropped_bytes,
             seconds=item.seconds,
             origin="text" if item.kind == "text" else "recording",
+            excerpt=item.excerpt,
         )
         for item in head.evidence
     )
@@ -199,4 +208,7 @@ def read(source: str) -> Evidence:
         quick=origin.quick,
         redacted=origin.redacted,
         distro=origin.distro,
+        bundle=origin.bundle,
+        node=origin.node,
+        remarks=origin.remarks,
     )

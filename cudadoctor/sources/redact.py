@@ -25,6 +25,13 @@ KEPT_VARIABLES = re.compile(
 _SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSW|KEY|CREDENTIAL)", re.IGNORECASE)
 _UUID = re.compile(r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|\b([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b")
 _HOME = re.compile(r"(/home/|/Users/)([^/\s:;'\",]+)")
+# C:\Users\name, in JSON with every backslash twice. The name may hold blanks where the path goes on behind it.
+_HOME_OF_WINDOWS = re.compile(
+    r"([A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?!(?:Public|Default|All Users)\b)([^\\/:*?\"<>|\r\n\t;]{1,64}(?=[\\/])|[^\\/:*?\"<>|\s;,']+)",
+    re.IGNORECASE,
+)
+# The end of a device's name in Windows, which may be the card's serial number.
+_INSTANCE = re.compile(r"(PCI\\{1,2}VEN_[0-9A-F]{4}[^\\\s\"]{0,80}\\{1,2})([0-9A-F&]{4,64})", re.IGNORECASE)
 _IPV4 = re.compile(r"\b(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)\b")
 _MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
@@ -83,6 +90,17 @@ _COMMON_USERS = frozenset(
         "test",
     ]
 )
+# Groups that every system has under these names: they tell what a user may do, and nothing of who it is. Others are named after
+# departments, projects and people.
+_COMMON_GROUPS = _COMMON_USERS | frozenset(
+    (
+        "adm", "admins", "audio", "cdrom", "dialout", "dip", "disk", "floppy", "games", "google-sudoers", "input", "kvm", "libvirt", "lp",
+        "lpadmin", "lxd", "netdev", "nogroup", "optical", "plugdev", "podman", "power", "sambashare", "scanner", "sgx", "staff", "storage",
+        "sudo", "sudoers", "sys", "systemd-journal", "tape", "tty", "usb", "utmp", "wheel",
+    )
+)  # fmt: skip
+# Evidence in which the name of a group stands: `id`, and what `ls -l` prints.
+_GROUP_ITEMS = frozenset({"user", "dev", "dev-after", "driver-libraries"})
 # Evidence in which a bare user or host name stands; elsewhere only paths below a home folder name a person.
 _NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text", "dev", "dev-after", "driver-libraries"})
 
@@ -90,7 +108,7 @@ _NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text",
 class Redactor:
     """One recording's pseudonyms."""
 
-    def __init__(self, names: frozenset[str], hosts: frozenset[str]) -> None:
+    def __init__(self, names: frozenset[str], hosts: frozenset[str], groups: frozenset[str] = frozenset()) -> None:
         self.salt = secrets.token_bytes(16)
         words = [re.escape(name) for name in sorted(names - _COMMON_USERS, key=len, reverse=True) if len(name) > 1]
         machines = [
@@ -100,6 +118,9 @@ class Redactor:
         ]
         self.users = re.compile(r"(?<![\w.-])(" + "|".join(words) + r")(?![\w-])") if words else None
         self.hosts = re.compile(r"(?<![\w.-])(" + "|".join(machines) + r")(?![\w-])") if machines else None
+
+        others = [re.escape(group) for group in sorted(groups - names - _COMMON_GROUPS, key=len, reverse=True) if not group.isdigit()]
+        self.groups = re.compile(r"(?<![\w.-])(" + "|".join(others) + r")(?![\w-])") if others else None
 
     def digest(self, text: str, length: int = 6) -> str:
         return hashlib.blake2s(text.encode(), key=self.salt).hexdigest()[:length]
@@ -119,6 +140,8 @@ class Redactor:
     def text(self, text: str, *, names: bool = True) -> str:
         text = _CREDENTIALS.sub(r"\1<redacted>@", text)
         text = _UUID.sub(self.uuid, text)
+        text = _HOME_OF_WINDOWS.sub(lambda match: f"{match.group(1)}user-{self.digest(match.group(2).lower())}", text)
+        text = _INSTANCE.sub(lambda match: f"{match.group(1)}{self.digest(match.group(2).lower(), 12).upper()}", text)
         text = _HOME.sub(lambda match: f"{match.group(1)}user-{self.digest(match.group(2))}", text)
         text = _EMAIL.sub("<address>", text)
         text = _IPV4.sub(lambda match: match.group() if self.version_like(text, match) else "<ip>", text)
@@ -165,6 +188,8 @@ class Redactor:
             if item.id == "processes":
                 out = self.processes(out)
             out = self.text(out, names=item.id in _NAMING_ITEMS)
+            if self.groups is not None and item.id in _GROUP_ITEMS:
+                out = self.groups.sub(lambda match: f"group-{self.digest(match.group(1))}", out)
         what = self.text(item.what) if isinstance(item.what, str) else tuple(self.text(word) for word in item.what)
         return msgspec.structs.replace(
             item,
@@ -173,6 +198,13 @@ class Redactor:
             stderr=None if err is None else self.text(err),
             why=None if item.why is None else self.text(item.why),
         )
+
+
+def _groups_of(evidence: Evidence) -> frozenset[str]:
+    """The groups that `id` names."""
+    user = evidence.get("user")
+    found = re.search(r"groups=(.*)", user.stdout) if user is not None and user.stdout else None
+    return frozenset(re.findall(r"\d+\(([^)]+)\)", found[1])) if found is not None else frozenset()
 
 
 def _names_of(evidence: Evidence) -> tuple[frozenset[str], frozenset[str]]:
@@ -188,15 +220,15 @@ def _names_of(evidence: Evidence) -> tuple[frozenset[str], frozenset[str]]:
         hosts.update(name.split(".")[0] for name in uname.stdout.split()[1:2])
     environment = evidence.get("environment")
     if environment is not None and environment.stdout:
-        users.update(re.findall(r"^(?:USER|LOGNAME|SUDO_USER)=(.+)$", environment.stdout, re.MULTILINE))
-        hosts.update(re.findall(r"^HOSTNAME=(.+)$", environment.stdout, re.MULTILINE))
+        users.update(re.findall(r"^(?:USER|LOGNAME|SUDO_USER|USERNAME)=(.+)$", environment.stdout, re.MULTILINE))
+        hosts.update(re.findall(r"^(?:HOSTNAME|COMPUTERNAME|USERDOMAIN)=(.+)$", environment.stdout, re.MULTILINE))
         users.update(os.path.basename(home) for home in re.findall(r"^HOME=(/(?:home|Users)/[^/\n]+)$", environment.stdout, re.MULTILINE))
     return frozenset(users), frozenset(hosts)
 
 
 def redact(evidence: Evidence) -> Evidence:
     """The same evidence without names of people and machines."""
-    redactor = Redactor(*_names_of(evidence))
+    redactor = Redactor(*_names_of(evidence), _groups_of(evidence))
     return msgspec.structs.replace(
         evidence,
         items=tuple(redactor.item(item) for item in evidence.items),

@@ -81,14 +81,14 @@ class Nearby:
                 if near and near != allowed:
                     os.sched_setaffinity(0, near)
                     self.before = allowed
-            except (OSError, ValueError):
+            except (OSError, ValueError, AttributeError):  # Linux alone has the two functions
                 pass
 
     def __exit__(self, *_: object) -> None:
         if self.before is not None:
             try:
                 os.sched_setaffinity(0, self.before)
-            except OSError:
+            except (OSError, AttributeError):
                 pass
 
 

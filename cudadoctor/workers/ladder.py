@@ -33,6 +33,8 @@ except ImportError as error:  # a Python that was built without libffi
     NO_CTYPES = str(error)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ON_WINDOWS = sys.platform == "win32"
+LIBRARY = "nvcuda.dll" if ON_WINDOWS else "libcuda.so.1"
 KEPT = 64 * 1024  # bytes of a rung's output that are kept: the head and, being where errors stand, most of the tail
 KEPT_HEAD = 16 * 1024
 LOADED: dict[str, Any] = {}
@@ -61,7 +63,7 @@ class Capture:
     """Takes over descriptors 1 and 2 and keeps, within bounds, what is written to them."""
 
     def __init__(self) -> None:
-        self.libc: Any = ctypes.CDLL(None) if NO_CTYPES is None else None
+        self.libc: Any = ctypes.CDLL("ucrtbase" if ON_WINDOWS else None) if NO_CTYPES is None else None
         source, self._sink = os.pipe()
         try:
             import fcntl
@@ -231,6 +233,9 @@ def sibling(name: str) -> Any:
 # ------------------------------------------------------------------ rungs without a context
 def loaded_file(library: Any) -> str | None:
     """The file that libcuda was loaded from, links resolved: the mapping that holds cuInit."""
+    if ON_WINDOWS:
+        path: str | None = sibling("windows_library").path_of(library)
+        return path
     try:
         address = ctypes.cast(library.cuInit, ctypes.c_void_p).value or 0
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -256,7 +261,7 @@ def load_library(found: dict[str, Any]) -> dict[str, Any]:
     if NO_CTYPES is not None:
         raise RungError("ImportError: " + NO_CTYPES, why="this Python has no ctypes")
     try:
-        library = ctypes.CDLL("libcuda.so.1")
+        library = sibling("windows_library").load(LIBRARY) if ON_WINDOWS else ctypes.CDLL(LIBRARY)
     except OSError as refused:
         raise RungError(str(refused))
     found["driver"] = Driver(library)
@@ -271,7 +276,9 @@ def initialise(driver: Driver) -> dict[str, Any]:
 
 
 def report_openings(worker: Worker) -> None:
-    """After a failed cuInit: which device nodes this process may open, and what refuses."""
+    """After a failed cuInit: which device nodes this process may open, and what refuses. Windows has none."""
+    if ON_WINDOWS:
+        return
     nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
     try:
         nodes += ["/dev/" + name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 
-sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
+HERE = __file__.replace("\\", "/").rpartition("/")[0]
+sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
 
 import os
 
@@ -22,7 +23,7 @@ import json
 import signal
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-LIBRARY, LIBRARY_NOT_FOUND = "libnvidia-ml.so.1", 12
+LIBRARY, LIBRARY_NOT_FOUND = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1", 12
 TEXT_LIMIT = 300  # characters of one message
 NOT_AVAILABLE = (1 << 64) - 1  # NVML's way to say that a size is not shown
 
@@ -93,7 +94,7 @@ def sibling(name: str) -> Any:
     import importlib.util
 
     if name not in _LOADED:
-        spec = importlib.util.spec_from_file_location("cudadoctor_" + name, __file__.rpartition("/")[0] + "/" + name + ".py")
+        spec = importlib.util.spec_from_file_location("cudadoctor_" + name, HERE + "/" + name + ".py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -328,6 +329,18 @@ class Plain:
         return answers, answers.values.pop("processes_c", [])
 
 
+def load() -> Any:
+    """The driver's library. Drivers for Windows before 2020 put it into a folder of their own."""
+    try:
+        return ctypes.CDLL(LIBRARY)
+    except OSError:
+        files = os.environ.get("PROGRAMW6432") or os.environ.get("PROGRAMFILES")
+        older = os.path.join(files or "", "NVIDIA Corporation", "NVSMI", LIBRARY)
+        if not os.path.isfile(older):
+            raise
+        return ctypes.CDLL(older)
+
+
 # ---------------------------------------------------------------- the order of questions
 def interview(nvml: Any, head: Dict[str, Any]) -> None:
     """nvmlInit, the versions, then one GPU after the other. `nvml` is a Binding or a Plain."""
@@ -365,7 +378,7 @@ def main() -> None:
     head: Dict[str, Any] = {"code": LIBRARY_NOT_FOUND, "message": None, "library": None, "cuda": None}
     head.update(provider=provider, provider_error=wrong)
     try:
-        library = ctypes.CDLL(LIBRARY)
+        library = load()
     except OSError as error:
         head["message"] = text(error)
         emit("nvml", **head)

@@ -2,7 +2,8 @@
 
 One line for each process that is no kernel thread. What a process holds open, its command line and its control group are read
 only where they matter: for those that hold a device, and for those that may be left over from a job that ended.
-psutil names the processes; where it cannot be imported, /proc is read directly.
+psutil names the processes; where it cannot be imported, /proc is read directly. On Windows, which has no /proc, psutil alone says who
+there is, and nobody says what each holds open.
 
 Options: `--doctor PID` leaves out that process and all it started (default: the parent); `--device-prefix PATH` says what a
 device's path begins with.
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import sys
 
-sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
+HERE = __file__.replace("\\", "/").rpartition("/")[0]
+sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
 
 import os
 
@@ -74,10 +76,17 @@ def stat_fields(pid: int) -> Tuple[str, List[str]]:
 
 
 # ---------------------------------------------------------------- who there is
+def name_of(uid: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return str(uid)
+
+
 def table_from_proc() -> Dict[int, Entry]:
     """Every process by /proc alone."""
-    import pwd
-
     ticks = os.sysconf("SC_CLK_TCK")
     boot = next((int(line.split()[1]) for line in read("/proc/stat").splitlines() if line.startswith("btime ")), None)
     names: Dict[int, Optional[str]] = {}
@@ -91,10 +100,7 @@ def table_from_proc() -> Dict[int, Entry]:
         except OSError:
             continue  # it ended meanwhile
         if uid not in names:
-            try:
-                names[uid] = pwd.getpwuid(uid).pw_name
-            except KeyError:
-                names[uid] = str(uid)
+            names[uid] = name_of(uid)
         began = boot + int(fields[19]) / ticks if boot is not None else None
         table[int(name)] = {"pid": int(name), "ppid": int(fields[1]), "user": names[uid], "uid": uid, "start_time": began}
     return table
@@ -152,6 +158,52 @@ def doctors_own(table: Dict[int, Entry], doctor: int) -> Set[int]:
         family |= more
         leaders |= more
     return family
+
+
+# ---------------------------------------------------------------- Windows
+def table_of_windows(psutil: Any) -> Dict[int, Entry]:
+    """Every process as far as this user may ask. Windows suspends apps whose windows are hidden: that is no state of a fault, all run."""
+    table: Dict[int, Entry] = {}
+    for process in psutil.process_iter():
+        try:
+            entry: Entry = {"pid": process.pid, "ppid": process.ppid(), "user": None, "start_time": None}
+        except psutil.Error:
+            continue  # it ended meanwhile
+        entry["state"] = "running"
+        table[process.pid] = entry
+        try:
+            entry.update(start_time=process.create_time(), user=process.username())
+        except (psutil.Error, OSError):
+            pass  # another user's
+    return table
+
+
+def family_of(table: Dict[int, Entry], doctor: int) -> Set[int]:
+    """The doctor and its descendants."""
+    family = {doctor, os.getpid()}
+    grown = True
+    while grown:
+        more = {pid for pid, entry in table.items() if pid not in family and entry["ppid"] in family}
+        grown = bool(more)
+        family |= more
+    return family
+
+
+def on_windows(doctor: int) -> None:
+    """The table of Windows. It is never complete: which files other processes hold open is not asked there."""
+    try:
+        import psutil
+
+        table, provider = table_of_windows(psutil), "psutil %s" % psutil.__version__
+    except BaseException as error:  # a broken module may even call sys.exit
+        emit("error", step="processes", error=("psutil: %s: %s" % (type(error).__name__, error))[:COMMAND_LIMIT])
+        return
+    own = table.get(os.getpid(), {}).get("user")
+    family = family_of(table, doctor)
+    emit("processes", provider=provider, provider_error=None, complete=False)
+    for pid in sorted(set(table) - family):
+        fields = {key: table[pid][key] for key in SHOWN if table[pid].get(key) not in (None, [])}
+        emit("process", own=own is not None and table[pid]["user"] == own, **fields)
 
 
 # ---------------------------------------------------------------- what each holds
@@ -226,6 +278,9 @@ def state(entry: Entry, table: Dict[int, Entry]) -> str:
 def main() -> None:
     """Read the table, then write it; the first line says whether other users' open files could be read."""
     start()
+    if sys.platform == "win32":
+        on_windows(int(option("--doctor", str(os.getppid()))))
+        return
     prefix = option("--device-prefix", DEVICE_PREFIX)
     table, provider, wrong = process_table()
     add_stat(table)
@@ -241,10 +296,11 @@ def main() -> None:
             entry["command"] = command(pid, entry["name"])
             entry["service"] = in_service(pid)
     emit("processes", provider=provider, provider_error=wrong, complete=complete)
+    mine = os.getuid() if hasattr(os, "getuid") else None
     for pid in sorted(set(table) - family):
         entry = table[pid]
         fields = {key: entry[key] for key in SHOWN if entry.get(key) not in (None, [])}
-        emit("process", own=entry["uid"] == os.getuid(), **fields)
+        emit("process", own=entry["uid"] == mine, **fields)
 
 
 if __name__ == "__main__":

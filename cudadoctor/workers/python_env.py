@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 
-sys.path[:] = [entry for entry in sys.path if entry not in ("", __file__.rpartition("/")[0])]
+HERE = __file__.replace("\\", "/").rpartition("/")[0]
+sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
 
 import os
 
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 EXACT = (
     "numba", "llvmlite", "numpy", "scipy", "torch", "torchvision", "torchaudio", "triton", "pytorch-triton", "jax", "jaxlib",
     "bitsandbytes", "pycuda", "psutil", "pynvml", "pytorch", "cudatoolkit", "libnvjitlink",
+    "libcublas", "libcufft", "libcurand", "libcusolver", "libcusparse", "libcudnn", "cudnn", "nccl",
 )  # fmt: skip
 PREFIXES = ("numba-cuda", "nvidia-", "cuda-", "cupy", "jax-", "tensorflow", "onnxruntime")
 WITH_REQUIREMENTS = ("numba", "numba-cuda")
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
 CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
 LINE_LIMIT = 300
+PROGRAMS = ("python.exe",) if sys.platform == "win32" else ("python3", "python")
 
 _OUT = 1  # where JSON goes; `start` moves it
 
@@ -209,6 +212,10 @@ def redirects(installed: dict[str, Distribution]) -> bool | None:
 
 def site_folders_of(python: str) -> Iterator[str]:
     """Where a Python found on PATH keeps its packages."""
+    if sys.platform == "win32":  # python.exe lies in the prefix, in a virtual environment one folder deeper
+        for prefix in (os.path.dirname(python), os.path.dirname(os.path.dirname(python))):
+            yield os.path.join(prefix, "Lib", "site-packages")
+        return
     prefix = os.path.dirname(os.path.dirname(python))
     for lib in (os.path.join(prefix, "lib"), os.path.join(prefix, "local", "lib")):
         for entry in listing(lib):
@@ -222,11 +229,11 @@ def report_others(own: list[str]) -> None:
     mine = {os.path.realpath(folder) for folder in own}
     seen = set()
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        for name in ("python3", "python"):
+        for name in PROGRAMS:
             path = os.path.join(folder, name)
             if not os.path.isfile(path) or not os.access(path, os.X_OK):
                 continue
-            home = os.path.realpath(os.path.dirname(folder))
+            home = os.path.realpath(folder if sys.platform == "win32" else os.path.dirname(folder))
             if home not in seen and home != os.path.realpath(sys.prefix):
                 seen.add(home)
                 sites = [os.path.realpath(site) for site in site_folders_of(path) if os.path.isdir(os.path.join(site, "numba"))]
@@ -259,17 +266,34 @@ def flavour(installed: dict[str, Distribution]) -> str:
         return "pathfinder" if [int(number) for number in numbers[:2] if number.isdigit()] >= [0, 26] else "own"
 
 
+def report_frameworks(installed: dict[str, Distribution]) -> None:
+    """One event for each framework that is installed. A file that cannot be understood costs that framework only."""
+    files = sibling("framework_files")
+    loader = files.Loader(sibling("toolkit_search"), sys.prefix, sys.path, system_root())
+
+    def report(source: Callable[..., dict[str, Any] | None]) -> None:
+        found = source(installed, loader)
+        if found is not None:
+            emit("framework", **found)
+
+    for source in files.SOURCES:
+        guarded("framework", lambda source=source: report(source))  # type: ignore[misc]
+
+
+def system_root() -> str:
+    return sys.argv[sys.argv.index("--root") + 1] if "--root" in sys.argv[1:-1] else ""
+
+
 def report_toolkits(installed: dict[str, Distribution]) -> None:
     """Components that this Numba would load, then the toolkit folders."""
-    search = sibling("toolkit_search")
+    search = sibling("toolkit_search_windows" if sys.platform == "win32" else "toolkit_search")
     import site
 
     folders = list(site.getsitepackages())
     if site.ENABLE_USER_SITE:
         folders.insert(1 if sys.prefix != sys.base_prefix else 0, site.getusersitepackages())
     wheels = {name: entry.version for name, entry in installed.items() if name.startswith("nvidia-")}
-    root = sys.argv[sys.argv.index("--root") + 1] if "--root" in sys.argv[1:-1] else ""
-    places = search.Places(sys.prefix, folders, wheels, flavour(installed), root)
+    places = search.Places(sys.prefix, folders, wheels, flavour(installed), system_root())
     if "numba" in installed:
         for name in search.COMPONENTS:
             guarded("components", lambda name=name: emit("component", **search.find(places, name)))  # type: ignore[misc]
@@ -309,6 +333,7 @@ def main() -> None:
     )
     installed = distributions(sys.path)
     guarded("packages", lambda: report_packages(installed, conda_packages(sys.prefix)))
+    guarded("framework", lambda: report_frameworks(installed))
     guarded("redirect", lambda: emit("redirect", value=redirects(installed)))
     guarded("components", lambda: report_toolkits(installed))
     guarded("shadows", lambda: report_shadows(sys.path))

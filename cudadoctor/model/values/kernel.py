@@ -31,6 +31,11 @@ class PciFunction(Value, frozen=True, kw_only=True):
             return self.vendor == "10de" and self.class_code.startswith("03")
         return False
 
+    @property
+    def is_adapter(self) -> bool:
+        """A display adapter (class 03) or an accelerator without a screen (class 12), whoever made it."""
+        return (self.class_code or "").startswith(("03", "12"))
+
 
 class PciBus(Value, frozen=True, kw_only=True):
     functions: tuple[PciFunction, ...]
@@ -128,6 +133,7 @@ PCI = Key[PciBus]("pci")
 MODULES = Key[KernelModules]("kernel-modules")
 LOADED_DRIVER = Key[LoadedDriver]("loaded-driver")
 MODULE_FILES = Key[ModuleFiles]("module-files")
+MODULE_FOR_RUNNING = Key[bool]("module-for-running-kernel")  # whether modinfo found NVIDIA's module; of other kernels it says nothing
 DKMS = Key[DkmsStatus]("dkms")
 SECURE_BOOT = Key[bool]("secure-boot")
 DRIVER_PACKAGES = Key[DriverPackages]("driver-packages")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
+
 from cudadoctor.model.facts import Key
 from cudadoctor.model.values.base import Value
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
@@ -84,6 +88,64 @@ class PythonEnvironment(Value, frozen=True, kw_only=True):
         return next((entry for entry in self.packages if entry.name.lower().replace("_", "-") == wanted), None)
 
 
+class FrameworkBuild(Value, frozen=True, kw_only=True):
+    """An installed framework, as its metadata and files describe it. None: they do not say."""
+
+    name: str  # torch | tensorflow | jax | cupy | pycuda | onnxruntime | bitsandbytes
+    package: str  # the distribution that decides the build
+    version: PackageVersion
+    kind: Literal["cuda", "cpu", "rocm"] | None = None
+    cuda: ToolkitVersion | None = None
+    cudnn: PackageVersion | None = None  # the oldest that it accepts
+    architectures: tuple[str, ...] = ()  # sm_80, compute_90
+    builds: tuple[ToolkitVersion, ...] = ()  # bitsandbytes brings a library for each of these
+    libraries: dict[str, str | None] = msgspec.field(default_factory=dict)  # those that it loads: where found; empty: nobody looked
+    line: int = 0
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Libraries that are nowhere where a loader looks."""
+        return tuple(name for name, path in self.libraries.items() if path is None)
+
+
+class FrameworkBuilds(Value, frozen=True, kw_only=True):
+    builds: tuple[FrameworkBuild, ...] = ()
+
+    def find(self, name: str) -> FrameworkBuild | None:
+        return next((entry for entry in self.builds if entry.name == name), None)
+
+
+class FrameworkRun(Value, frozen=True, kw_only=True):
+    """What came of importing a framework in a child process, asking it for its GPUs and computing on one.
+
+    pass: it computed. idle: it was imported, and there was no GPU to try. fail, crash: the step at which it broke. hang: no answer
+    within its time, which may be the disk's fault. unknown: it was not started.
+    """
+
+    name: str
+    status: Literal["pass", "idle", "fail", "crash", "hang", "unknown"]
+    version: str | None = None
+    step: Literal["import", "devices", "compute"] | None = None
+    devices: tuple[str, ...] = ()
+    library: str | None = None  # the library whose loading failed
+    output: str = ""  # what the failing step printed, read like a user's text
+    why: str | None = None
+    seconds: float | None = None
+    line: int = 0
+
+
+class FrameworkRuns(Value, frozen=True, kw_only=True):
+    """The frameworks that were tried because the user asked for it."""
+
+    runs: tuple[FrameworkRun, ...] = ()
+
+    def find(self, name: str) -> FrameworkRun | None:
+        return next((entry for entry in self.runs if entry.name == name), None)
+
+
 NVCC = Key[Nvcc]("nvcc")
 TOOLKITS = Key[Toolkits]("toolkits")
 PYTHON = Key[PythonEnvironment]("python")
+FRAMEWORK_BUILDS = Key[FrameworkBuilds]("framework-builds")
+FRAMEWORK_RUNS = Key[FrameworkRuns]("framework-runs")
+ASKED_FRAMEWORKS = Key[tuple[str, ...]]("asked-frameworks")  # those that the user's text names

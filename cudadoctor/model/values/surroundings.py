@@ -60,6 +60,14 @@ class Environment(Value, frozen=True, kw_only=True):
     lines: dict[str, int]
 
 
+class SpacedName(Value, frozen=True, kw_only=True):
+    """A variable's name with a blank beside it. `command`: what wrote it so (set, export); None: the environment holds it."""
+
+    name: str
+    command: str | None
+    line: int
+
+
 class Start(Value, frozen=True, kw_only=True):
     """A command that starts a container or a batch job."""
 
@@ -107,6 +115,8 @@ USER = Key[User]("user")
 OPERATING_SYSTEM = Key[OperatingSystem]("operating-system")
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")
+SPACED_NAMES = Key[tuple[SpacedName, ...]]("spaced-names")
+SLURM_CLIENT = Key[str]("slurm-client")  # its path
 NVIDIA_MODPROBE = Key[str]("nvidia-modprobe")  # its path
 CONTAINER_MARKS = Key[tuple[str, ...]]("container-marks")  # /.dockerenv, cgroup names ...: they prove nothing alone
 WSL = Key[bool]("wsl")
@@ -117,3 +127,4 @@ SETTING = Key[Setting]("setting")
 MENTIONS = Key[Mentions]("mentions")
 LIMITS = Key[Limits]("limits")
 CGROUP_LIMITS = Key[Limits]("cgroup-limits")
+BUNDLE = Key[str]("bundle")  # the tool that collected this evidence, where it was not the doctor: nobody climbed the ladder there

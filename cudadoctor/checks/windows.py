@@ -1,0 +1,155 @@
+"""Rules of Windows: its inventory says which display adapter runs, under whose driver, and by a code why one does not.
+
+They stand in the rows `driver` and `health`, beside the rules about kernel modules, which say nothing on Windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.checks.base import Function, Line, Rule
+from cudadoctor.checks.reading import Quotes, line_of, merged, some, statements, told, works_now
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import DISPLAY_ADAPTERS, KERNEL, LOADED_DRIVER, SMI, DisplayAdapter, DisplayAdapters
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+NOT_INSTALLED = "driver-not-installed"
+OF_THE_DRIVER = (NOT_INSTALLED, "driver-not-loaded", "gpu-init-failed", "secure-boot-blocks-module", "driver-packages-conflict")
+OF_THE_BUS = ("pci-bar-unassigned", "gpu-powered-off", "gpu-fell-off-bus", "gpu-needs-reset")
+# Drivers of Windows' own, which show a picture and compute nothing; "" where no service holds the device.
+_WITHOUT_NVIDIA = ("", "basicdisplay", "vga", "vgasave")
+_OF_WINDOWS = lazy(r"^(?:10\.0|6\.[0-4])\.")  # DriverVersion of a driver that came with Windows
+
+Known = tuple[DisplayAdapter, Quotes]
+
+
+def on_windows(facts: Facts) -> bool:
+    """Whether this system is known to be Windows, or a text lists Windows' adapters. Where nobody knows, other rules are undecided."""
+    kernel = facts.get(KERNEL)
+    if not isinstance(kernel, Unknown) and kernel.value is not None and kernel.origin != "text":
+        return kernel.value.system == "Windows"
+    found = facts.get(DISPLAY_ADAPTERS)
+    return not isinstance(found, Unknown) and found.origin == "text"
+
+
+def nvidia_adapters(facts: Facts) -> tuple[Known, ...]:
+    """NVIDIA's adapters, each as both listings together describe it, with the lines that do."""
+    if facts[DISPLAY_ADAPTERS].value is None:
+        return ()
+    joined: dict[str, Known] = {}
+    for fact in statements(facts, DISPLAY_ADAPTERS):
+        for place, adapter in enumerate(fact.need().adapters):
+            if adapter.is_nvidia:
+                name = adapter.instance or f"{adapter.name} {place}"
+                joined[name] = _joined(joined.get(name), adapter, fact)
+    return tuple(joined.values())
+
+
+def _joined(before: Known | None, adapter: DisplayAdapter, fact: Fact[DisplayAdapters]) -> Known:
+    lines = line_of(fact, adapter.line)
+    if before is None:
+        return adapter, lines
+    missing = {field: getattr(adapter, field) for field in DisplayAdapter.__struct_fields__ if getattr(before[0], field) is None}
+    # Of two codes the one that complains counts: one listing may be older by a moment.
+    problem = adapter.problem if not before[0].problem else before[0].problem
+    return msgspec.structs.replace(before[0], **{**missing, "problem": problem}), merged(before[1], lines)
+
+
+# ---------------------------------------------------------------- the rules
+def without_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Windows itself drives the adapter, with the driver that every screen gets: NVIDIA's is not installed."""
+    if not on_windows(facts):
+        return
+    for adapter, lines in nvidia_adapters(facts):
+        if adapter.problem in (None, 0) and _driven_by_windows(adapter) and not _works(facts, adapter):
+            yield _clue(NOT_INSTALLED, adapter, merged(lines, _no_smi(facts)), {"reason": "it runs with Windows' own display driver"})
+
+
+def _driven_by_windows(adapter: DisplayAdapter) -> bool:
+    if adapter.driver is not None:
+        return False
+    if adapter.service is not None:
+        return adapter.service.lower() in _WITHOUT_NVIDIA
+    return adapter.driver_text is not None and _OF_WINDOWS.match(adapter.driver_text) is not None
+
+
+def problem_codes(chosen: tuple[str, ...]) -> Function:
+    """The rule for the causes of one row: the code with which Windows says why an adapter does not run."""
+
+    def by_code(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        if not on_windows(facts):
+            return
+        for adapter, lines in nvidia_adapters(facts):
+            row = knowledge.device_problem(adapter.problem) if adapter.problem else None
+            causes = row.causes if row is not None else ()
+            if row is None or not set(causes) & set(chosen) or _works(facts, adapter):
+                continue
+            words = Quote(source="Windows' device codes", text=f"code {row.code} ({row.name}): {row.meaning}")
+            basis: Basis = "derived" if len(causes) == 1 else "suspected"
+            values = {"problem": str(row.code), "reason": f"Windows says that {row.meaning} (code {row.code})"}
+            for cause in causes:
+                if cause in chosen:
+                    yield msgspec.structs.replace(_clue(cause, adapter, merged(lines, (words,)), values), basis=basis)
+
+    return by_code
+
+
+def _clue(cause: str, adapter: DisplayAdapter, quotes: Quotes, more: dict[str, str]) -> Clue:
+    values = {"device": adapter.device or "", "instance": adapter.instance, **more}
+    if adapter.address is not None:
+        values["address"] = adapter.address
+    subject = f"gpu:{adapter.address}" if adapter.address is not None else "machine"
+    return Clue(cause=cause, quotes=quotes, subject=subject, values=values)
+
+
+def _works(facts: Facts, adapter: DisplayAdapter) -> bool:
+    """On the machine what NVML and CUDA get out of this adapter counts for more; in a text a table of nvidia-smi does."""
+    listing = facts[DISPLAY_ADAPTERS]
+    if listing.origin != "text":
+        return works_now(facts, adapter.address)
+    smi = told(facts, SMI, listing)
+    return smi is not None and bool(smi.gpus)
+
+
+def _no_smi(facts: Facts) -> Quotes:
+    """For wording: that nvidia-smi, which every driver of NVIDIA's brings, is not there either."""
+    smi = facts.get(SMI)
+    return smi.quotes[:1] if not isinstance(smi, Unknown) and smi.value is None else ()
+
+
+# ---------------------------------------------------------------- the line
+def describe_driver(facts: Facts, knowledge: Knowledge) -> Line:
+    """Which driver runs which adapter, and what Windows says of those that do not run."""
+    adapters = nvidia_adapters(facts)
+    if not adapters:
+        return Line("no NVIDIA GPU to drive", some(facts[DISPLAY_ADAPTERS])[:1], skip="no NVIDIA GPU")
+    groups: dict[str, list[str]] = {}
+    for adapter, _ in adapters:
+        groups.setdefault(_state(adapter, facts, knowledge), []).append(adapter.address or adapter.name or "an NVIDIA GPU")
+    words = "; ".join(f"{', '.join(sorted(set(names)))}: {state}" for state, names in groups.items())
+    return Line(words, merged(*(lines for _, lines in adapters[:4])))
+
+
+def _state(adapter: DisplayAdapter, facts: Facts, knowledge: Knowledge) -> str:
+    row = knowledge.device_problem(adapter.problem) if adapter.problem else None
+    if adapter.problem:
+        return f"Windows says that {row.meaning} (code {row.code})" if row is not None else f"Windows' problem code {adapter.problem}"
+    if _driven_by_windows(adapter):
+        return "Windows' own display driver, none of NVIDIA's"
+    loaded = facts.get(LOADED_DRIVER)
+    version = adapter.driver or (loaded.value.version if not isinstance(loaded, Unknown) and loaded.value is not None else None)
+    return f"driver {version}" if version is not None else "a driver of unknown version"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("driver", (NOT_INSTALLED,), without_driver),
+    Rule("driver", OF_THE_DRIVER, problem_codes(OF_THE_DRIVER)),
+    Rule("health", OF_THE_BUS, problem_codes(OF_THE_BUS)),
+)

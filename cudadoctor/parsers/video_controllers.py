@@ -1,0 +1,273 @@
+"""Windows' inventory of devices (CIM): display adapters with their driver's version, and every function of the PCI bus.
+
+Read are JSON objects a line, as the doctor asks for them, and what people paste: `Format-List` and `wmic ... /format:list` (Name : value,
+Name=value), and the table of `Select-Object Name, DriverVersion, Status`. Names of devices are in the language of Windows, so nothing
+depends on them: the vendor is in PNPDeviceID, and a driver of NVIDIA's is told by its service or by the form of its version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import DISPLAY_ADAPTERS, LOADED_DRIVER, PCI, DisplayAdapter, DisplayAdapters, LoadedDriver, PciFunction
+from cudadoctor.model.version import ModuleVersion
+from cudadoctor.parsers._pci import NVIDIA, bus_fact
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.json_lines import said
+from cudadoctor.parsers.shell import plain_lines, whole
+
+NVIDIA_SERVICE = "nvlddmkm"  # the kernel driver of every NVIDIA display driver since Vista
+FIELDS = (
+    "Name", "ConfigManagerErrorCode", "DriverVersion", "Service", "Status", "PNPDeviceID", "Location", "CompatibleID", "AdapterRAM",
+    "Caption", "Description", "DeviceID", "FriendlyName", "InstanceId",
+)  # fmt: skip
+_TOLD = ("PNPDeviceID", "Service", "DriverVersion", "ConfigManagerErrorCode")  # of a device, in the order of a quote
+_QUOTED = 8  # lines of one device
+_LISTED = lazy(rf"^\s{{0,8}}\"?(?P<name>{'|'.join(FIELDS)})\"?\s{{0,60}}[:=]\s{{0,4}}\"?(?P<value>[^\"]{{0,600}})\"?,?$")
+_RULE = lazy(r"^\s{0,8}-{2,60}(?:\s{1,200}-{2,60}){0,12}\s{0,8}$")
+_DASHES = lazy(r"-{2,60}")
+_ID = lazy(r"(?i)VEN_(?P<vendor>[0-9a-f]{4})&DEV_(?P<device>[0-9a-f]{4})")
+_CLASS = lazy(r"(?i)&CC_([0-9a-f]{4})")
+_PLACE = lazy(r"\(?(\d{1,8}),\s?(?:\D{0,20}\s)?(\d{1,3}),\s?(?:\D{0,20}\s)?(\d)\)?\s*$")
+# 31.0.15.4601 is driver 546.01. Microsoft's own display driver carries the version of Windows: 10.0.19041.3636.
+_NVIDIA_VERSION = lazy(r"^\d{1,2}\.\d{1,2}\.1(?P<first>[1-9])\.(?P<rest>\d{1,4})$")
+Record = tuple[tuple[int, ...], dict[str, Any]]  # its lines from 1, its fields
+
+
+# ---------------------------------------------------------------- the forms
+def _records(text: Text) -> tuple[list[Record], bool]:
+    """The devices of a text, and whether every line was understood."""
+    found: list[Record] = []
+    block: dict[str, Any] = {}
+    spread: list[int] = []
+    blank = 0
+    understood = True
+    columns: list[tuple[str, int]] = []
+    lines = plain_lines(text)
+    for number, line in enumerate(lines, 1):
+        blank = blank + 1 if not line.strip() else 0
+        if blank:
+            columns = []
+            if blank > 1 and block:
+                found.append((tuple(spread), block))
+                block, spread = {}, []
+            continue
+        parsed = _objects(line)
+        if parsed:
+            found.extend(((number,), entry) for entry in parsed)
+            continue
+        listed = _LISTED.match(line)
+        if listed is not None:
+            if listed["name"] in block:
+                found.append((tuple(spread), block))
+                block, spread = {}, []
+            block[listed["name"]] = listed["value"].strip()
+            spread.append(number)
+            continue
+        if _RULE.match(line) is not None and number > 1:
+            columns = _columns(lines[number - 2], line)
+        elif columns:
+            found.append(((number,), _cells(line, columns)))
+        else:
+            understood = False
+    if block:
+        found.append((tuple(spread), block))
+    return found, understood
+
+
+def _objects(line: str) -> list[dict[str, Any]]:
+    """A JSON object, or a list of them, on one line."""
+    line = line.strip()
+    if not line.startswith(("{", "[{")) or not line.endswith(("}", "}]")):
+        return []
+    try:
+        entry = msgspec.json.decode(line)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return []
+    return [one for one in (entry if isinstance(entry, list) else [entry]) if isinstance(one, dict)]
+
+
+def _columns(head: str, rule: str) -> list[tuple[str, int]]:
+    """Names and places of a table's columns; none where its head names no field that is known here."""
+    starts = [found.start() for found in _DASHES.finditer(rule)]
+    ends = [*starts[1:], len(head) + 1]
+    named = [(head[start:end].strip(), start) for start, end in zip(starts, ends, strict=True)]
+    return named if any(name in ("Name", "DriverVersion", "PNPDeviceID", "FriendlyName", "InstanceId") for name, _ in named) else []
+
+
+def _cells(line: str, columns: list[tuple[str, int]]) -> dict[str, Any]:
+    ends = [*(start for _, start in columns[1:]), len(line) + 1]
+    return {name: line[start:end].strip() for (name, start), end in zip(columns, ends, strict=True)}
+
+
+# ---------------------------------------------------------------- one device
+def _word(fields: dict[str, Any], *names: str) -> str | None:
+    value = next((fields[name] for name in names if isinstance(fields.get(name), str)), None)
+    return value[:400].strip() if isinstance(value, str) else None
+
+
+def _number(fields: dict[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if isinstance(value, str) and value.strip().isdigit() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def nvidia_version(text: str | None) -> ModuleVersion | None:
+    """NVIDIA's own number of a driver, from the one that Windows shows; None for another maker's driver."""
+    found = _NVIDIA_VERSION.match(text) if text else None
+    if found is None:
+        return None
+    digits = f"{found['first']}{int(found['rest']):04d}"
+    return ModuleVersion(f"{digits[:3]}.{digits[3:]}")
+
+
+def _address(place: str | None) -> str | None:
+    """0000:01:00.0 from the `(1,0,0)` at the end of LocationInformation. Windows puts the segment into the upper bits of the bus."""
+    found = _PLACE.search(place) if place else None
+    if found is None:
+        return None
+    bus, device, function = (int(part) for part in found.groups())
+    return f"{bus >> 8:04x}:{bus & 0xFF:02x}:{device:02x}.{function}" if device < 32 and bus >> 8 < 1 << 16 else None
+
+
+def _adapter(lines: tuple[int, ...], fields: dict[str, Any]) -> DisplayAdapter | None:
+    """What one record says; None where it names no device."""
+    instance = _word(fields, "PNPDeviceID", "InstanceId") or ""
+    if not instance and "VEN_" in (_word(fields, "DeviceID") or ""):
+        instance = _word(fields, "DeviceID") or ""
+    name = _word(fields, "Name", "FriendlyName", "Caption", "Description")
+    ids = _ID.search(instance)
+    if ids is None and name is None:
+        return None
+    version = _word(fields, "DriverVersion")
+    vendor = ids["vendor"].lower() if ids else NVIDIA if (name or "").upper().startswith("NVIDIA ") else None
+    return DisplayAdapter(
+        name=name,
+        instance=instance.upper(),
+        vendor=vendor,
+        device=ids["device"].lower() if ids else None,
+        address=_address(_word(fields, "Location")),
+        driver=nvidia_version(version) if vendor == NVIDIA else None,
+        driver_text=version or None,
+        service=_service(fields),
+        problem=_problem(fields),
+        line=lines[0],
+    )
+
+
+def _problem(fields: dict[str, Any]) -> int | None:
+    """The code; a device whose status is OK has none."""
+    code = _number(fields, "ConfigManagerErrorCode")
+    return 0 if code is None and _word(fields, "Status") == "OK" else code
+
+
+def _service(fields: dict[str, Any]) -> str | None:
+    """The kernel service; a null in JSON says that there is none."""
+    return None if "Service" not in fields else _word(fields, "Service") or ""
+
+
+def _quotes(text: Text, lines: tuple[int, ...], fields: dict[str, Any]) -> list[Quote]:
+    """The lines about one device. One of JSON is told in words: what of it says most stands at its end."""
+    if len(lines) > 1 or not text.lines[lines[0] - 1].lstrip().startswith(("{", "[")):
+        return [text.quote(number) for number in lines[:_QUOTED]]
+    told = [f"{name} {_shown(fields[name])}" for name in _TOLD if name in fields]
+    return [said(text.source, lines[0], ", ".join((_word(fields, "Name") or "a device without a name", *told)))]
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else str(value)[:120]
+
+
+def _kept(text: Text, adapters: list[DisplayAdapter], quotes: list[list[Quote]], *, whole: bool) -> Fact[Any]:
+    lines = [quote for group in quotes for quote in group]
+    nothing = text.absent("no display adapter is listed")
+    return text.fact(DISPLAY_ADAPTERS, DisplayAdapters(adapters=tuple(adapters)), *(lines or [nothing]), whole=whole)
+
+
+# ---------------------------------------------------------------- Win32_VideoController
+def parse_controllers(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The adapters; and the driver of NVIDIA's that runs one of them."""
+    records, understood = _records(text)
+    adapters: list[DisplayAdapter] = []
+    quotes: list[list[Quote]] = []
+    for lines, fields in records:
+        adapter = _adapter(lines, fields)
+        if adapter is not None and (adapter.instance or adapter.driver_text or adapter.problem is not None):
+            adapters.append(adapter)
+            quotes.append(_quotes(text, lines, fields))
+    if not adapters:
+        return
+    complete = whole(text) and understood and all(adapter.instance for adapter in adapters)
+    yield _kept(text, adapters, quotes, whole=complete)
+    running = [place for place, adapter in enumerate(adapters) if adapter.driver is not None and adapter.problem == 0]
+    for place in running[:1]:
+        version = adapters[place].driver
+        assert version is not None
+        yield text.fact(LOADED_DRIVER, LoadedDriver(version=version), *quotes[place], whole=complete)
+    if not running and complete:
+        yield text.fact(LOADED_DRIVER, None, text.absent("no display adapter runs with a driver of NVIDIA's"))
+
+
+# ---------------------------------------------------------------- Win32_PnPEntity
+def parse_devices(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The PCI bus, and what of it is a display adapter or would be one with a driver."""
+    records, understood = _records(text)
+    functions: list[PciFunction] = []
+    quotes: list[list[Quote]] = []
+    adapters: list[DisplayAdapter] = []
+    of_adapters: list[list[Quote]] = []
+    placed = True
+    for lines, fields in records:
+        adapter = _adapter(lines, fields)
+        if adapter is None or adapter.vendor is None:
+            continue
+        spoken = _quotes(text, lines, fields)
+        code = _CLASS.search(_word(fields, "CompatibleID") or "")
+        class_code = code[1].lower() if code else None
+        if (class_code or "").startswith("03") or (class_code is None and adapter.is_nvidia):
+            adapters.append(adapter)
+            of_adapters.append(spoken)
+        if adapter.address is None:
+            placed = False
+            continue
+        functions.append(_function(adapter, class_code))
+        quotes.append(spoken)
+    if not functions:
+        return
+    complete = whole(text) and understood
+    yield bus_fact(text, functions, quotes, whole=complete and placed)
+    yield _kept(text, adapters, of_adapters, whole=complete)
+
+
+def _function(adapter: DisplayAdapter, class_code: str | None) -> PciFunction:
+    """NVIDIA's driver goes by its Linux name here, as rules know it. A service that does not run the device drives nothing."""
+    holds = adapter.service if adapter.problem in (0, None) else None
+    driver = {NVIDIA_SERVICE: "nvidia", "basicdisplay": None, "": None}.get((holds or "").lower(), holds)
+    return PciFunction(
+        address=adapter.address or "",
+        vendor=adapter.vendor,
+        device=adapter.device,
+        class_code=class_code,
+        name=adapter.name,
+        driver=driver,
+        driver_known=adapter.service is not None,
+        line=adapter.line,
+    )
+
+
+PARSERS = (
+    Parser(
+        name="video_controllers",
+        reads=("video-controllers",),
+        keys=(DISPLAY_ADAPTERS.name, LOADED_DRIVER.name),
+        parse=parse_controllers,
+        wakes=("Win32_VideoController", "win32_videocontroller", "PNPDeviceID", "win32_VideoController", "ConfigManagerErrorCode"),
+    ),
+    Parser(name="pnp_devices", reads=("pnp-devices",), keys=(PCI.name, DISPLAY_ADAPTERS.name), parse=parse_devices),
+)

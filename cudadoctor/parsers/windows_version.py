@@ -1,0 +1,73 @@
+"""Windows itself, by its version as `ver` prints it; and what a machine with Windows has none of, by its nature.
+
+No pasted text wakes this: the version stands at the head of every session of cmd, also of one that goes on to WSL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Key, Unknown
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import (
+    CONTAINER_MARKS,
+    DEVICE_NODES,
+    DEVICE_NODES_AFTER,
+    DKMS,
+    DRIVER_PACKAGES,
+    KERNEL,
+    KERNEL_LOG,
+    LIBRARIES,
+    MODULE_FILES,
+    MODULES,
+    NVIDIA_MODPROBE,
+    OPERATING_SYSTEM,
+    TEGRA,
+    WSL,
+    Kernel,
+    OperatingSystem,
+)
+from cudadoctor.parsers.base import Parser, Text
+
+_VERSION = lazy(r"^\s{0,8}Microsoft Windows \[\w{1,12} (?P<version>\d{1,2}\.\d{1,2}\.(?P<build>\d{4,6})(?:\.\d{1,6})?)\]")
+_FIELD = lazy(r"^\s{0,8}(?P<name>Edition|Machine): (?P<value>\S.{0,60})$")
+_SERVERS = ((26100, "2025"), (20348, "2022"), (17763, "2019"), (14393, "2016"))  # first build of each release
+_CLIENTS = ((22000, "11"), (10240, "10"), (9600, "8.1"), (9200, "8"), (7600, "7"))
+# Kernel modules, packages, device files: Windows has other things in their place, and rules about these say nothing there.
+NOT_THERE: tuple[Key[Any], ...] = (
+    MODULES, MODULE_FILES, DKMS, DRIVER_PACKAGES, KERNEL_LOG, LIBRARIES, NVIDIA_MODPROBE, DEVICE_NODES, DEVICE_NODES_AFTER,
+    CONTAINER_MARKS, TEGRA,
+)  # fmt: skip
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    fields = {found["name"]: found["value"] for line in text.lines if (found := _FIELD.match(line)) is not None}
+    for number, line in enumerate(text.lines, 1):
+        found = _VERSION.match(line)
+        if found is None:
+            continue
+        quote = text.quote(number)
+        release, edition = found["version"], fields.get("Edition", "")
+        version = _release(int(found["build"]), server=edition.startswith("Server"))
+        server = "Server " if edition.startswith("Server") else ""
+        name = f"Windows {server}{version or release}"
+        yield text.fact(KERNEL, Kernel(system="Windows", release=release, machine=fields.get("Machine")), quote)
+        yield text.fact(OPERATING_SYSTEM, OperatingSystem(id="windows", version_id=version, name=name), quote)
+        yield text.fact(WSL, False, quote)
+        for key in NOT_THERE:
+            yield text.fact(key, None, quote)
+        return
+
+
+def _release(build: int, *, server: bool) -> str | None:
+    """11, 10, 2022: the name by which people call it."""
+    return next((name for first, name in (_SERVERS if server else _CLIENTS) if build >= first), None)
+
+
+PARSER = Parser(
+    name="windows_version",
+    reads=("windows-version",),
+    keys=(KERNEL.name, OPERATING_SYSTEM.name, WSL.name, *(key.name for key in NOT_THERE)),
+    parse=parse,
+)

@@ -1,0 +1,143 @@
+"""Bundles: what support asks for, taken as it is. Each machine in one becomes evidence like that of a recording.
+
+    bug_report.py   nvidia-bug-report.log and .log.gz
+    sos.py          an archive of `sos report`
+    must_gather.py  the GPU operator's must-gather, a node each
+    single.py       files that hold one tool's output: `nvidia-smi -q`, `-q -x`, `dcgmi diag -j`
+    unpacking.py    archives and compressions, in memory and within limits
+    items.py        pieces of evidence with the ids of the live probes
+
+A bundle is recognised by its content. `opened` gives the machines' evidence, or the text in a file that holds none.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.sources import recording
+from cudadoctor.sources.bundles import bug_report, must_gather, single, sos, unpacking
+from cudadoctor.sources.bundles.unpacking import BundleError as BundleError
+
+RECORDING = recording.MEMBER
+_FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked shows one of these, or files of a must-gather
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file holds: machines; or a recording of the doctor's; or a text, without the compression around it."""
+
+    machines: tuple[Evidence, ...] = ()
+    recording: bool = False
+    text: bytes | None = None
+
+
+def replayed(path: str) -> tuple[Evidence, ...]:
+    """What `--replay` reads: a recording, or the machines of a bundle. RecordingError or BundleError with what is wrong."""
+    if not os.path.exists(path):
+        raise BundleError(f"{path}: no such file or directory")
+    if os.path.isdir(path) and not _shows_a_bundle(path):
+        return (recording.read(path),)
+    found = opened(path)
+    if found.recording:
+        return (recording.read(path),)
+    if found.text is not None:
+        raise BundleError(f"{path}: neither a recording nor a bundle. If it is the text of a failure: `cudadoctor explain {path}`")
+    return found.machines
+
+
+def opened(path: str) -> Opened:
+    """A file or a folder. BundleError where it cannot be read, or is an archive in which nothing is known."""
+    if not os.path.isdir(path):
+        return of_bytes(unpacking.read_file(path), path)
+    if os.path.exists(os.path.join(path, RECORDING)):
+        return Opened(recording=True)
+    if not _shows_a_bundle(path):
+        raise BundleError(f"{path} is a folder; name a file with the text of a failure")
+    return _of_members(unpacking.folder(path, _wanted), path)
+
+
+def _shows_a_bundle(path: str) -> bool:
+    """Whether a folder, or the one folder in it, has what an unpacked bundle has. Any other folder is not searched through."""
+    try:
+        names = os.listdir(path)
+        inner = os.listdir(os.path.join(path, names[0])) if len(names) == 1 and os.path.isdir(os.path.join(path, names[0])) else []
+    except OSError:
+        return False
+    shown = (*names, *inner)
+    return (
+        any(name.startswith(_FOLDERS) for name in shown) or must_gather.is_gather(list(shown)) or any(map(must_gather.is_bug_report, shown))
+    )
+
+
+def of_bytes(content: bytes, name: str = "standard input") -> Opened:
+    """The same of bytes that were read already."""
+    try:
+        if unpacking.is_archive(content):
+            return _of_members(unpacking.unpacked(content, _wanted), name)
+        plain, remarks = unpacking.expanded(content)
+        if plain is not content and not plain.strip(b"\x00 \t\r\n"):
+            raise BundleError("there is nothing in it")
+    except BundleError as error:
+        raise BundleError(f"{name}: {error}" if not str(error).startswith(name) else str(error)) from error
+    return _of_file(plain, tuple(remarks))
+
+
+def _of_file(content: bytes, remarks: tuple[str, ...]) -> Opened:
+    if bug_report.is_report(content):
+        return Opened(machines=(_named(bug_report.evidence(content, remarks)),))
+    evidence = single.evidence(content, remarks)
+    return Opened(machines=(_named(evidence),)) if evidence is not None else Opened(text=content)
+
+
+def _wanted(name: str) -> bool:
+    return sos.wanted(name) or must_gather.wanted(name) or _single(name)
+
+
+def _single(name: str) -> bool:
+    """Files with one tool's output near the top of an archive: `nvidia-smi.txt`, `dcgmi-diag.json`, `report.log`."""
+    return name.count("/") <= 1 and name.endswith((".txt", ".log", ".json", ".xml", ".gz"))
+
+
+def _of_members(found: unpacking.Unpacked, name: str) -> Opened:
+    if any(member == RECORDING or member.endswith(f"/{RECORDING}") for member in found.names):
+        return Opened(recording=True)
+    remarks = tuple(found.remarks)
+    if sos.is_report(found.names):
+        machines: tuple[Evidence, ...] = (sos.evidence(found.members, found.names, remarks),)
+    elif must_gather.is_gather(found.names) or any(must_gather.is_bug_report(member) for member in found.names):
+        machines = must_gather.evidence(found.members, remarks)
+    else:
+        machines = _of_singles(found)
+    machines = tuple(_named(machine) for machine in machines if machine.items)
+    if not machines:
+        known = "a bug report of NVIDIA's, a report of sos, a must-gather of the GPU operator, output of nvidia-smi -q or dcgmi diag -j"
+        said = f" ({' '.join(remarks)})" if remarks else ""
+        raise BundleError(f"{name}: {len(found.names)} files, among them neither of: {known}{said}")
+    return Opened(machines=machines)
+
+
+def _of_singles(found: unpacking.Unpacked) -> tuple[Evidence, ...]:
+    """Each file that is one tool's output, of one machine: their pieces together."""
+    parts: list[Evidence] = []
+    remarks = list(found.remarks)
+    for name, content in sorted(found.members.items()):
+        try:
+            plain, cut = unpacking.expanded(content)
+        except BundleError:
+            continue
+        part = single.evidence(plain, ())
+        if part is not None and all(part.items[0].id != other.items[0].id for other in parts):
+            parts.append(part)
+            remarks += [f"{name}: {remark}" for remark in cut]
+    if not parts:
+        return ()
+    names = ", ".join(dict.fromkeys(part.bundle or "" for part in parts))
+    together = tuple(item for part in parts for item in part.items)
+    return (msgspec.structs.replace(parts[0], items=together, bundle=names, remarks=tuple(remarks)),)
+
+
+def _named(evidence: Evidence) -> Evidence:
+    """A Linux machine, wherever the bundle is read."""
+    return evidence if evidence.platform == "unknown" else msgspec.structs.replace(evidence, platform="linux")

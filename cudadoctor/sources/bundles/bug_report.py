@@ -1,0 +1,209 @@
+"""NVIDIA's nvidia-bug-report.log, of all its versions: cut at its own marks into the items that live probes give.
+
+A section begins with a line of 44 underscores. A file is headed by `*** /path` (before 2011 by the path alone), its listing and its
+content; or by `*** /path does not exist`. A command is headed by its command line, `dmesg:` among them; several may share a section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.sources.bundles import items
+
+NAME = "nvidia-bug-report"
+MARK = "_" * 44
+START = "Start of NVIDIA bug report log file"
+_HEAD = 64 << 10  # bytes within which a report shows that it is one
+_FILE = re.compile(r"^(?:\*\*\* )?(?P<path>/[^\s:]+)(?P<gone> does not exist| is not readable)?$")
+_LISTING = re.compile(r"^\*\*\* ls: ")
+_COMMAND = re.compile(r"^(?:/\S*/)?(?P<program>nvidia-smi|lspci|modinfo|lsmod|dmesg|nvcc|uname)(?P<rest>(?: .*)?):?$")
+_SKIPPED = re.compile(r"^Skipping:? (?P<what>.{1,80}?) output\b(?: \((?P<why>[^)]*)\))?")
+_BY_SYSFS = "PCI devices configuration space dump using sysfs"
+_SCANNED = "Scanning kernel log files for NVIDIA kernel messages:"
+_FILES = {
+    "/proc/modules": "modules",
+    "/proc/version": "proc-version",
+    "/proc/driver/nvidia/version": "driver-version",
+    "/etc/os-release": "os-release",
+    "/etc/issue": "issue",
+    "/etc/nv_tegra_release": "tegra",
+}
+_ABSENT = ("driver-version",)  # of which "does not exist" is knowledge about the driver; a sandbox may hide the others
+
+
+class Section(NamedTuple):
+    """What stands between two marks: its first line, and the rest."""
+
+    title: str
+    body: str
+
+
+def is_report(content: bytes) -> bool:
+    return START in items.text_of(content[:_HEAD])
+
+
+def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = None) -> Evidence:
+    """The report as evidence of one machine."""
+    found: dict[str, Item] = {}
+    text = items.text_of(content)
+    for item in _items(text):
+        before = found.get(item.id)
+        if before is None or _better(item, before):
+            found[item.id] = item
+    if "modinfo" in found and _names_the_module_otherwise(found.get("uname")) and not (found["modinfo"].stdout or "").strip():
+        del found["modinfo"]
+    if "End of NVIDIA bug report log file" not in text[-_HEAD:]:
+        remarks = (*remarks, "The report has no end: nvidia-bug-report.sh hung or was ended, or the file was cut.")
+    return Evidence(items=tuple(found.values()), origin="recording", bundle=NAME, node=node, remarks=remarks)
+
+
+def _names_the_module_otherwise(uname: Item | None) -> bool:
+    """Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing."""
+    return uname is None or re.search(r"[-+](?:amd64|arm64|deb\d\d)", uname.stdout or "") is not None
+
+
+def _better(item: Item, before: Item) -> bool:
+    """Whether a second piece of the same evidence says more: the whole of it, or what is there at all."""
+    return _rank(item) < _rank(before)
+
+
+def _rank(item: Item) -> tuple[bool, int, bool, bool]:
+    output = item.stdout or ""
+    return item.excerpt, {"ok": 0, "failed": 1}.get(item.status, 2), not output.strip(), "Kernel driver in use" not in output
+
+
+# ---------------------------------------------------------------- sections
+def sections(text: str) -> Iterator[Section]:
+    """The report's sections. Marks in a Markdown quotation count too; what is quoted as base64 has none."""
+    text = text.replace("\r\n", "\n") if "\r\n" in text else text
+    at = 0 if text.startswith(MARK) else text.find(f"\n{MARK}") + 1
+    while at < len(text):
+        begin = text.find("\n", at)
+        if begin < 0:
+            return
+        end = text.find(f"\n{MARK}", begin)
+        end = len(text) if end < 0 else end
+        title, _, body = text[begin:end].lstrip("\n").partition("\n")
+        yield Section(title.rstrip(), body)
+        at = end + 1
+
+
+def _items(text: str) -> Iterator[Item]:
+    for section in sections(text):
+        yield from _of_section(section)
+
+
+def _of_section(section: Section) -> Iterator[Item]:
+    title = section.title
+    if title.startswith(START.partition(" log")[0]):
+        yield from _of_prologue(section.body)
+    elif title == "dmesg:":
+        if section.body.strip():
+            yield items.kernel_log("dmesg", text=section.body)
+    elif title == _SCANNED:
+        yield from _of_scan(section.body)
+    elif title == _BY_SYSFS:
+        yield items.command("lspci", "lspci", "-n", text=section.body)
+    elif title.startswith("Skipping"):
+        yield from _of_skipped(section)
+    elif _COMMAND.match(title):
+        yield from _of_commands(section)
+    else:
+        yield from _of_file(section)
+
+
+def _of_prologue(body: str) -> Iterator[Item]:
+    for line in body.splitlines():
+        if line.startswith("uname: "):
+            yield items.command("uname", "uname", "-a", text=line.removeprefix("uname: ") + "\n")
+
+
+def _of_file(section: Section) -> Iterator[Item]:
+    match = _FILE.match(section.title)
+    if match is None:
+        return
+    path = match["path"].replace("/./", "/")
+    item_id = _FILES.get(re.sub(r"^/\.bottlerocket/rootfs", "", path))
+    if item_id is None:
+        return
+    if match["gone"]:
+        if item_id in _ABSENT and "exist" in match["gone"]:
+            yield items.absent(item_id, path, f"{path} does not exist")
+        return
+    first, _, rest = section.body.partition("\n")
+    body = rest if _LISTING.match(first) else section.body
+    yield items.file(item_id, path, body.rstrip("\n") + "\n")
+
+
+def _of_skipped(section: Section) -> Iterator[Item]:
+    """`Skipping nvidia-smi output (nvidia-smi not found)`; since 2025 the reason stands on a line of its own."""
+    match = _SKIPPED.match(section.title)
+    if match is None:
+        return
+    why = match["why"] or section.body.partition("\n")[0].strip()
+    if match["what"] == "nvidia-smi" and why == "nvidia-smi not found":
+        yield items.absent("nvidia-smi-query", ("nvidia-smi", "--query"), "nvidia-smi: command not found")
+
+
+# ---------------------------------------------------------------- commands
+def _of_commands(section: Section) -> Iterator[Item]:
+    """Each command of a section with what it printed: a line that is a command line of the same program begins the next."""
+    first = _COMMAND.match(section.title)
+    assert first is not None
+    title, lines = section.title, list[str]()
+    for line in section.body.split("\n"):
+        match = _COMMAND.match(line) if line.startswith(("/", "nvidia-smi", "modinfo")) else None
+        if match is not None and match["program"] == first["program"]:
+            yield from _of_command(title, "\n".join(lines))
+            title, lines = line.rstrip(), []
+        else:
+            lines.append(line)
+    yield from _of_command(title, "\n".join(lines))
+
+
+def _of_command(title: str, output: str) -> Iterator[Item]:
+    match = _COMMAND.match(title)
+    assert match is not None
+    program, words = match["program"], match["rest"].rstrip(":").replace('"', "").split()
+    text = output.strip("\n") + "\n"
+    if program == "nvidia-smi" and words in (["--query"], ["-q"], ["--query", "-x"], ["-q", "-x"]):
+        failed = "NVSMI LOG" not in text and "nvidia_smi_log" not in text
+        yield items.command("nvidia-smi-query", "nvidia-smi", *words, text=text, status_failed=failed)
+    elif program == "nvidia-smi" and words in (["nvlink", "--status"], ["nvlink", "-s"]):
+        yield items.command("nvidia-smi-nvlink", "nvidia-smi", *words, text=text, excerpt=True)
+    elif program == "nvidia-smi" and not words:
+        yield items.command("nvidia-smi", "nvidia-smi", text=text, status_failed="| NVIDIA-SMI" not in text)
+    elif program == "lspci" and text.strip():
+        yield from _of_lspci(words, text)
+    elif program == "modinfo" and words[:1] == ["nvidia"]:
+        yield items.command("modinfo", "modinfo", *words, text=text, excerpt=True)
+    elif program == "lsmod":
+        yield items.command("lsmod", "lsmod", text=text)
+
+
+def _of_lspci(words: list[str], text: str) -> Iterator[Item]:
+    """The list of all devices, and what is told of NVIDIA's alone. The tree (-t) and lists of others (-d 10b5:*) are no lists."""
+    options = "".join(word[1:] for word in words if word.startswith("-"))
+    devices = next((words[place + 1] for place, word in enumerate(words[:-1]) if word == "-d"), None)
+    if "t" in options or (devices is not None and not devices.startswith("10de:")):
+        return
+    if devices is not None:
+        yield items.command("lspci-nvidia", "lspci", *words, text=text, excerpt=True)
+    else:
+        yield items.command("lspci", "lspci", *words, text=text)
+
+
+def _of_scan(body: str) -> Iterator[Item]:
+    """What was filtered from the journal of this boot, for the case that dmesg was refused."""
+    found: list[str] = []
+    ours = False
+    for line in body.splitlines():
+        if line.startswith("  ") and line.endswith(":"):
+            ours = line.strip() == "journalctl -b -0:"
+        elif ours and " kernel: " in line:
+            found.append(line)
+    if found:
+        yield items.kernel_log("journalctl", "-b", "-0", text="\n".join(found) + "\n", excerpt=True)

@@ -1,0 +1,83 @@
+"""Pieces of evidence as bundles hold them: the same ids as the live probes, so the same parsers read them.
+
+What a bundle does not hold has no item: unknown, never absent. Only where its tool says itself that a thing was not there is it absent.
+"""
+
+from __future__ import annotations
+
+from cudadoctor.model.evidence import Item
+from cudadoctor.sources.decoding import decoded
+
+LOG_LIMIT = 8 << 20  # characters of a kernel log from which only the lines that any reader looks at are kept
+# Words of such lines, in small letters; what the rest of a log says concerns nobody here.
+_KERNEL_WORDS = (
+    "nvidia", "nvrm", "nouveau", "nova", "vfio", "pci-stub", "xid", "linux version", "module", "lockdown", "secure boot", "secureboot",
+    "pcieport", "10de", "blocked for more than", "bbswitch", "command line", "-- boot ", "-- reboot ", "successfully reset",
+)  # fmt: skip
+MOST_LINES = 50_000  # of such a log, at each end
+
+
+def command(item_id: str, *argv: str, text: str, excerpt: bool = False, status_failed: bool = False) -> Item:
+    """What a command printed."""
+    return Item(
+        id=item_id,
+        kind="command",
+        what=argv,
+        status="failed" if status_failed else "ok",
+        stdout=text,
+        origin="recording",
+        excerpt=excerpt,
+    )
+
+
+def file(item_id: str, path: str, text: str) -> Item:
+    """A file's content."""
+    return Item(id=item_id, kind="file", what=path, status="ok", stdout=text, origin="recording")
+
+
+def absent(item_id: str, what: tuple[str, ...] | str, why: str) -> Item:
+    """What the tool looked for and did not find."""
+    return Item(id=item_id, kind="file" if isinstance(what, str) else "command", what=what, status="absent", why=why, origin="recording")
+
+
+def text_of(content: bytes) -> str:
+    text = decoded(content)
+    return text.replace("\x00", "") if "\x00" in text else text
+
+
+def kernel_log(*argv: str, text: str, excerpt: bool = False) -> Item:
+    """A kernel log. Of a very long one, its lines about drivers, modules and the bus."""
+    shortened = _telling(text) if len(text) > LOG_LIMIT else text
+    return command("kernel-log", *argv, text=shortened, excerpt=excerpt or shortened is not text)
+
+
+def _telling(text: str) -> str:
+    """The lines that hold one of the words, in capitals or not."""
+    small = text.lower()
+    if len(small) == len(text):
+        return _lines(text, _places(small, *_KERNEL_WORDS))
+    return _lines(text, _places(text, *(form for word in _KERNEL_WORDS for form in (word, word.upper(), word.capitalize()))))
+
+
+def lines_with(text: str, *words: str) -> str:
+    """The lines of a text that hold one of these words, as they stand; at most MOST_LINES at each end."""
+    return _lines(text, _places(text, *words))
+
+
+def _places(text: str, *words: str) -> list[int]:
+    """Where the lines begin that hold a word: looked up word by word, which costs little however long the text is."""
+    found: set[int] = set()
+    for word in words:
+        at = text.find(word)
+        while at >= 0:
+            found.add(text.rfind("\n", 0, at + 1) + 1)
+            end = text.find("\n", at + 1)
+            at = text.find(word, end) if end >= 0 else -1
+    return sorted(found)
+
+
+def _lines(text: str, starts: list[int]) -> str:
+    if len(starts) > 2 * MOST_LINES:
+        starts = starts[:MOST_LINES] + starts[-MOST_LINES:]
+    ends = ((start, text.find("\n", start)) for start in starts)
+    return "".join(text[start : end if end >= 0 else len(text)] + "\n" for start, end in ends)

@@ -1,0 +1,103 @@
+"""What the must-gather of NVIDIA's GPU operator collects: a bug report of each node with a running driver, and the logs of its pods.
+
+One node is one machine. Where a node has no bug report (its driver pod does not run) the logs and descriptions of its pods are all that
+speaks of it: they are read as a text, which shows what failed and clears nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.sources.bundles import bug_report, items
+from cudadoctor.sources.bundles.unpacking import BundleError, expanded
+
+NAME = "GPU operator must-gather"
+_REPORT = re.compile(r"(?:^|/)nvidia-bug-report(?:[_-](?P<node>[\w.-]+?))?\.log(?:\.gz)?$")
+_POD = re.compile(r"(?:^|/)gpu_operand_pod_(?P<pod>[\w.-]+?)\.(?P<kind>log|previous\.log|descr)$")
+_USAGE = re.compile(r"(?:^|/)gpu_device_usage_(?P<node>[\w.-]+)\.log$")
+_MARKS = ("gpu_operand_pods.", "cluster_policy.", "gpu_operator_pod.", "gpu_nodes.")
+_NODE = re.compile(r"^Node:\s+(?P<node>[\w.-]+?)(?:/\S*)?$", re.MULTILINE)
+_NOT_READY = re.compile(r"^\s+(?:Ready:\s+False|Reason:\s+(?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull))", re.MULTILINE)
+_POD_LIMIT = 1 << 20  # characters kept of the end of one pod's log
+_TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
+
+
+def is_gather(names: list[str]) -> bool:
+    return any(mark in name.rpartition("/")[2] for name in names for mark in _MARKS)
+
+
+def wanted(name: str) -> bool:
+    return any(pattern.search(name) for pattern in (_REPORT, _POD, _USAGE))
+
+
+def is_bug_report(name: str) -> bool:
+    return _REPORT.search(name) is not None
+
+
+def evidence(members: Mapping[str, bytes], remarks: tuple[str, ...] = ()) -> tuple[Evidence, ...]:
+    """One piece of evidence for each node, in the order of their names."""
+    said = list(remarks)
+    reports = _reports(members, said)
+    pods = _pods(members)
+    usage = {match["node"]: items.text_of(content) for name, content in members.items() if (match := _USAGE.search(name))}
+    nodes = sorted({*reports, *pods})
+    return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), tuple(said)) for node in nodes)
+
+
+def _reports(members: Mapping[str, bytes], said: list[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name, content in members.items():
+        match = _REPORT.search(name)
+        if match is None:
+            continue
+        try:
+            plain, cut = expanded(content)
+        except BundleError as error:
+            said.append(f"{name}: {error}.")
+            continue
+        said += [f"{name}: {remark}" for remark in cut]
+        if bug_report.is_report(plain):
+            found[match["node"] or name.rpartition("/")[0] or "the node"] = plain
+        else:
+            said.append(f"{name} is no bug report of NVIDIA's; not read.")
+    return found
+
+
+def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
+    """Node -> what the pods that are not ready there say, the driver's first, for the others wait for it."""
+    by_pod: dict[str, dict[str, str]] = {}
+    for name, content in members.items():
+        match = _POD.search(name)
+        if match is not None:
+            by_pod.setdefault(match["pod"], {})[match["kind"]] = items.text_of(content)
+    by_node: dict[str, list[str]] = {}
+    for pod in sorted(by_pod, key=lambda pod: ("driver" not in pod, pod)):
+        node = _NODE.search(by_pod[pod].get("descr", ""))
+        if node is None or _NOT_READY.search(by_pod[pod].get("descr", "")) is None:
+            continue
+        logs = [by_pod[pod][kind][-_POD_LIMIT:] for kind in ("previous.log", "log", "descr") if by_pod[pod].get(kind, "").strip()]
+        by_node.setdefault(node["node"], []).append(f"# pod {pod}\n" + "\n".join(logs))
+    return {node: "\n".join(texts) for node, texts in by_node.items()}
+
+
+def _of_node(node: str, report: bytes | None, pods: str, usage: str | None, remarks: tuple[str, ...]) -> Evidence:
+    if report is None:
+        why = f"Node {node} has no bug report in the bundle; only the logs of its pods speak of it."
+        return Evidence(items=(_text(pods),), origin="text", platform="unknown", bundle=NAME, node=node, remarks=(*remarks, why))
+    found = bug_report.evidence(report, remarks, node)
+    table = _table(usage) if usage is not None else None
+    more = () if table is None or any(item.id == "nvidia-smi" for item in found.items) else (table,)
+    return Evidence(items=(*found.items, *more), origin="recording", bundle=NAME, node=node, remarks=found.remarks)
+
+
+def _text(pods: str) -> Item:
+    return Item(id="text", kind="text", what="text", status="ok", stdout=pods, origin="text")
+
+
+def _table(usage: str) -> Item | None:
+    """nvidia-smi's table, which the bug report has not: it lists the processes on the GPUs."""
+    start = usage.find(_TABLE_FROM)
+    body = usage[start:].partition("\n")[2].partition(_TABLE_TO)[0] if start >= 0 else ""
+    return items.command("nvidia-smi", "nvidia-smi", text=body, status_failed="| NVIDIA-SMI" not in body) if body.strip() else None

@@ -1,0 +1,115 @@
+"""An archive of `sos report`: its files by their paths, below a folder that bears the machine's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.sources.bundles import items
+
+NAME = "sos report"
+_MARK = "sos_commands/"
+_MISSING = re.compile(r"command not found|No such file or directory|^timeout: failed to run command", re.MULTILINE)
+_HOST = re.compile(r"^sosreport-(?P<host>[\w.-]+?)-(?:\d{4,}-)?\d{4}-\d\d-\d\d")
+
+
+def _file(item_id: str, path: str) -> Callable[[str], Item | None]:
+    return lambda text: items.file(item_id, path, text)
+
+
+def _command(item_id: str, *argv: str, excerpt: bool = False, empty: bool = False) -> Callable[[str], Item | None]:
+    """`empty`: no output is an answer."""
+
+    def make(text: str) -> Item | None:
+        if _MISSING.search(text[:400]) and len(text) < 400:
+            return None  # whether the shell or the tool missed something, nobody can tell here
+        return items.command(item_id, *argv, text=text, excerpt=excerpt) if text.strip() or empty else None
+
+    return make
+
+
+def _rpms(text: str) -> Item | None:
+    """sos prints the date of installation behind each name."""
+    names = "".join(f"{line.split()[0]}\n" for line in text.splitlines() if line.strip())
+    return items.command("packages", "rpm", "-qa", text=names) if names else None
+
+
+def _smi_query(text: str) -> Item | None:
+    return items.command("nvidia-smi-query", "nvidia-smi", "-q", text=text, status_failed="NVSMI LOG" not in text) if text.strip() else None
+
+
+def _log(*argv: str, excerpt: bool = False) -> Callable[[str], Item | None]:
+    return lambda text: items.kernel_log(*argv, text=text, excerpt=excerpt) if text.strip() else None
+
+
+def _kernel_lines(*argv: str) -> Callable[[str], Item | None]:
+    """The kernel's lines of a log that holds everybody's."""
+
+    def make(text: str) -> Item | None:
+        lines = items.lines_with(text, " kernel: ", "\n-- ")
+        return items.kernel_log(*argv, text=lines, excerpt=True) if lines else None
+
+    return make
+
+
+# Path below the archive's own folder -> the item. Of several that give the same item the first that is there counts.
+_PATHS: tuple[tuple[str, Callable[[str], Item | None]], ...] = (
+    (r"sos_commands/pci/lspci_-nnvv\w*", _command("lspci", "lspci", "-nnvv")),
+    (r"sos_commands/(?:pci|hardware)/lspci_-nvv\w*", _command("lspci", "lspci", "-nvv")),
+    (r"sos_commands/kernel/dmesg", _log("dmesg")),
+    (r"sos_commands/kernel/dmesg_-T", _log("dmesg", "-T")),
+    (r"sos_commands/logs/journalctl_--no-pager_(?:--catalog_)?--boot", _kernel_lines("journalctl", "--boot")),
+    (r"var/log/dmesg", _log("/var/log/dmesg", excerpt=True)),
+    (r"var/log/(?:kern\.log|messages|syslog)", _kernel_lines("kernel lines of /var/log")),
+    (r"proc/modules", _file("modules", "/proc/modules")),
+    (r"sos_commands/kernel/lsmod", _command("lsmod", "lsmod")),
+    (r"proc/version", _file("proc-version", "/proc/version")),
+    (r"sos_commands/kernel/uname_-a", _command("uname", "uname", "-a")),
+    (r"(?:usr/lib|etc)/os-release", _file("os-release", "/etc/os-release")),
+    (r"proc/driver/nvidia/version", _file("driver-version", "/proc/driver/nvidia/version")),
+    (r"sys/module/nvidia/version", _file("sys-driver-version", "/sys/module/nvidia/version")),
+    (r"etc/nv_tegra_release", _file("tegra", "/etc/nv_tegra_release")),
+    (r"sos_commands/kernel/dkms_status", _command("dkms", "dkms", "status", empty=True)),
+    (r"sos_commands/(?:kernel|boot|grub2)/mokutil_--sb-state", _command("mokutil", "mokutil", "--sb-state")),
+    (r"sos_commands/kernel/modinfo_ALL_MODULES", _command("modinfo", "modinfo", excerpt=True)),
+    (r"sos_commands/hardware/lshw", _command("lshw", "lshw")),
+    (r"sos_commands/libraries/ldconfig_-p_-N_-X", _command("ldconfig", "ldconfig", "-p", "-N", "-X")),
+    (r"sos_commands/dpkg/dpkg_-l", _command("packages", "dpkg", "-l")),
+    (r"sos_commands/rpm/(?:sh_-c_)?rpm_--nodigest_-qa_--qf[^/]*sort_-V", _rpms),
+    (r"sos_commands/nvidia/nvidia-smi", _command("nvidia-smi", "nvidia-smi")),
+    (r"sos_commands/nvidia/nvidia-smi_-q", _smi_query),
+    (r"sos_commands/nvidia/nvidia-smi_-q_-d_PERFORMANCE", _smi_query),
+    (r"sos_commands/nvidia/nvidia-smi_nvlink_-s", _command("nvidia-smi-nvlink", "nvidia-smi", "nvlink", "-s", excerpt=True)),
+)
+_COMPILED = tuple((re.compile(path), make) for path, make in _PATHS)
+_ANY = re.compile(rf"(?:.*/)?(?:{'|'.join(path for path, _ in _PATHS)})")
+
+
+def is_report(names: list[str]) -> bool:
+    return any(_MARK in name for name in names)
+
+
+def wanted(name: str) -> bool:
+    return _ANY.fullmatch(name) is not None
+
+
+def evidence(members: Mapping[str, bytes], names: list[str], remarks: tuple[str, ...] = ()) -> Evidence:
+    """The archive as evidence of one machine. Only paths directly below the archive's folder count: it may hold copies of other systems."""
+    root = _root(names)
+    found: dict[str, Item] = {}
+    for pattern, make in _COMPILED:
+        for name in sorted(members):
+            if not name.startswith(root) or pattern.fullmatch(name[len(root) :]) is None:
+                continue
+            item = make(items.text_of(members[name]))
+            if item is not None:
+                found.setdefault(item.id, item)
+    host = _HOST.match(root)
+    return Evidence(items=tuple(found.values()), origin="recording", bundle=NAME, node=host["host"] if host else None, remarks=remarks)
+
+
+def _root(names: list[str]) -> str:
+    """The archive's own folder, with its slash."""
+    first = min((name for name in names if _MARK in name), key=len)
+    return first[: first.index(_MARK)]

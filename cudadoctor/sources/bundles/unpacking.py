@@ -1,0 +1,241 @@
+"""Opens what a bundle comes in, in memory and within limits: gzip, bzip2, xz, tar and zip. Nothing is written to disk.
+
+Bundles come from strangers. A member's name is only ever compared; links, devices and folders are passed over; what unpacks to far more
+than it was is refused; what is cut off gives what could be read, with a remark.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from typing import IO, Protocol
+
+import msgspec
+
+MIB = 1 << 20
+MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
+MAX_MEMBERS = 200_000  # a report of sos has some ten thousand files
+MAX_MEMBER = 192 * MIB  # bytes kept of one member; the rest of it is counted and dropped
+MAX_KEPT = 512 * MIB  # bytes kept of all
+MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
+MAX_RATIO = 1000  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
+RATIO_FROM = 64 * MIB
+_CHUNK = 1 << 20
+_TAR_AT = 257  # where a tar's header says "ustar"
+_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, ValueError, NotImplementedError)
+
+
+class BundleError(Exception):
+    """The bundle cannot be read; the message says why."""
+
+
+class Unpacked(msgspec.Struct):
+    """The members that were wanted, by name, and what should be said of the rest."""
+
+    members: dict[str, bytes]
+    remarks: list[str]
+    names: list[str] = []  # of every plain file, wanted or not
+
+
+class _Reads(Protocol):
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
+class _Counted(io.RawIOBase):
+    """A stream that stops where it gave more than it may."""
+
+    def __init__(self, stream: _Reads, size: int) -> None:
+        self.stream, self.size, self.given = stream, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        # read1 gives what is there: where a stream is cut off, `read` would lose what it had gathered.
+        chunk = getattr(self.stream, "read1", self.stream.read)(size if size >= 0 else _CHUNK)
+        self.given += len(chunk)
+        if self.given > MAX_STREAM:
+            raise BundleError(f"it unpacks to more than {MAX_STREAM // MIB} MiB; not read")
+        if self.given > max(RATIO_FROM, self.size * MAX_RATIO):
+            raise BundleError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
+        return chunk
+
+
+_COMPRESSED: tuple[tuple[bytes, str, Callable[[IO[bytes]], _Reads]], ...] = (
+    (b"\x1f\x8b", "gzip", lambda stream: gzip.GzipFile(fileobj=stream)),
+    (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+    (b"BZh", "bzip2", bz2.BZ2File),
+)
+_UNREADABLE = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"7z\xbc\xaf\x27\x1c", "7-Zip"), (b"Rar!", "RAR"))
+
+
+def head(content: bytes) -> str | None:
+    """How these bytes are packed: gzip, xz, bzip2, tar, zip, or None for none of them."""
+    for magic, name, _ in _COMPRESSED:
+        if content.startswith(magic):
+            return name
+    if content[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return "zip"
+    return "tar" if content[_TAR_AT : _TAR_AT + 5] == b"ustar" else None
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a bundle."""
+    try:
+        if os.path.getsize(path) > MAX_INPUT:
+            raise BundleError(f"{path}: larger than {MAX_INPUT // MIB} MiB; not read")
+        with open(path, "rb") as stream:
+            return stream.read(MAX_INPUT + 1)
+    except OSError as error:
+        raise BundleError(f"{path}: {error.strerror}") from error
+
+
+def expanded(content: bytes) -> tuple[bytes, list[str]]:
+    """The bytes without one compression around them (not a tar's members), and a remark where they are cut off."""
+    opener = _opener(content)
+    if opener is None:
+        return content, []
+    source = _Counted(opener(io.BytesIO(content)), len(content))
+    return _read(source, MAX_MEMBER)
+
+
+def is_archive(content: bytes) -> bool:
+    """Whether it holds members: a zip, or a tar within whatever compression."""
+    kind = head(content)
+    if kind in ("zip", "tar"):
+        return True
+    opener = _opener(content)
+    if opener is None:
+        return False
+    try:
+        return head(opener(io.BytesIO(content)).read(512)) == "tar"
+    except _DAMAGED:
+        return False
+
+
+def unpacked(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
+    """The wanted members of an archive. BundleError where not one member can be read."""
+    if head(content) == "zip":
+        return _of_zip(content, wanted)
+    opener = _opener(content)
+    stream: _Reads = opener(io.BytesIO(content)) if opener is not None else io.BytesIO(content)
+    return _of_tar(_Counted(stream, len(content)), wanted)
+
+
+def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
+    """The same of a bundle that somebody has unpacked. Links are not followed."""
+    found = Unpacked({}, [])
+    for top, folders, files in os.walk(path, followlinks=False):
+        folders.sort()
+        for name in sorted(files):
+            full = os.path.join(top, name)
+            inner = os.path.relpath(full, path).replace(os.sep, "/")
+            if len(found.names) >= MAX_MEMBERS:
+                raise BundleError(f"more than {MAX_MEMBERS} files; not read")
+            if os.path.islink(full) or not os.path.isfile(full):
+                continue
+            found.names.append(inner)
+            if wanted(inner):
+                try:
+                    with open(full, "rb") as stream:
+                        _keep(found, inner, stream)
+                except OSError as error:
+                    found.remarks.append(f"{inner}: {error.strerror}; not read.")
+    return found
+
+
+# ---------------------------------------------------------------- one kind each
+def _of_tar(source: _Counted, wanted: Callable[[str], bool]) -> Unpacked:
+    found = Unpacked({}, [])
+    try:
+        with tarfile.open(fileobj=source, mode="r|", errorlevel=0) as archive:
+            for number, member in enumerate(archive):
+                if number >= MAX_MEMBERS:
+                    raise BundleError(f"more than {MAX_MEMBERS} members; not read")
+                if not member.isfile():
+                    continue
+                name = plain_name(member.name)
+                found.names.append(name)
+                stream = archive.extractfile(member) if wanted(name) else None
+                if stream is not None:
+                    _keep(found, name, stream)
+    except _DAMAGED as error:
+        if not found.names:
+            raise BundleError(f"no whole archive ({_words(error)})") from error
+        found.remarks.append(f"The archive is cut off or damaged ({_words(error)}); what stands before was read.")
+    return found
+
+
+def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
+    found = Unpacked({}, [])
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except _DAMAGED as error:
+        raise BundleError(f"no whole zip archive ({_words(error)})") from error
+    members = [member for member in archive.infolist() if not member.is_dir()]
+    if len(members) > MAX_MEMBERS:
+        raise BundleError(f"more than {MAX_MEMBERS} members; not read")
+    if members and all(member.flag_bits & 1 for member in members):
+        raise BundleError("the zip archive is encrypted: unpack it with its password and name the file within")
+    for member in members:
+        name = plain_name(member.filename)
+        if (member.external_attr >> 16) & 0o170000 not in (0, 0o100000):
+            continue  # a link or a device
+        found.names.append(name)
+        if not wanted(name):
+            continue
+        if member.flag_bits & 1:
+            found.remarks.append(f"{name} is encrypted; not read.")
+            continue
+        try:
+            with archive.open(member) as stream:
+                _keep(found, name, _Counted(stream, max(member.compress_size, 1)))
+        except (*_DAMAGED, RuntimeError) as error:
+            found.remarks.append(f"{name} is damaged ({_words(error)}); not read.")
+    return found
+
+
+def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
+    room = MAX_KEPT - sum(len(kept) for kept in found.members.values())
+    content, remarks = _read(stream, min(MAX_MEMBER, room))
+    found.members[name] = content
+    found.remarks += [f"{name}: {remark}" for remark in remarks]
+
+
+def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
+    """At most `limit` bytes, and what should be said of the rest."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while size < limit and (chunk := stream.read(min(_CHUNK, limit - size))):
+            chunks.append(chunk)
+            size += len(chunk)
+        more = size >= limit and bool(stream.read(1))
+    except _DAMAGED as error:
+        if not chunks:
+            raise BundleError(f"damaged or cut off before its first byte ({_words(error)})") from error
+        return b"".join(chunks), [f"It is cut off or damaged ({_words(error)}); what stands before was read."]
+    return b"".join(chunks), [f"Only its first {limit // MIB} MiB were read."] if more else []
+
+
+def _opener(content: bytes) -> Callable[[IO[bytes]], _Reads] | None:
+    for magic, name in _UNREADABLE:
+        if content.startswith(magic):
+            raise BundleError(f"packed with {name}, which is not read here: unpack it and name the file within")
+    return next((opener for magic, _, opener in _COMPRESSED if content.startswith(magic)), None)
+
+
+def plain_name(name: str) -> str:
+    """A member's name with / between its parts and no ./ before it. It is compared with known names, never opened."""
+    return name.replace("\\", "/").removeprefix("./")
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

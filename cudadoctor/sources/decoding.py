@@ -1,0 +1,42 @@
+"""Bytes that a program wrote, as text: UTF-8; UTF-16 as Windows' own tools write it; else the code page of Windows' console."""
+
+from __future__ import annotations
+
+import sys
+
+_MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_LOOKED_AT = 512  # bytes from which UTF-16 without a mark is recognised
+
+
+def decoded(content: bytes, *, windows: bool = sys.platform == "win32") -> str:
+    """The text, without a mark of byte order. What cannot be read is replaced, never an error."""
+    wide = _wide(content)
+    if wide is not None:
+        return content.decode(wide, "replace").removeprefix("\ufeff")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        cut = error.reason == "unexpected end of data"  # a text that was too long to be kept ends within a letter
+    if windows and not cut:
+        # Programs of the console write in the OEM code page: cp437, cp850, cp932 and so on. Python knows it by this name there only.
+        try:
+            return content.decode("oem", "replace")
+        except LookupError:
+            pass
+    return content.decode("utf-8-sig", "replace")
+
+
+def _wide(content: bytes) -> str | None:
+    """The kind of UTF-16, by its mark, or by the zero byte beside nearly every letter. One zero byte among others proves nothing."""
+    for mark, name in _MARKS:
+        if content.startswith(mark):
+            return name
+    head = content[:_LOOKED_AT]
+    if len(head) < 4:
+        return None
+    even, odd = head[0::2], head[1::2]
+    if odd.count(0) * 10 >= len(odd) * 8 and not even.count(0):
+        return "utf-16-le"
+    if even.count(0) * 10 >= len(even) * 8 and not odd.count(0):
+        return "utf-16-be"
+    return None

@@ -1,0 +1,151 @@
+"""How a child process is set apart, read and ended on this system: what POSIX and Windows do differently, and nothing else.
+
+POSIX gives each child a session and ends it by its process group; its pipes are read without blocking. Windows has neither: a child
+gets a process group of its own, its tree is ended process by process, and a thread hands each pipe on to a socket, which is the only
+thing that a selector waits for there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import IO, Any, Protocol
+
+ON_WINDOWS = sys.platform == "win32"
+HAS_GROUPS = hasattr(os, "killpg")
+CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW = 0x00000200, 0x08000000  # of the Windows API; subprocess names them there only
+CHUNK = 1 << 16
+SETTLE = 0.5  # seconds in which a pipe's thread hands on what an ended child had written
+TASKKILL_LIMIT = 5.0  # seconds
+
+
+class Stream(Protocol):
+    """One of a child's output streams."""
+
+    def fileno(self) -> int: ...
+
+    def take(self) -> bytes | None:
+        """What is there: b"" at the end of the stream, None where nothing is there yet."""
+
+    def settle(self) -> None:
+        """The child has ended: wait a moment for what is still on its way."""
+
+    def close(self) -> None: ...
+
+
+class PipeStream:
+    """A pipe that is read without blocking."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self.pipe = pipe
+        os.set_blocking(pipe.fileno(), False)
+
+    def fileno(self) -> int:
+        return self.pipe.fileno()
+
+    def take(self) -> bytes | None:
+        try:
+            return os.read(self.pipe.fileno(), CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def settle(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.pipe.close()
+
+
+class PumpedStream:
+    """A pipe that a thread hands on to a socket. The thread alone reads and closes the pipe: a read that waits cannot be broken off."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self.socket, sink = socket.socketpair()
+        self.socket.setblocking(False)
+        self.thread = threading.Thread(target=_pump, args=(pipe, sink), daemon=True)
+        self.thread.start()
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def take(self) -> bytes | None:
+        try:
+            return self.socket.recv(CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def settle(self) -> None:
+        self.thread.join(SETTLE)  # a grandchild may hold the other end open for ever
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _pump(pipe: IO[bytes], sink: socket.socket) -> None:
+    with pipe, sink:
+        try:
+            while chunk := os.read(pipe.fileno(), CHUNK):
+                sink.sendall(chunk)
+        except OSError:
+            pass  # nobody reads any more
+
+
+def stream_of(pipe: IO[bytes], *, windows: bool = ON_WINDOWS) -> Stream:
+    return PumpedStream(pipe) if windows else PipeStream(pipe)
+
+
+def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:
+    """The arguments of Popen that set a child apart, so that Ctrl-C reaches the doctor alone and the whole tree can be ended."""
+    if windows:
+        return {"creationflags": CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW}
+    return {"start_new_session": True}
+
+
+def end_tree(process: subprocess.Popen[bytes], *, groups: bool = HAS_GROUPS) -> None:
+    """End the child and all that it started. A process that is gone, or that may not be ended, is no error."""
+    if not groups:
+        _end_each(process)
+        return
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _end_each(process: subprocess.Popen[bytes]) -> None:
+    """Descendants first: once the parent is gone nobody knows whose they were."""
+    try:
+        import psutil
+
+        for descendant in psutil.Process(process.pid).children(recursive=True):
+            try:
+                descendant.kill()
+            except psutil.Error:
+                continue  # it ended meanwhile
+    except Exception:  # psutil is missing or broken, or the process is gone
+        _taskkill(process.pid)
+    try:
+        process.kill()
+    except OSError:
+        pass
+
+
+def _taskkill(pid: int) -> None:
+    folder = os.path.join(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32")
+    try:
+        subprocess.run(
+            [os.path.join(folder, "taskkill.exe"), "/F", "/T", "/PID", str(pid)],
+            capture_output=True,
+            timeout=TASKKILL_LIMIT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        pass

@@ -1,0 +1,285 @@
+"""Part of the worker python_env: what the files of GPU frameworks say of themselves. Nothing is imported or loaded.
+
+For each framework that is installed: the distribution, whether it is a build for CUDA and for which, the architectures where a file
+lists them, the cuDNN that it was built for, and the CUDA libraries that it loads with the place where each was found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+
+TYPE_CHECKING = False  # importing typing would cost more than what is read here
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Said = dict[str, Any]
+
+HEAD = 64 * 1024  # bytes read of a Python file
+LIBRARIES_AT_MOST = 40
+OURS = re.compile(r"^lib(?:cu(?!da\.)|nvrtc|nvJitLink|nvToolsExt|nccl)")  # CUDA's libraries; the driver's own are not in wheels
+PIN = re.compile(r"^(nvidia-cudnn(?:-cu\d+)?)\b[^;]*?[=>~]=\s*(\d[\w.]*)")
+ARCHITECTURES = re.compile(rb"\0(sm_\d+[a-z]?(?: (?:sm|compute)_\d+[a-z]?)*)\0")
+NUMBER = re.compile(r"\d+(?:\.\d+)*")
+
+
+# ---------------------------------------------------------------- files
+def head_of(path: str) -> str:
+    """The beginning of a text file; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def assigned(text: str, name: str) -> str | None:
+    """What a Python file assigns to a name: the text of the literal, without quotation marks."""
+    found = re.search(r"(?m)^%s(?:\s*:[^=\n]+)?\s*=\s*(.+?)\s*$" % re.escape(name), text)
+    return found.group(1).strip("'\"") if found else None
+
+
+def architectures_in(path: str) -> list[str]:
+    """What torch.cuda.get_arch_list() answers: the one text in the library that is a list of architectures."""
+    import mmap
+
+    try:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = ARCHITECTURES.search(content)
+            return found.group(1).decode().split() if found is not None else []
+    except (OSError, ValueError):
+        return []
+
+
+def listing(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+class Needs:
+    """What shared objects ask the loader for (DT_NEEDED), and the folders that they name themselves (DT_RPATH, DT_RUNPATH)."""
+
+    def __init__(self, *paths: str) -> None:
+        self.names: list[str] = []
+        self.folders: list[str] = []
+        for path in paths:
+            try:
+                with open(path, "rb") as file:
+                    for tag, text in dynamic_strings(file):
+                        if tag == 1:
+                            self.names.append(text)
+                        else:
+                            here = os.path.dirname(os.path.realpath(path))
+                            self.folders += [entry.replace("$ORIGIN", here).replace("${ORIGIN}", here) for entry in text.split(":")]
+            except (OSError, ValueError, struct.error):
+                continue
+
+
+def dynamic_strings(file: Any) -> Iterator[tuple[int, str]]:
+    """Tag and text of the entries of an ELF file's dynamic section that name libraries and folders. Little else of it is read."""
+    head = file.read(64)
+    if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little endian: the only kind that CUDA is built for
+        return
+    offset, (size, count) = struct.unpack_from("<Q", head, 32)[0], struct.unpack_from("<HH", head, 54)
+    file.seek(offset)
+    segments = [struct.unpack_from("<IIQQQQQQ", file.read(size)) for _ in range(min(count, 64))]
+    dynamic = next((segment for segment in segments if segment[0] == 2), None)
+    if dynamic is None:
+        return
+    file.seek(dynamic[2])
+    data = file.read(min(dynamic[5], 1 << 16))
+    entries = [struct.unpack_from("<QQ", data, at) for at in range(0, len(data) - 15, 16)]
+    address = dict(entries).get(5)  # DT_STRTAB
+    loaded = next((part for part in segments if part[0] == 1 and address is not None and part[3] <= address < part[3] + part[5]), None)
+    if loaded is None or address is None:
+        return
+    for tag, value in entries:
+        if tag in (1, 15, 29):  # the table of names has many MB, so each is read by itself
+            file.seek(loaded[2] + address - loaded[3] + value)
+            yield tag, file.read(4096).partition(b"\0")[0].decode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------- where libraries are
+class Loader:
+    """Where a framework's libraries may come from: wheels, the environment, the loader's own places, a toolkit."""
+
+    def __init__(self, search: Any, prefix: str, folders: list[str], root: str = "") -> None:
+        self.search, self.root = search, root
+        self.environ = os.environ
+        self.wheels = [folder for site in folders for folder in self._wheel_folders(site)]
+        named = [self.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
+        homes = [home for home in named if home] + [root + "/usr/local/cuda"]
+        self.folders = [os.path.join(prefix, "lib")] + [folder for folder in self.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+        self.folders += [os.path.join(home, name) for home in homes for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
+        self.folders += [root + path for path in ("/lib64", "/usr/lib64", "/lib", "/usr/lib")]
+        self._cached: dict[str, str] | None = None
+
+    @staticmethod
+    def _wheel_folders(site: str) -> list[str]:
+        base = os.path.join(site, "nvidia")
+        return [os.path.join(base, entry, "lib") for entry in listing(base)]
+
+    def _cache(self) -> dict[str, str]:
+        if self._cached is None:
+            try:
+                paths = self.search.read_loader_cache(self.root + "/etc/ld.so.cache")
+            except (OSError, ValueError, IndexError):
+                paths = []
+            self._cached = {os.path.basename(path): self.root + path for path in reversed(paths)}
+        return self._cached
+
+    def find(self, soname: str, own: list[str]) -> str | None:
+        """The file of that name; None where it is nowhere that any framework's loader looks."""
+        for folder in own + self.wheels + self.folders:
+            path = os.path.join(folder, soname)
+            if os.path.isfile(path):
+                return path
+        cached = self._cache().get(soname)
+        return cached if cached is not None and os.path.isfile(cached) else None
+
+    def found(self, sonames: list[str], *own: str) -> dict[str, str | None]:
+        """Where each of CUDA's libraries is. Empty where nobody looked: Windows finds and names them otherwise."""
+        if os.name == "nt":
+            return {}
+        wanted = [name for name in dict.fromkeys(sonames) if OURS.match(name)]
+        return {name: self.find(name, list(own)) for name in wanted[:LIBRARIES_AT_MOST]}
+
+
+# ---------------------------------------------------------------- the frameworks
+def first(installed: dict[str, Any], *names: str) -> Any:
+    return next((installed[name] for name in names if name in installed), None)
+
+
+def of_torch(installed: dict[str, Any], loader: Loader) -> Said | None:
+    entry = first(installed, "torch")
+    if entry is None:
+        return None
+    text = head_of(os.path.join(entry.folder, "torch", "version.py"))
+    cuda, hip = assigned(text, "cuda"), assigned(text, "hip")
+    kind = "cuda" if cuda not in (None, "None") else "rocm" if hip not in (None, "None") else "cpu" if cuda is not None else None
+    own = os.path.join(entry.folder, "torch", "lib")
+    if kind != "cuda":
+        return said(entry, "torch", kind, None, {})
+    needs = Needs(os.path.join(own, "libtorch_cuda.so"))
+    libraries = loader.found(needs.names, own, *needs.folders)
+    listed = architectures_in(os.path.join(own, "libtorch_python.so"))
+    return said(entry, "torch", kind, cuda, libraries, cudnn=pinned(entry), architectures=listed)
+
+
+def of_tensorflow(installed: dict[str, Any], loader: Loader) -> Said | None:
+    entry = first(installed, "tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel")
+    if entry is None:
+        return None
+    text = head_of(os.path.join(entry.folder, "tensorflow", "python", "platform", "build_info.py"))
+    stated = dict(re.findall(r"'(\w+)', ('[^']*'|True|False|\[[^\]]*\])", text))
+    built = {"True": "cuda", "False": "cpu"}.get(stated.get("is_cuda_build", ""))
+    kind = "rocm" if stated.get("is_rocm_build") == "True" else built
+    cuda, cudnn = stated.get("cuda_version", "").strip("'"), stated.get("cudnn_version", "").strip("'")
+    sonames = []
+    if kind == "cuda" and cuda and cudnn:  # it opens them by name, so its file asks for none
+        sonames = ["libcublas.so." + cuda.partition(".")[0], "libcudnn.so." + cudnn.partition(".")[0]]
+    architectures = re.findall(r"(?:sm|compute)_\w+", stated.get("cuda_compute_capabilities", ""))
+    own = os.path.join(entry.folder, "tensorflow")
+    return said(
+        entry, "tensorflow", kind, cuda or None, loader.found(sonames, own), cudnn=pinned(entry) or cudnn or None, architectures=architectures
+    )
+
+
+def of_jax(installed: dict[str, Any], loader: Loader) -> Said | None:
+    """JAX's GPU code is in a plugin for one CUDA major version; before 0.4.30 it was a jaxlib with a local version."""
+    entry = first(installed, "jax", "jaxlib")
+    if entry is None:
+        return None
+    plugin = next((installed[name] for name in sorted(installed) if re.match(r"jax-cuda\d+-plugin$", name)), None)
+    if plugin is None:
+        return said(entry, "jax", None, None, {})
+    major = NUMBER.findall(plugin.name)[0]
+    cudnn = pinned(plugin)
+    sonames = ["libcublas.so." + major] + (["libcudnn.so." + cudnn.partition(".")[0]] if cudnn else [])
+    return said(entry, "jax", "cuda", major, loader.found(sonames, plugin.folder), cudnn=cudnn, package=plugin.name)
+
+
+def of_cupy(installed: dict[str, Any], loader: Loader) -> Said | None:
+    names = [name for name in sorted(installed) if re.match(r"cupy(-cuda\d+x?|-rocm-[\d-]+)?$", name)]
+    if not names:
+        return None
+    text = head_of(os.path.join(installed[names[0]].folder, "cupy", ".data", "_wheel.json"))
+    stated = re.search(r'"cuda": "(\d+)(?:\.(\d+))?', text)
+    # Of two distributions one overwrote the other's files: these say which one it was.
+    by_files = [name for name in names if stated and re.match(r"cupy-cuda%s" % stated.group(1), name)]
+    entry = installed[(by_files or names)[0]]
+    named = re.search(r"-cuda(\d{2})", entry.name)
+    cuda = ".".join(part for part in stated.groups() if part) if stated else named.group(1) if named else None
+    kind = "rocm" if "-rocm" in entry.name else "cuda"
+    own = os.path.join(entry.folder, "cupy_backends", "cuda", "libs")
+    needs = Needs(*(os.path.join(own, file) for file in listing(own) if file.endswith(".so")))
+    sonames = [soname for soname in needs.names if not soname.startswith(("libcutensor", "libcusparseLt", "libnccl", "libcudnn"))]
+    if cuda and kind == "cuda":  # opened by name when the first kernel is compiled
+        major = cuda.partition(".")[0]
+        sonames.append("libnvrtc.so." + {"11": "11.2"}.get(major, major))
+    return said(entry, "cupy", kind, cuda, loader.found(sonames, own, *needs.folders))
+
+
+def of_pycuda(installed: dict[str, Any], loader: Loader) -> Said | None:
+    entry = first(installed, "pycuda")
+    if entry is None:
+        return None
+    own = os.path.join(entry.folder, "pycuda")
+    drivers = [file for file in listing(entry.folder) + ["pycuda/" + name for name in listing(own)] if "_driver" in file and ".so" in file]
+    needs = Needs(*(os.path.join(entry.folder, file) for file in drivers[:1]))
+    return said(entry, "pycuda", "cuda", None, loader.found(needs.names, own, *needs.folders))
+
+
+def of_onnxruntime(installed: dict[str, Any], loader: Loader) -> Said | None:
+    entry = first(installed, "onnxruntime-gpu", "onnxruntime")
+    if entry is None:
+        return None
+    own = os.path.join(entry.folder, "onnxruntime", "capi")
+    text = head_of(os.path.join(own, "build_and_package_info.py"))
+    needs = Needs(os.path.join(own, "libonnxruntime_providers_cuda.so"))
+    named = assigned(text, "package_name")
+    entry = installed.get(named or "", entry)  # of two the one that was installed last owns the files
+    cuda = assigned(text, "cuda_version")
+    cuda = cuda if cuda and NUMBER.match(cuda) else next((NUMBER.findall(name)[0] for name in needs.names if "cudart.so" in name), None)
+    kind = "cuda" if needs.names else "cpu" if named == "onnxruntime" and not cuda else None
+    cudnn = pinned(entry) if needs.names else None
+    sonames = needs.names + (["libcudnn.so." + cudnn.partition(".")[0]] if cudnn else [])
+    return said(entry, "onnxruntime", kind, cuda if kind == "cuda" else None, loader.found(sonames, own, *needs.folders), cudnn=cudnn)
+
+
+def of_bitsandbytes(installed: dict[str, Any], loader: Loader) -> Said | None:
+    """It brings a library for each CUDA version and takes the one that PyTorch was built with."""
+    entry = first(installed, "bitsandbytes")
+    if entry is None:
+        return None
+    files = listing(os.path.join(entry.folder, "bitsandbytes"))
+    numbers = [found.group(1) for found in (re.match(r"libbitsandbytes_cuda(\d{3})\.", file) for file in files) if found]
+    builds = [number[:2] + "." + number[2] for number in numbers]
+    return said(entry, "bitsandbytes", "cuda" if builds else "cpu" if files else None, None, {}, builds=builds)
+
+
+SOURCES = (of_torch, of_tensorflow, of_jax, of_cupy, of_pycuda, of_onnxruntime, of_bitsandbytes)
+
+
+def pinned(entry: Any) -> str | None:
+    """The oldest cuDNN that a distribution's metadata accepts."""
+    found = [match for match in (PIN.match(text.replace("(", "")) for text in cudnn_requirements(entry)) if match]
+    return found[0].group(2) if found else None
+
+
+def cudnn_requirements(entry: Any) -> list[str]:
+    """`nvidia-cudnn-cu12<10.0,>=9.8` as `nvidia-cudnn-cu12>=9.8,<10.0`: the lower bound first."""
+    texts = [text for text in entry.requires() if text.startswith("nvidia-cudnn")]
+    return [re.sub(r"<[^,;]*,", "", text) for text in texts]
+
+
+def said(entry: Any, name: str, kind: str | None, cuda: str | None, libraries: dict[str, str | None], **more: Any) -> Said:
+    """The event's fields."""
+    fields: Said = {"name": name, "package": entry.name, "version": entry.version, "kind": kind, "cuda": cuda, "libraries": libraries}
+    fields.update({"cudnn": None, "architectures": [], "builds": []})
+    fields.update(more)
+    return fields

@@ -1,0 +1,616 @@
+"""Bundles: what support asks for is taken as it is, and says as much as a recording does."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+import re
+import tarfile
+import time
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cudadoctor import nodes
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.model.report import Report
+from cudadoctor.report.json import render
+from cudadoctor.sources import bundles, recording
+from cudadoctor.sources.bundles import bug_report, items, unpacking
+from tests import bug_reports
+from tests.bug_reports import BUNDLES, HOSTS, MARK, h200, host, of_host, parts_of, replaced
+from tests.command_line import run
+from tests.test_hosts import blamed, found
+
+KNOWLEDGE: Knowledge = load()
+# What a report of NVIDIA's script shows: bus, kernel log, versions, modules, nvidia-smi. All else (Python, variables, nodes) it has not.
+SHOWN = {
+    "driver-upgraded-under-running-kernel": "driver-version-mismatch",
+    "laptop-gt740m-nouveau-nothing-installed": "nouveau-bound",
+    "seed-gt740m-nouveau": "nouveau-bound",
+    "gpu-fell-off-bus": "gpu-fell-off-bus",
+    "vfio-bound": "vfio-bound",
+    "driver-not-loaded": "driver-not-loaded",
+    "driver-module-missing-for-kernel": "driver-module-missing-for-kernel",
+    "secure-boot-blocks-module": "secure-boot-blocks-module",
+    "driver-too-new-kepler-535": "driver-too-new-for-gpu",
+    "driver-too-old-blackwell-535": "driver-too-old-for-gpu",
+    "open-module-required-blackwell": "open-module-required",
+    "open-module-unsupported-pascal": "open-module-unsupported-gpu",
+    "power-cable-missing": "gpu-power-cable-missing",
+    "pci-bar-unassigned": "pci-bar-unassigned",
+    "gpu-init-failed": "gpu-init-failed",
+    "gsp-firmware-stuck": "gsp-firmware-failure",
+    "gpu-needs-reset": "gpu-needs-reset",
+    "row-remapping-failed": "row-remap-needed",
+    "ecc-error-of-this-boot": "ecc-uncorrectable",
+    "clocks-held-by-heat": "thermal-or-power-throttling",
+    "fabric-manager-not-running": "fabric-manager-not-running",
+    "vgpu-unlicensed": "vgpu-problem",
+}
+HEALTHY = (
+    "h200-healthy", "cloud-t4-healthy", "desktop-rtx3090-healthy", "laptop-prime-on-demand-healthy", "seed-mx250-healthy", "vgpu-guest-healthy",
+    "xids-of-the-past-healthy", "mig-slice-healthy",
+)  # fmt: skip
+
+
+def of(content: str | bytes) -> Report:
+    """The report on a bundle of one machine, or of several."""
+    opened = bundles.of_bytes(content.encode() if isinstance(content, str) else content)
+    report, _ = nodes.judged(opened.machines, KNOWLEDGE)
+    assert report.diagnosis.crashes == ()
+    return report
+
+
+def root(report: Report) -> str | None:
+    return report.diagnosis.root.cause if report.diagnosis.root is not None else None
+
+
+def statuses(report: Report) -> dict[str, str]:
+    return {row.id: row.status for row in report.checks}
+
+
+# ---------------------------------------------------------------- nvidia-bug-report
+def test_a_report_of_a_machine_without_a_gpu() -> None:
+    report = of((BUNDLES / "no-gpu" / "nvidia-bug-report.log").read_bytes())
+    assert (report.verdict, root(report)) == ("broken", "no-nvidia-gpu")
+
+
+def test_the_h200_is_healthy_and_nothing_of_it_is_called_seen_that_was_not() -> None:
+    report = of(h200())
+    assert (report.verdict, report.exit_code, report.origin.bundle) == ("healthy", 0, "nvidia-bug-report")
+    shown = statuses(report)
+    assert {row for row, status in shown.items() if status == "pass"} == {"gpu", "driver", "nvidia-smi", "nvml", "health"}
+    assert {status for row, status in shown.items() if row in ("libcuda", "python", "numba", "smoke", "device-nodes")} == {"unknown"}
+    assert report.machine.distribution == "ubuntu 24.04"
+    assert report.machine.gpus[0].visible is None
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_report_names_the_cause_that_the_recording_names(name: str) -> None:
+    report = of(of_host(name))
+    assert root(report) == SHOWN[name]
+    assert report.prescription is not None or report.action == "none"
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_report_of_a_healthy_machine_is_healthy(name: str) -> None:
+    report = of(of_host(name))
+    assert (report.verdict, root(report)) == ("healthy", None)
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_a_report_accuses_nothing_that_the_recording_does_not_show(name: str) -> None:
+    assert blamed(of(of_host(name))) <= found(judge(host(name), KNOWLEDGE))
+
+
+@pytest.mark.parametrize("name", ["driver-upgraded-under-running-kernel", "laptop-gt740m-nouveau-nothing-installed", "gpu-fell-off-bus"])
+def test_the_h200s_report_with_kernel_log_versions_and_bus_of_another(name: str) -> None:
+    """Only these parts are another machine's: distribution, kernel and all else stay the H200's."""
+    versions = (
+        "*** /proc/driver/nvidia/./version",
+        "*** /proc/modules",
+        "/usr/bin/nvidia-smi --query",
+        "/usr/bin/modinfo nvidia | grep vermagic",
+    )
+    wanted = {title: body for title, body in parts_of(host(name)).items() if title in versions or "lspci" in title or title == "dmesg:"}
+    report = of(replaced(h200(), wanted))
+    assert (report.verdict, root(report)) == ("broken", SHOWN[name])
+    assert report.machine.kernel == "6.18.44-gpu"
+
+
+@pytest.mark.parametrize("name", ["h200-healthy", "gpu-fell-off-bus", "driver-not-loaded", "laptop-gt740m-nouveau-nothing-installed"])
+def test_what_a_report_lacks_accuses_nobody(name: str) -> None:
+    evidence = bundles.of_bytes(of_host(name).encode()).machines[0]
+    everything = found(judge(evidence, KNOWLEDGE))
+    drawn = random.Random(name)
+    names = [item.id for item in evidence.items]
+    for dropped in [{one} for one in names] + [set(drawn.sample(names, drawn.randint(2, len(names) - 1))) for _ in range(60)]:
+        less = judge(msgspec.structs.replace(evidence, items=tuple(item for item in evidence.items if item.id not in dropped)), KNOWLEDGE)
+        assert blamed(less) <= everything, f"without {sorted(dropped)}"
+
+
+def test_an_empty_report_is_undecided() -> None:
+    report = of(f"{MARK}\n\nStart of NVIDIA bug report log file.  Please include this file, along\n")
+    assert (report.verdict, report.exit_code) == ("undecided", 3)
+    assert any("has no end" in note for note in report.notes)
+
+
+# ---------------------------------------------------------------- forms of the report
+def _members(text: str) -> bytes:
+    """As the script writes it: one gzip member after another."""
+    parts = text.split(f"{MARK}\n")
+    return b"".join(gzip.compress((f"{MARK}\n" + part).encode()) for part in parts[1:])
+
+
+FORMS: dict[str, Callable[[str], bytes]] = {
+    "plain": str.encode,
+    "gzip members": _members,
+    "windows line ends": lambda text: text.replace("\n", "\r\n").encode(),
+    "in a forum's quotation": lambda text: f"Here is my report:\n\n```\n{text}\n```\n".encode(),
+    "utf-16": lambda text: text.encode("utf-16"),
+    "in a zip": lambda text: _zip({"upload/nvidia-bug-report.log.gz": _members(text)}),
+    "in a tar": lambda text: _tar({"nvidia-bug-report.log": text.encode()}, "w"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_says_the_same(form: str) -> None:
+    for name in ("h200-healthy", "gpu-fell-off-bus"):
+        plain, other = of(of_host(name)), of(FORMS[form](of_host(name)))
+        assert (other.verdict, root(other), statuses(other)) == (plain.verdict, root(plain), statuses(plain))
+
+
+def ids(content: str) -> dict[str, str]:
+    """Items of a report by their ids: the command or path, and how it went."""
+    evidence = bug_report.evidence(content.encode())
+    return {item.id: f"{item.source}: {item.status}{' (excerpt)' if item.excerpt else ''}" for item in evidence.items}
+
+
+def report_of(*sections: str) -> str:
+    return f"{MARK}\n\nStart of NVIDIA bug report log file.\n\n" + "".join(f"{MARK}\n\n{section}\n\n" for section in sections)
+
+
+def test_sections_of_old_and_new_scripts() -> None:
+    """2009: a path alone. 390: NVIDIA's devices apart. 2025: skipped parts on two lines, several commands in one section."""
+    assert ids(
+        report_of(
+            "/etc/issue\nUbuntu 9.10 \\n \\l\n", "/proc/driver/nvidia/version\nNVRM version: NVIDIA UNIX x86_64 Kernel Module  185.18.36\n"
+        )
+    ) == {
+        "issue": "/etc/issue: ok",
+        "driver-version": "/proc/driver/nvidia/version: ok",
+    }
+    gpu = "01:00.0 3D controller: NVIDIA Corporation GK208M [GeForce GT 740M] (rev a1)\n\tKernel driver in use: nouveau\n00: de 10 92 12"
+    old = report_of(
+        f'/sbin/lspci -d "10de:*" -v -xxx\n\n{gpu}', '/sbin/lspci -d "10b5:*" -v -xxx\n\n', "/sbin/lspci -t\n\n-[0000:00]-+-00.0",
+        "/sbin/lspci -nn\n\n00:00.0 Host bridge [0600]: Intel Corporation Device [8086:0c04]\n01:00.0 3D controller [0302]: NVIDIA Corporation GK208M [10de:1292] (rev a1)",
+    )  # fmt: skip
+    assert ids(old) == {"lspci-nvidia": "lspci -d 10de:* -v -xxx: ok (excerpt)", "lspci": "lspci -nn: ok"}
+    machine = f"uname: Linux host 5.15.0-56-generic #62-Ubuntu SMP x86_64 GNU/Linux\n{MARK}"
+    assert root(of(old.replace(MARK, machine, 1).replace(machine, f"{MARK}\n\nStart of NVIDIA bug report\n\n{machine}", 1))) in (
+        "nouveau-bound",
+        None,
+    )
+    new = report_of(
+        "Skipping: nvidia-smi output\nnvidia-smi not found", "*** /proc/driver/nvidia/version does not exist", "*** /proc/modules is not readable",
+        "*** /proc/pci does not exist",
+    )  # fmt: skip
+    assert ids(new) == {"nvidia-smi-query": "nvidia-smi --query: absent", "driver-version": "/proc/driver/nvidia/version: absent"}
+    several = report_of(
+        "/usr/bin/nvidia-smi --query\n\n==============NVSMI LOG==============\n\n/usr/bin/nvidia-smi --query --unit\n\n/usr/bin/nvidia-smi nvlink --status\n\nGPU 0: NVIDIA H200 (UUID: GPU-1)"
+    )
+    assert ids(several) == {
+        "nvidia-smi-query": "nvidia-smi --query: ok",
+        "nvidia-smi-nvlink": "nvidia-smi nvlink --status: ok (excerpt)",
+    }
+
+
+def test_a_list_without_drivers_does_not_say_that_there_is_none() -> None:
+    """`lspci -nn` names no driver: that is no GPU without one."""
+    report = of(replaced(h200(), {"/usr/bin/lspci -nnDvvvxxxx": "\n"}))
+    assert statuses(report)["driver"] == "pass"
+    assert not {"driver-not-loaded", "driver-not-installed"} & blamed(report)
+
+
+def test_the_bus_as_sysfs_shows_it_where_lspci_is_missing() -> None:
+    bus = "PCI devices configuration space dump using sysfs\n\n0000:00:00.0 060000: Vendor 8086 Device 0d57 (rev 00)\n00: 86 80 57 0d\n\n0000:00:06.0 030200: Vendor 10de Device 2335 (rev a1)\n00: de 10 35 23\n"
+    text = re.sub(rf"{MARK}\n\n/usr/bin/lspci -nntv\n.*?(?={MARK}\n\n\*\*\*)", f"{MARK}\n\n{bus}\n", h200(), flags=re.DOTALL)
+    assert "lspci" not in text
+    report = of(text)
+    assert (report.verdict, report.machine.gpus[0].address, report.machine.gpus[0].architecture) == ("healthy", "0000:00:06.0", "hopper")
+
+
+def test_safe_mode_asks_no_nvidia_smi_and_so_decides_nothing_about_a_sound_machine() -> None:
+    start = h200().index("/usr/bin/nvidia-smi --query")
+    end = h200().index(MARK, start)
+    text = h200()[:start] + "Skipping nvidia-smi, vulkaninfo etc. due to --safe-mode argument.\n\n" + h200()[end:]
+    assert "nvidia-smi-query" not in ids(text)
+    report = of(text)
+    assert (report.verdict, blamed(report)) == ("undecided", set())
+
+
+def test_the_journals_excerpt_serves_where_dmesg_was_refused() -> None:
+    """Of this boot only, and only the kernel's own lines."""
+    lines = "\n".join(
+        [
+            "Scanning kernel log files for NVIDIA kernel messages:", "", "  journalctl -b -0:",
+            "Nov 21 10:00:00 host kernel: NVRM: Xid (PCI:0000:01:00): 79, pid=1, name=python3, GPU has fallen off the bus.",
+            "Nov 21 10:00:00 host nvidia-powerd[1]: NVRM is mentioned by a service", "", "  journalctl -b -1:",
+            "Nov 20 10:00:00 host kernel: NVRM: Xid (PCI:0000:01:00): 48, of the boot before", "",
+        ]
+    )  # fmt: skip
+    text = of_host("gpu-fell-off-bus")
+    start = text.index("Scanning kernel log files")
+    text = text[:start] + lines + "\n" + text[text.index(MARK, start) :]
+    log = bug_report.evidence(replaced(text, {"dmesg:": "\n"}).encode()).get("kernel-log")
+    assert log is not None
+    assert (log.source, log.excerpt) == ("journalctl -b -0", True)
+    assert (log.stdout or "").count("\n") == 1
+    assert root(of(replaced(text, {"dmesg:": "\n"}))) == "gpu-fell-off-bus"
+
+
+def test_debians_module_has_another_name_so_modinfo_proves_nothing_there() -> None:
+    text = of_host("driver-module-missing-for-kernel")
+    assert root(of(text)) == "driver-module-missing-for-kernel"
+    debian = re.sub(r"^uname: .*$", "uname: Linux host 6.1.0-18-amd64 #1 SMP Debian 6.1.76-1 x86_64 GNU/Linux", text, flags=re.MULTILINE)
+    assert root(of(debian)) == "driver-not-loaded"
+
+
+# ---------------------------------------------------------------- sos
+def _tar(files: Mapping[str, bytes], mode: str = "w:xz", more: Callable[[tarfile.TarFile], None] | None = None) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        if more is not None:
+            more(archive)
+    return out.getvalue()
+
+
+def _zip(files: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def sos_of(name: str) -> dict[str, bytes]:
+    """The files of an sos report of a recorded machine."""
+    evidence = host(name)
+    top = "sosreport-gpu-7-2026-11-21-abcdefg"
+    bus = bug_reports.lspci(evidence)
+    files = {
+        "sos_commands/pci/lspci_-nnvv": re.sub(r"^00: .*\n", "", bus, flags=re.MULTILINE) if bus.strip() else None,
+        "sos_commands/kernel/dmesg": bug_reports.said(evidence, "kernel-log"),
+        "sos_commands/kernel/uname_-a": bug_reports.said(evidence, "uname"),
+        "sos_commands/kernel/dkms_status": bug_reports.said(evidence, "dkms"),
+        "sos_commands/boot/mokutil_--sb-state": bug_reports.said(evidence, "mokutil"),
+        "sos_commands/nvidia/nvidia-smi_-q": bug_reports.query(evidence),
+        "sos_commands/dpkg/dpkg_-l": bug_reports.said(evidence, "packages"),
+        "proc/modules": bug_reports.said(evidence, "modules"),
+        "proc/version": bug_reports.said(evidence, "proc-version"),
+        "proc/driver/nvidia/version": bug_reports.said(evidence, "driver-version"),
+        "etc/os-release": bug_reports.said(evidence, "os-release"),
+        "etc/passwd": "root:x:0:0::/root:/bin/bash\n",
+        "container/proc/version": "Linux version 1.2.3-of-another-system (x) #1\n",
+    }
+    return {f"{top}/{path}": text.encode() for path, text in files.items() if text is not None}
+
+
+@pytest.mark.parametrize("mode", ["w:xz", "w:gz", "w:bz2", "w", "zip"])
+def test_a_report_of_sos(mode: str) -> None:
+    files = sos_of("h200-healthy")
+    report = of(_zip(files) if mode == "zip" else _tar(files, mode))
+    assert (report.verdict, report.origin.bundle, report.origin.node) == ("healthy", "sos report", "gpu-7")
+    assert report.machine.kernel == "6.18.44-gpu"
+
+
+@pytest.mark.parametrize("name", ["driver-upgraded-under-running-kernel", "laptop-gt740m-nouveau-nothing-installed", "gpu-fell-off-bus"])
+def test_a_report_of_sos_names_the_cause(name: str) -> None:
+    assert root(of(_tar(sos_of(name)))) == SHOWN[name]
+
+
+def test_what_sos_could_not_run_is_unknown() -> None:
+    files = sos_of("h200-healthy")
+    top = next(iter(files)).partition("/")[0]
+    files[f"{top}/sos_commands/pci/lspci_-nnvv"] = b"timeout: failed to run command 'lspci': No such file or directory\n"
+    evidence = bundles.of_bytes(_tar(files)).machines[0]
+    assert evidence.get("lspci") is None
+    assert not blamed(judge(evidence, KNOWLEDGE))
+
+
+def test_an_unpacked_report_is_read_and_any_other_folder_is_not_searched(tmp_path: Path) -> None:
+    for name, content in sos_of("gpu-fell-off-bus").items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert bundles.opened(str(tmp_path)).machines[0].bundle == "sos report"
+    (tmp_path / "other").mkdir()
+    with pytest.raises(bundles.BundleError, match="is a folder"):
+        bundles.opened(str(tmp_path / "other"))
+
+
+# ---------------------------------------------------------------- must-gather
+POD = """Name:             nvidia-driver-daemonset-x7k2p
+Namespace:        gpu-operator
+Node:             gpu-3/192.0.2.7
+Status:           Running
+Containers:
+  nvidia-driver-ctr:
+    State:          Waiting
+      Reason:       CrashLoopBackOff
+    Ready:          False
+"""
+POD_LOG = (
+    "[pod/nvidia-driver-daemonset-x7k2p/nvidia-driver-ctr] 2026-11-21T10:00:00.000000000Z "
+    "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\n"
+)
+
+
+def gather(**reports: str) -> dict[str, bytes]:
+    """A must-gather with bug reports of these nodes."""
+    top = "must-gather/nvidia-gpu-operator_20261121_1000"
+    files = {f"{top}/nvidia-bug-report_{node.replace('_', '-')}.log.gz": _members(text) for node, text in reports.items()}
+    files[f"{top}/gpu_operand_pods.status"] = b"NAME READY STATUS\n"
+    files[f"{top}/must-gather.log"] = b"Get the operator namespaces\n"
+    return files
+
+
+def test_the_failing_node_of_several_is_reported_and_the_others_are_named() -> None:
+    files = gather(gpu_1=of_host("h200-healthy"), gpu_2=of_host("gpu-fell-off-bus"))
+    report = of(_tar(files, "w:gz"))
+    assert (report.verdict, root(report), report.origin.node) == ("broken", "gpu-fell-off-bus", "gpu-2")
+    assert "The bundle holds 2 nodes; this is the report on gpu-2." in report.notes
+    assert "Node gpu-1: healthy." in report.notes
+
+
+def test_a_node_whose_driver_pod_fails_has_only_its_logs() -> None:
+    files = gather(gpu_1=of_host("h200-healthy"))
+    top = next(iter(files)).rpartition("/")[0]
+    files[f"{top}/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.descr"] = POD.encode()
+    files[f"{top}/gpu_operand_pod_nvidia-driver-daemonset-x7k2p.log"] = POD_LOG.encode()
+    report = of(_tar(files, "w:gz"))
+    assert (report.origin.node, root(report)) == ("gpu-3", "secure-boot-blocks-module")
+    assert any("gpu-3 has no bug report" in note for note in report.notes)
+
+
+def test_a_damaged_report_of_one_node_costs_only_that_node() -> None:
+    files = gather(gpu_1=of_host("gpu-fell-off-bus"))
+    top = next(iter(files)).rpartition("/")[0]
+    files[f"{top}/nvidia-bug-report_gpu-2.log.gz"] = b"\x1f\x8b\x08\x00broken"
+    report = of(_tar(files, "w:gz"))
+    assert root(report) == "gpu-fell-off-bus"
+    assert any("nvidia-bug-report_gpu-2.log.gz" in note for note in report.notes)
+
+
+def test_several_nodes_are_not_written_as_one_recording(tmp_path: Path) -> None:
+    path = tmp_path / "gather.tar.gz"
+    path.write_bytes(_tar(gather(gpu_1=of_host("h200-healthy"), gpu_2=of_host("gpu-fell-off-bus")), "w:gz"))
+    result = run("check", "--replay", str(path), "--record", str(tmp_path / "out"))
+    assert (result.code, "2 machines" in result.err) == (2, True)
+
+
+# ---------------------------------------------------------------- one tool's output
+def test_nvidia_smi_alone() -> None:
+    folder = BUNDLES.parent / "parsers" / "nvidia_smi"
+    for name in ("recorded--h200-580-query.txt", "recorded--h200-580-xml.txt"):
+        report = of((folder / name).read_bytes())
+        assert (report.verdict, report.origin.kind) == ("healthy", "recording"), name
+    hot = bug_reports.query(host("row-remapping-failed"))
+    assert hot is not None
+    assert root(of(hot)) == "row-remap-needed"
+
+
+def test_nvidia_smi_among_other_words_is_a_text() -> None:
+    query = (BUNDLES.parent / "parsers" / "nvidia_smi" / "recorded--h200-580-query.txt").read_text("utf-8")
+    for text in (
+        f"$ nvidia-smi -q\n{query}",
+        f"{query}\nTraceback (most recent call last):\n  File 'x.py', line 3\nRuntimeError: no\nwhat now?\n",
+    ):
+        assert bundles.of_bytes(text.encode()).text == text.encode()
+
+
+def diag(*results: dict[str, object]) -> str:
+    tests = [{"name": "memory", "results": list(results)}]
+    return json.dumps({"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": tests}]}}, indent=1)
+
+
+def failed(text: str, code: int, status: str = "Fail") -> dict[str, object]:
+    return {"entity_group": "GPU", "entity_id": 0, "status": status, "warnings": [{"warning": text, "error_id": code}]}
+
+
+PASSED: dict[str, object] = {"entity_group": "GPU", "entity_id": 1, "status": "Pass"}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "verdict", "cause"),
+    [
+        ("CUDA APIs have indicated that a double-bit ECC error has occured on GPU 0.", 57, "broken", "ecc-uncorrectable"),
+        ("Detected more than 8 PCIe replays per minute for GPU 0 : 26", 3, "degraded", "pcie-link-degraded"),
+        ("Detected clocks event due to thermal violation in GPU 0.", 10, "degraded", "thermal-or-power-throttling"),
+        ("GPU 0's NvLink link 3 is currently down", 14, "degraded", "nvlink-error"),
+        ("Found 12 faulty memory elements on GPU 0", 52, "broken", "gpu-computes-wrong"),
+        ("GPU 0 had memory errors and row remappings are pending", 85, "degraded", "row-remap-needed"),
+        ("Detected XID 79 for GPU 0", 101, "broken", "gpu-fell-off-bus"),
+        ("There was an internal error during the test: 'x'", 44, "undecided", None),
+        ("Max stress level of 100.0 did not reach desired stress level of 900.0 for GPU 0", 50, "undecided", None),
+    ],
+)
+def test_dcgm_states_a_cause(text: str, code: int, verdict: str, cause: str | None) -> None:
+    report = of(diag(failed(text, code), PASSED))
+    assert (report.verdict, root(report)) == (verdict, cause)
+    if report.diagnosis.root is not None:
+        assert text in report.diagnosis.root.evidence[0].text
+        assert "memory, GPU 0" in report.diagnosis.root.evidence[0].text
+
+
+def test_dcgms_skips_and_warnings_accuse_nobody() -> None:
+    for status in ("Skip", "Warn"):
+        report = of(diag(failed("ECC memory on GPU 0 is not currently active.", 57, status), PASSED))
+        assert (report.verdict, root(report), blamed(report)) == ("healthy", None, set())
+    assert of(diag(failed("x", 55, "Skip"))).verdict == "undecided"
+
+
+# ---------------------------------------------------------------- the command line
+def test_explain_and_check_replay_say_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "report"  # no name helps
+    for name, code in (("h200-healthy", 0), ("gpu-fell-off-bus", 1)):
+        path.write_bytes(_members(of_host(name)))
+        explained = run("explain", str(path), "--format", "json")
+        replayed = run("check", "--replay", str(path), "--format", "json")
+        assert (explained.code, replayed.code) == (code, code)
+        assert explained.out == replayed.out
+        assert run("explain", "-", "--format", "json", stdin=path.read_bytes()).out == explained.out
+    assert "gpu-fell-off-bus" in run("explain", str(path)).out
+    assert run("fix", "--suggest", "--replay", str(path)).code in (0, 3)
+
+
+def test_a_gzipped_text_is_explained_as_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "error.txt.gz"
+    path.write_bytes(gzip.compress(b"RuntimeError: CUDA error: an illegal memory access was encountered\n"))
+    result = run("explain", str(path), "--format", "json")
+    assert json.loads(result.out)["diagnosis"]["root"]["cause"] == "program-memory-fault"
+    assert json.loads(result.out)["origin"]["kind"] == "text"
+    refused = run("check", "--replay", str(path))
+    assert refused.code == 2
+    assert f"cudadoctor explain {path}" in refused.err
+
+
+def test_a_recording_is_still_refused_by_explain(tmp_path: Path) -> None:
+    path = tmp_path / "recording.tar.gz"
+    recording.write(host("gpu-fell-off-bus"), str(path))
+    result = run("explain", str(path))
+    assert (result.code, "cudadoctor check --replay" in result.err) == (2, True)
+
+
+def test_a_bundle_becomes_a_recording_that_replays_the_same(tmp_path: Path) -> None:
+    for name in ("h200-healthy", "gpu-fell-off-bus", "driver-not-loaded"):
+        evidence = bundles.of_bytes(of_host(name).encode()).machines[0]
+        recording.write(evidence, str(tmp_path / name))
+        assert render(judge(recording.read(str(tmp_path / name)), KNOWLEDGE)) == render(judge(evidence, KNOWLEDGE))
+
+
+# ---------------------------------------------------------------- strangers' archives
+def refused(content: bytes) -> str:
+    with pytest.raises(bundles.BundleError) as error:
+        bundles.of_bytes(content, "given")
+    return str(error.value)
+
+
+def test_what_unpacks_to_far_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "RATIO_FROM", 2 << 20)
+    zeros = {"sos_commands/kernel/dmesg": bytes(16 << 20)}
+    assert "times its size" in refused(_tar(zeros, "w:xz"))
+    assert "times its size" in refused(_zip(zeros, zipfile.ZIP_LZMA))
+    packed = gzip.compress(bytes(16 << 20))
+    plain, _ = unpacking.expanded(gzip.compress(packed))
+    assert plain == packed, "a gzip within a gzip is one level too many"
+    monkeypatch.setattr(unpacking, "MAX_STREAM", 4 << 20)
+    assert "more than 4 MiB" in refused(_tar({"sos_commands/kernel/dmesg": random.Random(1).randbytes(8 << 20)}, "w:gz"))
+
+
+def test_the_limits_on_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MAX_MEMBERS", 5)
+    assert "more than 5" in refused(_tar({f"sos_commands/{number}": b"" for number in range(6)}))
+    assert "more than 5" in refused(_zip({f"sos_commands/{number}": b"" for number in range(6)}))
+    monkeypatch.setattr(unpacking, "MAX_MEMBER", 1 << 20)
+    found = unpacking.unpacked(_tar({"a": b"x" * (3 << 20), "b": b"y"}), lambda name: True)
+    assert (len(found.members["a"]), found.members["b"]) == (1 << 20, b"y")
+    assert any("Only its first 1 MiB" in remark for remark in found.remarks)
+    monkeypatch.setattr(unpacking, "MAX_INPUT", 10)
+    with pytest.raises(bundles.BundleError, match="larger than"):
+        unpacking.read_file(str(BUNDLES / "h200" / "nvidia-bug-report.log"))
+
+
+def test_links_devices_and_hostile_names() -> None:
+    def more(archive: tarfile.TarFile) -> None:
+        for kind, name in (
+            (tarfile.SYMTYPE, "sosreport-x/proc/version"),
+            (tarfile.LNKTYPE, "sosreport-x/proc/modules"),
+            (tarfile.CHRTYPE, "sosreport-x/dev"),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+
+    hostile = {
+        "../../../etc/os-release": b'ID="evil"\n',
+        "/etc/os-release": b'ID="evil"\n',
+        "sosreport-x/sos_commands/kernel/dmesg": b"[ 0.0] Linux version 6\n",
+    }
+    evidence = bundles.of_bytes(_tar(hostile, "w:gz", more)).machines[0]
+    assert [item.id for item in evidence.items] == ["kernel-log"]
+
+
+def test_an_encrypted_zip() -> None:
+    content = bytearray(_zip({"sos_commands/kernel/dmesg": b"x"}))
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(mark) + place] |= 1
+    assert "encrypted" in refused(bytes(content))
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w:xz", "w:bz2", "w"])
+def test_a_cut_archive_gives_what_could_be_read(mode: str) -> None:
+    files = {**sos_of("h200-healthy"), "sosreport-gpu-7-2026-11-21-abcdefg/var/log/rest": random.Random(1).randbytes(4 << 20)}
+    whole = _tar(files, mode)
+    report = of(whole[: len(whole) // 2])
+    assert any("cut off or damaged" in note for note in report.notes)
+    assert report.machine.kernel == "6.18.44-gpu"
+
+
+def test_a_cut_gzip_gives_what_could_be_read() -> None:
+    whole = gzip.compress(h200().encode())
+    report = of(whole[: len(whole) * 2 // 3])
+    assert any("cut off or damaged" in note for note in report.notes)
+    assert report.machine.kernel is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x1f\x8b\x08\x00", b"\x1f\x8bnothing", b"\xfd7zXZ\x00broken", b"BZh9broken", b"PK\x03\x04broken", b"\x28\xb5\x2f\xfd....",
+        b"Rar!\x1a\x07", b"7z\xbc\xaf\x27\x1c", _tar({}, "w:gz"), _zip({}), _tar({"a.bin": b"x"}, "w:xz"), _zip({"notes.txt": b"hello"}),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_ends_with_two(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bundle"
+    path.write_bytes(content)
+    for arguments in (("explain", str(path)), ("check", "--replay", str(path))):
+        result = run(*arguments)
+        assert (result.code, result.out) == (2, ""), arguments
+        assert str(path) in result.err
+        assert "Traceback" not in result.err
+
+
+# ---------------------------------------------------------------- size
+def test_a_hundred_megabytes_take_a_few_seconds() -> None:
+    lines = "".join(
+        f"[{number / 7:12.6f}] audit: type=1400 audit(1700000000.{number}:7): apparmor=ALLOWED operation=open pid={number}\n"
+        for number in range(11_000)
+    )
+    noise = lines * 90
+    xid = "[ 9000.1] NVRM: Xid (PCI:0000:01:00): 79, pid=1432, name=python3, GPU has fallen off the bus.\n"
+    log = bug_reports.said(host("gpu-fell-off-bus"), "kernel-log") or ""
+    text = replaced(of_host("gpu-fell-off-bus"), {"dmesg:": "\n" + noise[: len(noise) // 2] + log + xid + noise[len(noise) // 2 :]})
+    assert len(text) > 90 << 20
+    packed = gzip.compress(text.encode(), 1)
+    started = time.monotonic()
+    report = of(packed)
+    assert root(report) == "gpu-fell-off-bus"
+    assert time.monotonic() - started < 12  # about 3 s on an idle machine; CI's is busy
+
+
+def test_of_a_very_long_log_the_lines_that_matter_are_kept() -> None:
+    noise = "[ 1.0] usb 1-1: new device\n" * 400_000
+    item = items.kernel_log("dmesg", text=f"[ 0.0] Linux version 6\n{noise}[ 2.0] nvidia: failed\n{noise}\n[ 3.0] NVRM: last")
+    assert item.stdout == "[ 0.0] Linux version 6\n[ 2.0] nvidia: failed\n[ 3.0] NVRM: last\n"
+    assert item.excerpt
