@@ -87,6 +87,22 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     undo: str | None
 
 
+Stage = Literal["gpu", "driver", "cuda", "toolkit", "python", "numba", "check"]
+LegState = Literal["fits", "by-the-fix", "to-do", "later"]
+
+
+class Leg(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One stage of the way to a running kernel: what it needs here, and what is left to do for it once the fix is done.
+
+    `later`: not known before the stages above it are done.
+    """
+
+    stage: Stage
+    state: LegState
+    text: str
+    steps: tuple[Step, ...] = ()
+
+
 class Prescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cause: str
     action: Action

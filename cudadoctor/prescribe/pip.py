@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.version import ComputeCapability, PackageVersion
 from cudadoctor.prescribe.case import Case
@@ -65,17 +63,9 @@ def numpy_requirement(case: Case) -> str:
     target = python.package("numba-cuda") if python is not None else None
     if target is not None and target.version > LAST_WITH_ROW_STACK:
         bounds = []
-    rows = case.knowledge.numba_releases
-    chosen = next((row for row in rows if numba is not None and _is_release(row.numba, numba.version)), rows[0] if rows else None)
-    if chosen is not None:
-        found = _BELOW.findall(chosen.numpy)
-        bounds += found[-1:]
+    chosen = (case.knowledge.numba_release(numba.version) if numba is not None else None) or case.knowledge.numba_releases[0]
+    bounds += _BELOW.findall(chosen.numpy)[-1:]
     return f"numpy<{min(bounds, key=lambda text: PackageVersion(text).numbers, default=BELOW)}"
-
-
-def _is_release(text: str, version: PackageVersion) -> bool:
-    numbers = tuple(int(part) for part in re.findall(r"\d+", text))
-    return version.numbers[: len(numbers)] == numbers
 
 
 # ---------------------------------------------------------------- who installs

@@ -22,6 +22,7 @@ from cudadoctor.prescribe import frameworks, pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
 from cudadoctor.prescribe.shellwords import Script, Value, one_line
+from cudadoctor.prescribe.stack import Stack, newest_python
 
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
@@ -55,7 +56,8 @@ WORDS: dict[str, str] = {
     "numba_config": ".numba_config.yaml", "owner": "another user", "parent": "(its PPID)",
     "parent_start_high": "", "parent_start_low": "", "path": "with the package's name", "pid": "(its PID)",
     "prebuilt_module": "linux-modules-nvidia-...", "prefix": "this environment", "python": "python3", "repository_machine": "x86_64",
-    "requirement": "numba-cuda[cu12]", "smi_packages": "the driver's tools", "start_high": "", "start_low": "",
+    "numba_requirement": "numba", "numba_toolkit": "of the driver's version", "numba_toolkit_folder": "its folder",
+    "requirement": "numba-cuda[cu12]", "wanted_python": "3.12", "smi_packages": "the driver's tools", "start_high": "", "start_low": "",
     "stub_folder": ".../stubs", "suse_repository": "https://download.nvidia.com/opensuse/",
     "toolkit_requirement": "cuda-toolkit of that version", "user": "who runs the program",
     "variable": "CUDA_VISIBLE_DEVICES", "torch_index": "for this driver and GPU", "torch_requirement": "torch",
@@ -67,6 +69,7 @@ WORDS: dict[str, str] = {
 }  # fmt: skip
 
 
+_TOOLKITS_OF_WINDOWS = "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v"
 ALIGNING = "align-python-packages"  # the recipe whose steps name the version that fits
 
 
@@ -201,6 +204,8 @@ def _python(case: Case) -> Found:
     if stated or ALIGNING in case.knowledge.cause(case.root.cause).recipes:  # what fits is read from a large table
         yield "fitting_requirement", _requirement(stated or pip.numpy_requirement(case))
     yield from _toolkits(case)
+    if case.stack is not None:
+        yield from _stack(case.stack, windows=case.windows)
     if case.root.cause == "container-cuda-too-new" and re.fullmatch(r"\d{1,2}\.\d{1,2}", case.value("version") or ""):
         yield "container_cuda", f"CUDA {case.values['version']}"
 
@@ -210,6 +215,16 @@ def _interpreter(case: Case) -> Value:
     if pip.refused(case):
         return Script('"$HOME"/gpu-env/bin/python')
     return case.value("python") or pip.interpreter(case) or Script("python" if case.windows else "python3")
+
+
+def _stack(stack: Stack, *, windows: bool) -> Found:
+    """What the rest of the way installs."""
+    yield "numba_requirement", stack.numba
+    yield "wanted_python", newest_python(stack)
+    if stack.toolkit is not None:
+        number = "{}.{}".format(*stack.toolkit.major_minor)
+        yield "numba_toolkit", number
+        yield "numba_toolkit_folder", f"{_TOOLKITS_OF_WINDOWS}{number}" if windows else f"/usr/local/cuda-{number}"
 
 
 def _toolkits(case: Case) -> Found:
