@@ -211,10 +211,7 @@ def _newest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledg
     if target is not None:
         return 12 if target.version < CUDA_13_SINCE else None
     release = knowledge.numba_release(numba.version)
-    if release is None or release.toolkits is None:
-        return None
-    first, last = release.toolkits
-    return (last or first).major
+    return release.toolkits[1].major if release is not None and release.toolkits is not None else None
 
 
 def _newer_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

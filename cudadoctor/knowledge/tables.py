@@ -331,12 +331,12 @@ class NumbaRelease(Row, frozen=True, kw_only=True):
         return not chosen or (len(version.numbers) > len(numbers) and version.numbers[len(numbers)] in chosen)
 
     @property
-    def toolkits(self) -> tuple[ToolkitVersion, ToolkitVersion | None] | None:
-        """The oldest and the newest toolkit of its own CUDA target; the newest None: all of that major version and more."""
+    def toolkits(self) -> tuple[ToolkitVersion, ToolkitVersion] | None:
+        """The oldest and the newest toolkit of its own CUDA target; 11.x counts as 11.99."""
         found = re.fullmatch(r"(\d+\.\d+)-(\d+\.(?:\d+|x))", self.builtin_ctk or "")
         if found is None:
             return None
-        return ToolkitVersion(found[1]), None if found[2].endswith("x") else ToolkitVersion(found[2])
+        return ToolkitVersion(found[1]), ToolkitVersion(found[2].replace("x", "99"))
 
 
 class NumbaCudaRelease(Row, frozen=True, kw_only=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.version import ComputeCapability, PackageVersion
+from cudadoctor.model.version import ComputeCapability, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe.case import Case
 
 OLDEST_OF_CU13 = ComputeCapability("7.5")  # CUDA 13 dropped Maxwell, Pascal and Volta
 OLDEST_OF_CU12 = ComputeCapability("5.0")  # CUDA 12 dropped Kepler
 OLDEST_OF_CU11 = ComputeCapability("3.5")
+WHEELS_OF_CU11 = ToolkitVersion("11.8")  # the toolkit in the wheels that numba-cuda[cu11] brings
 # numba-cuda 0.19 dropped CUDA 11.
 REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu13": "numba-cuda[cu13]"}
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
@@ -23,7 +24,7 @@ REMARK = (
 
 
 def series(case: Case) -> str | None:
-    """cu11, cu12 or cu13; None where no toolkit of numba-cuda serves this GPU.
+    """cu11, cu12 or cu13; None where no toolkit in wheels serves this GPU and this driver.
 
     cu12 serves every driver from 525 on and GPUs from Maxwell on: it is the answer where nothing more is known, and where CUDA 12
     packages are there already.
@@ -33,7 +34,8 @@ def series(case: Case) -> str | None:
     if lowest is not None and lowest < OLDEST_OF_CU11:
         return None
     if (lowest is not None and lowest < OLDEST_OF_CU12) or (newest is not None and newest < 12):
-        return "cu11"
+        # A driver refuses PTX of a toolkit that is newer than its own CUDA.
+        return "cu11" if case.cuda is None or case.cuda.major_minor >= WHEELS_OF_CU11.major_minor else None
     if newest is None or newest < 13 or (lowest is not None and lowest < OLDEST_OF_CU13):
         return "cu12"
     return "cu12" if _has_cuda_12(case) else "cu13"

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
+from cudadoctor.model.version import PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import pip
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.tables import NumbaRelease
     from cudadoctor.prescribe.case import Case
 
-WHEELS_OF_CU11 = ToolkitVersion("11.8")  # the toolkit in the wheels that numba-cuda[cu11] brings
-LAST_OF_CONDA = ToolkitVersion("11.8")  # conda-forge's cudatoolkit ends here
-_PYTHON_LOW = lazy(r"(?P<a>\d\.\d{1,2})\s*<=\s*version|>=\s*(?P<b>\d\.\d{1,2})")
-_PYTHON_BELOW = lazy(r"<\s*(\d\.\d{1,2})")
+OLDEST_OF_CONDA = ToolkitVersion("10.0")  # of conda-forge's cudatoolkit, which ends with 11.8
+_LOW = lazy(r"(?P<a>\d\.\d{1,2})\s*<=\s*version|>=\s*(?P<b>\d\.\d{1,2})")
+_BELOW = lazy(r"<\s*(\d\.\d{1,2})")
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +33,11 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     release: NumbaRelease | None = None
 
     @property
+    def bound(self) -> bool:
+        """Whether an older Numba than the newest is asked for."""
+        return self.numba != "numba"
+
+    @property
     def python_range(self) -> tuple[PackageVersion | None, PackageVersion | None]:
         """From, and below."""
         return _range(self.release.python if self.release is not None else "")
@@ -43,7 +47,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _range(words: str) -> tuple[PackageVersion | None, PackageVersion | None]:
-    low, below = _PYTHON_LOW.search(words), _PYTHON_BELOW.search(words)
+    low, below = _LOW.search(words), _BELOW.search(words)
     return PackageVersion(low["a"] or low["b"]) if low is not None else None, PackageVersion(below[1]) if below is not None else None
 
 
@@ -58,7 +62,7 @@ def stack_of(case: Case) -> Stack | None:
     python = PackageVersion(case.python.version) if case.python is not None else None
     here = [row for row in rows if python is None or _within(row.python, python)] or list(rows)
     series = pip.series(case)
-    if series in ("cu12", "cu13") or (series == "cu11" and (case.cuda is None or _serves(case.cuda, WHEELS_OF_CU11))):
+    if series is not None:
         return Stack(wheels=pip.requirement(series), release=here[0] if here else None)
     toolkit = _newest_toolkit(case)
     row = next((row for row in here if toolkit is not None and takes(row, toolkit)), None)
@@ -76,8 +80,11 @@ def _newest_toolkit(case: Case) -> ToolkitVersion | None:
     return min((*last, *driver), key=lambda version: version.major_minor, default=None)
 
 
-def _serves(driver: CudaVersion, toolkit: ToolkitVersion) -> bool:
-    return driver.major_minor >= toolkit.major_minor
+def outdated(case: Case, stack: Stack) -> bool:
+    """Whether the examined Python is outside of what this Numba runs on; where none is known, whether that is an old one."""
+    if case.python is None:
+        return stack.bound
+    return not stack.runs_on(PackageVersion(case.python.version))
 
 
 def takes(row: NumbaRelease, toolkit: ToolkitVersion) -> bool:
@@ -85,11 +92,22 @@ def takes(row: NumbaRelease, toolkit: ToolkitVersion) -> bool:
     if row.toolkits is None:
         return False
     first, last = row.toolkits
-    return first.major_minor <= toolkit.major_minor and (last is None or toolkit.major_minor <= last.major_minor)
+    return first.major_minor <= toolkit.major_minor <= last.major_minor
 
 
 def _series_of(row: NumbaRelease) -> str:
     return ".".join(re.findall(r"\d+", row.numba)[:2])
+
+
+def in_words(ranges: str) -> str:
+    """A table's ranges (`1.22 <= version < 1.27 ; version == 2.0`, `>= 3.10`) as a reader says them."""
+    said = []
+    for part in re.sub(r"\([^)]*\)", "", ranges).split(";"):
+        low, below = _LOW.search(part), _BELOW.search(part)
+        one = re.search(r"==\s*([\d.]+)", part)
+        words = [one[1]] if one else [f"from {low['a'] or low['b']} on"] if low else []
+        said.append(", ".join([*words, *([f"below {below[1]}"] if below else [])]))
+    return " or ".join(said)
 
 
 def newest_python(stack: Stack) -> str:

@@ -15,9 +15,10 @@ from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.recipe import Leg, Prescription, Step
 from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS, Toolkits
-from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
+from cudadoctor.model.version import CudaVersion, ToolkitVersion
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.stack import Stack, stack_of, takes
+from cudadoctor.prescribe.pip import BELOW
+from cudadoctor.prescribe.stack import Stack, in_words, outdated, stack_of, takes
 from cudadoctor.prescribe.steps import CHECK_AGAIN, case_of, render
 
 if TYPE_CHECKING:
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
 
 # A fix of these layers ends below the driver, or with it: toolkit and Python come after it.
 _BELOW_TOOLKIT = LAYERS[: LAYERS.index("toolkit")]
+# Where nothing is wrong and yet no kernel ran, the way begins where it stands.
+_NO_FAULT = Finding(cause="toolkit-missing", layer="toolkit", title="", subject="machine", effect="advises", basis="suspected", evidence=())
 _WHEELS, _APART, _PYTHON = "install-numba-cuda", "install-toolkit-apart", "make-newer-python"
 
 
 def way(
     root: Finding | None, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None, fix: Prescription | None
 ) -> tuple[Leg, ...]:
-    """The stages in their order. Empty where a kernel ran already, where the fault lies in the program, or where no GPU is known."""
-    if root is None or root.layer == "program" or _ran(facts):
+    """The stages in their order. Empty where a kernel ran, where the program is at fault, and where GPU, driver or Python are not known."""
+    if (root is not None and root.layer == "program") or _ran(facts):
         return ()
-    case = case_of(root, values, facts, knowledge, distro)
-    if not case.gpus.capabilities:
+    case = case_of(root or _NO_FAULT, values, facts, knowledge, distro)
+    if not case.gpus.capabilities or (root is None and (case.python is None or case.get(LOADED_DRIVER) is None)):
         return ()
     return tuple(_legs(case, fix))
 
@@ -58,7 +61,7 @@ def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
     if stack is None:
         yield Leg(stage="toolkit", state="later", text="No toolkit that Numba takes serves this GPU with that driver.")
         return
-    yield from _software(msgspec.structs.replace(planned, stack=stack), stack)
+    yield from _software(msgspec.structs.replace(planned, stack=stack), stack, fixed=fix is not None)
     yield _again(fix, driver)
 
 
@@ -71,10 +74,10 @@ def _gpu(case: Case) -> Leg:
 
 def _names(case: Case) -> str:
     bus, nvml = case.get(PCI), case.get(NVML)
-    listed = [f"{gpu.name or 'a GPU'} [10de:{gpu.device}]" if gpu.device else gpu.name or "" for gpu in bus.nvidia_gpus] if bus else []
     answered = [gpu.name for gpu in nvml.gpus if gpu.name] if nvml else []
-    named = list(dict.fromkeys(filter(None, listed or answered)))
-    return "; ".join(named) or "the GPU"
+    listed = [f"{gpu.name} [10de:{gpu.device}]" if gpu.device else gpu.name for gpu in bus.nvidia_gpus if gpu.name] if bus else []
+    ids = [f"the GPU [10de:{gpu.device}]" for gpu in bus.nvidia_gpus] if bus else []
+    return "; ".join(dict.fromkeys(answered or listed or ids)) or "the GPU"
 
 
 def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
@@ -103,15 +106,13 @@ def _cuda(case: Case, cuda: CudaVersion | None, branch: int | None, *, there: bo
 
 
 # ---------------------------------------------------------------- toolkit, Numba, Python
-def _software(case: Case, stack: Stack) -> Iterator[Leg]:
+def _software(case: Case, stack: Stack, *, fixed: bool) -> Iterator[Leg]:
     python = case.python
-    outdated = python is not None and not stack.runs_on(PackageVersion(python.version))
-    if outdated and python is not None:
-        low, below = stack.python_range
-        bounds = " and ".join(part for part in (f"from {low} on" if low else "", f"below {below}" if below else "") if part)
-        text = f"Python {python.version} is outside of what {stack.numba} runs on ({bounds})"
+    if outdated(case, stack) and stack.release is not None:
+        here = f"; this one is {python.version}" if python is not None else ""
+        text = f"{stack.numba} runs on Python {in_words(stack.release.python)}{here}"
         yield Leg(stage="python", state="to-do", text=text, steps=_steps(_PYTHON, case))
-    if case.root.layer not in _BELOW_TOOLKIT:
+    if fixed and case.root.layer not in _BELOW_TOOLKIT:
         yield Leg(stage="toolkit", state="by-the-fix", text=_wanted(stack))
         return
     found = _toolkit_there(case, stack)
@@ -135,11 +136,11 @@ def _wanted(stack: Stack) -> str:
 
 
 def _target(case: Case, stack: Stack) -> str:
-    numpy = f", NumPy {stack.release.numpy}" if stack.release is not None else ""
-    python = f"Python {stack.release.python}{numpy}" if stack.release is not None else ""
-    if stack.wheels is not None:
-        return f"the target of numba-cuda; newest Numba: {python}"
-    return f"Numba's own CUDA target, {stack.numba}: {python}"
+    target = "the target of numba-cuda" if stack.wheels is not None else f"Numba's own CUDA target, {stack.numba}"
+    if stack.release is None:
+        return target
+    numpy = f"below {BELOW}" if stack.wheels is not None else in_words(stack.release.numpy)
+    return f"{target}: Python {in_words(stack.release.python)}, NumPy {numpy}"
 
 
 def _components(case: Case) -> Toolkits | None:
