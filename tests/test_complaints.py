@@ -19,6 +19,9 @@ SAID = {
         "There is no /dev/nvidiactl on this machine.",
     ),
     "driver-hung": ("gpustat is in D (disk sleep) and kill -9 does not end it.",),
+    "driver-libraries-incomplete": (
+        "The package nvidia-libs fails to symlink /usr/lib/libnvidia-ptxjitcompiler.so.1, CUDA shows unknown errors.",
+    ),
     "driver-not-loaded": (
         "A file of the tool blacklists the nvidia modules.",
         "After a restart the nvidia kernel modules cannot be loaded.",

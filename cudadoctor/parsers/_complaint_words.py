@@ -50,6 +50,14 @@ COMPLAINTS = (
         ),
     ),
     Sign(
+        "driver-libraries-incomplete",
+        ("libnvidia-",),
+        lazy(
+            r"(?i)\b(?:fails?|missing|lacks?|not|no)\b[^.\n]{0,60}\blibnvidia-(?:ptxjitcompiler|fatbinaryloader|nvvm|ml)\b"
+            r"|\blibnvidia-(?:ptxjitcompiler|fatbinaryloader|nvvm|ml)\b[^\n]{0,24}\b(?:is|are|was|were) (?:missing|not (?:there|installed))"
+        ),
+    ),
+    Sign(
         "gpu-fell-off-bus",
         ("the bus", "the PCI"),
         lazy(r"(?i)\b(?:fall(?:s|en|ing)?|fell|dropp?(?:s|ed|ing)?) (?:off|out)(?: of)? (?:of )?the (?:PCI(?:e|-E)? )?bus\b"),
