@@ -59,8 +59,8 @@ _TOPICS: dict[str, re.Pattern[str]] = {
         r"|nvidia-gridd|gridd\.conf"
     ),
     "laptop": lazy(
-        r"(?i)\blaptop\b|\bnotebook (?:pc|computer)|\boptimus\b|\bbbswitch\b|\bbumblebee\b|\bhybrid (?:graphics|mode)|prime-select|\bmax-q\b"
-        r"|\bthinkpad\b|\bXPS \d"
+        r"(?i)\blaptop\b|\bnotebook (?:pc|computer)|\boptimus\b|\bbbswitch\b|\bbumblebee\b|\bhybrid (?:graphics|mode)|prime-select"
+        r"|\bmax-q\b|\bthinkpad\b|\bXPS \d"
     ),
     "rootless": lazy(r"(?i)\brootless\b|keep-groups|--userns|no-cgroups ?= ?true"),
     "virtual-machine": lazy(
@@ -116,7 +116,8 @@ _NEAR: dict[str, tuple[str, ...]] = {
     "confidential-ready": ("Ready state: ready",),
     "licence": ("icens", "icenc", "gridd"),
     "laptop": (
-        "aptop", "LAPTOP", "otebook", "ptimus", "bbswitch", "umblebee", "ybrid", "prime-select", "ax-Q", "ax-q", "hinkPad", "hinkpad", "XPS",
+        "aptop", "LAPTOP", "otebook", "ptimus", "bbswitch", "umblebee", "ybrid", "prime-select", "ax-Q", "ax-q", "hinkPad",
+        "hinkpad", "XPS",
     ),
     "rootless": ("ootless", "keep-groups", "userns", "no-cgroups"),
     "virtual-machine": (
