@@ -68,6 +68,9 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     prescription: Prescription | None = guard.run(
         "prescribe", "prescribe", None, prescribe.prescribe, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro
     )
+    way = guard.run(
+        "prescribe", "way", (), prescribe.way, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro, prescription
+    )
     shown = guard.run("assemble", "rows", (), assemble.rows, facts, full, knowledge, judged, rungs, wanted, guard)
     of_text = guard.run("assemble", "text", None, assemble.text_row, full, knowledge, judged)
     machine = guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge)
@@ -93,6 +96,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         checks=(*long_texts.renumbered_rows(shown, numbering), *((of_text,) if of_text is not None else ())),
         diagnosis=diagnosis,
         prescription=prescription,
+        way=way,
         requirements=(),
         smoke=smoke,
         benchmark=figures,

@@ -800,8 +800,8 @@ def test_the_extra_to_install() -> None:
 
 def test_a_numba_without_a_target_of_its_own() -> None:
     """A release of which the table says that it ships no CUDA target."""
-    releases = tuple(msgspec.structs.replace(row, builtin_cuda=False) for row in KNOWLEDGE.numba_releases)
-    future = type("Future", (), {"numba_releases": releases})()
+    release = msgspec.structs.replace(KNOWLEDGE.numba_releases[0], builtin_cuda=False)
+    future = type("Future", (), {"numba_release": lambda self, version: release})()
     found = list(numba._no_target(host({PYTHON: built_in()}), future))
     assert [entry.cause for entry in found] == ["numba-cuda-target-missing"]
     assert list(numba._no_target(host({PYTHON: built_in()}), KNOWLEDGE)) == []

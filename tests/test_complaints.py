@@ -17,8 +17,12 @@ SAID = {
         "CUDA fails until I run nvidia-smi once, then it works.",
         "nvidia-smi seems to create the devices.",
         "There is no /dev/nvidiactl on this machine.",
+        "Before that `ls /dev | grep -i nvidia` returns nothing.",
     ),
     "driver-hung": ("gpustat is in D (disk sleep) and kill -9 does not end it.",),
+    "driver-libraries-incomplete": (
+        "The package nvidia-libs fails to symlink /usr/lib/libnvidia-ptxjitcompiler.so.1, CUDA shows unknown errors.",
+    ),
     "driver-not-loaded": (
         "A file of the tool blacklists the nvidia modules.",
         "After a restart the nvidia kernel modules cannot be loaded.",
@@ -28,12 +32,14 @@ SAID = {
     "thermal-or-power-throttling": (
         "nvidia-smi gives SW Thermal Slowdown as the reason.",
         "The GPU is at 139 MHz, nvidia-smi says software thermal.",
+        "| 105 s | **thermal slowdown active** | 87 °C | GPU0 |",
     ),
     "secure-boot-blocks-module": (
         "With secure boot disabled I can install the nvidia extension.",
         "nvidia does not load when Secure Boot is on.",
     ),
     "security-policy-denies-devices": ("podman, rootless, with SELinux enabled: the nvidia GPU cannot be used.",),
+    "libcuda-stub-loaded": ("I added /usr/local/cuda/lib64/stubs to LD_LIBRARY_PATH, since then CUDA fails.",),
     "compute-mode-blocks": ("The GPUs are in Exclusive Process mode, all CUDA devices are said to be busy.",),
     "numba-simulator-enabled": ("TypeError with the Numba CUDA simulator: unexpected keyword argument.",),
     "vfio-bound": ('supergfxctl: "mode": "Vfio", nvidia is not there',),

@@ -64,7 +64,7 @@ def machine(capability: str | None, cuda: str | None, *installed: tuple[str, str
         ("6.1", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
         ("7.0", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu12]"),
         ("7.5", "13.0", ("cuda-bindings", "13.1.0"), "numba-cuda[cu13]"),
-        ("3.5", "11.4", ("numpy", "1.26.4"), "numba-cuda[cu11]<0.19"),
+        ("5.2", "11.8", ("numpy", "1.26.4"), "numba-cuda[cu11]<0.19"),
         (None, None, ("numpy", "1.26.4"), "numba-cuda[cu12]"),
     ],
 )
@@ -73,13 +73,21 @@ def test_the_toolkit_that_fits_driver_and_gpu(
 ) -> None:
     Requirement(requirement)
     found = shells(written("toolkit-missing", machine(capability, cuda, installed)))
-    assert shlex.split(found[0]) == ["/opt/my env/bin/python", "-m", "pip", "install", requirement]
+    assert shlex.split(found[0]) == ["/opt/my env/bin/python", "-m", "pip", "install", requirement, "numpy<2.5"]
+
+
+def test_a_driver_of_an_older_cuda_than_any_wheels_gets_a_toolkit_of_its_own_version() -> None:
+    found = commands(written("toolkit-missing", machine("3.5", "11.4", ("numpy", "1.26.4"))))
+    assert "CUDA_HOME=/usr/local/cuda-11.4" in found
+    assert "numba-cuda" not in found
+    conda = written("toolkit-missing", machine("3.5", "11.4", ("numpy", "1.26.4"), conda="/opt/conda"))
+    assert "numba cudatoolkit=11.4" in commands(conda)
 
 
 def test_what_uv_made_has_no_pip_and_is_installed_into_by_uv() -> None:
     made = msgspec.structs.replace(python(), uv=True, virtual=True)
     found = written("toolkit-missing", {**machine("9.0", "12.4"), PYTHON: made})
-    assert shlex.split(shells(found)[0]) == ["uv", "pip", "install", "--python", "/opt/my env/bin/python", "numba-cuda[cu12]"]
+    assert shlex.split(shells(found)[0]) == ["uv", "pip", "install", "--python", "/opt/my env/bin/python", "numba-cuda[cu12]", "numpy<2.5"]
     removed = shells(written("pynvml-conflict", {PYTHON: made}))[0].split("\n")
     assert shlex.split(removed[0]) == ["uv", "pip", "uninstall", "--python", "/opt/my env/bin/python", "pynvml"]
     assert all("-m pip" not in (text or "") for step in found.steps for text in (step.shell, step.verify))
@@ -113,7 +121,7 @@ def test_where_the_distribution_refuses_pip_a_virtual_environment_comes_first(
 
 def test_a_python_that_is_not_known_is_called_by_its_usual_name() -> None:
     found = written("toolkit-missing", {})
-    assert shells(found)[0] == "python3 -m pip install 'numba-cuda[cu12]'"
+    assert shells(found)[0] == "python3 -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"
     assert "externally-managed-environment" in found.steps[0].text
     assert "externally-managed-environment" not in written("toolkit-missing", machine("9.0", "12.4")).steps[0].text
 
@@ -122,11 +130,14 @@ def test_an_environment_that_the_text_shows_is_the_one() -> None:
     conda = {ENVIRONMENT: Environment(variables={"CONDA_PREFIX": "/opt/my conda/envs/gpu"}, lines={})}
     assert shlex.split(shells(written("toolkit-missing", conda))[0])[:5] == ["conda", "install", "-y", "-p", "/opt/my conda/envs/gpu"]
     virtual = {ENVIRONMENT: Environment(variables={"VIRTUAL_ENV": "/home/me/env"}, lines={})}
-    assert shells(written("toolkit-missing", virtual))[0] == "/home/me/env/bin/python -m pip install 'numba-cuda[cu12]'"
+    assert shells(written("toolkit-missing", virtual))[0] == "/home/me/env/bin/python -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"
 
 
-def test_a_gpu_that_no_toolkit_of_numba_cuda_serves_gets_words() -> None:
-    assert shells(written("toolkit-missing", machine("3.0", "11.4"))) == []
+def test_a_gpu_that_no_toolkit_of_numba_cuda_serves_gets_the_last_that_does_and_a_numba_that_takes_it() -> None:
+    assert shells(written("toolkit-missing", machine("3.0", "11.4"))) == [
+        "export CUDA_HOME=/usr/local/cuda-10.2",
+        "'/opt/my env/bin/python' -m pip install 'numba==0.56.*'",
+    ]
 
 
 def test_a_conda_environment_gets_conda() -> None:
@@ -158,7 +169,7 @@ def test_the_rules_own_requirement_comes_first() -> None:
 
 def test_a_toolkit_too_new_is_pinned_to_the_driver_or_the_driver_renewed() -> None:
     found = written("toolkit-newer-than-driver", machine("9.0", "12.2"), {"version": "12.8"})
-    assert shlex.split(shells(found)[0])[-2:] == ["numba-cuda[cu12]", "cuda-toolkit==12.2.*"]
+    assert shlex.split(shells(found)[0])[-3:] == ["numba-cuda[cu12]", "numpy<2.5", "cuda-toolkit==12.2.*"]
     assert "reboot" not in commands(found)
     bare = {PCI: bus(gpu(device=PASCAL)), DRIVER_PACKAGES: packages("nvidia-driver-470"), KERNEL: RELEASE}
     assert "nvidia-driver-580" in commands(written("toolkit-newer-than-driver", bare, {"version": "12.8"}))

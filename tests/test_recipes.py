@@ -240,7 +240,7 @@ def test_no_value_adds_a_command_in_powershell() -> None:
 def test_a_program_in_quotes_is_called_in_powershell() -> None:
     python = PythonEnvironment(path="C:\\My Files\\env\\python.exe", version="3.12.3", prefix="C:\\My Files\\env", virtual=True)
     found = shells(written("toolkit-missing", {PYTHON: python}, distro="windows"))
-    assert found[0] == "& 'C:\\My Files\\env\\python.exe' -m pip install 'numba-cuda[cu12]'"
+    assert found[0] == "& 'C:\\My Files\\env\\python.exe' -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"
     moved = shells(written("python-module-shadowed", {}, {"path": "C:\\My Files\\numba.py"}, distro="windows"))
     assert moved == ["Move-Item 'C:\\My Files\\numba.py' 'C:\\My Files\\my_numba.py'"]
 

@@ -64,6 +64,36 @@ def test_redaction_takes_names_and_keeps_what_counts() -> None:
     assert (redacted.python or "").endswith("/env/bin/python")
 
 
+def test_names_of_windows_leave_and_paths_keep_their_tail() -> None:
+    def item(name: str, kind: str, out: str) -> Item:
+        return Item(id=name, kind=kind, what=name, status="ok", stdout=out)  # type: ignore[arg-type]
+
+    home = "C:\\Users\\Jane Roe"
+    path = f"{home}\\env\\Scripts\\python.exe"
+    evidence = Evidence(
+        items=(
+            item("environment", "environment", f"COMPUTERNAME=JANES-PC\nUSERNAME=Jane Roe\nPATH={home}\\bin;C:\\Windows;{home.upper()}\\x\n"),
+            item("python-env", "worker", json.dumps({"event": "python", "path": path}) + "\n"),
+            item("processes", "worker", json.dumps({"event": "process", "pid": 1, "user": "JANES-PC\\Jane Roe"}) + "\n"),
+            item("pnp-devices", "command", json.dumps({"PNPDeviceID": "PCI\\VEN_10DE&DEV_2C58&SUBSYS_30111A58&REV_A1\\B73A356AA12DB04800"}) + "\n"),
+            item("text", "text", f'File "{path}", line 1 on JANES-PC\nC:/Users/Jane/x and C:\\Users\\Public\\y\n'),
+        ),
+        python=path,
+    )
+    taken = redact(evidence)
+    body = "\n".join(one.stdout or "" for one in taken.items) + (taken.python or "")
+    for word in ("Jane", "jane", "JANE", "B73A356AA12DB04800"):
+        assert word not in body
+    environment = taken.items[0].stdout or ""
+    pseudonym = re.search(r"C:\\Users\\(user-\w+)\\bin", environment)
+    assert pseudonym is not None
+    assert f"C:\\USERS\\{pseudonym[1]}\\x" in environment, "the same name in other letters"
+    assert taken.python == f"C:\\Users\\{pseudonym[1]}\\env\\Scripts\\python.exe"
+    assert f"C:\\\\Users\\\\{pseudonym[1]}\\\\env" in (taken.items[1].stdout or "")
+    assert "VEN_10DE&DEV_2C58" in (taken.items[3].stdout or "")
+    assert "C:\\Users\\Public\\y" in (taken.items[4].stdout or "")
+
+
 def test_a_missing_recording_says_so() -> None:
     with pytest.raises(recording.RecordingError, match="no such file"):
         recording.read("/nonexistent/recording")

@@ -122,7 +122,7 @@ def test_every_toolkit_folder_is_told_by_each_rule_that_names_it(machine: Machin
 
 def test_the_process_table_of_windows(capfd: pytest.CaptureFixture[str]) -> None:
     worker = load("processes")
-    worker.on_windows(0)
+    worker.on_windows(os.getpid())
     head, *entries = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert (head["event"], head["complete"]) == ("processes", False)
     assert head["provider"].startswith("psutil ")

@@ -23,7 +23,7 @@ from cudadoctor.checks.common import (
     variable_quote,
     variables_of,
 )
-from cudadoctor.checks.python import release_fits, requirements_of
+from cudadoctor.checks.python import requirements_of
 from cudadoctor.checks.reading import Quotes, some
 from cudadoctor.checks.toolkit import component_quote
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
@@ -156,8 +156,8 @@ def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if found is None or found.target is not None:
         return
     python, numba = found.python, found.numba
-    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
-    if rows and rows[0].builtin_cuda is False:
+    release = knowledge.numba_release(numba.version)
+    if release is not None and release.builtin_cuda is False:
         values = {"package": "numba-cuda", "wanted_by": f"numba {numba.version}", "python": python.need().path}
         yield Clue(cause=TARGET_MISSING, quotes=(package_quote(python, numba),), subject=python_subject(python.need()), values=values)
 
@@ -210,9 +210,8 @@ def _newest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledg
     """The newest major version of the toolkit that this target knows."""
     if target is not None:
         return 12 if target.version < CUDA_13_SINCE else None
-    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
-    last = re.search(r"-\s*(\d+)", rows[0].builtin_ctk or "") if rows else None
-    return int(last.group(1)) if last is not None else None
+    release = knowledge.numba_release(numba.version)
+    return release.toolkits[1].major if release is not None and release.toolkits is not None else None
 
 
 def _newer_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -235,9 +234,8 @@ def _oldest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledg
     """The oldest toolkit that this target accepts."""
     if target is not None:
         return ToolkitVersion("12.0") if target.version >= CUDA_13_SINCE else ToolkitVersion("11.2")
-    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
-    first = re.match(r"\d+\.\d+", rows[0].builtin_ctk or "") if rows else None
-    return ToolkitVersion(first[0]) if first is not None else None
+    release = knowledge.numba_release(numba.version)
+    return release.toolkits[0] if release is not None and release.toolkits is not None else None
 
 
 def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

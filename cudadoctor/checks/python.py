@@ -95,21 +95,9 @@ def _unfit(fact: Fact[PythonEnvironment], package: PythonPackage, other: PythonP
 def _by_table(fact: Fact[PythonEnvironment], python: PythonEnvironment, numba: PythonPackage, knowledge: Knowledge) -> Iterator[Clue]:
     """NumPy against the range of an old Numba, whose metadata sets no upper bound."""
     numpy = python.package("numpy")
-    rows = [release for release in knowledge.numba_releases if release_fits(release.numba, numba.version)]
-    if numpy is None or not rows or not rows[0].numpy:
-        return
-    if not within(numpy.version, rows[0].numpy):
-        yield _unfit(fact, numba, numpy, "numpy<" + upper_bound(rows[0].numpy))
-
-
-def release_fits(release: str, version: PackageVersion) -> bool:
-    """Whether a table's release (0.67.0, 0.68.x, 0.55.{0,1}) is this version."""
-    head, _, last = release.partition("{")
-    numbers = tuple(int(part) for part in re.findall(r"\d+", head))
-    if version.numbers[: len(numbers)] != numbers:
-        return False
-    chosen = {int(part) for part in re.findall(r"\d+", last)}
-    return not chosen or (len(version.numbers) > len(numbers) and version.numbers[len(numbers)] in chosen)
+    release = knowledge.numba_release(numba.version)
+    if numpy is not None and release is not None and release.numpy and not within(numpy.version, release.numpy):
+        yield _unfit(fact, numba, numpy, "numpy<" + upper_bound(release.numpy))
 
 
 def within(version: PackageVersion, ranges: str) -> bool:

@@ -16,7 +16,7 @@ import msgspec
 
 from cudadoctor.knowledge import codes, dcgm, systems, tables
 from cudadoctor.model.recipe import Cause, Recipe
-from cudadoctor.model.version import ComputeCapability, ModuleVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
 T = TypeVar("T")
 FOLDERS = ("causes", "recipes", "tables")
@@ -309,6 +309,9 @@ class Knowledge(dcgm.DcgmTables):
     @property
     def numba_releases(self) -> tuple[tables.NumbaRelease, ...]:
         return self._numba.numba
+
+    def numba_release(self, version: PackageVersion) -> tables.NumbaRelease | None:
+        return next((row for row in self.numba_releases if row.covers(version)), None)
 
     @property
     def numba_cuda_releases(self) -> tuple[tables.NumbaCudaRelease, ...]:

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion, Version
+from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, PackageVersion, ToolkitVersion, Version
 
 V = TypeVar("V", bound=Version)
 Source = str | tuple[str, ...]
@@ -320,6 +320,23 @@ class NumbaRelease(Row, frozen=True, kw_only=True):
     builtin_ctk: str | None = None
     builtin_cc: tuple[str, ...] = ()
     source: Source
+
+    def covers(self, version: PackageVersion) -> bool:
+        """Whether the row's release (0.67.0, 0.68.x, 0.55.{0,1}) is this version."""
+        head, _, last = self.numba.partition("{")
+        numbers = tuple(int(part) for part in re.findall(r"\d+", head))
+        if version.numbers[: len(numbers)] != numbers:
+            return False
+        chosen = {int(part) for part in re.findall(r"\d+", last)}
+        return not chosen or (len(version.numbers) > len(numbers) and version.numbers[len(numbers)] in chosen)
+
+    @property
+    def toolkits(self) -> tuple[ToolkitVersion, ToolkitVersion] | None:
+        """The oldest and the newest toolkit of its own CUDA target; 11.x counts as 11.99."""
+        found = re.fullmatch(r"(\d+\.\d+)-(\d+\.(?:\d+|x))", self.builtin_ctk or "")
+        if found is None:
+            return None
+        return ToolkitVersion(found[1]), ToolkitVersion(found[2].replace("x", "99"))
 
 
 class NumbaCudaRelease(Row, frozen=True, kw_only=True):

@@ -93,6 +93,22 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     who: Who = "user"
 
 
+Stage = Literal["gpu", "driver", "cuda", "toolkit", "python", "numba", "check"]
+LegState = Literal["fits", "by-the-fix", "to-do", "later"]
+
+
+class Leg(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One stage of the way to a running kernel: what it needs here, and what is left to do for it once the fix is done.
+
+    `later`: not known before the stages above it are done.
+    """
+
+    stage: Stage
+    state: LegState
+    text: str
+    steps: tuple[Step, ...] = ()
+
+
 class Prescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The steps for a cause. With `no_software_fix` they cure nothing: they are what can be done without a cure."""
 

@@ -11,7 +11,7 @@ import msgspec
 
 from cudadoctor.model.diagnosis import Diagnosis, Verdict
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.recipe import Action, Prescription
+from cudadoctor.model.recipe import Action, Leg, Prescription
 
 SCHEMA: Literal["cudadoctor.report/1"] = "cudadoctor.report/1"
 RowStatus = Literal["pass", "warn", "fail", "unknown", "skip"]
@@ -126,6 +126,7 @@ class Report(Part, frozen=True, kw_only=True):
     checks: tuple[Row, ...]
     diagnosis: Diagnosis
     prescription: Prescription | None
+    way: tuple[Leg, ...]  # from the fix on to a running kernel
     requirements: tuple[RequirementResult, ...]
     smoke: tuple[SmokeResult, ...]
     benchmark: tuple[BenchmarkResult, ...]

@@ -25,7 +25,7 @@ COMPLAINTS = (
     ),
     Sign(
         "device-nodes-missing",
-        ("nvidia-smi", "/dev/nvidia"),
+        ("nvidia-smi", "/dev/nvidia", "ls /dev", "ls -l /dev"),
         lazy(
             rf"(?i)\b(?:until|once|after|when|unless|by)\b[^.\n]{{0,20}}\b{_SMI_RAN} `?{_ON_HOST}[^.\n]{{0,40}}"
             r"\b(?:works?|worked|appears?|created?)\b"
@@ -34,6 +34,7 @@ COMPLAINTS = (
             rf"|\b(?:can ?not|can't|could not|couldn't) (?:find|open|stat|access) {_NODE}|{_NODE}[^.\n]{{0,24}}"
             r"\b(?:is|are|was|were|do|does|did) (?:missing|absent|not (?:there|exist|appear|created|present))"
             rf"|\b(?:no|without|missing) {_NODE}|\bnot make {_NODE}"
+            r"|\bls (?:-\w+ )?/dev\b[^\n]{0,24}nvidia\S{0,3} (?:returns?|shows?|gives|prints) nothing"
         ),
     ),
     Sign(
@@ -47,6 +48,14 @@ COMPLAINTS = (
         lazy(
             r"(?i)\bblacklists? (?:the )?(?:nvidia )?(?:kernel )?(?:driver|modules?)\b"
             r"|\bnvidia (?:kernel )?modules? (?:can ?not|can't|could not|couldn't|are not|is not|isn't|aren't|won't)(?: be)? loaded\b"
+        ),
+    ),
+    Sign(
+        "driver-libraries-incomplete",
+        ("libnvidia-",),
+        lazy(
+            r"(?i)\b(?:fails?|missing|lacks?|not|no)\b[^.\n]{0,60}\blibnvidia-(?:ptxjitcompiler|fatbinaryloader|nvvm|ml)\b"
+            r"|\blibnvidia-(?:ptxjitcompiler|fatbinaryloader|nvvm|ml)\b[^\n]{0,24}\b(?:is|are|was|were) (?:missing|not (?:there|installed))"
         ),
     ),
     Sign(
@@ -67,7 +76,7 @@ COMPLAINTS = (
         ("hermal", "HERMAL", "rottl"),
         lazy(
             r"SW Thermal Slowdown(?!\s{0,40}: ?Not)|HW (?:Thermal )?Slowdown(?!\s{0,40}: ?Not)|(?i:\bsoftware thermal\b)"
-            r"|(?i:\b(?:gpu|card|clocks?)\b[^.\n]{0,40}\bthermal(?:ly)? throttl)"
+            r"|(?i:\bthermal slowdown active\b)|(?i:\b(?:gpu|card|clocks?)\b[^.\n]{0,40}\bthermal(?:ly)? throttl)"
             r"|(?i:\bthermal throttl\w{2,4}\b[^.\n]{0,40}\b(?:gpu|card|clocks?)\b)"
         ),
     ),
@@ -87,6 +96,11 @@ COMPLAINTS = (
             r"(?i)\b(?:SELinux|AppArmor)\b[^.\n]{0,40}\b(?:enabled|enforcing|den(?:y|ies|ied)|block\w{0,3})\b"
             r"|nvml-insufficient-permissions-and-selinux"
         ),
+    ),
+    Sign(
+        "libcuda-stub-loaded",
+        ("/stubs",),
+        lazy(r"\bLD_LIBRARY_PATH\b[^\n]{0,80}/stubs\b|/stubs\b[^\n]{0,80}\bLD_LIBRARY_PATH\b"),
     ),
     Sign(
         "compute-mode-blocks",

@@ -114,6 +114,11 @@ SIGNS = (
             r"|\bdarwin(?:1\d|2\d)\b|\bApple M[1-9]\b|\b(?:OS ?X|osx) 10\.\d"
         ),
     ),
+    Sign(
+        "visible-placeholder",
+        ("CUDA_VISIBLE_DEVICES",),
+        lazy(r"\bCUDA_VISIBLE_DEVICES=[\"']?(?:\$\{?[A-Za-z_]\w{0,30}\}?|<[\w -]{1,30}>)"),
+    ),
     Sign("virtualbox", ("irtualBox", "irtualbox"), lazy(r"\b(?:Oracle )?(?:VM )?[Vv]irtual[Bb]ox\b")),
     Sign(
         "no-tools-package",

@@ -24,6 +24,7 @@ _OTHER_PLACE = lazy(
     r"(?i)\b(?:not inside|outside(?: of)?|inside|within) (?:the |a |my )?(?:docker|container|pod|wsl|venv|conda)\b|\bon the host\b"
     r"|\b(?:another|other|different|second) (?:machine|computer|server|node|environment|env|venv|container|user|terminal)\b"
 )
+_WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
 
@@ -83,7 +84,8 @@ def replaced(text: Text) -> frozenset[int]:
 
 def _elsewhere(text: Text, before: Typed, again: Typed) -> bool:
     """Whether the words between two runs say that the second one is of another environment: it then replaces nothing."""
-    return any(_OTHER_PLACE.search(text.lines[index]) for index in range(before.index + 1, again.index))
+    start = max(before.index + 1, again.index - _WORDS_BEFORE)
+    return any(_OTHER_PLACE.search(line) for line in text.lines[start : again.index])
 
 
 def machines(text: Text) -> tuple[frozenset[int], ...]:

@@ -59,12 +59,13 @@ _TOPICS: dict[str, re.Pattern[str]] = {
         r"|nvidia-gridd|gridd\.conf"
     ),
     "laptop": lazy(
-        r"(?i)\blaptop\b|\bnotebook (?:pc|computer)|\boptimus\b|\bhybrid (?:graphics|mode)|prime-select|\bmax-q\b|\bthinkpad\b|\bXPS \d"
+        r"(?i)\blaptop\b|\bnotebook (?:pc|computer)|\boptimus\b|\bbbswitch\b|\bbumblebee\b|\bhybrid (?:graphics|mode)|prime-select"
+        r"|\bmax-q\b|\bthinkpad\b|\bXPS \d"
     ),
     "rootless": lazy(r"(?i)\brootless\b|keep-groups|--userns|no-cgroups ?= ?true"),
     "virtual-machine": lazy(
-        r"\b(?:vGPU|GRID|vSphere|ESXi|VMware|vmware|Proxmox|proxmox|QEMU|qemu|KVM|libvirt|XenServer|Hyper-V|hypervisor)\b"
-        r"|(?i:\bvirtual machine|\bguest (?:os|vm|driver)|\bvm guest)|虚拟机|\bin a VM\b"
+        r"\b(?:vGPU|GRID|vSphere|ESXi|VMware|vmware|Proxmox|proxmox|QEMU|qemu|KVM|libvirt|XenServer|Hyper-V|hypervisor|OpenStack|openstack)\b"
+        r"|(?i:\bvirtual machine|\bvirtuali[sz]ed\b|\bguest (?:os|vm|driver)|\bvm guest)|虚拟机|\bin a VM\b"
     ),
 }  # fmt: skip
 # Programs that advise a compute mode speak of one that is not set.
@@ -114,11 +115,14 @@ _NEAR: dict[str, tuple[str, ...]] = {
     "confidential-not-ready": ("Ready state: not",),
     "confidential-ready": ("Ready state: ready",),
     "licence": ("icens", "icenc", "gridd"),
-    "laptop": ("aptop", "LAPTOP", "otebook", "ptimus", "ybrid", "prime-select", "ax-Q", "ax-q", "hinkPad", "hinkpad", "XPS"),
+    "laptop": (
+        "aptop", "LAPTOP", "otebook", "ptimus", "bbswitch", "umblebee", "ybrid", "prime-select", "ax-Q", "ax-q", "hinkPad",
+        "hinkpad", "XPS",
+    ),
     "rootless": ("ootless", "keep-groups", "userns", "no-cgroups"),
     "virtual-machine": (
         "vGPU", "GRID", "vSphere", "ESXi", "VMware", "vmware", "roxmox", "QEMU", "qemu", "KVM", "libvirt", "XenServer", "Hyper-V",
-        "ypervisor", "irtual ", "uest ", "虚拟机", " VM",
+        "ypervisor", "irtual ", "irtuali", "penStack", "penstack", "uest ", "虚拟机", " VM",
     ),
 }  # fmt: skip
 

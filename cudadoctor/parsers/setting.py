@@ -217,7 +217,8 @@ _WAKES = ("nvidia", "NVIDIA", "Nvidia", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_D
           "CUDA GPUs", "torch.cuda",
           "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
           "apptainer", "ingularity", "ensorflow", "out of memory", "GPU memory", "gpu memory", "VRAM", "显存",
-          "CUDA devices", "CUBLAS", "lurm", "buntu on ", "GPU ", " gpu", "UDA fails", "irtual memory", "isk sleep", "Numba ", "numba.")  # fmt: skip
+          "CUDA devices", "CUBLAS", "lurm", "buntu on ", "GPU ", "GPU0", " gpu", "UDA fails", "irtual memory",
+          "isk sleep", "Numba ", "numba.")  # fmt: skip
 
 PARSERS = (
     Parser(

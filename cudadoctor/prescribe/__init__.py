@@ -9,6 +9,7 @@ case.py          what both read
 distribution.py  which distribution; gpus.py: which GPUs, and whether the machine has a screen
 choice.py        which driver fits them; families.py: how each family packages it; packages.py: need, choice and their words
 pip.py           which Python packages, and who installs them
+way.py           what comes after the fix until a kernel runs; stack.py: toolkit, Numba and Python that fit GPU and driver
 dialect.py       a command as this system writes it; shellwords.py: quoting, and sudo
 """
 
@@ -16,5 +17,6 @@ from __future__ import annotations
 
 from cudadoctor.prescribe.conditions import CONDITIONS
 from cudadoctor.prescribe.steps import CHECK_AGAIN, prescribe, render_step
+from cudadoctor.prescribe.way import way
 
-__all__ = ["CHECK_AGAIN", "CONDITIONS", "prescribe", "render_step"]
+__all__ = ["CHECK_AGAIN", "CONDITIONS", "prescribe", "render_step", "way"]

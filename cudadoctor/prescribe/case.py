@@ -17,6 +17,7 @@ from cudadoctor.prescribe.packages import Driver, Need
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.prescribe.stack import Stack
 
 T = TypeVar("T")
 
@@ -38,6 +39,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     headless: bool = False
     host: bool = False
     pid: int | None = None
+    planned: CudaVersion | None = None  # of the driver that the fix installs
+    stack: Stack | None = None  # toolkit, Numba and Python that fit it
 
     def get(self, key: Key[T]) -> T | None:
         """A fact's value; None where it is absent or nobody knows."""
@@ -80,6 +83,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cuda(self) -> CudaVersion | None:
-        """The newest CUDA that the driver supports."""
+        """The newest CUDA that the driver supports: the one to be installed, else the one that is there."""
+        if self.planned is not None:
+            return self.planned
         ladder, nvml, smi = self.get(LADDER), self.get(NVML), self.get(SMI)
         return next((found.cuda for found in (ladder, nvml, smi) if found is not None and found.cuda is not None), None)

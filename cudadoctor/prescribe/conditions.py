@@ -29,6 +29,7 @@ from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 from cudadoctor.prescribe.places import KUBERNETES, PLACES, RAY, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
+from cudadoctor.prescribe.stack import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.without_gpu import WITHOUT_GPU
 
 Condition = Callable[[Case], bool]
@@ -207,6 +208,17 @@ def _toolkit_pin(case: Case) -> bool:
     return case.cuda is None or case.cuda.major >= 12
 
 
+def _conda_toolkit(case: Case) -> bool:
+    """A conda environment, and conda-forge has the toolkit that fits."""
+    stack = case.stack or stack_of(case)
+    return _conda(case) and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
+
+
+def _python_outdated(case: Case) -> bool:
+    stack = case.stack or stack_of(case)
+    return stack is not None and outdated(case, stack)
+
+
 def _older_series(case: Case) -> bool:
     return pip.series(case) != "cu13"
 
@@ -319,6 +331,11 @@ CONDITIONS: dict[str, Condition] = {
     "python-known": lambda case: case.python is not None,
     "conda": _conda,
     "pip": _not(_conda),
+    "python-outdated": _python_outdated,
+    "wheels": lambda case: pip.series(case) is not None,
+    "no-wheels": lambda case: pip.series(case) is None,
+    "conda-toolkit": _conda_toolkit,
+    "no-conda-toolkit": _not(_conda_toolkit),
     "toolkit-pin": _toolkit_pin,
     "older-series": _older_series,
     "of-torch": _of("torch"),

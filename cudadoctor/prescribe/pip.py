@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.version import ComputeCapability, PackageVersion
+from cudadoctor.model.version import ComputeCapability, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe.case import Case
 
 OLDEST_OF_CU13 = ComputeCapability("7.5")  # CUDA 13 dropped Maxwell, Pascal and Volta
 OLDEST_OF_CU12 = ComputeCapability("5.0")  # CUDA 12 dropped Kepler
 OLDEST_OF_CU11 = ComputeCapability("3.5")
+WHEELS_OF_CU11 = ToolkitVersion("11.8")  # the toolkit in the wheels that numba-cuda[cu11] brings
 # numba-cuda 0.19 dropped CUDA 11.
 REQUIREMENTS = {"cu11": "numba-cuda[cu11]<0.19", "cu12": "numba-cuda[cu12]", "cu13": "numba-cuda[cu13]"}
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed; its own metadata does not say so.
@@ -25,7 +24,7 @@ REMARK = (
 
 
 def series(case: Case) -> str | None:
-    """cu11, cu12 or cu13; None where no toolkit of numba-cuda serves this GPU.
+    """cu11, cu12 or cu13; None where no toolkit in wheels serves this GPU and this driver.
 
     cu12 serves every driver from 525 on and GPUs from Maxwell on: it is the answer where nothing more is known, and where CUDA 12
     packages are there already.
@@ -35,7 +34,8 @@ def series(case: Case) -> str | None:
     if lowest is not None and lowest < OLDEST_OF_CU11:
         return None
     if (lowest is not None and lowest < OLDEST_OF_CU12) or (newest is not None and newest < 12):
-        return "cu11"
+        # A driver refuses PTX of a toolkit that is newer than its own CUDA.
+        return "cu11" if case.cuda is None or case.cuda.major_minor >= WHEELS_OF_CU11.major_minor else None
     if newest is None or newest < 13 or (lowest is not None and lowest < OLDEST_OF_CU13):
         return "cu12"
     return "cu12" if _has_cuda_12(case) else "cu13"
@@ -65,17 +65,9 @@ def numpy_requirement(case: Case) -> str:
     target = python.package("numba-cuda") if python is not None else None
     if target is not None and target.version > LAST_WITH_ROW_STACK:
         bounds = []
-    rows = case.knowledge.numba_releases
-    chosen = next((row for row in rows if numba is not None and _is_release(row.numba, numba.version)), rows[0] if rows else None)
-    if chosen is not None:
-        found = _BELOW.findall(chosen.numpy)
-        bounds += found[-1:]
+    chosen = (case.knowledge.numba_release(numba.version) if numba is not None else None) or case.knowledge.numba_releases[0]
+    bounds += _BELOW.findall(chosen.numpy)[-1:]
     return f"numpy<{min(bounds, key=lambda text: PackageVersion(text).numbers, default=BELOW)}"
-
-
-def _is_release(text: str, version: PackageVersion) -> bool:
-    numbers = tuple(int(part) for part in re.findall(r"\d+", text))
-    return version.numbers[: len(numbers)] == numbers
 
 
 # ---------------------------------------------------------------- who installs

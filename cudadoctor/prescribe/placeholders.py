@@ -22,6 +22,7 @@ from cudadoctor.prescribe import frameworks, free_gpu, pip, without_gpu
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
 from cudadoctor.prescribe.shellwords import Script, Value, one_line
+from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
 
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
@@ -59,7 +60,8 @@ WORDS: dict[str, str] = {
     "numba_config": ".numba_config.yaml", "owner": "another user", "parent": "(its PPID)",
     "parent_start_high": "", "parent_start_low": "", "path": "with the package's name", "pid": "(its PID)",
     "prebuilt_module": "linux-modules-nvidia-...", "prefix": "this environment", "python": "python3", "repository_machine": "x86_64",
-    "requirement": "numba-cuda[cu12]", "smi_packages": "the driver's tools", "start_high": "", "start_low": "",
+    "numpy_bound": "numpy", "numba_requirement": "numba", "numba_toolkit": "of the driver's version", "numba_toolkit_folder": "its folder",
+    "requirement": "numba-cuda[cu12]", "wanted_python": "3.12", "smi_packages": "the driver's tools", "start_high": "", "start_low": "",
     "stub_folder": ".../stubs", "suse_repository": "https://download.nvidia.com/opensuse/",
     "toolkit_requirement": "cuda-toolkit of that version", "user": "who runs the program",
     "variable": "CUDA_VISIBLE_DEVICES", "torch_index": "for this driver and GPU", "torch_requirement": "torch",
@@ -75,6 +77,8 @@ WORDS: dict[str, str] = {
 }  # fmt: skip
 
 
+_TOOLKITS_OF_WINDOWS = "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v"
+OLD_NUMBA = ("numba-too-old",)  # causes whose recipes name a Python; what fits is read from a large table
 ALIGNING = "align-python-packages"  # the recipe whose steps name the version that fits
 
 
@@ -202,6 +206,7 @@ def _python(case: Case) -> Found:
     yield "prefix", pip.conda_prefix(case) or (python.prefix if python is not None else None)
     series = pip.series(case)
     yield "requirement", pip.requirement(series)
+    yield "numpy_bound", f"numpy<{pip.BELOW}"  # numba-cuda does not state it
     yield "cuda_major", series.removeprefix("cu") if series is not None else None
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
     if case.cuda is not None and case.cuda.major >= 12:
@@ -210,6 +215,9 @@ def _python(case: Case) -> Found:
     if stated or ALIGNING in case.knowledge.cause(case.root.cause).recipes:  # what fits is read from a large table
         yield "fitting_requirement", _requirement(stated or pip.numpy_requirement(case))
     yield from _toolkits(case)
+    stack = case.stack or (stack_of(case) if series is None or case.root.cause in OLD_NUMBA else None)
+    if stack is not None:
+        yield from _stack(stack, windows=case.windows)
     if case.root.cause == "container-cuda-too-new" and re.fullmatch(r"\d{1,2}\.\d{1,2}", case.value("version") or ""):
         yield "container_cuda", f"CUDA {case.values['version']}"
 
@@ -219,6 +227,16 @@ def _interpreter(case: Case) -> Value:
     if pip.refused(case):
         return Script('"$HOME"/gpu-env/bin/python')
     return case.value("python") or pip.interpreter(case) or Script("python" if case.windows else "python3")
+
+
+def _stack(stack: Stack, *, windows: bool) -> Found:
+    """What the rest of the way installs."""
+    yield "numba_requirement", stack.numba
+    yield "wanted_python", newest_python(stack)
+    if stack.toolkit is not None:
+        number = "{}.{}".format(*stack.toolkit.major_minor)
+        yield "numba_toolkit", number
+        yield "numba_toolkit_folder", f"{_TOOLKITS_OF_WINDOWS}{number}" if windows else f"/usr/local/cuda-{number}"
 
 
 def _toolkits(case: Case) -> Found:

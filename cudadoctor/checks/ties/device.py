@@ -153,6 +153,16 @@ def policy(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(POLICY, lines, inside)
 
 
+def closed_nodes(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Nothing is stated, and a listing shows a node that not everybody may open."""
+    found = facts.get(DEVICE_NODES)
+    if said or not isinstance(found, Fact) or found.value is None:
+        return
+    closed = next((node for node in needed(found.value) if node.mode[7:9] != "rw"), None)
+    if closed is not None:
+        yield finding(PERMISSION, line_of(found, closed.line)[:1], basis="suspected")
+
+
 def _open_to_user(facts: Facts) -> Quotes:
     """The nodes' lines where their mode lets everybody, or this user, read and write all of them."""
     found, user = facts.get(DEVICE_NODES), facts.get(USER)
@@ -200,5 +210,6 @@ def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 TIES = (
-    confidential, not_licensed, compute_mode, prohibited, mps_variable, mig_name, mig_on, policy, after_sleep, not_initialised, limited,
+    confidential, not_licensed, compute_mode, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, after_sleep,
+    not_initialised, limited,
 )  # fmt: skip

@@ -230,6 +230,8 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     place = Place(facts)
     value, shown = _value(facts, place)
     lines = suspected(said, INVALID, _NO_DEVICE)
+    if value is None and lines and place.said("visible-placeholder"):
+        yield finding(HIDES, lines, place.said("visible-placeholder"), basis="suspected")
     if value is None or place.setting.jobs:
         return
     if not lines:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cudadoctor.checks.python import release_fits
 from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.said import Said, finding, settled, stated, sure, suspicions
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
@@ -253,9 +251,8 @@ def _oldest_of_numba(facts: Facts, knowledge: Knowledge) -> ToolkitVersion:
     report, package = facts.get(NUMBA_REPORT), listed(facts, "numba")
     version = report.value.numba if isinstance(report, Fact) and report.value is not None else None
     version = version or (package[0].version if package is not None else None)
-    row = next((row for row in knowledge.numba_releases if version is not None and release_fits(row.numba, version)), None)
-    lower = re.match(r"\d+\.\d+", row.builtin_ctk or "") if row is not None else None
-    return ToolkitVersion(lower[0]) if lower is not None else OLDEST_OF_NUMBA
+    row = knowledge.numba_release(version) if version is not None else None
+    return row.toolkits[0] if row is not None and row.toolkits is not None else OLDEST_OF_NUMBA
 
 
 def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

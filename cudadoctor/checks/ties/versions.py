@@ -16,7 +16,18 @@ from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, FRAMEWORKS, LIBRARIES, LOADED_DRIVER, SMI, LibraryFile, LoadedDriver, Smi
+from cudadoctor.model.values import (
+    DRIVER_FILES,
+    ENVIRONMENT,
+    FRAMEWORKS,
+    LIBRARIES,
+    LOADED_DRIVER,
+    NAMED_DRIVERS,
+    SMI,
+    LibraryFile,
+    LoadedDriver,
+    Smi,
+)
 from cudadoctor.model.version import LibraryVersion, ModuleVersion
 
 if TYPE_CHECKING:
@@ -124,8 +135,18 @@ def insufficient_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     driver = _driver_at_work(facts)
     if driver:
         yield finding("toolkit-newer-than-driver", lines, driver[:1])
+    elif (named := _driver_named(facts)) or Place(facts).said("windows"):
+        yield finding("toolkit-newer-than-driver", lines, named, basis="suspected")
     else:
         yield finding("libcuda-missing", lines, basis="suspected")
+
+
+def _driver_named(facts: Facts) -> Quotes:
+    """The line in which the text speaks of its driver's version."""
+    found = facts.get(NAMED_DRIVERS)
+    if not isinstance(found, Fact) or found.value is None:
+        return ()
+    return next((line_of(found, entry.line)[:1] for entry in found.value.drivers if entry.branch is not None), ())
 
 
 def _driver_at_work(facts: Facts) -> Quotes:

@@ -1,0 +1,197 @@
+"""The rest of the way: what comes after the root cause's fix until a Numba kernel runs, as one plan whose versions fit together.
+
+GPU -> driver branch -> CUDA of that driver -> toolkit or wheels -> Numba and its target -> Python and NumPy. Each stage rests on the one
+before it. What is there and fits is said; what is missing gets its steps; what cannot be known before a restart says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.findings import LAYERS, Finding
+from cudadoctor.model.recipe import Leg, Prescription, Step
+from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS, Toolkits
+from cudadoctor.model.version import CudaVersion, ToolkitVersion
+from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.pip import BELOW
+from cudadoctor.prescribe.stack import Stack, in_words, outdated, stack_of, takes
+from cudadoctor.prescribe.steps import CHECK_AGAIN, case_of, render
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+# A fix of these layers ends below the driver, or with it: toolkit and Python come after it.
+_BELOW_TOOLKIT = LAYERS[: LAYERS.index("toolkit")]
+# Where nothing is wrong and yet no kernel ran, the way begins where it stands.
+_NO_FAULT = Finding(cause="toolkit-missing", layer="toolkit", title="", subject="machine", effect="advises", basis="suspected", evidence=())
+_WHEELS, _APART, _PYTHON = "install-numba-cuda", "install-toolkit-apart", "make-newer-python"
+
+
+def way(
+    root: Finding | None, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None, fix: Prescription | None
+) -> tuple[Leg, ...]:
+    """The stages in their order. Empty where a kernel ran, where the program is at fault, and where GPU, driver or Python are not known."""
+    if (root is not None and root.layer == "program") or _ran(facts):
+        return ()
+    case = case_of(root or _NO_FAULT, values, facts, knowledge, distro)
+    if not case.gpus.capabilities or (root is None and (case.python is None or case.get(LOADED_DRIVER) is None)):
+        return ()
+    return tuple(_legs(case, fix))
+
+
+def _ran(facts: Facts) -> bool:
+    ladder = facts.get(LADDER)
+    if isinstance(ladder, Unknown) or ladder.value is None:
+        return False
+    return any(result.status == "pass" for result in ladder.value.result("numba-kernel"))
+
+
+def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
+    yield _gpu(case)
+    driver, branch = _driver(case, fix)
+    yield driver
+    cuda = case.cuda if driver.state == "fits" else _cuda_of(branch, case)
+    yield _cuda(case, cuda, branch, there=driver.state == "fits")
+    planned = msgspec.structs.replace(case, planned=cuda)
+    stack = stack_of(planned)
+    if stack is None:
+        yield Leg(stage="toolkit", state="later", text="No toolkit that Numba takes serves this GPU with that driver.")
+        return
+    yield from _software(msgspec.structs.replace(planned, stack=stack), stack, fixed=fix is not None)
+    yield _again(fix, driver)
+
+
+# ---------------------------------------------------------------- GPU, driver, CUDA
+def _gpu(case: Case) -> Leg:
+    kinds = ", ".join(architecture.name for architecture in case.gpus.architectures)
+    numbers = ", ".join(capability.text for capability in case.gpus.capabilities)
+    return Leg(stage="gpu", state="fits", text=f"{_names(case)}: {kinds}, compute capability {numbers}")
+
+
+def _names(case: Case) -> str:
+    bus, nvml = case.get(PCI), case.get(NVML)
+    answered = [gpu.name for gpu in nvml.gpus if gpu.name] if nvml else []
+    listed = [f"{gpu.name} [10de:{gpu.device}]" if gpu.device else gpu.name for gpu in bus.nvidia_gpus if gpu.name] if bus else []
+    ids = [f"the GPU [10de:{gpu.device}]" for gpu in bus.nvidia_gpus] if bus else []
+    return "; ".join(dict.fromkeys(answered or listed or ids)) or "the GPU"
+
+
+def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
+    """The driver's stage, and the branch that will serve, as far as it is known."""
+    loaded = case.get(LOADED_DRIVER)
+    if loaded is not None and case.need.fits(loaded.version.major):
+        return Leg(stage="driver", state="fits", text=f"{loaded.version} drives it"), loaded.version.major
+    branch = case.driver.branch or case.need.high
+    if fix is not None and case.root.layer in _BELOW_TOOLKIT:
+        return Leg(stage="driver", state="by-the-fix", text=case.driver.words), branch
+    return Leg(stage="driver", state="later", text="which driver is loaded is not known"), None
+
+
+def _cuda_of(branch: int | None, case: Case) -> CudaVersion | None:
+    row = case.knowledge.branch(branch) if branch is not None else None
+    return row.cuda if row is not None else None
+
+
+def _cuda(case: Case, cuda: CudaVersion | None, branch: int | None, *, there: bool) -> Leg:
+    if cuda is None:
+        text = "which CUDA the driver supports is known once it is loaded; wheels of CUDA 12 fit every driver from branch 525 on"
+        return Leg(stage="cuda", state="later", text=text)
+    number = "{}.{}".format(*cuda.major_minor)
+    words = "the driver" if there or branch is None else f"branch {branch}"
+    return Leg(stage="cuda", state="fits" if there else "by-the-fix", text=f"{words} supports CUDA up to {number}")
+
+
+# ---------------------------------------------------------------- toolkit, Numba, Python
+def _software(case: Case, stack: Stack, *, fixed: bool) -> Iterator[Leg]:
+    python = case.python
+    if outdated(case, stack) and stack.release is not None:
+        here = f"; this one is {python.version}" if python is not None else ""
+        text = f"{stack.numba} runs on Python {in_words(stack.release.python)}{here}"
+        yield Leg(stage="python", state="to-do", text=text, steps=_steps(_PYTHON, case))
+    if fixed and case.root.layer not in _BELOW_TOOLKIT:
+        yield Leg(stage="toolkit", state="by-the-fix", text=_wanted(stack))
+        return
+    found = _toolkit_there(case, stack)
+    if found is not None:
+        yield Leg(stage="toolkit", state="fits", text=found)
+    elif stack.wheels is not None:
+        yield Leg(stage="toolkit", state="to-do", text=f"{_wanted(stack)}{_unused(case)}", steps=_steps(_WHEELS, case))
+    else:
+        yield Leg(stage="toolkit", state="to-do", text=f"{_wanted(stack)}{_unused(case)}", steps=_steps(_APART, case))
+    yield Leg(stage="numba", state="fits" if _numba_there(case, stack) else "to-do", text=_target(case, stack))
+
+
+def _steps(recipe: str, case: Case) -> tuple[Step, ...]:
+    return tuple(render(case.knowledge.recipe(recipe), case))
+
+
+def _wanted(stack: Stack) -> str:
+    if stack.wheels is not None:
+        return f"the wheels of {stack.wheels} bring it"
+    return f"CUDA {stack.toolkit}, no newer: the driver refuses the PTX of newer ones"
+
+
+def _target(case: Case, stack: Stack) -> str:
+    target = "the target of numba-cuda" if stack.wheels is not None else f"Numba's own CUDA target, {stack.numba}"
+    if stack.release is None:
+        return target
+    numpy = f"below {BELOW}" if stack.wheels is not None else in_words(stack.release.numpy)
+    return f"{target}: Python {in_words(stack.release.python)}, NumPy {numpy}"
+
+
+def _components(case: Case) -> Toolkits | None:
+    return case.get(TOOLKITS)
+
+
+def _toolkit_there(case: Case, stack: Stack) -> str | None:
+    """The toolkit that the examined Numba would load, where it is there and neither driver nor GPU rules it out."""
+    toolkits, python = _components(case), case.python
+    nvvm = toolkits.component("nvvm") if toolkits is not None else None
+    if python is None or python.package("numba") is None or nvvm is None or nvvm.path is None or nvvm.version is None:
+        return None
+    known = case.knowledge.toolkit(nvvm.version)
+    lowest = case.gpus.lowest_capability
+    serves = known is None or lowest is None or known.cc_min <= lowest
+    newer = case.cuda is not None and nvvm.version.major_minor > case.cuda.major_minor
+    return f"CUDA {nvvm.version} at {nvvm.path}" if serves and not newer else None
+
+
+def _unused(case: Case) -> str:
+    """A toolkit on the machine that is newer than the driver: not to be used for Numba, and harmless beside another."""
+    toolkits = _components(case)
+    newer = [
+        entry
+        for entry in (toolkits.toolkits if toolkits is not None else ())
+        if entry.version is not None and case.cuda is not None and entry.version.major_minor > case.cuda.major_minor
+    ]
+    if not newer:
+        return ""
+    first = newer[0]
+    return f". {first.path} holds CUDA {_plain(first.version)}, newer than the driver's CUDA: it may stay, but Numba must not use it"
+
+
+def _plain(version: ToolkitVersion | None) -> str:
+    return "" if version is None else "{}.{}".format(*version.major_minor)
+
+
+def _numba_there(case: Case, stack: Stack) -> bool:
+    python = case.python
+    numba = python.package("numba") if python is not None else None
+    if python is None or numba is None:
+        return False
+    if stack.toolkit is None:
+        return python.package("numba-cuda") is not None
+    row = case.knowledge.numba_release(numba.version)
+    return row is not None and takes(row, stack.toolkit)
+
+
+def _again(fix: Prescription | None, driver: Leg) -> Leg:
+    text = "a kernel on every GPU, its result compared"
+    if driver.state == "by-the-fix" and fix is not None and any(step.risk == "reboot" for step in fix.steps):
+        text = f"after the restart run it once before the stages below the driver: what it then sees may change them; at the end: {text}"
+    step = Step(text="Look again.", shell=CHECK_AGAIN, needs_root=False, risk="safe", verify=None, undo=None)
+    return Leg(stage="check", state="to-do", text=text, steps=(step,))

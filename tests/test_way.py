@@ -1,0 +1,148 @@
+"""The way from the root cause's fix to a running kernel: one plan whose versions fit each other, for the machines that the project began with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from cudadoctor.app import judge
+from cudadoctor.model.recipe import Leg
+from cudadoctor.model.values import PCI
+from cudadoctor.model.version import ComputeCapability, CudaVersion
+from cudadoctor.prescribe import prescribe, way
+from cudadoctor.prescribe.gpus import Gpus
+from cudadoctor.prescribe.stack import in_words, stack_of
+from cudadoctor.prescribe.steps import case_of
+from cudadoctor.sources import recording
+from tests.command_line import HOSTS
+from tests.facts_builder import bus, facts_of, gpu
+from tests.prescriptions import KNOWLEDGE, finding
+
+MX250, FERMI_CARD = "1d13", "0dc4"
+KEPLER_PLAN = """\
+gpu (fits): GK208M [GeForce GT 740M]: Kepler, compute capability 3.5
+driver (by-the-fix): nvidia-driver-470 (branch 470, the last that drives this GPU, with the proprietary kernel modules)
+cuda (by-the-fix): branch 470 supports CUDA up to 11.4
+toolkit (to-do): CUDA 11.4, no newer: the driver refuses the PTX of newer ones. /usr/lib/nvidia-cuda-toolkit holds CUDA 11.5, newer than the driver's CUDA: it may stay, but Numba must not use it
+    conda install -y -p /home/user-1/anaconda3 -c conda-forge numba cudatoolkit=11.4
+numba (fits): Numba's own CUDA target, numba: Python from 3.9 on, below 3.13, NumPy from 1.22 on, below 1.27 or 2.0
+check (to-do): after the restart run it once before the stages below the driver: what it then sees may change them; at the end: a kernel on every GPU, its result compared
+    cudadoctor check
+"""
+PASCAL_PLAN = """\
+gpu (fits): GP108M [GeForce MX250] [10de:1d13]: Pascal, compute capability 6.1
+driver (by-the-fix): the one that Manjaro's own tool mhwd chooses for this GPU (branch 580, the last that drives this GPU, with the proprietary kernel modules)
+cuda (by-the-fix): branch 580 supports CUDA up to 13.0
+toolkit (to-do): the wheels of numba-cuda[cu12] bring it
+    python3 -m pip install 'numba-cuda[cu12]' 'numpy<2.5'
+numba (to-do): the target of numba-cuda: Python from 3.10 on, NumPy below 2.5
+check (to-do): after the restart run it once before the stages below the driver: what it then sees may change them; at the end: a kernel on every GPU, its result compared
+    cudadoctor check
+"""
+HOPPER_PLAN = """\
+gpu (fits): NVIDIA H200: Hopper, compute capability 9.0
+driver (fits): 580.159.04 drives it
+cuda (fits): the driver supports CUDA up to 13.0
+toolkit (by-the-fix): the wheels of numba-cuda[cu13] bring it
+check (to-do): a kernel on every GPU, its result compared
+    cudadoctor check
+"""
+FERMI_PLAN = """\
+gpu (fits): the GPU [10de:0dc4]: Fermi, compute capability 2.1
+driver (by-the-fix): nvidia-driver-390 (branch 390, the last that drives this GPU, with the proprietary kernel modules); `ubuntu-drivers list` names what ubuntu 18.04 has
+cuda (by-the-fix): branch 390 supports CUDA up to 9.1
+python (to-do): numba==0.50.* runs on Python from 3.6 on, below 3.9
+    uv venv --python 3.8 gpu-env
+toolkit (to-do): CUDA 8.0, no newer: the driver refuses the PTX of newer ones
+    Install the toolkit of CUDA 8.0 without its driver (in the installer choose the toolkit alone): https://developer.nvidia.com/cuda-toolkit-archive.
+    export CUDA_HOME=/usr/local/cuda-8.0
+    python3 -m pip install 'numba==0.50.*'
+numba (to-do): Numba's own CUDA target, numba==0.50.*: Python from 3.6 on, below 3.9, NumPy from 1.15 on, below 1.19
+check (to-do): after the restart run it once before the stages below the driver: what it then sees may change them; at the end: a kernel on every GPU, its result compared
+    cudadoctor check
+"""
+
+
+def said(legs: Sequence[Leg]) -> str:
+    lines = []
+    for leg in legs:
+        lines.append(f"{leg.stage} ({leg.state}): {leg.text}")
+        lines += [f"    {line}" for step in leg.steps for line in (step.shell or step.text).split("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def of_host(name: str) -> str:
+    return said(judge(recording.read(str(HOSTS / name)), KNOWLEDGE).way)
+
+
+def planned(cause: str, device: str, distro: str, **state: object) -> str:
+    facts = facts_of({PCI: bus(gpu(driver=None, device=device, name="GP108M [GeForce MX250]" if device == MX250 else None)), **state})  # type: ignore[arg-type]
+    root = finding(cause)
+    fix = prescribe(root, {}, facts, KNOWLEDGE, distro)
+    return said(way(root, {}, facts, KNOWLEDGE, distro, fix))
+
+
+# ---------------------------------------------------------------- the machines of the seeds
+def test_gt_740m_on_ubuntu_22_04() -> None:
+    assert of_host("seed-gt740m-nouveau") == KEPLER_PLAN
+
+
+def test_mx250_on_manjaro() -> None:
+    assert planned("driver-not-installed", MX250, "manjaro") == PASCAL_PLAN
+
+
+def test_h200() -> None:
+    assert of_host("h200-toolkit-hidden") == HOPPER_PLAN
+
+
+# ---------------------------------------------------------------- others
+def test_a_fermi_card_needs_an_old_numba_and_an_old_python() -> None:
+    assert planned("driver-not-installed", FERMI_CARD, "ubuntu-18.04") == FERMI_PLAN
+
+
+def test_nothing_is_planned_where_a_kernel_ran_or_the_program_is_at_fault() -> None:
+    assert judge(recording.read(str(HOSTS / "h200-healthy")), KNOWLEDGE).way == ()
+    assert planned("program-memory-fault", MX250, "manjaro") == "\n"
+
+
+def test_nothing_is_planned_for_a_gpu_that_nobody_knows() -> None:
+    assert of_host("no-gpu-container-marks") == "\n"
+    assert planned("driver-not-installed", "ffff", "manjaro") == "\n"
+
+
+@pytest.mark.parametrize(
+    ("ranges", "words"),
+    [
+        (">= 3.10", "from 3.10 on"),
+        ("3.9 <= version < 3.13", "from 3.9 on, below 3.13"),
+        ("1.22 <= version < 1.27 ; version == 2.0 (2.0: binary compatibility only)", "from 1.22 on, below 1.27 or 2.0"),
+        (">= 1.22, < 2.6", "from 1.22 on, below 2.6"),
+    ],
+)
+def test_ranges_in_words(ranges: str, words: str) -> None:
+    assert in_words(ranges) == words
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "wheels", "toolkit", "numba"),
+    [
+        ("9.0", "13.0", "numba-cuda[cu12]", None, "numba"),
+        ("9.0", "12.2", "numba-cuda[cu12]", None, "numba"),
+        ("6.1", "13.0", "numba-cuda[cu12]", None, "numba"),
+        ("5.0", "11.8", "numba-cuda[cu11]<0.19", None, "numba"),
+        ("5.0", "11.4", None, "11.4", "numba"),
+        ("3.5", "11.4", None, "11.4", "numba"),
+        ("3.0", "11.4", None, "10.2", "numba==0.56.*"),
+        ("2.1", "9.1", None, "8.0", "numba==0.50.*"),
+    ],
+)
+def test_toolkit_and_numba_for_gpu_and_driver(capability: str, driver: str, wheels: str | None, toolkit: str | None, numba: str) -> None:
+    gpus = Gpus(capabilities=(ComputeCapability(capability),))
+    case = msgspec.structs.replace(
+        case_of(finding("toolkit-missing"), {}, facts_of({}), KNOWLEDGE, None), gpus=gpus, planned=CudaVersion(driver)
+    )
+    stack = stack_of(case)
+    assert stack is not None
+    assert (stack.wheels, stack.toolkit.text if stack.toolkit else None, stack.numba) == (wheels, toolkit, numba)
