@@ -11,7 +11,7 @@ from cudadoctor.model.recipe import Prescription, Step, Who
 from cudadoctor.model.report import Report
 from cudadoctor.parsers.read import read
 from cudadoctor.prescribe.distribution import of_facts
-from cudadoctor.report import text
+from cudadoctor.report import text, way
 from cudadoctor.report.clean import clean, one_line
 
 
@@ -56,6 +56,8 @@ def render(report: Report, prescription: Prescription | None, knowledge: Knowled
         for ask in report.diagnosis.ask:
             page.raw(ask.command, indent=4)
             page.prose(f"tells apart: {', '.join(ask.tells_apart)}", indent=6)
+    if named is None or (root is not None and root.cause == named):
+        way.legs(page, report.way, done=len(prescription.steps) if prescription is not None else 0)
     return page.text()
 
 

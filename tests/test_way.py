@@ -16,7 +16,7 @@ from cudadoctor.prescribe.gpus import Gpus
 from cudadoctor.prescribe.stack import in_words, stack_of
 from cudadoctor.prescribe.steps import case_of
 from cudadoctor.sources import recording
-from tests.command_line import HOSTS
+from tests.command_line import HOSTS, run
 from tests.facts_builder import bus, facts_of, gpu
 from tests.prescriptions import KNOWLEDGE, finding
 
@@ -46,8 +46,15 @@ gpu (fits): NVIDIA H200: Hopper, compute capability 9.0
 driver (fits): 580.159.04 drives it
 cuda (fits): the driver supports CUDA up to 13.0
 toolkit (by-the-fix): the wheels of numba-cuda[cu13] bring it
-check (to-do): a kernel on every GPU, its result compared
-    cudadoctor check
+check (by-the-fix): a kernel on every GPU, its result compared
+"""
+WINDOWS_PLAN = """\
+gpu (fits): the GPU [10de:1299]: Kepler, compute capability 3.5
+driver (by-the-fix): NVIDIA's driver for Windows, branch 470, the last that drives this GPU; the last for Windows is 475.14, from https://www.nvidia.com/drivers
+cuda (by-the-fix): branch 470 supports CUDA up to 11.4
+toolkit (fits): CUDA 11.3.1 at C:\\Users\\user-1\\anaconda3\\Library\\bin\\nvvm64_40_0.dll
+numba (fits): Numba's own CUDA target, numba: Python from 3.9 on, below 3.13, NumPy from 1.22 on, below 1.27 or 2.0
+check (by-the-fix): a kernel on every GPU, its result compared
 """
 FERMI_PLAN = """\
 gpu (fits): the GPU [10de:0dc4]: Fermi, compute capability 2.1
@@ -87,6 +94,10 @@ def planned(cause: str, device: str, distro: str, **state: object) -> str:
 # ---------------------------------------------------------------- the machines of the seeds
 def test_gt_740m_on_ubuntu_22_04() -> None:
     assert of_host("seed-gt740m-nouveau") == KEPLER_PLAN
+
+
+def test_920m_on_windows_10() -> None:
+    assert of_host("windows-basic-display-adapter") == WINDOWS_PLAN
 
 
 def test_mx250_on_manjaro() -> None:
@@ -146,3 +157,22 @@ def test_toolkit_and_numba_for_gpu_and_driver(capability: str, driver: str, whee
     stack = stack_of(case)
     assert stack is not None
     assert (stack.wheels, stack.toolkit.text if stack.toolkit else None, stack.numba) == (wheels, toolkit, numba)
+
+
+# ---------------------------------------------------------------- as it is printed
+def test_the_numbers_of_the_steps_go_on_behind_the_fix() -> None:
+    out = run("fix", "--suggest", "--replay", str(HOSTS / "seed-gt740m-nouveau")).out
+    fix, rest = out.split("The rest of the way to a running kernel")
+    assert "  6. Look again." in fix
+    assert "  7. Install Numba with the toolkit of CUDA 11.4." in rest
+    assert "cudatoolkit=11.4" in rest
+
+
+def test_where_nothing_is_left_one_sentence_says_so() -> None:
+    rest = run("fix", "--suggest", "--replay", str(HOSTS / "h200-toolkit-hidden")).out.split("The rest of the way")[1]
+    assert "fit each other" in rest
+    assert "cudadoctor check" not in rest
+
+
+def test_another_cause_that_is_asked_for_has_no_plan() -> None:
+    assert "The rest of the way" not in run("fix", "nouveau-bound", "--replay", str(HOSTS / "h200-toolkit-hidden")).out

@@ -110,7 +110,7 @@ COMPLAINTS = (
     Sign(
         "numba-simulator-enabled",
         ("imulator", "IMULATOR", "CUDASIM", "cudasim"),
-        lazy(r"(?i)\b(?:numba|cuda) (?:cuda )?simulator\b|\bnumba_enable_cudasim ?= ?[\"']?1"),
+        lazy(r"(?i)\b(?:numba|cuda) (?:cuda )?simulator\b|\bnumba_enable_cudasim=[\"']?1"),
     ),
     Sign(
         "vfio-bound",

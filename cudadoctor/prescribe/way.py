@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _BELOW_TOOLKIT = LAYERS[: LAYERS.index("toolkit")]
 # Where nothing is wrong and yet no kernel ran, the way begins where it stands.
 _NO_FAULT = Finding(cause="toolkit-missing", layer="toolkit", title="", subject="machine", effect="advises", basis="suspected", evidence=())
+_STAND_IN = "Microsoft Basic"  # the name of Windows' own driver, not of the GPU
 _WHEELS, _APART, _PYTHON = "install-numba-cuda", "install-toolkit-apart", "make-newer-python"
 
 
@@ -61,8 +62,9 @@ def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
     if stack is None:
         yield Leg(stage="toolkit", state="later", text="No toolkit that Numba takes serves this GPU with that driver.")
         return
-    yield from _software(msgspec.structs.replace(planned, stack=stack), stack, fixed=fix is not None)
-    yield _again(fix, driver)
+    software = tuple(_software(msgspec.structs.replace(planned, stack=stack), stack, fixed=fix is not None))
+    yield from software
+    yield _again(fix, driver, left=any(leg.steps for leg in software))
 
 
 # ---------------------------------------------------------------- GPU, driver, CUDA
@@ -75,7 +77,8 @@ def _gpu(case: Case) -> Leg:
 def _names(case: Case) -> str:
     bus, nvml = case.get(PCI), case.get(NVML)
     answered = [gpu.name for gpu in nvml.gpus if gpu.name] if nvml else []
-    listed = [f"{gpu.name} [10de:{gpu.device}]" if gpu.device else gpu.name for gpu in bus.nvidia_gpus if gpu.name] if bus else []
+    own = [gpu for gpu in bus.nvidia_gpus if gpu.name and _STAND_IN not in gpu.name] if bus else []
+    listed = [f"{gpu.name} [10de:{gpu.device}]" if gpu.device else gpu.name or "" for gpu in own]
     ids = [f"the GPU [10de:{gpu.device}]" for gpu in bus.nvidia_gpus] if bus else []
     return "; ".join(dict.fromkeys(answered or listed or ids)) or "the GPU"
 
@@ -189,9 +192,12 @@ def _numba_there(case: Case, stack: Stack) -> bool:
     return row is not None and takes(row, stack.toolkit)
 
 
-def _again(fix: Prescription | None, driver: Leg) -> Leg:
+def _again(fix: Prescription | None, driver: Leg, *, left: bool) -> Leg:
+    """The last look. Where nothing is `left` to do, the fix ends with it already."""
     text = "a kernel on every GPU, its result compared"
-    if driver.state == "by-the-fix" and fix is not None and any(step.risk == "reboot" for step in fix.steps):
+    if left and driver.state == "by-the-fix" and fix is not None and any(step.risk == "reboot" for step in fix.steps):
         text = f"after the restart run it once before the stages below the driver: what it then sees may change them; at the end: {text}"
+    if not left:
+        return Leg(stage="check", state="by-the-fix" if fix is not None else "to-do", text=text)
     step = Step(text="Look again.", shell=CHECK_AGAIN, needs_root=False, risk="safe", verify=None, undo=None)
     return Leg(stage="check", state="to-do", text=text, steps=(step,))

@@ -197,7 +197,7 @@ def prescription(page: Page, what: Prescription) -> None:
         if step.who != part:
             part = step.who
             _part(page, what, ADMINISTRATOR if part == "administrator" else AFTERWARDS)
-        _step(page, number, step)
+        step_lines(page, number, step)
 
 
 def _part(page: Page, what: Prescription, heading: str) -> None:
@@ -207,7 +207,7 @@ def _part(page: Page, what: Prescription, heading: str) -> None:
         page.raw(f"cause: {what.cause} (more: cudadoctor explain {what.cause})", style="dim", indent=2)
 
 
-def _step(page: Page, number: int, step: Step) -> None:
+def step_lines(page: Page, number: int, step: Step) -> None:
     page.prose(f"{number}. {step.text}", indent=2, hang=3)
     if step.shell:
         page.raw(step.shell, style="cyan", indent=6)
