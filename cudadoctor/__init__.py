@@ -2,7 +2,7 @@
 
 Map of the package, in the order in which data flows:
 
-    sources/     a live host, a recording or a pasted text -> Evidence
+    sources/     a live host, a recording, another tool's bundle or a pasted text -> Evidence
     workers/     scripts that run as children and ask one library each (NVML, libcuda and Numba, Python's packages, processes)
     parsers/     texts -> Facts (three-valued: known, absent, unknown)
     rungs.py     the ladder from the PCI bus to a Numba kernel: what was seen to work or to fail
@@ -16,6 +16,7 @@ Map of the package, in the order in which data flows:
     explain/     a code, a cause, a variable, a GPU, a version -> what is known of it
     assemble/    facts and diagnosis -> the parts of a report
     app.py       collect() and judge(): the two functions that join these stages
+    nodes.py     one report on the machines of a bundle: the worst is told, the others are named
     knowledge/   causes, recipes and tables as TOML, and their loader
     model/       the values that flow
 """

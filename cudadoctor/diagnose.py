@@ -104,8 +104,7 @@ def diagnose(
             outcomes,
             knowledge,
             verdict,
-            silent=goal is None and rungs.first_failed() is None,
-            framework=rungs.failed(FRAMEWORK),
+            otherwise=_otherwise(goal, rungs),
         ),
         crashes=tuple(crashes),
     )
@@ -361,23 +360,33 @@ def _undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
     return tuple(Undecided(row=row, missing=tuple(missing)) for row, missing in rows.items())
 
 
+def _otherwise(goal: RungName | None, rungs: Rungs) -> Ask:
+    """What to do next where no cause says it."""
+    nothing_failed = rungs.first_failed() is None
+    if goal is None and nothing_failed:
+        why = "the text shows no failure that is known; on the machine itself far more can be seen"
+        return Ask(command="cudadoctor check", why=why, tells_apart=())
+    if rungs.failed(FRAMEWORK):
+        return Ask(command="cudadoctor check --frameworks -v", why="a framework failed in words that name no known cause", tells_apart=())
+    if nothing_failed and goal == "numba-kernel":
+        why = "nothing failed, and no Numba kernel ran: it prints what is missing for one"
+        return Ask(command="cudadoctor fix --suggest", why=why, tells_apart=())
+    return Ask(command="cudadoctor smoke", why="whether it fails again, in the same place", tells_apart=())
+
+
 def _asks(
-    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict, *, silent: bool,
-    framework: bool = False,
+    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict, *, otherwise: Ask
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the suspects, else those of the causes whose rules lacked a fact.
 
-    `silent`: a text without a machine in which nothing failed. Nothing in it says which fact to ask for. `framework`: one failed.
+    A text in which nothing failed says nothing of which fact to ask for: `otherwise` stands then, as where no cause is open.
     """
     if verdict != "undecided":
         return ()
     open_ = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
     if not open_ and not_now is not None:
         open_ = [(not_now.cause, "the text speaks of it, and it is not so at present")]
-    if not open_ and silent:
-        why = "the text shows no failure that is known; on the machine itself far more can be seen"
-        return (Ask(command="cudadoctor check", why=why, tells_apart=()),)
-    if not open_:
+    if not open_ and otherwise.command != "cudadoctor check":
         for outcome in outcomes:
             if outcome.missing is not None:
                 why = f"{outcome.missing} is not known: {outcome.why}"
@@ -385,10 +394,8 @@ def _asks(
     commands: dict[str, tuple[str, list[str]]] = {}
     for cause, why in open_:
         commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
-    if not commands and framework:
-        return (Ask(command="cudadoctor check --frameworks -v", why="a framework failed in words that name no known cause", tells_apart=()),)
     if not commands:
-        return (Ask(command="cudadoctor smoke", why="whether it fails again, in the same place", tells_apart=()),)
+        return (otherwise,)
     return tuple(
         Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes)))
         for command, (why, causes) in list(commands.items())[:MAX_ASKS]

@@ -23,6 +23,7 @@ from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
 from cudadoctor.sources import bundles, recording
 from cudadoctor.sources.bundles import bug_report, items, unpacking
+from cudadoctor.sources.redact import redact
 from tests import bug_reports
 from tests.bug_reports import BUNDLES, HOSTS, MARK, h200, host, of_host, parts_of, replaced
 from tests.command_line import run
@@ -213,10 +214,13 @@ def test_sections_of_old_and_new_scripts() -> None:
 
 
 def test_a_list_without_drivers_does_not_say_that_there_is_none() -> None:
-    """`lspci -nn` names no driver: that is no GPU without one."""
-    report = of(replaced(h200(), {"/usr/bin/lspci -nnDvvvxxxx": "\n"}))
+    """`lspci -nn` names no driver. The loaded modules then tell which one it is."""
+    only = {"/usr/bin/lspci -nnDvvvxxxx": "\n"}
+    report = of(replaced(h200(), only))
     assert statuses(report)["driver"] == "pass"
     assert not {"driver-not-loaded", "driver-not-installed"} & blamed(report)
+    modules = {"*** /proc/modules": f"{bug_reports.listing('/proc/modules')}nouveau 2400256 1 - Live 0x0000000000000000\n"}
+    assert root(of(replaced(of_host("laptop-gt740m-nouveau-nothing-installed"), {**only, **modules}))) == "nouveau-bound"
 
 
 def test_the_bus_as_sysfs_shows_it_where_lspci_is_missing() -> None:
@@ -497,6 +501,15 @@ def test_a_bundle_becomes_a_recording_that_replays_the_same(tmp_path: Path) -> N
         evidence = bundles.of_bytes(of_host(name).encode()).machines[0]
         recording.write(evidence, str(tmp_path / name))
         assert render(judge(recording.read(str(tmp_path / name)), KNOWLEDGE)) == render(judge(evidence, KNOWLEDGE))
+
+
+def test_a_recording_of_a_bundle_names_no_machine(tmp_path: Path) -> None:
+    evidence = bundles.of_bytes(_tar(gather(gpu_7=of_host("h200-healthy")), "w:gz")).machines[0]
+    recording.write(redact(evidence), str(tmp_path / "out"))
+    written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert "gpu-7" not in written
+    assert "1600000000001" not in written
+    assert "GPU-11111111-2222-3333-4444-555555555555" not in written
 
 
 # ---------------------------------------------------------------- strangers' archives

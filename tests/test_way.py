@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -16,7 +17,7 @@ from cudadoctor.prescribe.gpus import Gpus
 from cudadoctor.prescribe.stack import in_words, stack_of
 from cudadoctor.prescribe.steps import case_of
 from cudadoctor.sources import recording
-from tests.command_line import HOSTS, run
+from tests.command_line import HOSTS, changed, records, run
 from tests.facts_builder import bus, facts_of, gpu
 from tests.prescriptions import KNOWLEDGE, finding
 
@@ -176,3 +177,26 @@ def test_where_nothing_is_left_one_sentence_says_so() -> None:
 
 def test_another_cause_that_is_asked_for_has_no_plan() -> None:
     assert "The rest of the way" not in run("fix", "nouveau-bound", "--replay", str(HOSTS / "h200-toolkit-hidden")).out
+
+
+# ---------------------------------------------------------------- a doctor without a compiler
+def without_compiler(text: str) -> str:
+    """The doctor's own climb, whose Numba finds no compiler."""
+    why = "the doctor's own Numba found no compiler: its extra cu12 or cu13 brings one"
+    lines = []
+    for record in records(text):
+        if record.get("step") == "numba-kernel" and record["event"] == "end":
+            record.update(status="skip", why=why)
+        if record["event"] != "smoke":
+            lines.append(json.dumps(record))
+    return "\n".join(lines)
+
+
+def test_a_doctor_without_a_compiler_accuses_nothing_and_names_what_fits() -> None:
+    report = judge(changed("h200-numba-in-the-doctors-python", {"ladder-own": without_compiler}), KNOWLEDGE)
+    assert (report.verdict, report.diagnosis.root) == ("undecided", None)
+    assert [ask.command for ask in report.diagnosis.ask] == ["cudadoctor fix --suggest"]
+    shells = [step.shell or "" for leg in report.way for step in leg.steps]
+    assert any("'numba-cuda[cu13]'" in shell for shell in shells)
+    assert "venv" in shells[0] + shells[1], "the distribution's Python refuses pip"
+    assert any("extra cu12 or cu13" in note for note in report.notes)

@@ -333,3 +333,21 @@ def test_a_crash_of_windows_is_told_by_its_name() -> None:
     crashed = msgspec.structs.replace(item, stdout=cut, status="failed", exit=0xC0000005)
     (made,) = worker_ladder.parse(Text(cut, source="ladder", item=crashed))
     assert made.value.rungs[-1].why == "ended with exit code 0xc0000005 (access violation)"  # type: ignore[union-attr]
+
+
+def test_windows_without_an_nvidia_gpu() -> None:
+    """The whole bus was listed; a machine without a PCI bus, as many virtual ones are, has no GPU on it either."""
+
+    def without(text: str) -> str:
+        kept = [entry for entry in records(text) if "VEN_10DE" not in entry.get("PNPDeviceID", "") and "Count" not in entry]
+        return lines([*kept, {"Count": len(kept)}])
+
+    for change in (without, lambda _: '{"Count":0}\n'):
+        made = report(changed(BASIC, {"pnp-devices": change, "video-controllers": change}))
+        assert made.diagnosis.root is not None
+        assert made.diagnosis.root.cause == "no-nvidia-gpu"
+    cut = report(
+        changed(BASIC, {"pnp-devices": lambda text: "".join(text.splitlines(keepends=True)[:3]), "video-controllers": lambda _: ""})
+    )
+    everything = {finding.cause for finding in (cut.diagnosis.root, *cut.diagnosis.also, *cut.diagnosis.suspects) if finding}
+    assert not everything & {"no-nvidia-gpu", "driver-not-installed"}

@@ -274,6 +274,136 @@ def test_python_env_other_pythons_with_numba(patient: Patient, tmp_path: Path) -
     assert [entry["path"] for entry in of(patient.look(PATH=path), "other")] == [str(tmp_path / "with/bin/python3")]
 
 
+# ---------------------------------------------------------------- frameworks
+def framework(patient: Patient, name: str, **environ: str | None) -> dict[str, Any]:
+    (found,) = [entry for entry in of(patient.look(**environ), "framework") if entry["name"] == name]
+    return found
+
+
+def library(path: Path, *, needs: tuple[str, ...] = (), runpath: str = "") -> Path:
+    """A shared object that asks the loader for these, as the linker writes it."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    wanted = []
+    for soname in needs:
+        stub = path.parent / f"stub-{soname}"
+        subprocess.run([compiler, "-shared", "-nostdlib", "-o", str(stub), f"-Wl,-soname,{soname}", "-x", "c", "/dev/null"], check=True)
+        wanted.append(str(stub))
+    options = ["-Wl,--no-as-needed", *([f"-Wl,-rpath,{runpath}"] if runpath else [])]
+    subprocess.run([compiler, "-shared", "-nostdlib", "-o", str(path), *options, "-x", "c", "/dev/null", "-x", "none", *wanted], check=True)
+    for stub in wanted:
+        os.unlink(stub)
+    return path
+
+
+TORCH = "__version__ = '2.11.0+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n"
+
+
+def test_python_env_torch_its_libraries_and_its_architectures(patient: Patient) -> None:
+    patient.install("torch", "2.11.0", 'Name: torch\nRequires-Dist: nvidia-cudnn-cu13==9.19.0.56; platform_system == "Linux"\n\n')
+    patient.file("torch/version.py", TORCH, patient.site)
+    needs = ("libcudart.so.13", "libcudnn.so.9", "libcublas.so.13", "libcuda.so.1", "libc.so.6")
+    library(patient.site / "torch/lib/libtorch_cuda.so", needs=needs, runpath="$ORIGIN/../../bundled")
+    cudart = patient.file("nvidia/cu13/lib/libcudart.so.13", base=patient.site)
+    cublas = patient.file("bundled/libcublas.so.13", base=patient.site)
+    (patient.site / "torch/lib/libtorch_python.so").write_bytes(b"\x7fELF\0sm_70\0sm_75 sm_80 sm_90 compute_90\0sm_75\0")
+    found = framework(patient, "torch")
+    assert (found["kind"], found["cuda"], found["cudnn"]) == ("cuda", "13.0", "9.19.0.56")
+    assert found["architectures"] == ["sm_75", "sm_80", "sm_90", "compute_90"]
+    there = {name: os.path.realpath(path) if path else None for name, path in found["libraries"].items()}
+    assert there == {"libcudart.so.13": os.path.realpath(cudart), "libcublas.so.13": os.path.realpath(cublas), "libcudnn.so.9": None}
+
+
+def test_python_env_libraries_are_found_where_a_loader_looks(patient: Patient) -> None:
+    patient.install("torch", "2.11.0")
+    patient.file("torch/version.py", TORCH, patient.site)
+    library(patient.site / "torch/lib/libtorch_cuda.so", needs=("libcublas.so.13",))
+    places: tuple[tuple[str, dict[str, str | None]], ...] = (
+        ("/opt/libs", {"LD_LIBRARY_PATH": str(patient.root / "opt/libs")}),
+        ("/usr/local/cuda/lib64", {}),
+        ("/opt/cuda/lib64", {"CUDA_PATH": str(patient.root / "opt/cuda")}),
+        ("/usr/lib64", {}),
+    )
+    for folder, environ in places:
+        file = patient.file(f"{folder}/libcublas.so.13")
+        assert framework(patient, "torch", **environ)["libraries"] == {"libcublas.so.13": str(file)}
+        file.unlink()
+    assert framework(patient, "torch")["libraries"] == {"libcublas.so.13": None}
+
+
+def test_python_env_a_file_that_is_no_library_has_no_needs(patient: Patient) -> None:
+    module = load("framework_files")
+    for content in (b"", b"\x7fELF", b"\x7fELF\x02\x01" + bytes(58), b"\x7fELF\x02\x01" + b"\xff" * 4000, b"#!/bin/sh\n"):
+        (patient.root / "x.so").write_bytes(content)
+        assert module.Needs(str(patient.root / "x.so")).names == []
+
+
+def test_python_env_tensorflow(patient: Patient) -> None:
+    body = (
+        "build_info = collections.OrderedDict([('cpu_compiler', 'clang'), ('cuda_compute_capabilities', ['sm_60', 'sm_80', 'compute_90']), "
+        "('cuda_version', '12.5.1'), ('cudnn_version', '9'), ('is_cuda_build', True), ('is_rocm_build', False)])\n"
+    )
+    patient.install("tensorflow", "2.20.0")
+    file = patient.file("tensorflow/python/platform/build_info.py", body, patient.site)
+    found = framework(patient, "tensorflow")
+    assert (found["kind"], found["cuda"], found["cudnn"]) == ("cuda", "12.5.1", "9")
+    assert found["architectures"] == ["sm_60", "sm_80", "compute_90"]
+    assert found["libraries"] == {"libcublas.so.12": None, "libcudnn.so.9": None}
+    file.write_text("build_info = collections.OrderedDict([('is_cuda_build', False), ('is_rocm_build', False)])\n")
+    assert framework(patient, "tensorflow")["kind"] == "cpu"
+
+
+def test_python_env_jax_and_its_plugin(patient: Patient) -> None:
+    patient.install("jax", "0.8.1")
+    patient.install("jaxlib", "0.8.1")
+    assert framework(patient, "jax")["kind"] is None
+    asks = 'Name: jax-cuda12-plugin\nRequires-Dist: nvidia-cudnn-cu12<10.0,>=9.8; extra == "with-cuda"\n\n'
+    patient.install("jax_cuda12_plugin", "0.8.1", asks)
+    found = framework(patient, "jax")
+    assert (found["package"], found["kind"], found["cuda"], found["cudnn"]) == ("jax-cuda12-plugin", "cuda", "12", "9.8")
+    assert set(found["libraries"]) == {"libcublas.so.12", "libcudnn.so.9"}
+
+
+def test_python_env_of_two_cupys_the_files_say_which_it_is(patient: Patient) -> None:
+    patient.install("cupy_cuda12x", "14.2.0")
+    patient.install("cupy_cuda13x", "14.2.0")
+    patient.file("cupy/.data/_wheel.json", '{"cuda": "13.x", "packaging": "pip"}', patient.site)
+    library(patient.site / "cupy_backends/cuda/libs/cublas.so", needs=("libcublas.so.13", "libcutensor.so.2"))
+    found = framework(patient, "cupy")
+    assert (found["package"], found["cuda"]) == ("cupy-cuda13x", "13")
+    assert set(found["libraries"]) == {"libcublas.so.13", "libnvrtc.so.13"}
+
+
+def test_python_env_onnxruntime_with_and_without_its_cuda_part(patient: Patient) -> None:
+    patient.install("onnxruntime", "1.23.0")
+    info = patient.file("onnxruntime/capi/build_and_package_info.py", "package_name = 'onnxruntime'\n__version__ = '1.23.0'\n", patient.site)
+    assert framework(patient, "onnxruntime")["kind"] == "cpu"
+    patient.install("onnxruntime_gpu", "1.23.0", 'Name: x\nRequires-Dist: nvidia-cudnn-cu12~=9.0; extra == "cudnn"\n\n')
+    info.write_text("package_name = 'onnxruntime-gpu'\n__version__ = '1.23.0'\ncuda_version = '12.8'\n")
+    library(patient.site / "onnxruntime/capi/libonnxruntime_providers_cuda.so", needs=("libcudart.so.12", "libcudnn.so.9"))
+    found = framework(patient, "onnxruntime")
+    assert (found["package"], found["kind"], found["cuda"], found["cudnn"]) == ("onnxruntime-gpu", "cuda", "12.8", "9.0")
+    assert set(found["libraries"]) == {"libcudart.so.12", "libcudnn.so.9"}
+
+
+def test_python_env_bitsandbytes_and_pycuda(patient: Patient) -> None:
+    patient.install("bitsandbytes", "0.50.2")
+    for number in ("118", "126", "130"):
+        patient.file(f"bitsandbytes/libbitsandbytes_cuda{number}.so", base=patient.site)
+    patient.file("bitsandbytes/libbitsandbytes_cpu.so", base=patient.site)
+    patient.install("pycuda", "2026.1")
+    library(patient.site / "pycuda/_driver.cpython-312-x86_64-linux-gnu.so", needs=("libcuda.so.1", "libcurand.so.10"))
+    assert framework(patient, "bitsandbytes")["builds"] == ["11.8", "12.6", "13.0"]
+    assert framework(patient, "pycuda")["libraries"] == {"libcurand.so.10": None}
+
+
+def test_python_env_without_frameworks_says_nothing_of_them(patient: Patient) -> None:
+    patient.numba()
+    assert of(patient.look(), "framework") == []
+
+
 def test_python_env_a_step_that_fails_costs_itself(patient: Patient) -> None:
     patient.numba()
     patient.file(".numba_config.yaml", "enable_cudasim: 1\n", patient.project)

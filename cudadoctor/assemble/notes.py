@@ -12,7 +12,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.values import DCGM, DEVICE_NODES, DEVICE_NODES_AFTER, HANGS, LADDER, NVIDIA_MODPROBE, NVML, PROCESSES, PYTHON
+from cudadoctor.model.values import DCGM, DEVICE_NODES, DEVICE_NODES_AFTER, HANGS, LADDER, NVIDIA_MODPROBE, NVML, PROCESSES, PYTHON, Ladder
 
 
 def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str], knowledge: Knowledge) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
         )
     ladder = value(facts, LADDER)
     if ladder is not None and ladder.numba is not None and ladder.numba.python and ladder.result("numba-kernel"):
-        out.append(f"The examined Python has no Numba; the Numba kernels ran in the doctor's own ({ladder.numba.python}).")
+        out.append(_stand_in(ladder, ladder.numba.python))
     hangs = value(facts, HANGS)
     for hang in hangs.entries if hangs is not None else ():
         stuck = " and could not be ended" if hang.uninterruptible else ""
@@ -62,6 +62,14 @@ def _of_bundle(facts: Facts, evidence: Evidence, judged: Judged) -> list[str]:
     if evidence.bundle is not None and judged.verdict in ("healthy", "degraded"):
         out.append(f"{evidence.bundle} runs no CUDA program; `cudadoctor check` on the machine itself also tries kernels.")
     return out
+
+
+def _stand_in(ladder: Ladder, python: str) -> str:
+    """Whose Numba ran where the examined Python has none, or why nobody's did."""
+    skipped = next((entry.why for entry in ladder.result("numba-kernel") if entry.status == "skip"), None)
+    if skipped is not None:
+        return f"The examined Python has no Numba, and {skipped} ({python}). No Numba kernel ran; `cudadoctor fix` prints what is missing."
+    return f"The examined Python has no Numba; the Numba kernels ran in the doctor's own ({python})."
 
 
 def _history(judged: Judged) -> list[str]:

@@ -298,7 +298,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
 
 def _none_here(climb: Ladder | None) -> str:
     """The examined Python has no Numba; whose Numba ran instead."""
-    if climb is None or climb.numba is None:
+    if climb is None or climb.numba is None or not (passed(climb, "numba-kernel") or broken(climb, "numba-kernel")):
         return "no Numba in the examined Python"
     where = f" ({climb.numba.python})" if climb.numba.python else ""
     return f"no Numba in the examined Python; Numba {climb.numba.version} of the doctor's own Python{where} ran instead"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import line_with, package_of, package_quote, python_subject, variable_quote, variables_of
 from cudadoctor.checks.frameworks import asked, gpu_here, seen
+from cudadoctor.checks.reading import unknown
 from cudadoctor.checks.toolkit import folder_quote
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
@@ -43,17 +44,21 @@ RUNTIMES = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 def cpu_build(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A framework that was built without CUDA, on a machine with an NVIDIA GPU. An advice, as it may be meant, unless the user asked for it."""
     python, fact = facts[PYTHON], facts[FRAMEWORK_BUILDS]
-    builds = [build for build in fact.value.builds if build.kind == "cpu"] if fact.value is not None else []
-    if python.value is None or not builds or not gpu_here(facts):
+    found = [build for build in fact.value.builds if build.kind == "cpu"] if fact.value is not None else []
+    # ONNX Runtime's plain package is often meant; beside the one for GPUs it is not: they share a folder, and the last one wins.
+    builds = [build for build in found if build.name != "onnxruntime" or asked(facts, build.name)]
+    plain = python.value.package("onnxruntime") if python.value is not None else None
+    double = plain if plain is not None and python.need().package("onnxruntime-gpu") is not None else None
+    if not builds and double is None:
+        if not fact.whole:
+            raise unknown(FRAMEWORK_BUILDS, "the packages could not be listed")
+        return
+    if not gpu_here(facts):
         return
     for build in builds:
-        wanted = asked(facts, build.name)
-        # ONNX Runtime's plain package is often meant; beside the one for GPUs it is not.
-        if build.name != "onnxruntime" or wanted or python.value.package("onnxruntime-gpu") is not None:
-            yield _without_cuda(python, build.name, build.package, build.version.text, asked=wanted)
-    both = [package_of(python, name) for name in ("onnxruntime", "onnxruntime-gpu")]
-    if all(entry is not None for entry in both) and all(build.name != "onnxruntime" for build in builds) and both[0] is not None:
-        yield _without_cuda(python, "onnxruntime", both[0].name, both[0].version.text)
+        yield _without_cuda(python, build.name, build.package, build.version.text, asked=asked(facts, build.name))
+    if double is not None and all(build.name != "onnxruntime" for build in builds):
+        yield _without_cuda(python, "onnxruntime", double.name, double.version.text, asked=asked(facts, "onnxruntime"))
 
 
 def _without_cuda(fact: Fact[PythonEnvironment], framework: str, package: str, version: str, *, asked: bool = False) -> Clue:

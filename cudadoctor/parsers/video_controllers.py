@@ -41,7 +41,15 @@ Record = tuple[tuple[int, ...], dict[str, Any]]  # its lines from 1, its fields
 
 # ---------------------------------------------------------------- the forms
 def _records(text: Text) -> tuple[list[Record], bool]:
-    """The devices of a text, and whether every line was understood."""
+    """The devices of a text, and whether they are all that there were: the last line of a whole list is their number."""
+    found, understood = _all_records(text)
+    counts = [fields["Count"] for _, fields in found if list(fields) == ["Count"]]
+    devices = [record for record in found if list(record[1]) != ["Count"]]
+    return devices, understood and counts == [len(devices)]
+
+
+def _all_records(text: Text) -> tuple[list[Record], bool]:
+    """The records of a text, and whether every line was understood."""
     found: list[Record] = []
     block: dict[str, Any] = {}
     spread: list[int] = []
@@ -201,9 +209,9 @@ def parse_controllers(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if adapter is not None and (adapter.instance or adapter.driver_text or adapter.problem is not None):
             adapters.append(adapter)
             quotes.append(_quotes(text, lines, fields))
-    if not adapters:
-        return
     complete = whole(text) and understood and all(adapter.instance for adapter in adapters)
+    if not adapters and not complete:
+        return
     yield _kept(text, adapters, quotes, whole=complete)
     running = [place for place, adapter in enumerate(adapters) if adapter.driver is not None and adapter.problem == 0]
     for place in running[:1]:
@@ -238,9 +246,9 @@ def parse_devices(text: Text) -> Iterator[Fact[Any] | Unknown]:
             continue
         functions.append(_function(adapter, class_code))
         quotes.append(spoken)
-    if not functions:
-        return
     complete = whole(text) and understood
+    if not functions and not complete:
+        return
     yield bus_fact(text, functions, quotes, whole=complete and placed)
     yield _kept(text, adapters, of_adapters, whole=complete)
 

@@ -94,6 +94,14 @@ def cudnn_requirement(case: Case) -> str:
     return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}=={major}.*"
 
 
+def wheel_series(case: Case) -> str | None:
+    """The series of wheels that bring machine code: unlike PTX it runs on every driver of its CUDA's major version."""
+    found, lowest = pip.series(case), case.gpus.lowest_capability
+    if found is None and case.cuda is not None and case.cuda.major == 11 and (lowest is None or lowest >= pip.OLDEST_OF_CU11):
+        return "cu11"
+    return found
+
+
 def surplus_wheels(case: Case) -> tuple[str, ...] | None:
     """CUDA's wheels of the series for which no framework here is built. None where several are in use, or nothing says which."""
     builds, python = case.get(FRAMEWORK_BUILDS), case.python
@@ -154,7 +162,7 @@ def values(case: Case) -> Found:
     index = torch_index(case)
     yield "torch_index", index[0] if index is not None else None
     yield "torch_requirement", index[1] if index is not None else None
-    series = pip.series(case)
+    series = wheel_series(case)
     yield "jax_requirement", f"jax[{'cuda13' if series == 'cu13' else 'cuda12'}]" if series in ("cu12", "cu13") else None
     yield "cupy_requirement", _CUPY.get(series or "")
     yield "tensorflow_requirement", _TENSORFLOW.get(series or "")

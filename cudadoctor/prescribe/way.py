@@ -16,10 +16,11 @@ from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.recipe import Leg, Prescription, Step
 from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS, Toolkits
 from cudadoctor.model.version import CudaVersion, ToolkitVersion
+from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.pip import BELOW
 from cudadoctor.prescribe.stack import Stack, in_words, outdated, stack_of, takes
-from cudadoctor.prescribe.steps import CHECK_AGAIN, case_of, render
+from cudadoctor.prescribe.steps import CHECK_AGAIN, VIRTUAL_ENVIRONMENT, case_of, render
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -129,7 +130,8 @@ def _software(case: Case, stack: Stack, *, fixed: bool) -> Iterator[Leg]:
 
 
 def _steps(recipe: str, case: Case) -> tuple[Step, ...]:
-    return tuple(render(case.knowledge.recipe(recipe), case))
+    names = (*((VIRTUAL_ENVIRONMENT,) if recipe != _PYTHON and pip.refused(case) else ()), recipe)
+    return tuple(step for name in names for step in render(case.knowledge.recipe(name), case))
 
 
 def _wanted(stack: Stack) -> str:

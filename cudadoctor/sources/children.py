@@ -147,6 +147,13 @@ class Child:
         return decoded(bytes(self.buffers[stream]))
 
 
+def _ready(selector: selectors.BaseSelector, seconds: float) -> list[tuple[selectors.SelectorKey, int]]:
+    if selector.get_map():
+        return selector.select(seconds)
+    time.sleep(seconds)  # Windows refuses to wait for nothing
+    return []
+
+
 def watch(children: Iterable[Child], until: Callable[[], bool] | None = None, on_over: Callable[[Child], None] | None = None) -> None:
     """Serve all children until each is over, or until `until()` is true."""
     waiting = [child for child in children if not child.over]
@@ -156,7 +163,7 @@ def watch(children: Iterable[Child], until: Callable[[], bool] | None = None, on
                 selector.register(pipe.fileno(), selectors.EVENT_READ, (child, stream))
         while waiting and not (until is not None and until()):
             # A child that closed its pipes is about to end: look again soon.
-            for key, _ in selector.select(_TICK if all(child.open_pipes for child in waiting) else _TICK / 10):
+            for key, _ in _ready(selector, _TICK if all(child.open_pipes for child in waiting) else _TICK / 10):
                 child, stream = key.data
                 if not child.read(stream):
                     selector.unregister(key.fd)

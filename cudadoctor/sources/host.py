@@ -113,7 +113,8 @@ class Collector:
         if probe.id.startswith("ladder"):
             first = self.items.get("ladder")
             measured = first is not None and '"benchmark"' in (first.stdout or "")  # once is enough
-            return (["--quick"] if self.plan.quick else []) + (["--no-benchmark"] if measured or not self.plan.benchmark else [])
+            own = ["--own"] if probe.id == "ladder-own" else []
+            return own + (["--quick"] if self.plan.quick else []) + (["--no-benchmark"] if measured or not self.plan.benchmark else [])
         if probe.id == "processes":
             return ["--doctor", str(os.getpid())]
         if probe.id.startswith("framework-"):

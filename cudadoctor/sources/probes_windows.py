@@ -16,13 +16,16 @@ _LOCATION = (
     "@{n='Location'; e={(Get-ItemProperty -LiteralPath ('HKLM:\\SYSTEM\\CurrentControlSet\\Enum\\' + $_.PNPDeviceID)"
     " -ErrorAction SilentlyContinue).LocationInformation}}"
 )
-_LINES = " | ForEach-Object { ConvertTo-Json -Compress -InputObject $_ }"
+# The last line is how many there are: without it a list that was cut, or a query that failed, would look whole.
+_LINES = " | ForEach-Object { ConvertTo-Json -Compress -InputObject $_ }; ConvertTo-Json -Compress -InputObject @{Count = $found.Count}"
 _DEVICES = (
-    "Get-CimInstance Win32_PnPEntity -Filter 'DeviceID LIKE ''PCI%''' | Select-Object Name, ConfigManagerErrorCode, Service, Status,"
-    f" PNPDeviceID, {_LOCATION}, @{{n='CompatibleID'; e={{$_.CompatibleID -join ' '}}}}{_LINES}"
+    "$found = @(Get-CimInstance Win32_PnPEntity -Filter 'DeviceID LIKE ''PCI%''' -ErrorAction Stop); "
+    "$found | Select-Object Name, ConfigManagerErrorCode, Service, Status, PNPDeviceID,"
+    f" {_LOCATION}, @{{n='CompatibleID'; e={{$_.CompatibleID -join ' '}}}}{_LINES}"
 )
 _ADAPTERS = (
-    "Get-CimInstance Win32_VideoController | Select-Object Name, ConfigManagerErrorCode, DriverVersion, Status, AdapterRAM, PNPDeviceID,"
+    "$found = @(Get-CimInstance Win32_VideoController -ErrorAction Stop); "
+    "$found | Select-Object Name, ConfigManagerErrorCode, DriverVersion, Status, AdapterRAM, PNPDeviceID,"
     f" {_LOCATION}{_LINES}"
 )
 

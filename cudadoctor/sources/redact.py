@@ -37,6 +37,9 @@ _MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
 _EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
 _COMMAND_FIELD = re.compile(r'("command": ?")((?:[^"\\]|\\.)*)(")')
 _USER_FIELD = re.compile(r'("user": ?")((?:[^"\\]|\\.)*)(")')
+_SERIALS = re.compile(
+    r'((?:Serial Number|GPU PDI)[ \t]{0,60}: |<(?:serial|gpu_pdi)>|"serial_num"[ \t]{0,8}:[ \t]{0,8}")(?!N/A)[^\s"<]{1,80}'
+)
 _BOOT_LINE = re.compile(r"((?:C|Kernel c)ommand line:)[^\n]*")  # boot parameters may hold addresses and keys
 _CREDENTIALS = re.compile(r"(://)[^/\s@]+@")  # user:password@ in an address
 _IPV6 = re.compile(r"\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{0,4}\b|\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){1,5}::[0-9a-f:]*", re.IGNORECASE)
@@ -139,6 +142,7 @@ class Redactor:
 
     def text(self, text: str, *, names: bool = True) -> str:
         text = _CREDENTIALS.sub(r"\1<redacted>@", text)
+        text = _SERIALS.sub(r"\1<redacted>", text)
         text = _UUID.sub(self.uuid, text)
         text = _HOME_OF_WINDOWS.sub(lambda match: f"{match.group(1)}user-{self.digest(match.group(2).lower())}", text)
         text = _INSTANCE.sub(lambda match: f"{match.group(1)}{self.digest(match.group(2).lower(), 12).upper()}", text)
@@ -235,4 +239,6 @@ def redact(evidence: Evidence) -> Evidence:
         redacted=True,
         python=None if evidence.python is None else redactor.text(evidence.python),
         python_why=None if evidence.python_why is None else redactor.text(evidence.python_why),
+        node=None if evidence.node is None else "node",
+        remarks=tuple(redactor.text(remark).replace(evidence.node or "\n", "node") for remark in evidence.remarks),
     )

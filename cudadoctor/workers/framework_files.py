@@ -12,7 +12,7 @@ import struct
 
 TYPE_CHECKING = False  # importing typing would cost more than what is read here
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     Said = dict[str, Any]
@@ -42,13 +42,14 @@ def assigned(text: str, name: str) -> str | None:
 
 
 def architectures_in(path: str) -> list[str]:
-    """What torch.cuda.get_arch_list() answers: the one text in the library that is a list of architectures."""
+    """What torch.cuda.get_arch_list() answers: the longest text in the library that is a list of architectures."""
     import mmap
 
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            found = ARCHITECTURES.search(content)
-            return found.group(1).decode().split() if found is not None else []
+            lists = sorted(set(ARCHITECTURES.findall(content)), key=len)
+            # A single name may be any text; two of them, and no list, tell nothing.
+            return lists[-1].decode().split() if lists and (b" " in lists[-1] or len(lists) == 1) else []
     except (OSError, ValueError):
         return []
 
@@ -107,7 +108,7 @@ def dynamic_strings(file: Any) -> Iterator[tuple[int, str]]:
 class Loader:
     """Where a framework's libraries may come from: wheels, the environment, the loader's own places, a toolkit."""
 
-    def __init__(self, search: Any, prefix: str, folders: list[str], root: str = "") -> None:
+    def __init__(self, search: Callable[[], Any], prefix: str, folders: list[str], root: str = "") -> None:
         self.search, self.root = search, root
         self.environ = os.environ
         self.wheels = [folder for site in folders for folder in self._wheel_folders(site)]
@@ -126,8 +127,8 @@ class Loader:
     def _cache(self) -> dict[str, str]:
         if self._cached is None:
             try:
-                paths = self.search.read_loader_cache(self.root + "/etc/ld.so.cache")
-            except (OSError, ValueError, IndexError):
+                paths = self.search().read_loader_cache(self.root + "/etc/ld.so.cache")
+            except Exception:
                 paths = []
             self._cached = {os.path.basename(path): self.root + path for path in reversed(paths)}
         return self._cached

@@ -118,6 +118,7 @@ class Worker:
 
     def __init__(self, out: int, capture: Capture) -> None:
         self.out, self.capture = out, capture
+        self.own = False  # the doctor's own Numba stands in for one that the examined Python has not
 
     def emit(self, event: str, **fields: Any) -> None:
         """Write one JSON line. A reader that is gone ends the worker."""
@@ -354,7 +355,7 @@ def follow_parent(libc: Any) -> None:
 
 def climb(worker: Worker, arguments: list[str]) -> None:
     """All rungs, as far as they hold."""
-    quick = "--quick" in arguments
+    quick, worker.own = "--quick" in arguments, "--own" in arguments
     limit = float(arguments[arguments.index("--limit-seconds") + 1]) if "--limit-seconds" in arguments else None
     timer = limit_life(limit) if limit else None
     worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick)

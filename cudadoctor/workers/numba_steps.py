@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 STEP = "numba-kernel"
+# What Numba says where a part of the toolkit is nowhere.
+NO_COMPILER = ("DynamicLibNotFoundError", "NvvmSupportError", "libNVVM cannot be found", "libdevice", "NVRTC")
 PRINTED = 16
 INCREMENTED = 10_000_000  # float64, 80 MB
 ADDED = 20_000_000  # int32, three arrays of 80 MB
@@ -215,7 +217,7 @@ def components() -> dict[str, str]:
 def climb(worker: Any, gpus: list[int]) -> None:
     """Rung numba-kernel of each of these GPUs. Numba's import counts to the first of them."""
     smoke: list[Smoke] = []
-    worker.climb(STEP, lambda: start(worker, smoke) or on_gpu(worker, smoke[0], gpus[0]), gpus[0])
+    worker.climb(STEP, lambda: begin(worker, smoke) or on_gpu(worker, smoke[0], gpus[0]), gpus[0])
     for gpu in gpus[1:]:
         if smoke:
             worker.climb(STEP, lambda gpu=gpu: on_gpu(worker, smoke[0], gpu), gpu)
@@ -223,6 +225,22 @@ def climb(worker: Any, gpus: list[int]) -> None:
             worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(gpus[0])}, gpu)
     if smoke:
         worker.emit("numba", **state(with_components=True))
+
+
+def begin(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
+    """The start; where the doctor's own Numba stands in and has no compiler, that is nothing about the machine."""
+    ended = start(worker, smoke)
+    if not worker.own:
+        return ended
+    if ended is None:
+        try:
+            cuda.compile_ptx(lambda: None, ())
+        except BaseException:
+            ended = {"status": "fail", "output": traceback.format_exc()}
+    if ended is not None and any(word in ended.get("output", "") for word in NO_COMPILER):
+        del smoke[:]
+        return {"status": "skip", "why": "the doctor's own Numba found no compiler: its extra cu12 or cu13 brings one"}
+    return ended
 
 
 def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:

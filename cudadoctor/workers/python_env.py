@@ -269,7 +269,7 @@ def flavour(installed: dict[str, Distribution]) -> str:
 def report_frameworks(installed: dict[str, Distribution]) -> None:
     """One event for each framework that is installed. A file that cannot be understood costs that framework only."""
     files = sibling("framework_files")
-    loader = files.Loader(sibling("toolkit_search"), sys.prefix, sys.path, system_root())
+    loader = files.Loader(lambda: sibling("toolkit_search"), sys.prefix, sys.path, system_root())
 
     def report(source: Callable[..., dict[str, Any] | None]) -> None:
         found = source(installed, loader)
