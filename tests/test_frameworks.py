@@ -245,7 +245,9 @@ def test_a_failure_that_nothing_explains_leaves_the_verdict_open() -> None:
 
 def test_a_framework_speaks_for_itself_and_not_for_numba() -> None:
     """The same cause stated by a Numba kernel breaks that rung; stated by a framework it leaves it standing."""
-    said = Clue(cause="toolkit-newer-than-driver", quotes=(Quote(source="import torch", text="too old"),), basis="stated", from_rung="framework")
+    said = Clue(
+        cause="toolkit-newer-than-driver", quotes=(Quote(source="import torch", text="too old"),), basis="stated", from_rung="framework"
+    )
     assert rungs_shown_failing([said], KNOWLEDGE) == ()
     assert judged(said, runs=(run(),)).verdict == "broken"
 

@@ -378,7 +378,9 @@ def test_python_env_of_two_cupys_the_files_say_which_it_is(patient: Patient) -> 
 
 def test_python_env_onnxruntime_with_and_without_its_cuda_part(patient: Patient) -> None:
     patient.install("onnxruntime", "1.23.0")
-    info = patient.file("onnxruntime/capi/build_and_package_info.py", "package_name = 'onnxruntime'\n__version__ = '1.23.0'\n", patient.site)
+    info = patient.file(
+        "onnxruntime/capi/build_and_package_info.py", "package_name = 'onnxruntime'\n__version__ = '1.23.0'\n", patient.site
+    )
     assert framework(patient, "onnxruntime")["kind"] == "cpu"
     patient.install("onnxruntime_gpu", "1.23.0", 'Name: x\nRequires-Dist: nvidia-cudnn-cu12~=9.0; extra == "cudnn"\n\n')
     info.write_text("package_name = 'onnxruntime-gpu'\n__version__ = '1.23.0'\ncuda_version = '12.8'\n")

@@ -42,7 +42,7 @@ RUNTIMES = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 
 # ---------------------------------------------------------------- framework-cpu-build
 def cpu_build(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A framework that was built without CUDA, on a machine with an NVIDIA GPU. An advice, as it may be meant, unless the user asked for it."""
+    """A framework that was built without CUDA, beside an NVIDIA GPU. An advice, as it may be meant, unless the user asked for it."""
     python, fact = facts[PYTHON], facts[FRAMEWORK_BUILDS]
     found = [build for build in fact.value.builds if build.kind == "cpu"] if fact.value is not None else []
     # ONNX Runtime's plain package is often meant; beside the one for GPUs it is not: they share a folder, and the last one wins.

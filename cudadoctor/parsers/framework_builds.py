@@ -107,4 +107,3 @@ def _completed(named: FrameworkBuild | None, record: Record) -> FrameworkBuild |
     if made.cuda is None and made.kind == "cuda":
         made = msgspec.structs.replace(made, cuda=named.cuda)
     return made
-

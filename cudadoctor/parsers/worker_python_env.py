@@ -129,9 +129,7 @@ class _Reading:
     def builds(self) -> Fact[Any]:
         whole = self.text.whole and not any(step in self.errors for step in _FRAMEWORK_STEPS)
         entries = framework_builds.builds_of(self.packages, self.frameworks, whole=whole)
-        quotes = [
-            said(self.interpreter, entry.line, build_words(entry) + library_words(entry)) for entry in entries
-        ]
+        quotes = [said(self.interpreter, entry.line, build_words(entry) + library_words(entry)) for entry in entries]
         nothing = () if quotes else (self.text.absent("no GPU framework is installed"),)
         return self.text.fact(FRAMEWORK_BUILDS, FrameworkBuilds(builds=entries), *quotes, *nothing, whole=whole)
 
@@ -178,6 +176,4 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     yield reading.builds()
 
 
-PARSER = Parser(
-    name="worker_python_env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name, FRAMEWORK_BUILDS.name), parse=parse
-)
+PARSER = Parser(name="worker_python_env", reads=("python-env",), keys=(PYTHON.name, TOOLKITS.name, FRAMEWORK_BUILDS.name), parse=parse)

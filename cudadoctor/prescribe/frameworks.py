@@ -105,7 +105,8 @@ def wheel_series(case: Case) -> str | None:
 def surplus_wheels(case: Case) -> tuple[str, ...] | None:
     """CUDA's wheels of the series for which no framework here is built. None where several are in use, or nothing says which."""
     builds, python = case.get(FRAMEWORK_BUILDS), case.python
-    majors = {build.cuda.major for build in (builds.builds if builds is not None else ()) if build.kind == "cuda" and build.cuda is not None}
+    of_cuda = [build for build in (builds.builds if builds is not None else ()) if build.kind == "cuda"]
+    majors = {build.cuda.major for build in of_cuda if build.cuda is not None}
     if python is None or len(majors) > 1:
         return None
     bindings = python.package("cuda-bindings")

@@ -21,7 +21,7 @@ HEAD = 64 * 1024  # bytes read of a Python file
 LIBRARIES_AT_MOST = 40
 OURS = re.compile(r"^lib(?:cu(?!da\.)|nvrtc|nvJitLink|nvToolsExt|nccl)")  # CUDA's libraries; the driver's own are not in wheels
 PIN = re.compile(r"^(nvidia-cudnn(?:-cu\d+)?)\b[^;]*?[=>~]=\s*(\d[\w.]*)")
-ARCHITECTURES = re.compile(rb"\0(sm_\d+[a-z]?(?: (?:sm|compute)_\d+[a-z]?)*)\0")
+ARCHITECTURES = re.compile(rb"\0(sm_\d+[a-z]?(?: (?:sm|compute)_\d+[a-z]?)*)(?=\0)")
 NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -185,9 +185,8 @@ def of_tensorflow(installed: dict[str, Any], loader: Loader) -> Said | None:
         sonames = ["libcublas.so." + cuda.partition(".")[0], "libcudnn.so." + cudnn.partition(".")[0]]
     architectures = re.findall(r"(?:sm|compute)_\w+", stated.get("cuda_compute_capabilities", ""))
     own = os.path.join(entry.folder, "tensorflow")
-    return said(
-        entry, "tensorflow", kind, cuda or None, loader.found(sonames, own), cudnn=pinned(entry) or cudnn or None, architectures=architectures
-    )
+    libraries = loader.found(sonames, own)
+    return said(entry, "tensorflow", kind, cuda or None, libraries, cudnn=pinned(entry) or cudnn or None, architectures=architectures)
 
 
 def of_jax(installed: dict[str, Any], loader: Loader) -> Said | None:

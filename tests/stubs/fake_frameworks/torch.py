@@ -36,7 +36,7 @@ class _Tensor:
         self.values = list(values)
 
     def __add__(self, other):
-        return _Tensor(a + b for a, b in zip(self.values, other.values))
+        return _Tensor(a + b for a, b in zip(self.values, other.values, strict=True))
 
     def sum(self):
         return sum(self.values) + (1 if MODE == "wrong" else 0)
