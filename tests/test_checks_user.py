@@ -21,6 +21,7 @@ from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DRIVER_FILES,
     ENVIRONMENT,
+    FRAMEWORK_BUILDS,
     HANGS,
     LADDER,
     LIBRARIES,
@@ -38,6 +39,7 @@ from cudadoctor.model.values import (
     ConfigLine,
     CudaDevice,
     Environment,
+    FrameworkBuilds,
     GpuProcess,
     Ladder,
     LoadedDriver,
@@ -58,6 +60,7 @@ from cudadoctor.model.values import (
     Toolkits,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion, ModuleVersion, PackageVersion, ToolkitVersion
+from cudadoctor.parsers.framework_builds import builds_of
 from tests import facts_builder as make
 from tests.facts_builder import ADDRESS, PASCAL, VERSION, State, fact
 
@@ -169,7 +172,12 @@ def healthy() -> State:
 
 
 def host(changes: State | None = None, unknown: Iterable[Key[Any]] = ()) -> Facts:
-    return make.host({**healthy(), **(changes or {})}, unknown)
+    """The machine with these changes. The frameworks are those among its packages, and unknown where these are."""
+    state = {**healthy(), **(changes or {})}
+    packages = {entry.name: entry for entry in state[PYTHON].value.packages} if state[PYTHON].value is not None else {}
+    builds = FrameworkBuilds(builds=builds_of(packages, (), whole=state[PYTHON].whole))
+    lacking = (*unknown, *((FRAMEWORK_BUILDS,) if PYTHON in unknown else ()))
+    return make.host({FRAMEWORK_BUILDS: builds, **state}, lacking)
 
 
 def judged(facts: Facts) -> tuple[dict[str, Clue], set[str]]:

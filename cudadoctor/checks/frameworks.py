@@ -163,7 +163,7 @@ def _lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Know
 
 
 def holds_code(architectures: Iterable[str], capability: ComputeCapability) -> bool:
-    """Whether one of these fits: sm_80 runs on every 8.x from 8.0 on, sm_90a on 9.0 alone, compute_90 (PTX) on 9.0 and all that is newer."""
+    """Whether one of these fits: sm_80 runs on each 8.x from 8.0 on, sm_90a on 9.0 alone, compute_90 (PTX) on 9.0 and all newer GPUs."""
     known = False
     for name in architectures:
         code = _CODE.match(name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cudadoctor.checks.base import Function, Line, Rule
-from cudadoctor.checks.reading import Quotes, line_of, merged, some, statements, told, works_now
+from cudadoctor.checks.reading import Quotes, merged, single_lines, some, statements, told, works_now
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -53,7 +53,7 @@ def nvidia_adapters(facts: Facts) -> tuple[Known, ...]:
 
 
 def _joined(before: Known | None, adapter: DisplayAdapter, fact: Fact[DisplayAdapters]) -> Known:
-    lines = line_of(fact, adapter.line)
+    lines = tuple(quote for quote in single_lines(fact) if quote.first in adapter.lines) or some(fact)
     if before is None:
         return adapter, lines
     missing = {field: getattr(adapter, field) for field in DisplayAdapter.__struct_fields__ if getattr(before[0], field) is None}

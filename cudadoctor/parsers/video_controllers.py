@@ -75,7 +75,8 @@ def _all_records(text: Text) -> tuple[list[Record], bool]:
                 found.append((tuple(spread), block))
                 block, spread = {}, []
             block[listed["name"]] = listed["value"].strip()
-            spread.append(number)
+            if listed["name"] in ("Name", *_TOLD) or not spread:
+                spread.append(number)
             continue
         if _RULE.match(line) is not None and number > 1:
             columns = _columns(lines[number - 2], line)
@@ -165,7 +166,7 @@ def _adapter(lines: tuple[int, ...], fields: dict[str, Any]) -> DisplayAdapter |
         driver_text=version or None,
         service=_service(fields),
         problem=_problem(fields),
-        line=lines[0],
+        lines=lines,
     )
 
 
@@ -265,7 +266,7 @@ def _function(adapter: DisplayAdapter, class_code: str | None) -> PciFunction:
         name=adapter.name,
         driver=driver,
         driver_known=adapter.service is not None,
-        line=adapter.line,
+        line=adapter.lines[0],
     )
 
 

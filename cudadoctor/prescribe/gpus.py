@@ -11,7 +11,7 @@ import msgspec
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DRIVER_PACKAGES, ENVIRONMENT, KERNEL, LADDER, NAMED_GPUS, NVML, PCI
+from cudadoctor.model.values import DISPLAY_ADAPTERS, DRIVER_PACKAGES, ENVIRONMENT, KERNEL, LADDER, NAMED_GPUS, NVML, PCI
 from cudadoctor.model.version import ComputeCapability
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
 
 def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
     """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them."""
-    known = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)]
+    known = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)] or list(_of_windows(facts, knowledge))
     found = known or list(_quoted(root, knowledge)) or list(_by_product(facts, knowledge))
     architectures = {architecture.id: architecture for architecture, _ in found if architecture is not None}
     capabilities = tuple(sorted({capability for _, capability in found if capability is not None}, key=lambda entry: entry.numbers))
@@ -73,6 +73,14 @@ def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
             yield _by_id(function.device, knowledge)
         elif function.name is not None and "NVIDIA" in (function.name.upper() + " NVIDIA" if function.vendor in (None, "10de") else ""):
             yield _by_name(function.name, knowledge)
+
+
+def _of_windows(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
+    """By the device ids in a listing of Windows' adapters."""
+    found = facts.get(DISPLAY_ADAPTERS)
+    for adapter in found.value.adapters if not isinstance(found, Unknown) and found.value is not None else ():
+        if adapter.is_nvidia and adapter.device is not None:
+            yield _by_id(adapter.device, knowledge)
 
 
 def _by_product(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:

@@ -19,7 +19,7 @@ class DisplayAdapter(Value, frozen=True, kw_only=True):
     driver_text: str | None = None  # DriverVersion as Windows prints it
     service: str | None = None  # the kernel service that holds the device: nvlddmkm, BasicDisplay; "" where none does
     problem: int | None = None  # ConfigManagerErrorCode: 0 works, 28 has no driver, 43 was stopped by its driver ...
-    line: int = 0
+    lines: tuple[int, ...] = ()  # where it is told
 
     @property
     def is_nvidia(self) -> bool:

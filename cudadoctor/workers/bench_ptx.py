@@ -1,0 +1,325 @@
+"""The kernels of benchmark and smoke test in PTX, which the driver compiles itself: no toolkit, compiler or Python package is needed.
+
+Each module names the oldest PTX version and target that know its instructions, for newer drivers and GPUs read older PTX and never the
+reverse. Kernels that are unrolled are written by Python. No kernel keeps a value that the driver's compiler could work out beforehand:
+factors come as parameters, and what was computed is compared or stored.
+"""
+
+from __future__ import annotations
+
+UNROLLED_COPY = 4  # 16-byte loads that each thread has under way before it stores: hides the time that memory takes to answer
+UNROLLED_READ = 8
+CHAINS = 8  # independent sums of a thread: hides the time that one multiply-add takes
+ROUNDS = 16  # times that the loop body repeats all chains; even, see `arithmetic`
+STEPS = 16  # dependent loads in one turn of the pointer chase
+SHARED_BYTES = 16384  # of the kernel that reads shared memory
+SHARED_LOADS = 16  # 16-byte loads in one turn of its loop
+MODULES = {"base": ("6.0", "sm_50"), "half": ("6.0", "sm_53"), "bfloat": ("7.0", "sm_80")}
+NEEDS = {"base": (5, 0), "half": (5, 3), "bfloat": (8, 0)}  # compute capability
+
+# Index of the thread in the grid in %r4, number of threads in %r5.
+_WHERE = """
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r4, %r1, %r2, %r3;
+    mov.u32 %r5, %nctaid.x;
+    mul.lo.s32 %r5, %r5, %r2;
+"""
+_REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<48>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %d<32>; .reg .b16 %h<4>;"
+
+
+def entry(name: str, parameters: str, body: str, before: str = "") -> str:
+    """One kernel. `parameters`: name:type, in the order in which they are given; registers %r1 to %r5 say where the thread stands."""
+    listed = ", ".join(".param .{1} {0}".format(*one.split(":")) for one in parameters.split())
+    return ".visible .entry cudadoctor_{}({})\n{{\n    {}\n{}{}{}\n    ret;\n}}\n".format(name, listed, _REGISTERS, before, _WHERE, body)
+
+
+# Waits for the host's word, so that everything behind it is queued before the first of it starts. It never waits longer than its limit.
+GATE = entry(
+    "gate",
+    "p_flag:u64 p_limit:u64",
+    """
+    ld.param.u64 %rd1, [p_flag];
+    ld.param.u64 %rd2, [p_limit];
+    cvta.to.global.u64 %rd3, %rd1;
+    mov.u64 %rd4, %globaltimer;
+WAIT:
+    ld.volatile.global.u32 %r6, [%rd3];
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra DONE;
+    mov.u64 %rd5, %globaltimer;
+    sub.s64 %rd6, %rd5, %rd4;
+    setp.lt.u64 %p2, %rd6, %rd2;
+    @%p2 bra WAIT;
+DONE:""",
+)
+
+# Does nothing, as often as it is launched.
+EMPTY = entry("nothing", "", "")
+
+
+def _tile(loads: int, stores: str) -> str:
+    """Whole tiles of blockDim x `loads` x 16 bytes, one block after the other. %rd1 from, %rd2 to, %r6 number of tiles."""
+    step = "\n".join("    ld.global.v4.u32 {{%r{0}, %r{1}, %r{2}, %r{3}}}, [%rd{4}];".format(
+        *(10 + 4 * one + part for part in range(4)), 10 + one) for one in range(loads))  # fmt: skip
+    places = "\n".join("    add.s64 %rd{0}, %rd{1}, %rd5;".format(10 + one, 9 + one) for one in range(1, loads))
+    return """
+    mul.wide.u32 %rd3, %r3, 16;                 // the thread's place in a tile
+    mul.wide.u32 %rd5, %r2, 16;                 // bytes that a block moves at once
+    mul.lo.u32 %r7, %r2, {loads};
+    mul.wide.u32 %rd6, %r7, 16;                 // bytes of a tile
+    mov.u32 %r8, %nctaid.x;
+TILE:
+    setp.ge.u32 %p1, %r1, %r6;
+    @%p1 bra DONE;
+    cvt.u64.u32 %rd7, %r1;
+    mad.lo.u64 %rd4, %rd7, %rd6, %rd3;
+    add.s64 %rd10, %rd1, %rd4;
+{places}
+{step}
+{stores}
+    add.u32 %r1, %r1, %r8;
+    bra TILE;
+DONE:""".format(loads=loads, places=places, step=step, stores=stores)
+
+
+def copy() -> str:
+    """Copies within the device: 16 bytes a load, some under way at once."""
+    stores = "    add.s64 %rd20, %rd2, %rd4;\n" + "\n".join(
+        "    st.global.v4.u32 [%rd20], {{%r{0}, %r{1}, %r{2}, %r{3}}};\n    add.s64 %rd20, %rd20, %rd5;".format(
+            *(10 + 4 * one + part for part in range(4))
+        )
+        for one in range(UNROLLED_COPY)
+    )
+    head = """
+    ld.param.u64 %rd1, [p_from];
+    ld.param.u64 %rd2, [p_to];
+    ld.param.u32 %r6, [p_tiles];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;"""
+    return entry("copy", "p_to:u64 p_from:u64 p_tiles:u32", head + _tile(UNROLLED_COPY, stores))
+
+
+def read() -> str:
+    """Reads device memory and keeps the exclusive or of all of it, stored where it is the one value that it cannot be by chance."""
+    folded = "\n".join("    xor.b32 %r9, %r9, %r{};".format(10 + one) for one in range(4 * UNROLLED_READ))
+    head = """
+    ld.param.u64 %rd1, [p_from];
+    ld.param.u64 %rd2, [p_to];
+    ld.param.u32 %r6, [p_tiles];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r9, 0;"""
+    tail = """
+    setp.ne.u32 %p2, %r9, 1515870810;
+    @%p2 bra OUT;
+    st.global.u32 [%rd2], %r9;
+OUT:"""
+    return entry("read", "p_to:u64 p_from:u64 p_tiles:u32", head + _tile(UNROLLED_READ, folded) + tail)
+
+
+# A chain through memory: element i names element (i x 1664525 + 1013904223) mod 2^n. By the theorem of Hull and Dobell it meets all.
+CHAIN = entry(
+    "chain",
+    "p_place:u64 p_mask:u32 p_stride:u32",
+    """
+    ld.param.u64 %rd1, [p_place];
+    ld.param.u32 %r6, [p_mask];
+    ld.param.u32 %r7, [p_stride];
+    cvta.to.global.u64 %rd2, %rd1;
+    setp.gt.u32 %p1, %r4, %r6;
+    @%p1 bra DONE;
+    mad.lo.u32 %r8, %r4, 1664525, 1013904223;
+    and.b32 %r8, %r8, %r6;
+    mul.wide.u32 %rd3, %r8, %r7;
+    add.s64 %rd3, %rd2, %rd3;
+    mul.wide.u32 %rd4, %r4, %r7;
+    add.s64 %rd4, %rd2, %rd4;
+    st.global.u64 [%rd4], %rd3;
+DONE:""",
+)
+
+# One thread follows the chain; each load waits for the one before. Past the first level of cache. p_out: cycles, nanoseconds, the end.
+CHASE = entry(
+    "chase",
+    "p_place:u64 p_turns:u32 p_out:u64",
+    """
+    ld.param.u64 %rd1, [p_place];
+    ld.param.u32 %r6, [p_turns];
+    ld.param.u64 %rd2, [p_out];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u64 %rd3, %clock64;
+    mov.u64 %rd4, %globaltimer;
+TURN:
+{}
+    sub.u32 %r6, %r6, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra TURN;
+    st.global.u64 [%rd2 + 16], %rd1;
+    mov.u64 %rd5, %clock64;
+    mov.u64 %rd6, %globaltimer;
+    sub.s64 %rd5, %rd5, %rd3;
+    sub.s64 %rd6, %rd6, %rd4;
+    st.global.u64 [%rd2], %rd5;
+    st.global.u64 [%rd2 + 8], %rd6;""".format("    ld.global.cg.u64 %rd1, [%rd1];\n" * STEPS),
+)
+
+# Every thread adds 1 to its place p_turns times; p_mask says how many places there are. The sum of all places is then known.
+ADD = entry(
+    "add",
+    "p_place:u64 p_mask:u32 p_turns:u32",
+    """
+    ld.param.u64 %rd1, [p_place];
+    ld.param.u32 %r6, [p_mask];
+    ld.param.u32 %r7, [p_turns];
+    cvta.to.global.u64 %rd1, %rd1;
+    and.b32 %r8, %r4, %r6;
+    mul.wide.u32 %rd2, %r8, 4;
+    add.s64 %rd2, %rd1, %rd2;
+TURN:
+    red.global.add.u32 [%rd2], 1;
+    sub.u32 %r7, %r7, 1;
+    setp.ne.u32 %p1, %r7, 0;
+    @%p1 bra TURN;""",
+)
+
+_CLOCKS_BEGIN = """
+    mov.u64 %rd20, %clock64;
+    mov.u64 %rd21, %globaltimer;"""
+# Cycles and nanoseconds that the first thread saw: their quotient is the clock under this very load.
+_CLOCKS_END = """
+    mov.u64 %rd22, %clock64;
+    mov.u64 %rd23, %globaltimer;
+    setp.ne.u32 %p7, %r4, 0;
+    @%p7 bra CLOCKED;
+    sub.s64 %rd22, %rd22, %rd20;
+    sub.s64 %rd23, %rd23, %rd21;
+    st.global.u64 [%rd2], %rd22;
+    st.global.u64 [%rd2 + 8], %rd23;
+CLOCKED:"""
+
+
+def shared() -> str:
+    """Reads shared memory, 16 bytes a load, each warp 512 bytes in a row: no two lanes ask the same bank."""
+    loads = "\n".join(
+        """    ld.shared.v4.u32 {{%r10, %r11, %r12, %r13}}, [%r8 + {0}];
+    xor.b32 %r14, %r14, %r10; xor.b32 %r15, %r15, %r11; xor.b32 %r16, %r16, %r12; xor.b32 %r17, %r17, %r13;""".format(
+            one * 512 % SHARED_BYTES
+        )
+        for one in range(SHARED_LOADS)
+    )
+    return entry(
+        "shared",
+        "p_out:u64 p_turns:u32",
+        """
+    ld.param.u64 %rd2, [p_out];
+    ld.param.u32 %r7, [p_turns];
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r6, memory;
+    mul.lo.u32 %r9, %r3, 16;
+    and.b32 %r9, %r9, {half};
+    mov.u32 %r14, 0; mov.u32 %r15, 0; mov.u32 %r16, 0; mov.u32 %r17, 0;
+    add.u32 %r8, %r6, %r9;
+    st.shared.u32 [%r8], %r3;
+    bar.sync 0;
+{begin}
+TURN:
+{loads}
+    xor.b32 %r9, %r9, {flip};
+    add.u32 %r8, %r6, %r9;
+    sub.u32 %r7, %r7, 1;
+    setp.ne.u32 %p1, %r7, 0;
+    @%p1 bra TURN;
+{end}
+    xor.b32 %r14, %r14, %r15; xor.b32 %r16, %r16, %r17; xor.b32 %r14, %r14, %r16;
+    setp.ne.u32 %p1, %r14, 1515870810;
+    @%p1 bra DONE;
+    st.global.u32 [%rd2 + 24], %r14;
+DONE:""".format(half=SHARED_BYTES // 2 - 1, flip=SHARED_BYTES // 4, loads=loads, begin=_CLOCKS_BEGIN, end=_CLOCKS_END),
+        before="    .shared .align 16 .b8 memory[{}];\n".format(SHARED_BYTES),
+    )
+
+
+# Type -> (register, multiply-add, how a float32 in %f1 becomes the register given, comparison)
+_TYPES = {
+    "fp32": ("%f", "fma.rn.f32", "mov.f32 {0}, %f1;", "setp.neu.f32"),
+    "fp64": ("%d", "fma.rn.f64", "cvt.f64.f32 {0}, %f1;", "setp.neu.f64"),
+    "fp16": ("%r", "fma.rn.f16x2", "cvt.rn.f16.f32 %h1, %f1; mov.b32 {0}, {{%h1, %h1}};", "setp.ne.b32"),
+    "bf16": ("%r", "fma.rn.bf16x2", "cvt.rn.bf16.f32 %h1, %f1; mov.b32 {0}, {{%h1, %h1}};", "setp.ne.b32"),
+}
+
+
+def arithmetic(kind: str) -> str:
+    """Fused multiply-add: x becomes x * p_factor + p_add in every chain, p_turns x ROUNDS times.
+
+    With the factor -1 and few digits all is exact in every type, and after an even number each chain holds its first value again:
+    p_out + 16 counts the chains that do not. The operands change with every step, as those of a program do.
+    """
+    register, fma, convert, differs = _TYPES[kind]
+
+    def start(target: str, chain: int) -> str:
+        return "    add.f32 %f1, %f2, 0f{:08X};\n    {}".format(_float_bits(float(chain)), convert.format(target))
+
+    chains = ["{}{}".format(register, 20 + chain) for chain in range(CHAINS)]
+    factor, addend, again = (register + str(number) for number in (17, 18, 19))
+    body = "\n".join("    {0} {1}, {1}, {2}, {3};".format(fma, chain, factor, addend) for _ in range(ROUNDS) for chain in chains)
+    checks = "\n".join(
+        "{}\n    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(start(again, number), differs, chain, again)
+        for number, chain in enumerate(chains)
+    )
+    return entry(
+        kind,
+        "p_out:u64 p_turns:u32 p_factor:f32 p_add:f32",
+        """
+    ld.param.u64 %rd2, [p_out];
+    ld.param.u32 %r6, [p_turns];
+    cvta.to.global.u64 %rd2, %rd2;
+    ld.param.f32 %f1, [p_factor];
+    {factor}
+    ld.param.f32 %f1, [p_add];
+    {addend}
+    and.b32 %r7, %r4, 15;
+    cvt.rn.f32.u32 %f2, %r7;
+    mul.f32 %f2, %f2, 0f3D800000;               // sixteenths
+{starts}
+{begin}
+TURN:
+{body}
+    sub.u32 %r6, %r6, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra TURN;
+{end}
+{checks}""".format(
+            factor=convert.format(factor),
+            addend=convert.format(addend),
+            starts="\n".join(start(chain, number) for number, chain in enumerate(chains)),
+            begin=_CLOCKS_BEGIN,
+            body=body,
+            end=_CLOCKS_END,
+            checks=checks,
+        ),
+    )
+
+
+def _float_bits(value: float) -> int:
+    import struct
+
+    return int(struct.unpack("<I", struct.pack("<f", value))[0])
+
+
+def module(name: str) -> str:
+    """The text of one module; each holds few kernels, so that a run compiles what it uses."""
+    base, version_of = name.partition("-")[0], {"fp16": "half", "bf16": "bfloat"}
+    version, target = MODULES[version_of.get(base, "base")]
+    kernels = {
+        "gate": GATE + EMPTY, "copy": copy() + read(), "chase": CHAIN + CHASE, "add": ADD, "shared": shared(),
+    }  # fmt: skip
+    text = kernels[name] if name in kernels else arithmetic(name)
+    return ".version {}\n.target {}\n.address_size 64\n\n{}".format(version, target, text)
+
+
+def needs(name: str) -> tuple[int, int]:
+    """The compute capability without which a module cannot be compiled."""
+    return NEEDS[{"fp16": "half", "bf16": "bfloat"}.get(name, "base")]
