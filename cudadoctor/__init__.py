@@ -8,7 +8,7 @@ Map of the package, in the order in which data flows:
     rungs.py     the ladder from the PCI bus to a Numba kernel: what was seen to work or to fail
     devices.py   CUDA's devices and nvidia-smi's GPUs as one list
     checks/      Facts -> Clues, one module per row of the pipeline
-    diagnose.py  Clues -> the root cause, what it explains, what is still open
+    diagnose.py  Clues -> the root cause, what it explains; open_questions.py: what is still open
     long_texts.py long logs without their repetitions
     texts.py     what failing rungs, logs and a user's text say of themselves -> Clues
     prescribe/   root cause + facts -> steps for this machine

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from cudadoctor import open_questions
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Ask, Crash, Diagnosis, Undecided, Verdict
+from cudadoctor.model.diagnosis import Crash, Diagnosis, Verdict
 from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding, Outcome
 from cudadoctor.model.recipe import Cause
@@ -19,7 +20,6 @@ from cudadoctor.model.values import BUNDLE, COMPUTED, LADDER, PCI, RungName
 from cudadoctor.rungs import LISTED, ORDER, Rungs, below
 
 MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
-MAX_ASKS = 4
 _BASIS_ORDER = {"stated": 0, "derived": 1, "suspected": 2}
 _EFFECT_ORDER: dict[Effect, int] = {"blocks": 0, "degrades": 1, "advises": 2}
 PROGRAM_LAYERS = ("toolkit", "python", "program")
@@ -97,15 +97,8 @@ def diagnose(
         explains=tuple(case.finding for case in _sorted(explained)),
         also=tuple(case.finding for case in _sorted(also)),
         ruled_out=ruled_out,
-        undecided=_undecided(outcomes),
-        ask=_asks(
-            suspects,
-            not_now,
-            outcomes,
-            knowledge,
-            verdict,
-            otherwise=_otherwise(goal, rungs),
-        ),
+        undecided=open_questions.undecided(outcomes),
+        ask=open_questions.asks(_candidates(suspects, not_now), outcomes, knowledge, goal, rungs) if verdict == "undecided" else (),
         crashes=tuple(crashes),
     )
     return Judged(
@@ -352,51 +345,8 @@ def _ruled_out(cleared: frozenset[str], knowledge: Knowledge, rung: RungName | N
     )
 
 
-def _undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
-    rows: dict[str, list[str]] = {}
-    for outcome in outcomes:
-        if outcome.missing is not None and outcome.missing not in rows.setdefault(outcome.row, []):
-            rows[outcome.row].append(outcome.missing)
-    return tuple(Undecided(row=row, missing=tuple(missing)) for row, missing in rows.items())
-
-
-def _otherwise(goal: RungName | None, rungs: Rungs) -> Ask:
-    """What to do next where no cause says it."""
-    nothing_failed = rungs.first_failed() is None
-    if goal is None and nothing_failed:
-        why = "the text shows no failure that is known; on the machine itself far more can be seen"
-        return Ask(command="cudadoctor check", why=why, tells_apart=())
-    if rungs.failed(FRAMEWORK):
-        return Ask(command="cudadoctor check --frameworks -v", why="a framework failed in words that name no known cause", tells_apart=())
-    if nothing_failed and goal == "numba-kernel":
-        why = "nothing failed, and no Numba kernel ran: it prints what is missing for one"
-        return Ask(command="cudadoctor fix --suggest", why=why, tells_apart=())
-    return Ask(command="cudadoctor smoke", why="whether it fails again, in the same place", tells_apart=())
-
-
-def _asks(
-    suspects: Sequence[_Case], not_now: _Case | None, outcomes: Sequence[Outcome], knowledge: Knowledge, verdict: Verdict, *, otherwise: Ask
-) -> tuple[Ask, ...]:
-    """Commands that would settle what is open: those of the suspects, else those of the causes whose rules lacked a fact.
-
-    A text in which nothing failed says nothing of which fact to ask for: `otherwise` stands then, as where no cause is open.
-    """
-    if verdict != "undecided":
-        return ()
-    open_ = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
-    if not open_ and not_now is not None:
-        open_ = [(not_now.cause, "the text speaks of it, and it is not so at present")]
-    if not open_ and otherwise.command != "cudadoctor check":
-        for outcome in outcomes:
-            if outcome.missing is not None:
-                why = f"{outcome.missing} is not known: {outcome.why}"
-                open_.extend((knowledge.causes[cause], why) for cause in outcome.causes if cause in knowledge.causes)
-    commands: dict[str, tuple[str, list[str]]] = {}
-    for cause, why in open_:
-        commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
-    if not commands:
-        return (otherwise,)
-    return tuple(
-        Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes)))
-        for command, (why, causes) in list(commands.items())[:MAX_ASKS]
-    )
+def _candidates(suspects: Sequence[_Case], not_now: _Case | None) -> list[tuple[Cause, str]]:
+    """The causes between which it is open, with the reason for asking."""
+    if not suspects and not_now is not None:
+        return [(not_now.cause, "the text speaks of it, and it is not so at present")]
+    return [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]

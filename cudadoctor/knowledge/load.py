@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cudadoctor.knowledge import codes, dcgm, systems, tables
+from cudadoctor.knowledge import codes, dcgm, numba_rows, systems, tables
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
@@ -295,8 +295,8 @@ class Knowledge(dcgm.DcgmTables):
         return self._table("env_vars", tables.EnvVars)
 
     @cached_property
-    def _numba(self) -> tables.NumbaSupport:
-        return self._table("numba_support", tables.NumbaSupport)
+    def _numba(self) -> numba_rows.NumbaSupport:
+        return self._table("numba_support", numba_rows.NumbaSupport)
 
     @property
     def env_vars(self) -> tuple[tables.EnvVar, ...]:
@@ -307,22 +307,22 @@ class Knowledge(dcgm.DcgmTables):
         return self._env.cuda_visible_devices_rule
 
     @property
-    def numba_releases(self) -> tuple[tables.NumbaRelease, ...]:
+    def numba_releases(self) -> tuple[numba_rows.NumbaRelease, ...]:
         return self._numba.numba
 
-    def numba_release(self, version: PackageVersion) -> tables.NumbaRelease | None:
+    def numba_release(self, version: PackageVersion) -> numba_rows.NumbaRelease | None:
         return next((row for row in self.numba_releases if row.covers(version)), None)
 
     @property
-    def numba_cuda_releases(self) -> tuple[tables.NumbaCudaRelease, ...]:
+    def numba_cuda_releases(self) -> tuple[numba_rows.NumbaCudaRelease, ...]:
         return self._numba.numba_cuda
 
     @property
-    def numba_facts(self) -> tuple[tables.NumbaFact, ...]:
+    def numba_facts(self) -> tuple[numba_rows.NumbaFact, ...]:
         return self._numba.fact
 
     @property
-    def numba_env(self) -> tuple[tables.NumbaEnv, ...]:
+    def numba_env(self) -> tuple[numba_rows.NumbaEnv, ...]:
         return self._numba.env
 
     # ------------------------------------------------------------ indexes and decoding

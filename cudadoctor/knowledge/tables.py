@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, PackageVersion, ToolkitVersion, Version
+from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion, Version
 
 V = TypeVar("V", bound=Version)
 Source = str | tuple[str, ...]
@@ -291,7 +291,7 @@ class UbuntuTransitional(Row, frozen=True, kw_only=True):
     ends_at: str
 
 
-# ---------------------------------------------------------------- environment variables and Numba
+# ---------------------------------------------------------------- environment variables
 class EnvVar(Row, frozen=True, kw_only=True):
     name: str
     group: str
@@ -307,66 +307,6 @@ class VisibleDevicesRule(Row, frozen=True, kw_only=True):
     input: str
     effect: str
     certainty: str
-    source: Source
-
-
-class NumbaRelease(Row, frozen=True, kw_only=True):
-    numba: str
-    released: str | None = None
-    python: str
-    numpy: str
-    llvmlite: str
-    builtin_cuda: bool | None = None
-    builtin_ctk: str | None = None
-    builtin_cc: tuple[str, ...] = ()
-    source: Source
-
-    def covers(self, version: PackageVersion) -> bool:
-        """Whether the row's release (0.67.0, 0.68.x, 0.55.{0,1}) is this version."""
-        head, _, last = self.numba.partition("{")
-        numbers = tuple(int(part) for part in re.findall(r"\d+", head))
-        if version.numbers[: len(numbers)] != numbers:
-            return False
-        chosen = {int(part) for part in re.findall(r"\d+", last)}
-        return not chosen or (len(version.numbers) > len(numbers) and version.numbers[len(numbers)] in chosen)
-
-    @property
-    def toolkits(self) -> tuple[ToolkitVersion, ToolkitVersion] | None:
-        """The oldest and the newest toolkit of its own CUDA target; 11.x counts as 11.99."""
-        found = re.fullmatch(r"(\d+\.\d+)-(\d+\.(?:\d+|x))", self.builtin_ctk or "")
-        if found is None:
-            return None
-        return ToolkitVersion(found[1]), ToolkitVersion(found[2].replace("x", "99"))
-
-
-class NumbaCudaRelease(Row, frozen=True, kw_only=True):
-    numba_cuda: str
-    released: str
-    numba: str
-    ctk_majors: tuple[str, ...]
-    python: str
-    cc: str
-    extras: tuple[str, ...] = ()
-    requires: tuple[str, ...] = ()
-    extra_cu12: tuple[str, ...] = ()
-    extra_cu13: tuple[str, ...] = ()
-    note: str | None = None
-    source: Source
-
-
-class NumbaFact(Row, frozen=True, kw_only=True):
-    topic: str
-    about: tuple[str, ...]  # numba, numba-cuda
-    fact: str
-    source: Source
-
-
-class NumbaEnv(Row, frozen=True, kw_only=True):
-    name: str
-    meaning: str
-    pitfall: str | None = None
-    applies: str
-    causes: tuple[str, ...] = ()
     source: Source
 
 
@@ -405,10 +345,3 @@ class UbuntuPackages(Table, frozen=True, kw_only=True):
 class EnvVars(Table, frozen=True, kw_only=True):
     var: tuple[EnvVar, ...]
     cuda_visible_devices_rule: tuple[VisibleDevicesRule, ...]
-
-
-class NumbaSupport(Table, frozen=True, kw_only=True):
-    numba: tuple[NumbaRelease, ...]
-    numba_cuda: tuple[NumbaCudaRelease, ...]
-    fact: tuple[NumbaFact, ...]
-    env: tuple[NumbaEnv, ...]

@@ -16,7 +16,7 @@ from cudadoctor.model.version import PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import pip
 
 if TYPE_CHECKING:
-    from cudadoctor.knowledge.tables import NumbaRelease
+    from cudadoctor.knowledge.numba_rows import NumbaRelease
     from cudadoctor.prescribe.case import Case
 
 OLDEST_OF_CONDA = ToolkitVersion("10.0")  # of conda-forge's cudatoolkit, which ends with 11.8
