@@ -9,7 +9,8 @@ from cudadoctor.model.explanation import Fact, Topic, Trouble
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import EnvVar, NumbaEnv
+    from cudadoctor.knowledge.numba_rows import NumbaEnv
+    from cudadoctor.knowledge.tables import EnvVar
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
