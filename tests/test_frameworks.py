@@ -203,6 +203,16 @@ def test_a_cpu_build_is_an_advice_until_the_user_asks_for_it() -> None:
     assert clue.asked
 
 
+def test_two_series_beside_which_all_computed_are_an_advice() -> None:
+    double = python(("nvidia-cublas-cu12", "12.9.1.4"), ("nvidia-cublas", "13.1.0.3"))
+    for runs, advice in (((), False), ((run(status="pass"),), True), ((run(status="pass"), run("jax")), False)):
+        (clue,) = wheels.mixed(machine(build(), python=double, runs=runs), KNOWLEDGE)
+        assert clue.advice is advice
+    cupys = python(("cupy-cuda12x", "14.2.0"), ("cupy-cuda13x", "14.2.0"))
+    (clue,) = wheels.mixed(machine(build(), python=cupys, runs=(run(status="pass"),)), KNOWLEDGE)
+    assert not clue.advice
+
+
 # ---------------------------------------------------------------- effects and the verdict
 class Judged:
     def __init__(self, verdict: str, found: dict[str, str]) -> None:
@@ -350,3 +360,18 @@ def test_an_nvcc_off_the_path_is_named() -> None:
     for nvcc, folder in ((None, "/usr/local/cuda/bin"),):
         facts = facts_of({NVCC: nvcc, TOOLKITS: there, ENVIRONMENT: None})
         assert cures.nvcc_folder(case_of(finding("toolkit-missing"), {}, facts, KNOWLEDGE, None)) == folder
+
+
+# ---------------------------------------------------------------- the command line
+def test_what_the_options_ask_for() -> None:
+    import click
+
+    from cudadoctor import cli
+    from cudadoctor.sources.pasted import item_of
+
+    log = (item_of(b'File "/x/site-packages/torch/__init__.py"\nRuntimeError: CUDA error\n'),)
+    assert cli._frameworks({}, ()) == ()
+    assert cli._frameworks({}, log) == ("torch",)
+    assert cli._frameworks({"frameworks": True}, log) == NAMES
+    with pytest.raises(click.UsageError):
+        cli._frameworks({"frameworks": True, "quick": True}, ())

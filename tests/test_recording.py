@@ -74,10 +74,16 @@ def test_names_of_windows_leave_and_paths_keep_their_tail() -> None:
     path = f"{home}\\env\\Scripts\\python.exe"
     evidence = Evidence(
         items=(
-            item("environment", "environment", f"COMPUTERNAME=JANES-PC\nUSERNAME=Jane Roe\nPATH={home}\\bin;C:\\Windows;{home.upper()}\\x\n"),
+            item(
+                "environment", "environment", f"COMPUTERNAME=JANES-PC\nUSERNAME=Jane Roe\nPATH={home}\\bin;C:\\Windows;{home.upper()}\\x\n"
+            ),
             item("python-env", "worker", json.dumps({"event": "python", "path": path}) + "\n"),
             item("processes", "worker", json.dumps({"event": "process", "pid": 1, "user": "JANES-PC\\Jane Roe"}) + "\n"),
-            item("pnp-devices", "command", json.dumps({"PNPDeviceID": "PCI\\VEN_10DE&DEV_2C58&SUBSYS_30111A58&REV_A1\\B73A356AA12DB04800"}) + "\n"),
+            item(
+                "pnp-devices",
+                "command",
+                json.dumps({"PNPDeviceID": "PCI\\VEN_10DE&DEV_2C58&SUBSYS_30111A58&REV_A1\\B73A356AA12DB04800"}) + "\n",
+            ),
             item("text", "text", f'File "{path}", line 1 on JANES-PC\nC:/Users/Jane/x and C:\\Users\\Public\\y\n'),
         ),
         python=path,

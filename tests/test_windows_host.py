@@ -286,3 +286,19 @@ def test_a_child_that_closed_its_pipes_is_waited_for(monkeypatch: pytest.MonkeyP
     one = child("import os, time; os.close(1); os.close(2); time.sleep(0.5)")
     children.watch([one])
     assert one.status == "ok"
+
+
+@pytest.mark.usefixtures("as_on_windows")
+def test_what_is_on_its_way_when_a_child_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = spawning._pump
+
+    def slow(pipe, sink):  # type: ignore[no-untyped-def]
+        time.sleep(0.3)
+        real(pipe, sink)
+
+    monkeypatch.setattr(spawning, "_pump", slow)
+    one = child("print('the last word')")
+    assert one.process is not None
+    one.process.wait()
+    children.watch([one])
+    assert one.text("stdout").strip() == "the last word"

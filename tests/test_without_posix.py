@@ -80,3 +80,9 @@ def test_check_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [("explain", "cuda 100"), ("fix", "driver-not-installed", "--replay", "windows-healthy-rtx3060")])
 def test_other_commands_run(arguments: tuple[str, ...], tmp_path: Path) -> None:
     python(RUN, *(host(word) if word.startswith("windows-") else word for word in arguments), folder=tmp_path)
+
+
+def test_an_interpreter_is_found(tmp_path: Path) -> None:
+    """Who owns it is asked for root alone."""
+    found = python("from cudadoctor.sources.interpreters import examined_python; print(examined_python(None)[0])", folder=tmp_path)
+    assert Path(found.strip()).exists()

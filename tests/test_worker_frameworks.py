@@ -156,6 +156,20 @@ def _short(name: str) -> Any:
     return msgspec.structs.replace(framework(name), limit=3.0)
 
 
+def test_nothing_else_of_ours_runs_beside_a_framework(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy: list[str] = []
+    start = Collector.start
+
+    def watched(self: Collector, probe: Any) -> Any:
+        if probe.id.startswith("framework-"):
+            busy.extend(child.item for child in self.children if not child.over)
+        return start(self, probe)
+
+    monkeypatch.setattr(Collector, "start", watched)
+    assert len(runs(collected(patient, monkeypatch, "works", "torch", "jax"))) == 2
+    assert busy == []
+
+
 def test_without_time_a_framework_is_not_started(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(Plan(python=patient.python, frameworks=("torch",)))
     from cudadoctor.model.evidence import Item

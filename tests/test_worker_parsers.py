@@ -138,7 +138,7 @@ def test_files_that_could_not_be_read_hide_holders() -> None:
 
 def toolkits(*events: dict[str, Any], **how: Any) -> Fact[Toolkits] | Unknown:
     numba = {"event": "package", "name": "numba", "version": "0.68.1"}
-    _, found = worker_python_env.PARSER.parse(text(HEADS["worker_python_env"], numba, *events, **how))
+    _, found, _ = worker_python_env.PARSER.parse(text(HEADS["worker_python_env"], numba, *events, **how))
     return found
 
 
@@ -279,3 +279,33 @@ def test_a_climb_that_had_its_numba_stays_as_it_is(results: tuple[RungResult, ..
 def test_an_own_climb_that_did_not_reach_numba_changes_nothing() -> None:
     main = Ladder(rungs=(rung("numba-kernel", "skip", gpu=0, why="no Numba here"),))
     assert worker_ladder.merge(main, Ladder(rungs=(rung("init", "fail"),))) == main
+
+
+def test_the_silence_of_a_trial_is_an_answer_of_its_own() -> None:
+    """A framework that was not started, or that gave no line, is named beside those that did."""
+    from cudadoctor.model.evidence import Evidence, Item
+    from cudadoctor.model.guard import Guard
+    from cudadoctor.model.values import FRAMEWORK_RUNS
+    from cudadoctor.parsers.read import read
+
+    start = '{"event": "start", "framework": "jax"}\n{"event": "begin", "step": "import"}\n'
+    items = (
+        Item(
+            id="framework-jax",
+            kind="worker",
+            what=("python", "frameworks.py"),
+            status="timed-out",
+            why="no answer within 45 s",
+            stdout=start,
+        ),
+        Item(id="framework-torch", kind="worker", what=("python", "frameworks.py"), status="not-run", why="no time was left"),
+    )
+    fact = read(Evidence(items=items), Guard())[FRAMEWORK_RUNS]
+    assert [(run.name, run.status, run.why) for run in fact.need().runs] == [
+        ("torch", "unknown", "no time was left"),
+        ("jax", "hang", "no answer within 45 s"),
+    ]
+    assert [quote.text for quote in fact.quotes] == [
+        "jax: its import gave no answer (no answer within 45 s)",
+        "torch: not tried (no time was left)",
+    ]

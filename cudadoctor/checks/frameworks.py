@@ -57,6 +57,13 @@ def seen(facts: Facts, *names: str) -> Literal["failed", "unseen"]:
     return "failed" if any(run.status in ("fail", "crash") for run in runs) else "unseen"
 
 
+def all_computed(facts: Facts) -> bool:
+    """Whether frameworks were tried, and each computed on a GPU."""
+    found = facts.get(FRAMEWORK_RUNS)
+    runs = found.value.runs if not isinstance(found, Unknown) and found.value is not None else ()
+    return bool(runs) and all(run.status == "pass" for run in runs)
+
+
 def asked(facts: Facts, name: str) -> bool:
     """Whether the user asked for this framework: by --frameworks, or by a text that names it."""
     named = facts.get(ASKED_FRAMEWORKS)
@@ -222,9 +229,11 @@ def _old_cudnn(python: Fact[PythonEnvironment], build: FrameworkBuild) -> Python
 
 # ---------------------------------------------------------------- toolkit-missing
 def nvcc_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """PyCUDA calls nvcc each time a program gives it the source of a kernel."""
-    fact, builds = _doubtful(facts)
-    build = next((build for build in builds if build.name == "pycuda"), None)
+    """PyCUDA calls nvcc each time a program gives it the source of a kernel, whatever the GPU."""
+    fact = facts[FRAMEWORK_BUILDS]
+    build = fact.value.find("pycuda") if fact.value is not None else None
+    if build is not None and _computed(facts, build):
+        return
     nvcc = facts[NVCC] if build is not None else None
     if build is not None and nvcc is not None and nvcc.value is None:
         quotes = (build_quote(fact, build), nvcc.quotes[0] if nvcc.quotes else Quote(source="nvcc", text="nvcc: command not found"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import line_with, package_of, package_quote, python_subject, variable_quote, variables_of
-from cudadoctor.checks.frameworks import asked, gpu_here, seen
+from cudadoctor.checks.frameworks import all_computed, asked, gpu_here, seen
 from cudadoctor.checks.reading import unknown
 from cudadoctor.checks.toolkit import folder_quote
 from cudadoctor.model.facts import Fact, Facts
@@ -118,12 +118,13 @@ def _mixed(facts: Facts, fact: Fact[PythonEnvironment], copies: list[PythonPacka
             values.setdefault("framework", framework)
     if of_conda:  # the copies that pip brought are those to remove
         values["pip_copies"] = " ".join(package.name for package in fact.need().packages if _SERIES.match(package.name))
-    # The same release twice does no harm until one of them is updated.
-    same = len({package.version.major_minor for package in copies}) == 1
+    # The same release twice does no harm until one of them is updated; nor do two that all frameworks were seen to compute beside.
+    same = bool(of_conda) and len({package.version.major_minor for package in copies}) == 1
+    harmless = same or (not _CUPY.match(copies[0].name) and all_computed(facts))
     quotes = tuple(package_quote(fact, package) for package in copies[:2])
     names = ("torch", "tensorflow", "jax", "cupy", "onnxruntime", "bitsandbytes")
     subject = python_subject(fact.need())
-    return Clue(cause=MIXED, quotes=quotes, subject=subject, seen=seen(facts, *names), advice=bool(of_conda) and same, values=values)
+    return Clue(cause=MIXED, quotes=quotes, subject=subject, seen=seen(facts, *names), advice=harmless, values=values)
 
 
 # ---------------------------------------------------------------- library-path-conflict

@@ -96,7 +96,7 @@ def problem_codes(chosen: tuple[str, ...]) -> Function:
             values = {"problem": str(row.code), "reason": f"Windows says that {row.meaning} (code {row.code})"}
             for cause in causes:
                 if cause in chosen:
-                    yield msgspec.structs.replace(_clue(cause, adapter, merged(lines, (words,)), values), basis=basis)
+                    yield msgspec.structs.replace(_clue(cause, adapter, merged((words,), lines), values), basis=basis)
 
     return by_code
 

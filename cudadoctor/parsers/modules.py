@@ -18,6 +18,7 @@ _HEADER = lazy(r"[ \t>|]{0,20}Module\s{1,60}Size\s{1,20}Used by\b")
 _ROW = lazy(r"[ \t>|]{0,20}(\w{1,64})\s{1,60}(\d{3,12})\s{1,20}-?\d{1,9}(?:\s{1,4}([\w,]{1,4000}))?(?: ?\[permanent\])?\s*$")
 _NAME = lazy(r"[\w-]{1,64}$")
 _WAKES = (
+    "lsmod",
     "Module                  Size  Used by", "Module Size Used by", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nouveau", "mxm_wmi",
     "vfio_pci",
 )  # fmt: skip

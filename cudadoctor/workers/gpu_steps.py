@@ -6,6 +6,7 @@ Loaded by ladder.py by its path. No compiler, toolkit or Python package is invol
 from __future__ import annotations
 
 import ctypes
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,11 +48,6 @@ PTX = """
     xor.b32 %r6, %r6, %r7;
     st.global.u32 [%rd4], %r6;
 DONE:
-    ret;
-}}
-
-.visible .entry cudadoctor_empty()
-{{
     ret;
 }}
 """
@@ -106,13 +102,17 @@ class Gpu:
         self.capability: str | None = described["compute_capability"]
         self.device = ctypes.c_int(0)
         self.free_bytes = 0
-        self.empty: Any = None  # a kernel that does nothing, for the benchmark
+        self.handle: Any = None  # the context
+        self.context_seconds: float | None = None
 
     def context(self) -> dict[str, Any]:
         """Rung context: the device's primary context can be made and used."""
         self.device = ctypes.c_int(self.driver.value(ctypes.c_int, "cuDeviceGet", ctypes.c_int(self.index)))
         context = ctypes.c_void_p()
+        started = time.perf_counter()
         self.driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device)
+        self.context_seconds = time.perf_counter() - started
+        self.handle = context
         self.driver.call("cuCtxSetCurrent", context)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
@@ -200,8 +200,11 @@ class Gpu:
             self.checked(look)
         finally:
             self.driver.tried("cuMemFree_v2", place)
-        self.empty = self._function(module, b"cudadoctor_empty")
         return {}
+
+    def enter(self) -> None:
+        """Make the context current in this thread."""
+        self.driver.call("cuCtxSetCurrent", self.handle)
 
     def leave(self) -> None:
         """Make no context current, as a program finds it that has not used CUDA yet."""

@@ -118,6 +118,7 @@ class Worker:
 
     def __init__(self, out: int, capture: Capture) -> None:
         self.out, self.capture = out, capture
+        self.writing = threading.Lock()  # the figures of several GPUs come from a thread each
         self.own = False  # the doctor's own Numba stands in for one that the examined Python has not
 
     def emit(self, event: str, **fields: Any) -> None:
@@ -126,8 +127,9 @@ class Worker:
         record.update(fields)
         data = (json.dumps(record) + "\n").encode("ascii")
         try:
-            while data:
-                data = data[os.write(self.out, data) :]
+            with self.writing:
+                while data:
+                    data = data[os.write(self.out, data) :]
         except OSError:
             os._exit(0)
 
@@ -235,8 +237,7 @@ def sibling(name: str) -> Any:
 def loaded_file(library: Any) -> str | None:
     """The file that libcuda was loaded from, links resolved: the mapping that holds cuInit."""
     if ON_WINDOWS:
-        path: str | None = sibling("windows_library").path_of(library)
-        return path
+        return sibling("windows_library").path_of(library)  # type: ignore[no-any-return]
     try:
         address = ctypes.cast(library.cuInit, ctypes.c_void_p).value or 0
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -257,12 +258,17 @@ def version_in(path: str | None) -> str | None:
     return version if found and first.isdigit() and int(first) >= 100 else None
 
 
+def open_library() -> Any:
+    """The driver's library."""
+    return sibling("windows_library").load(LIBRARY) if ON_WINDOWS else ctypes.CDLL(LIBRARY)
+
+
 def load_library(found: dict[str, Any]) -> dict[str, Any]:
     """Rung libcuda: the loader finds the driver's library. `found["driver"]` receives it."""
     if NO_CTYPES is not None:
         raise RungError("ImportError: " + NO_CTYPES, why="this Python has no ctypes")
     try:
-        library = sibling("windows_library").load(LIBRARY) if ON_WINDOWS else ctypes.CDLL(LIBRARY)
+        library = open_library()
     except OSError as refused:
         raise RungError(str(refused))
     found["driver"] = Driver(library)
@@ -321,20 +327,45 @@ def told_to_go() -> bool:
     return line.strip() == b"go"
 
 
-def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], benchmark: bool) -> list[int]:
-    """Context, memory, kernel and figures of each GPU. Returns the GPUs whose kernel computed."""
+def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], arguments: list[str]) -> dict[int, bool]:
+    """Context, memory and kernel of each GPU, then the figures of all at once. The GPUs whose kernel computed, and whether as a guest."""
     steps_of = sibling("gpu_steps")
-    working = []
+    watching = sibling("bench_watch")
+    library = watching.library() if "--busy" not in arguments else None
+    working, measured = {}, []
     for described in devices:
         index = described["index"]
         gpu = steps_of.Gpu(driver, described, RungError)
+        others = watching.Watch(library, gpu.address).others() if not (described["uuid"] or "").startswith("MIG-") else None
+        if others is not None:
+            worker.emit("guest", gpu=index, **others)
         rungs = (("context", gpu.context), ("memory", gpu.memory), ("ptx-kernel", gpu.kernel))
         if all(worker.climb(step, action, index) for step, action in rungs):
-            working.append(index)
-            if benchmark:
-                worker.guard("benchmark", lambda gpu=gpu: sibling("copy_steps").measure(worker.emit, driver, gpu))  # type: ignore[misc]
+            working[index] = others is not None
+            if others is None:
+                measured.append(gpu)
         gpu.leave()
+    if measured and "--no-benchmark" not in arguments:
+        worker.guard("benchmark", lambda: measure(worker, driver, measured))
     return working
+
+
+def measure(worker: Worker, driver: Driver, gpus: list[Any]) -> None:
+    """The mini benchmark of all GPUs at once; one after the other they use the way to the host, which they share."""
+    bench, turn = sibling("bench"), threading.Lock()
+    for name in ("bench_card", "bench_copies", "bench_compute", "bench_ptx", "copy_steps"):
+        sibling(name)  # threads find them loaded
+
+    def one(gpu: Any) -> None:
+        gpu.enter()
+        bench.measure_short(worker.emit, sibling, driver, gpu, turn)
+        gpu.leave()
+
+    threads = [threading.Thread(target=worker.guard, args=("benchmark", lambda gpu=gpu: one(gpu))) for gpu in gpus]  # type: ignore[misc]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def limit_life(seconds: float) -> threading.Timer:
@@ -374,13 +405,13 @@ def climb(worker: Worker, arguments: list[str]) -> None:
         return
     if limit:
         limit_life(limit)
-    working = climb_gpus(worker, driver, found["devices"], "--no-benchmark" not in arguments)
+    working = climb_gpus(worker, driver, found["devices"], arguments)
     if working:
         sibling("numba_steps").climb(worker, working)  # Numba is imported here and no earlier
 
 
-def main(arguments: list[str]) -> None:
-    """Set up the descriptors, climb, and leave without tearing anything down."""
+def started() -> Worker:
+    """The descriptors set up: events go to what was descriptor 1, everything else is caught."""
     out, errors = os.dup(1), os.dup(2)
     try:
         import faulthandler
@@ -390,7 +421,12 @@ def main(arguments: list[str]) -> None:
         pass
     capture = Capture()
     follow_parent(capture.libc)
-    worker = Worker(out, capture)
+    return Worker(out, capture)
+
+
+def main(arguments: list[str]) -> None:
+    """Climb, and leave without tearing anything down."""
+    worker = started()
     worker.guard("ladder", lambda: climb(worker, arguments))
     worker.emit("done")
     os._exit(0)

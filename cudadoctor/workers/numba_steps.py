@@ -26,6 +26,7 @@ INCREMENTED = 10_000_000  # float64, 80 MB
 ADDED = 20_000_000  # int32, three arrays of 80 MB
 EXPONENTS = 1_000_000  # float32
 CHUNK = 1 << 20  # elements that are checked at once: temporaries stay in the CPU's cache
+GUEST_SHARE = 10
 THREADS = 256
 EXP_ERROR = 1e-6  # relative; two units in the last place of float32 are 2.4e-7
 WHY_LENGTH = 300  # characters; the whole traceback is in the rung's output
@@ -79,6 +80,7 @@ class Smoke:
         kernels = (_print_thread, _increment, _add, _exponential)
         self.print_thread, self.increment_kernel, self.add_kernel, self.exp_kernel = (cuda.jit(kernel) for kernel in kernels)
         self.host: Any = None
+        self.fewer = 1  # a guest on a GPU where another computes takes so many times fewer elements: 40 MB in all
         self.steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("device print", self.device_print),
             ("increment", self.increment),
@@ -111,29 +113,31 @@ class Smoke:
 
     def increment(self) -> None:
         """Ten million doubles, each one larger afterwards."""
-        self.need(8 * INCREMENTED)
-        values = self.array(numpy.float64, INCREMENTED)
-        for first, last in chunks(INCREMENTED):
+        count = INCREMENTED // self.fewer
+        self.need(8 * count)
+        values = self.array(numpy.float64, count)
+        for first, last in chunks(count):
             values[first:last] = numpy.arange(first, last) * 0.5
         on_device = cuda.to_device(values)
-        self.increment_kernel[blocks(INCREMENTED), THREADS](on_device)
+        self.increment_kernel[blocks(count), THREADS](on_device)
         on_device.copy_to_host(values)
-        for first, last in chunks(INCREMENTED):
+        for first, last in chunks(count):
             compare(values[first:last], numpy.arange(first, last) * 0.5 + 1.0, first)
 
     def vector_add(self) -> None:
         """Twenty million integers of each of two vectors."""
-        self.need(3 * 4 * ADDED)
-        values = self.array(numpy.int32, ADDED)
-        for first, last in chunks(ADDED):
+        count = ADDED // self.fewer
+        self.need(3 * 4 * count)
+        values = self.array(numpy.int32, count)
+        for first, last in chunks(count):
             values[first:last] = numpy.arange(first, last, dtype=numpy.int32)
         left = cuda.to_device(values)
         numpy.multiply(values, 3, out=values)
         right = cuda.to_device(values)
-        result = cuda.device_array(ADDED, dtype=numpy.int32)
-        self.add_kernel[blocks(ADDED), THREADS](left, right, result)
+        result = cuda.device_array(count, dtype=numpy.int32)
+        self.add_kernel[blocks(count), THREADS](left, right, result)
         result.copy_to_host(values)
-        for first, last in chunks(ADDED):
+        for first, last in chunks(count):
             compare(values[first:last], numpy.arange(4 * first, 4 * last, 4, dtype=numpy.int32), first)
 
     def float32_exp(self) -> None:
@@ -214,15 +218,17 @@ def components() -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ the rung
-def climb(worker: Any, gpus: list[int]) -> None:
-    """Rung numba-kernel of each of these GPUs. Numba's import counts to the first of them."""
+def climb(worker: Any, gpus: dict[int, bool]) -> None:
+    """Rung numba-kernel of each of these GPUs; True: as a guest. Numba's import counts to the first of them."""
     smoke: list[Smoke] = []
-    worker.climb(STEP, lambda: begin(worker, smoke) or on_gpu(worker, smoke[0], gpus[0]), gpus[0])
-    for gpu in gpus[1:]:
-        if smoke:
-            worker.climb(STEP, lambda gpu=gpu: on_gpu(worker, smoke[0], gpu), gpu)
+    first = next(iter(gpus))
+    for gpu, guest in gpus.items():
+        if gpu == first:
+            worker.climb(STEP, lambda gpu=gpu, guest=guest: begin(worker, smoke) or on_gpu(worker, smoke[0], gpu, guest), gpu)
+        elif smoke:
+            worker.climb(STEP, lambda gpu=gpu, guest=guest: on_gpu(worker, smoke[0], gpu, guest), gpu)
         else:
-            worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(gpus[0])}, gpu)
+            worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(first)}, gpu)
     if smoke:
         worker.emit("numba", **state(with_components=True))
 
@@ -310,11 +316,12 @@ def state(with_components: bool = False) -> dict[str, Any]:
     }
 
 
-def on_gpu(worker: Any, smoke: Smoke, gpu: int) -> dict[str, Any]:
+def on_gpu(worker: Any, smoke: Smoke, gpu: int, guest: bool) -> dict[str, Any]:
     """All steps on one GPU. A step that raises ends them: what follows would fail the same way."""
     outputs: list[str] = []
     raised = False
     passed = 0
+    smoke.fewer = GUEST_SHARE if guest else 1
     for name, step in smoke.steps:
         if raised:
             worker.emit("smoke", gpu=gpu, step=name, status="skip", why="an earlier step failed", seconds=None)

@@ -1,4 +1,4 @@
-/* A libcuda.so.1 for tests on machines without a GPU. Its "devices" keep their memory in host memory and know two kernels.
+/* A libcuda.so.1 for tests on machines without a GPU. Its "devices" keep their memory in host memory and know the kernels by name.
 
    Build: gcc -shared -fPIC -o libcuda.so.1 fakecuda.c -Wl,-soname,libcuda.so.1 -ldl
 
@@ -9,7 +9,7 @@
    FAKE_CUDA_DEVICES   number of devices (1)
    FAKE_CUDA_FAIL      calls that fail, comma separated: cuMemAlloc_v2=2 or, on one device, cuDevicePrimaryCtxRetain@0=46
    FAKE_CUDA_WRONG     "kernel": the kernel computes one element wrongly ("kernel once": the first time); "copy": a byte is lost on the way back;
-                       "bench": the same, but only in copies larger than the memory rung's
+                       "bench": the same, but only in copies larger than the memory rung's; the name of a kernel: its result is wrong
    FAKE_CUDA_LOG       what the driver's compiler writes into its error log
    FAKE_CUDA_SAY       printed by cuInit, on descriptor 1 through C's buffers
 */
@@ -36,7 +36,7 @@ static const struct { int code; const char *name, *text; } ERRORS[] = {
     {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
     {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
-static int current; /* the device whose context is current */
+static __thread int current; /* the device whose context is current */
 
 static int number(const char *name, int otherwise) {
     const char *value = getenv(name);
@@ -138,28 +138,69 @@ int cuModuleLoadDataEx(void **module, const char *text, unsigned count, const in
     const char *log = getenv("FAKE_CUDA_LOG");
     for (unsigned i = 0; i < count; i++)
         if (options[i] == 5 && log) strcpy(values[i], log);
-    if (!strstr(text, ".version 6.0") || !strstr(text, ".target sm_50")) return 218;
+    if (!strstr(text, ".version 6.0\n.target sm_5") && !strstr(text, ".version 7.0\n.target sm_80")) return 218;
     *module = (void *)16;
     return code;
 }
+int cuModuleUnload(void *module) { (void)module; return 0; }
+static const char *const KERNELS[] = {"fill", "nothing", "gate", "copy", "read", "chain", "chase", "add", "shared", "fp32", "fp64", "fp16", "bf16", 0};
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     (void)module;
     REFUSE(current);
-    *function = !strcmp(name, "cudadoctor_fill") ? (void *)1 : !strcmp(name, "cudadoctor_empty") ? (void *)2 : 0;
-    return *function ? 0 : 500;
+    for (int i = 0; KERNELS[i]; i++)
+        if (!strncmp(name, "cudadoctor_", 11) && !strcmp(name + 11, KERNELS[i])) { *function = (void *)KERNELS[i]; return 0; }
+    return 500;
+}
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads, size_t shared) {
+    (void)function, (void)threads, (void)shared;
+    *blocks = 8;
+    return 0;
+}
+#define P(number) AT(*(ptr *)arguments[number])
+#define U(number) (*(uint32_t *)arguments[number])
+static void work(const char *name, unsigned threads, void **arguments) {
+    int wrong = is("FAKE_CUDA_WRONG", name);
+    uint64_t *out;
+    if (!strcmp(name, "fill")) {
+        uint32_t *filled = P(0), count = U(1);
+        static int launches;
+        for (uint32_t i = 0; i < threads && i < count; i++) filled[i] = i * 2654435761u ^ i >> 3;
+        if (is("FAKE_CUDA_WRONG", "kernel") || (is("FAKE_CUDA_WRONG", "kernel once") && !launches++)) filled[count - 1] += 1;
+    } else if (!strcmp(name, "copy")) {
+        memcpy(P(0), P(1), (size_t)U(2) * 512 * 16 * 4);
+        if (wrong) ((char *)P(0))[7] ^= 1;
+    } else if (!strcmp(name, "chase")) {
+        out = P(2), out[0] = out[1] = U(1) * 16 * 500ull, out[2] = *(ptr *)arguments[0] - (wrong ? 1u << 30 : 0);
+    } else if (!strcmp(name, "add")) {
+        uint32_t *places = P(0), mask = U(1);
+        for (uint32_t i = 0; i < threads; i++) places[i & mask] += U(2);
+        if (wrong) places[0]++;
+    } else if (!strcmp(name, "shared") || !strncmp(name, "fp", 2) || !strcmp(name, "bf16")) {
+        out = P(0), out[0] = U(1) * 17ull, out[1] = U(1) * 10ull, out[2] += (unsigned)wrong;
+        nanosleep(&(struct timespec){0, U(1) * 10 > 900000000 ? 900000000 : U(1) * 10}, 0);
+    }
 }
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
                    void **arguments, void **extra) {
     (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
     REFUSE(current);
-    if (function == (void *)1) {
-        uint32_t *out = AT(*(ptr *)arguments[0]), count = *(uint32_t *)arguments[1];
-        for (uint32_t i = 0; i < gx * bx && i < count; i++) out[i] = i * 2654435761u ^ i >> 3;
-        static int launches;
-        if (is("FAKE_CUDA_WRONG", "kernel") || (is("FAKE_CUDA_WRONG", "kernel once") && !launches++)) out[count - 1] += 1;
-    }
+    work(function, gx * bx, arguments);
     return 0;
 }
+int cuMemsetD8_v2(ptr place, unsigned char value, size_t count) { REFUSE(current); memset(AT(place), value, count); return 0; }
+int cuMemsetD32_v2(ptr place, unsigned value, size_t count) {
+    REFUSE(current);
+    for (size_t i = 0; i < count; i++) ((uint32_t *)AT(place))[i] = value;
+    return 0;
+}
+int cuMemHostGetDevicePointer_v2(ptr *there, void *here, unsigned flags) { (void)flags; REFUSE(current); *there = (ptr)(uintptr_t)here; return 0; }
+int cuCtxGetCurrent(void **context) { *context = (void *)(intptr_t)(current + 1); return 0; }
+int cuStreamBeginCapture_v2(void *stream, int mode) { (void)stream, (void)mode; REFUSE(current); return 0; }
+int cuStreamEndCapture(void *stream, void **graph) { (void)stream; *graph = (void *)32; return 0; }
+int cuGraphInstantiateWithFlags(void **ready, void *graph, unsigned long long flags) { (void)graph, (void)flags; REFUSE(current); *ready = (void *)40; return 0; }
+int cuGraphLaunch(void *ready, void *stream) { (void)ready, (void)stream; return 0; }
+int cuGraphDestroy(void *graph) { (void)graph; return 0; }
+int cuGraphExecDestroy(void *ready) { (void)ready; return 0; }
 
 /* Bindings ask for every function by name; what is not here says that it is not initialised. */
 int cudadoctor_absent(void) { return 3; }

@@ -112,8 +112,10 @@ def _no_smi(facts: Facts) -> Quotes:
 def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says nothing else: the likeliest reasons, where it was typed."""
     lines = _no_smi(facts)
-    shown = (fact for key in (LADDER, LOADED_DRIVER, PCI, SMI) for fact in facts.all(key))  # type: ignore[misc]
-    if not lines or said or any(fact.value is not None for fact in shown):
+    shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in facts.all(key))  # type: ignore[misc]
+    bus = facts.get(PCI)
+    without = isinstance(bus, Fact) and bus.value is not None and not bus.value.nvidia_gpus
+    if not lines or said or without or any(fact.value is not None for fact in shown):
         return  # what the machine shows says more than a program that is not there
     place = Place(facts)
     if place.said("no-tools-package"):

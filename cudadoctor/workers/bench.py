@@ -1,0 +1,202 @@
+"""The benchmark of one GPU. As a worker it runs the long form on its own; loaded by ladder.py it gives the short form that `check` runs.
+
+Started as `[python, "-u", "-B", /abs/bench.py, "--gpu", N, "--limit-seconds", S]`. It writes one JSON object a line: `begin` and `end` of
+the context, then one `benchmark` event a figure, twice over, so that a figure that was slow once is told from one that is slow. GPUs that
+share the way to the host take turns: a worker asks for its turn (`turn`, ask), goes on with figures of the GPU alone until the line `turn`
+comes on stdin, and says when it is done (`turn`, done). It imports nothing of ours and runs on Python 3.8 and later.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and sys.path and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # this folder: its files must not hide modules of the examined interpreter
+
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHORT_HOST = ("h2d_pinned", "d2h_pinned", "h2d_pageable", "d2h_pageable")
+SHORT_DEVICE = ("d2d", "launch_latency", "fp32")
+LONG_HOST = ("h2d_pinned", "d2h_pinned", "both_pinned", "h2d_pageable", "d2h_pageable", "both_pageable")
+LONG_DEVICE = (
+    "d2d", "d2d_kernel", "device_read", "memory_latency", "launch_latency", "launch_queued", "launch_graph", "fp32", "fp64", "fp16",
+    "bf16", "shared_memory", "atomics", "atomics_same",
+)  # fmt: skip
+ONCE = ("context_creation", "jit_compile")
+RUNS = 2
+DISTORTING = {  # variables and what they do to figures
+    "CUDA_LAUNCH_BLOCKING": "every launch waits for its kernel",
+    "CUDA_FORCE_PTX_JIT": "every kernel is compiled anew",
+    "NUMBA_CUDA_DEBUGINFO": "kernels are compiled for debugging",
+    "CUDA_INJECTION64_PATH": "a tool is loaded into every CUDA program",
+    "NVIDIA_TF32_OVERRIDE": "frameworks compute otherwise than they are told",
+}
+
+
+class Figures:
+    """All figures of one card by their names."""
+
+    def __init__(self, sibling: Callable[[str], Any], driver: Any, gpu: Any, watch: Any, *, short: bool) -> None:
+        bench_card, copies, compute = (sibling(name) for name in ("bench_card", "bench_copies", "bench_compute"))
+        self.place = sibling("copy_steps")
+        self.card = bench_card.Card(driver, gpu, sibling("bench_ptx"), short=short)
+        self.copies, self.compute = copies.Copies(self.card, self.place), compute.Compute(self.card)
+        self.units = dict(copies.UNITS, **compute.UNITS)
+        self.known = (bench_card.UnfitError, bench_card.WrongError, self.place.UnfitError)
+        self.watch = watch
+
+    def one(self, name: str) -> dict[str, Any]:
+        """The fields of one figure; what could not be measured has value null and the reason."""
+        started = time.monotonic()
+        record: dict[str, Any] = {"name": name, "value": None, "unit": self.units[name], "limit": None, "limit_from": None, "why": None}
+        try:
+            record.update(getattr(self.copies if hasattr(self.copies, name) else self.compute, name)())
+            if not self.card.short:
+                record["load"] = self.watch.look()  # at once after the load: clocks and reasons last longer than this call
+        except Exception as error:
+            known = isinstance(error, self.known) or hasattr(error, "output")
+            record["why"] = str(error) if known else "the worker itself failed: {}: {}".format(type(error).__name__, error)
+        distorted = [variable for variable in DISTORTING if os.environ.get(variable, "0") not in ("", "0")]
+        if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1" and name.startswith("both"):
+            distorted.append("CUDA_DEVICE_MAX_CONNECTIONS")
+        if distorted:
+            record["distorted"] = distorted
+        record["seconds"] = round(time.monotonic() - started, 6)
+        return record
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.copies.close()
+        self.card.close()
+
+
+def measure_short(emit: Callable[..., None], sibling: Callable[[str], Any], driver: Any, gpu: Any, host_turn: Any) -> None:
+    """The mini benchmark of one GPU whose context is current; `host_turn` is held while copies use the way to the host."""
+    figures = Figures(sibling, driver, gpu, None, short=True)
+    try:
+        with figures.place.Nearby(gpu.address):
+            with host_turn:
+                for name in SHORT_HOST:
+                    emit("benchmark", gpu=gpu.index, **figures.one(name))
+            for name in SHORT_DEVICE:
+                emit("benchmark", gpu=gpu.index, **figures.one(name))
+    finally:
+        figures.close()
+
+
+# ------------------------------------------------------------------ the long form
+class Turn:
+    """The way to the host, which GPUs share: asked for at once, used when the word comes, given back."""
+
+    def __init__(self, worker: Any) -> None:
+        import threading
+
+        self.worker = worker
+        self.mine = threading.Event()
+        worker.emit("turn", state="ask")
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        line = b""
+        while True:
+            try:
+                byte = os.read(0, 1)
+            except OSError:
+                byte = b""
+            if not byte:  # nobody is there who could give turns
+                self.mine.set()
+                return
+            line += byte
+            if line.endswith(b"\n"):
+                if line.strip() == b"turn":
+                    self.mine.set()
+                line = b""
+
+    def came(self) -> bool:
+        """Whether it is our turn."""
+        return self.mine.is_set()
+
+    def __enter__(self) -> None:
+        self.mine.wait()
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.emit("turn", state="done")
+
+
+def measure_long(worker: Any, sibling: Callable[[str], Any], driver: Any, gpu: Any, watch: Any) -> None:
+    """All figures, twice over. Copies of both rounds fall into the one turn."""
+    figures = Figures(sibling, driver, gpu, watch, short=False)
+    turn = Turn(worker)
+    waiting = [(name, number) for number in range(1, RUNS + 1) for name in LONG_DEVICE]
+
+    def say(name: str, number: int) -> None:
+        worker.emit("benchmark", gpu=gpu.index, run=number, **figures.one(name))
+
+    try:
+        with figures.place.Nearby(gpu.address):
+            for name in ONCE:
+                say(name, 1)
+            while waiting and not turn.came():
+                say(*waiting.pop(0))
+            with turn:
+                for number in range(1, RUNS + 1):
+                    for name in LONG_HOST:
+                        say(name, number)
+            while waiting:
+                say(*waiting.pop(0))
+    finally:
+        figures.close()
+
+
+def option(arguments: list[str], name: str, otherwise: str) -> str:
+    """The value after an option."""
+    return arguments[arguments.index(name) + 1] if name in arguments else otherwise
+
+
+def main(arguments: list[str]) -> None:
+    """One GPU, or with --peers all pairs of some."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("cudadoctor_ladder", os.path.join(HERE, "ladder.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    ladder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(ladder)
+    worker = ladder.started()
+    worker.guard("benchmark", lambda: work(ladder, worker, arguments))
+    worker.emit("done")
+    os._exit(0)
+
+
+def work(ladder: Any, worker: Any, arguments: list[str]) -> None:
+    """Initialise, make the context, measure."""
+    ladder.limit_life(float(option(arguments, "--limit-seconds", "60")))
+    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=False)
+    driver = ladder.Driver(ladder.open_library())
+    driver.call("cuInit", 0)
+    steps = ladder.sibling("gpu_steps")
+    watching = ladder.sibling("bench_watch")
+    library = watching.library()
+    indices = [int(part) for part in option(arguments, "--peers", option(arguments, "--gpu", "0")).split(",")]
+    gpus = [steps.Gpu(driver, steps.describe(driver, index), ladder.RungError) for index in indices]
+    watches = [watching.Watch(library, gpu.address) for gpu in gpus]
+    if "--peers" in arguments:
+        ladder.sibling("bench_peers").measure(worker, ladder.sibling, driver, gpus, watches)
+        return
+    gpu, watch = gpus[0], watches[0]
+    others = watch.others()
+    if others is not None:
+        worker.emit("guest", gpu=gpu.index, **others)
+    if worker.climb("context", gpu.context, gpu.index):
+        measure_long(worker, ladder.sibling, driver, gpu, watch)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,268 @@
+"""One GPU for measuring: buffers, compiled kernels, and the time that queued work takes between two CUDA events.
+
+Loaded by bench.py by its path. Work is queued behind a gate, a kernel that waits for the host's word: gaps in Python's queueing then lie
+before the first event and count nothing. A sample is a batch of copies or launches, a figure the median of some samples, its spread the
+distance of the extreme samples in parts of the median.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MIB = 1 << 20
+GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold a display
+WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
+LONGEST_WARM = 0.4
+ARGUMENTS = {"p": ctypes.c_uint64, "u": ctypes.c_uint32, "q": ctypes.c_uint64, "f": ctypes.c_float}
+OUT_BYTES = 4096
+
+
+class UnfitError(Exception):
+    """A figure cannot be measured here; the text says why."""
+
+
+class WrongError(Exception):
+    """A kernel or copy of the benchmark gave a wrong result."""
+
+
+class Samples:
+    """Seconds of some batches, each divided by what it did."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        self.all = sorted(seconds)
+        self.median = max(self.all[len(self.all) // 2], 1e-12)
+        self.spread = round((self.all[-1] - self.all[0]) / self.median, 4)
+
+
+class Card:
+    """One visible device whose context is current in this thread. `short`: the form that `check` runs."""
+
+    unfit, wrong, samples_of = UnfitError, WrongError, Samples  # for the modules beside this one, which import nothing of ours
+
+    def __init__(self, driver: Any, gpu: Any, ptx: Any, *, short: bool) -> None:
+        self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx, short
+        self.device = gpu.device.value
+        self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.03)
+        self.undo: list[tuple[str, Any]] = []
+        self.modules: dict[str, Any] = {}
+        self.compile_seconds: dict[str, float] = {}
+        self.kernels: dict[tuple[str, str], Any] = {}
+        self.buffers: list[Any] = []
+        self.buffer_size = 0
+        self.flag: Any = None
+        self.flag_there: Any = None
+        self.gated = True
+        self.stream: Any = None
+        self.second: Any = None
+        self.events: list[Any] = []
+        self.out: Any = None
+        self.refused: Exception | None = None
+        self.sm_count = int(driver.attribute(16, self.device) or 0)
+        self.l2_bytes = int(driver.attribute(38, self.device) or 0)
+
+    # -------------------------------------------------------- what is given back
+    def close(self) -> None:
+        """Give everything back, newest first."""
+        for function, handle in reversed(self.undo):
+            self.driver.tried(function, handle)
+        self.undo = []
+
+    def keep(self, kind: Any, undo: str, function: str, *arguments: Any) -> Any:
+        """Make something that `close` gives back."""
+        handle = kind(self.driver.value(kind, function, *arguments))
+        self.undo.append((undo, handle))
+        return handle
+
+    def release(self, handle: Any) -> None:
+        """Give one thing back before the end."""
+        for entry in self.undo:
+            if entry[1] is handle:
+                self.undo.remove(entry)
+                self.driver.tried(entry[0], handle)
+                return
+
+    def prepare(self) -> None:
+        """Streams, events and the gate, on first use. A refusal is every figure's reason."""
+        if self.refused is not None:
+            raise self.refused
+        if self.stream is not None:
+            return
+        try:
+            one = ctypes.c_uint(1)  # CU_STREAM_NON_BLOCKING
+            self.second = self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", one)
+            self.events = [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(5)]
+            self.out = self.memory(OUT_BYTES)
+            self.driver.call("cuMemsetD8_v2", self.out, ctypes.c_ubyte(0), ctypes.c_size_t(OUT_BYTES))
+            self.make_gate()
+            self.stream = self.keep(ctypes.c_void_p, "cuStreamDestroy_v2", "cuStreamCreate", one)
+        except Exception as error:
+            self.refused = error
+            raise
+
+    def make_gate(self) -> None:
+        """A flag in host memory that a kernel watches. Without one, gaps between launches count: they are small beside a batch."""
+        try:
+            self.kernel("gate", "gate")
+            self.flag = self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(4096), ctypes.c_uint(3))
+            self.flag_there = self.driver.value(ctypes.c_uint64, "cuMemHostGetDevicePointer_v2", self.flag, ctypes.c_uint(0))
+        except Exception:
+            self.gated = False
+
+    def memory(self, size: int) -> Any:
+        """Device memory."""
+        return self.keep(ctypes.c_uint64, "cuMemFree_v2", "cuMemAlloc_v2", ctypes.c_size_t(size))
+
+    def pinned(self, size: int) -> Any:
+        """Host memory that the GPU's copy engine reads by itself, touched by its making."""
+        return self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(size), ctypes.c_uint(1))
+
+    # -------------------------------------------------------- kernels
+    def kernel(self, module: str, name: str) -> Any:
+        """A kernel of bench_ptx.py, compiled by the driver on first use."""
+        if (module, name) not in self.kernels:
+            if module not in self.modules:
+                major, minor = (int(part) for part in (self.gpu.capability or "5.0").split("."))
+                if (major, minor) < self.ptx.needs(module):
+                    raise UnfitError("compute capability {} does not have it".format(self.gpu.capability))
+                self.modules[module] = self.compile(self.ptx.module(module), module)
+            function = self.driver.value(
+                ctypes.c_void_p, "cuModuleGetFunction", self.modules[module], ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
+            )
+            self.kernels[module, name] = ctypes.c_void_p(function)
+        return self.kernels[module, name]
+
+    def compile(self, text: str, name: str) -> Any:
+        """A module by the driver's own compiler; its time is kept."""
+        log = ctypes.create_string_buffer(4096)
+        options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 4096)
+        module = ctypes.c_void_p()
+        started = time.perf_counter()
+        try:
+            data = ctypes.c_char_p(text.encode("ascii"))
+            self.driver.call("cuModuleLoadDataEx", ctypes.byref(module), data, ctypes.c_uint(2), options, values)
+        except Exception as error:
+            said = " ".join(log.value.decode("utf-8", "replace").split())
+            if said:
+                error.args = ("{}: {}".format(error, said)[:300],)
+            raise
+        self.compile_seconds[name] = time.perf_counter() - started
+        self.undo.append(("cuModuleUnload", module))
+        return module
+
+    def blocks_per_sm(self, kernel: Any, threads: int) -> int:
+        """How many blocks of a kernel one multiprocessor holds at once: with as many, all of a grid run side by side."""
+        found = self.driver.ask(
+            ctypes.c_int, "cuOccupancyMaxActiveBlocksPerMultiprocessor", kernel, ctypes.c_int(threads), ctypes.c_size_t(0)
+        )
+        return int(found or 1)
+
+    def launch(self, kernel: Any, blocks: int, threads: int, kinds: str, *values: Any, stream: Any = None) -> None:
+        """Queue a kernel. `kinds`: a letter for each argument, p pointer, u 32 bit, q 64 bit, f float."""
+        held = [ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
+        array = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
+        one, none = ctypes.c_uint(1), ctypes.c_uint(0)
+        self.driver.call(
+            "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, none,
+            stream if stream is not None else self.stream, array, None,
+        )  # fmt: skip
+
+    # -------------------------------------------------------- time
+    def shut_gate(self, *streams: Any) -> None:
+        """Let these streams wait."""
+        if not self.gated:
+            return
+        ctypes.c_uint32.from_address(self.flag.value).value = 0
+        for stream in streams:
+            self.launch(self.kernel("gate", "gate"), 1, 1, "pq", self.flag_there, GATE_LIMIT, stream=stream)
+
+    def open_gate(self) -> None:
+        """Let all go."""
+        if self.gated:
+            ctypes.c_uint32.from_address(self.flag.value).value = 1
+
+    def record(self, event: Any, stream: Any = None) -> None:
+        """Queue an event."""
+        self.driver.call("cuEventRecord", event, stream if stream is not None else self.stream)
+
+    def elapsed(self, before: Any, after: Any) -> float:
+        """Seconds between two events that came to pass."""
+        return float(self.driver.value(ctypes.c_float, "cuEventElapsedTime", before, after)) / 1000.0
+
+    def batch(self, queue: Callable[[int], None], count: int, during: Callable[[], None] | None = None) -> float:
+        """Seconds of `count` pieces of work between two events; `during` runs while they are under way."""
+        before, after = self.events[:2]
+        self.shut_gate(self.stream)
+        try:
+            self.record(before)
+            for number in range(count):
+                queue(number)
+            self.record(after)
+        finally:
+            self.open_gate()
+        if during is not None:
+            during()
+        self.driver.call("cuEventSynchronize", after)
+        return self.elapsed(before, after)
+
+    def measure(
+        self, queue: Callable[[int], None], during: Callable[[], None] | None = None, *, most: int = 64, warm: float = WARM_SECONDS
+    ) -> Samples:
+        """Seconds of one piece of queued work: warm up, then the samples."""
+        self.prepare()
+        started = time.monotonic()
+        once = self.batch(queue, 1)
+        while time.monotonic() - started < warm:
+            once = self.batch(queue, 2) / 2
+        count = max(1, min(most, int(self.sample_seconds / max(once, 1e-7))))
+        return Samples([self.batch(queue, count, during) / count for _ in range(self.samples)])
+
+    def by_clock(self, work: Callable[[], None], samples: int = 0) -> Samples:
+        """Seconds of work that ends before it returns, by the host's clock."""
+        work()
+        seconds = []
+        for _ in range(samples or self.samples):
+            started = time.perf_counter()
+            work()
+            seconds.append(time.perf_counter() - started)
+        return Samples(seconds)
+
+    # -------------------------------------------------------- memory
+    def two_buffers(self, wanted: int) -> tuple[Any, Any, int]:
+        """Two device buffers that all figures share, as large as wanted and as free memory allows."""
+        self.prepare()
+        if not self.buffers:
+            free = self.free_now()
+            size = min(wanted, free // 8) // MIB * MIB
+            if size < 2 * MIB:
+                raise UnfitError("too little free memory on the GPU: {} MiB".format(free // MIB))
+            self.buffers = [self.memory(size), self.memory(size)]
+            self.buffer_size = size
+        return self.buffers[0], self.buffers[1], self.buffer_size
+
+    def free_now(self) -> int:
+        """Bytes of device memory that are free."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return int(free.value)
+
+    def read_out(self, count: int) -> list[int]:
+        """The first 64-bit words that a kernel left in the small buffer."""
+        words = (ctypes.c_uint64 * count)()
+        self.driver.call("cuMemcpyDtoH_v2", words, self.out, ctypes.c_size_t(8 * count))
+        return list(words)
+
+    def clear_out(self) -> None:
+        """Zeros before a kernel counts there."""
+        self.driver.call("cuMemsetD8_v2", self.out, ctypes.c_ubyte(0), ctypes.c_size_t(64))
+        self.driver.call("cuCtxSynchronize")
+
+    def clock_mhz(self) -> float | None:
+        """The clock under load, from the cycles and nanoseconds that the last kernel counted. None: a clock that stands still."""
+        cycles, nanoseconds = self.read_out(2)
+        return round(cycles / nanoseconds * 1000, 1) if 0 < nanoseconds < 1 << 40 and 0 < cycles < 1 << 44 else None

@@ -1,0 +1,238 @@
+"""Figures of the GPU itself: arithmetic, atomics, shared memory, memory latency, launches, and what starting costs.
+
+Loaded by bench.py by its path. Arithmetic kernels prove their own result and count their own cycles, so the clock beside a figure is the
+clock under that very load. What a multiprocessor can do in one cycle is the doctor's knowledge; here only its parts are measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MIB = 1 << 20
+THREADS = 256
+CHAIN_STRIDE = 256  # bytes between elements of the pointer chase: past what one access to memory brings
+CHAIN_BYTES = 512 * MIB  # past every cache
+CHASE_TURNS = 1024
+FACTOR, ADDEND = -1.0, 11.375  # see `arithmetic` in bench_ptx.py
+WIDTH = {"fp32": 1, "fp64": 1, "fp16": 2, "bf16": 2}  # numbers in one register
+PLACES = 1 << 18  # 1 MiB of counters: in the second level of cache, where atomics are carried out
+ADD_TURNS = 64
+LAUNCHES = 200
+QUEUED = 500
+UNITS = {"context_creation": "ms", "jit_compile": "ms", "memory_latency": "ns", "launch_latency": "us", "launch_queued": "us",
+         "launch_graph": "us", "fp32": "TFLOP/s", "fp64": "TFLOP/s", "fp16": "TFLOP/s", "bf16": "TFLOP/s", "atomics": "Gop/s",
+         "atomics_same": "Gop/s", "shared_memory": "GB/s"}  # fmt: skip
+
+
+class Compute:
+    """One method per figure."""
+
+    def __init__(self, card: Any) -> None:
+        self.card, self.driver = card, card.driver
+
+    # -------------------------------------------------------- arithmetic
+    def fp32(self) -> dict[str, Any]:
+        """Multiply-add in single precision."""
+        return self.multiply_add("fp32")
+
+    def fp64(self) -> dict[str, Any]:
+        """Multiply-add in double precision; how much of it there is depends on the board."""
+        return self.multiply_add("fp64")
+
+    def fp16(self) -> dict[str, Any]:
+        """Multiply-add in half precision, two numbers a register, without the tensor cores."""
+        return self.multiply_add("fp16")
+
+    def bf16(self) -> dict[str, Any]:
+        """The same with the exponent of single precision."""
+        return self.multiply_add("bf16")
+
+    def multiply_add(self, kind: str) -> dict[str, Any]:
+        """A grid of which all blocks run side by side, each thread with independent chains."""
+        card, ptx = self.card, self.card.ptx
+        card.prepare()
+        kernel = card.kernel(kind, kind)
+        blocks = card.sm_count * min(8, card.blocks_per_sm(kernel, THREADS))
+        per_turn = 2 * WIDTH[kind] * ptx.ROUNDS * ptx.CHAINS * THREADS * blocks
+        card.clear_out()
+        turns, seconds = self.long_enough(lambda turns: card.launch(kernel, blocks, THREADS, "puff", card.out, turns, FACTOR, ADDEND))
+        wrong = card.read_out(3)[2]
+        if wrong:
+            raise card.wrong("{} of {} results of the {} kernel are wrong".format(wrong, blocks * THREADS * ptx.CHAINS, kind))
+        record = self.of_clock(round(per_turn * turns / seconds.median / 1e12, 4), seconds)
+        ratio = self.driver.attribute(87, card.device)
+        if kind == "fp64" and ratio:
+            record["single_to_double"] = int(ratio)
+        return record
+
+    def of_clock(self, value: float, seconds: Any) -> dict[str, Any]:
+        """A figure with what its limit is made of."""
+        card = self.card
+        return {
+            "value": value, "spread": seconds.spread, "sm_count": card.sm_count, "clock_mhz": card.clock_mhz(),
+            "compute_capability": card.gpu.capability,
+        }  # fmt: skip
+
+    def long_enough(self, launch: Callable[[int], None]) -> tuple[int, Any]:
+        """Choose the turns of a kernel so that a launch fills a sample; then its seconds."""
+        card = self.card
+        turns, once = 16, 0.0
+        while turns < 1 << 24:
+            once = min(card.batch(lambda _: launch(turns), 1) for _ in range(2))
+            if once > card.sample_seconds / 16:
+                break
+            turns *= 4
+        turns = max(1, min(1 << 26, int(turns * card.sample_seconds / 2 / max(once, 1e-6))))
+        return turns, card.measure(lambda _: launch(turns), most=2)
+
+    # -------------------------------------------------------- memory
+    def shared_memory(self) -> dict[str, Any]:
+        """Reads of shared memory by all multiprocessors."""
+        card, ptx = self.card, self.card.ptx
+        card.prepare()
+        kernel, threads = card.kernel("shared", "shared"), 512
+        blocks = card.sm_count * min(2, card.blocks_per_sm(kernel, threads))
+        card.clear_out()
+        turns, seconds = self.long_enough(lambda turns: card.launch(kernel, blocks, threads, "pu", card.out, turns))
+        read = 16 * ptx.SHARED_LOADS * threads * blocks * turns
+        return self.of_clock(round(read / seconds.median / 1e9, 1), seconds)
+
+    def memory_latency(self) -> dict[str, Any]:
+        """How long one thread waits for a value of device memory that no cache holds."""
+        card, driver = self.card, self.driver
+        card.prepare()
+        size = min(CHAIN_BYTES, card.free_now() // 4)
+        if card.buffers:
+            place, size = card.buffers[0], min(CHAIN_BYTES, card.buffer_size)
+        elements = 1 << max(1, (size // CHAIN_STRIDE).bit_length() - 1)
+        if elements * CHAIN_STRIDE < 2 * card.l2_bytes:
+            raise card.unfit("too little free memory to get past the cache: {} MiB".format(size // MIB))
+        if not card.buffers:
+            place = card.memory(elements * CHAIN_STRIDE)
+        chain, chase = card.kernel("chase", "chain"), card.kernel("chase", "chase")
+        card.launch(chain, (elements + THREADS - 1) // THREADS, THREADS, "puu", place, elements - 1, CHAIN_STRIDE)
+        driver.call("cuStreamSynchronize", card.stream)
+        turns = CHASE_TURNS // (4 if card.short else 1)
+        per_load = []
+        for number in range(card.samples + 1):  # the first fills the tables of addresses
+            card.clear_out()
+            card.launch(chase, 1, 1, "pup", place.value + number * elements // 8 * CHAIN_STRIDE, turns, card.out)
+            driver.call("cuStreamSynchronize", card.stream)
+            cycles, nanoseconds, end = card.read_out(3)
+            if not place.value <= end < place.value + elements * CHAIN_STRIDE:
+                raise card.wrong("the pointer chase left its memory")
+            per_load.append((nanoseconds or cycles) / (turns * card.ptx.STEPS) / 1e9)
+        seconds = card.samples_of(per_load[1:])
+        return {
+            "value": round(seconds.median * 1e9, 1), "spread": seconds.spread,
+            "why": "one thread, {} MiB, dependent loads past the first cache".format(elements * CHAIN_STRIDE // MIB),
+        }  # fmt: skip
+
+    def atomics(self) -> dict[str, Any]:
+        """Additions of all threads to counters that few share."""
+        return self.additions(PLACES)
+
+    def atomics_same(self) -> dict[str, Any]:
+        """Additions of all threads to one counter."""
+        return self.additions(1)
+
+    def additions(self, places: int) -> dict[str, Any]:
+        """Atomic additions per second; the sum of the counters must be the number of additions."""
+        card, driver = self.card, self.driver
+        card.prepare()
+        kernel = card.kernel("add", "add")
+        blocks = card.sm_count * 8
+        counters = card.memory(4 * places)
+        try:
+            driver.call("cuMemsetD32_v2", counters, ctypes.c_uint(0), ctypes.c_size_t(places))
+            driver.call("cuCtxSynchronize")
+            done = [0]
+
+            def queue(_: int) -> None:
+                done[0] += 1
+                card.launch(kernel, blocks, THREADS, "puu", counters, places - 1, ADD_TURNS)
+
+            seconds = card.measure(queue, most=32)
+            back = (ctypes.c_uint32 * places)()
+            driver.call("cuMemcpyDtoH_v2", back, counters, ctypes.c_size_t(4 * places))
+        finally:
+            card.release(counters)
+        total = done[0] * blocks * THREADS * ADD_TURNS
+        if sum(back) & 0xFFFFFFFF != total & 0xFFFFFFFF:
+            raise card.wrong("{} atomic additions gave the sum {}".format(total, sum(back)))
+        value = blocks * THREADS * ADD_TURNS / seconds.median / 1e9
+        return {"value": round(value, 3), "spread": seconds.spread, "why": "32-bit additions to {} counters".format(places)}
+
+    # -------------------------------------------------------- launches
+    def launch_latency(self) -> dict[str, Any]:
+        """From the launch of an empty kernel until the host knows that it ended."""
+        card = self.card
+        card.prepare()
+        kernel = card.kernel("gate", "nothing")
+
+        def once() -> None:
+            card.launch(kernel, 1, 1, "")
+            self.driver.call("cuStreamSynchronize", card.stream)
+
+        seconds = card.by_clock(once, LAUNCHES)
+        low, high = seconds.all[len(seconds.all) // 10], seconds.all[-len(seconds.all) // 10]
+        return {
+            "value": round(seconds.median * 1e6, 3), "spread": round((high - low) / seconds.median, 4),
+            "why": "host clock, launch and wait of an empty kernel, median of {}; spread of the middle four fifths".format(LAUNCHES),
+        }  # fmt: skip
+
+    def launch_queued(self) -> dict[str, Any]:
+        """One launch among many that are queued: what it costs the GPU; the host's own share is said beside it."""
+        card = self.card
+        card.prepare()
+        kernel = card.kernel("gate", "nothing")
+        started = time.perf_counter()
+        for _ in range(QUEUED):
+            card.launch(kernel, 1, 1, "")
+        host = (time.perf_counter() - started) / QUEUED
+        self.driver.call("cuStreamSynchronize", card.stream)
+        count = QUEUED if card.gated else 4 * QUEUED
+        seconds = card.samples_of([card.batch(lambda _: card.launch(kernel, 1, 1, ""), count) / count for _ in range(card.samples)])
+        why = "{} launches queued at once, CUDA events; the call itself took {:.1f} us here, Python included".format(count, host * 1e6)
+        return {"value": round(seconds.median * 1e6, 3), "spread": seconds.spread, "why": why}
+
+    def launch_graph(self) -> dict[str, Any]:
+        """One launch within a graph of many."""
+        card, driver = self.card, self.driver
+        card.prepare()
+        kernel = card.kernel("gate", "nothing")
+        graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
+        driver.call("cuStreamBeginCapture_v2", card.stream, ctypes.c_int(2))  # CU_STREAM_CAPTURE_MODE_RELAXED
+        try:
+            for _ in range(LAUNCHES):
+                card.launch(kernel, 1, 1, "")
+        finally:
+            driver.call("cuStreamEndCapture", card.stream, ctypes.byref(graph))
+        card.undo.append(("cuGraphDestroy", graph))
+        driver.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
+        card.undo.append(("cuGraphExecDestroy", ready))
+        seconds = card.measure(lambda _: driver.call("cuGraphLaunch", ready, card.stream), most=8)
+        value = seconds.median / LAUNCHES * 1e6
+        return {"value": round(value, 3), "spread": seconds.spread, "why": "a graph of {} empty kernels, one after the other".format(LAUNCHES)}
+
+    # -------------------------------------------------------- what starting costs
+    def context_creation(self) -> dict[str, Any]:
+        """The first context of a process; cuInit comes before it and is not in it."""
+        seconds = self.card.gpu.context_seconds
+        if seconds is None:
+            raise self.card.unfit("the context was there before")
+        return {"value": round(seconds * 1e3, 2), "why": "once in this process, host clock"}
+
+    def jit_compile(self) -> dict[str, Any]:
+        """The driver's compiler on one unrolled kernel, cache switched off."""
+        card = self.card
+        card.prepare()
+        text = card.ptx.module("fp32")
+        seconds = card.by_clock(lambda: card.compile(text, "jit"), 3)
+        return {"value": round(seconds.median * 1e3, 2), "spread": seconds.spread, "why": "a kernel of {} lines of PTX".format(text.count("\n"))}
