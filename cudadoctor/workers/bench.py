@@ -50,7 +50,7 @@ class Figures:
         self.copies, self.compute = copies.Copies(self.card, self.place), compute.Compute(self.card)
         self.units = dict(copies.UNITS, **compute.UNITS)
         self.known = (bench_card.UnfitError, bench_card.WrongError, self.place.UnfitError)
-        self.watch = watch
+        self.card.look = watch.look if watch is not None else None
 
     def one(self, name: str) -> dict[str, Any]:
         """The fields of one figure; what could not be measured has value null and the reason."""
@@ -58,8 +58,8 @@ class Figures:
         record: dict[str, Any] = {"name": name, "value": None, "unit": self.units[name], "limit": None, "limit_from": None, "why": None}
         try:
             record.update(getattr(self.copies if hasattr(self.copies, name) else self.compute, name)())
-            if not self.card.short:
-                record["load"] = self.watch.look()  # at once after the load: clocks and reasons last longer than this call
+            if self.card.seen is not None:
+                record["load"], self.card.seen = self.card.seen, None
         except Exception as error:
             known = isinstance(error, self.known) or hasattr(error, "output")
             record["why"] = str(error) if known else "the worker itself failed: {}: {}".format(type(error).__name__, error)

@@ -63,6 +63,8 @@ class Card:
         self.events: list[Any] = []
         self.out: Any = None
         self.refused: Exception | None = None
+        self.look: Callable[[], dict[str, Any]] | None = None  # asked while the last sample of a figure is under way
+        self.seen: dict[str, Any] | None = None
         self.sm_count = int(driver.attribute(16, self.device) or 0)
         self.l2_bytes = int(driver.attribute(38, self.device) or 0)
 
@@ -220,7 +222,15 @@ class Card:
         while time.monotonic() - started < warm:
             once = self.batch(queue, 2) / 2
         count = max(1, min(most, int(self.sample_seconds / max(once, 1e-7))))
-        return Samples([self.batch(queue, count, during) / count for _ in range(self.samples)])
+        seconds = [self.batch(queue, count, during) / count for _ in range(self.samples)]
+        if self.look is not None:
+            self.batch(queue, count, self.look_now)  # a sample of its own: what asks the driver could hold up what is timed
+        return Samples(seconds)
+
+    def look_now(self) -> None:
+        """Ask for the state of the GPU under load."""
+        if self.look is not None:
+            self.seen = self.look()
 
     def by_clock(self, work: Callable[[], None], samples: int = 0) -> Samples:
         """Seconds of work that ends before it returns, by the host's clock."""
