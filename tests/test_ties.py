@@ -154,6 +154,10 @@ TWO_PLACES = (
         (TWO_PLACES.format("after a restart:"), None),
         ("GeForce GTX 760. The package nvidia-driver-470 wants NVIDIA driver 535.\n", "driver-too-new-for-gpu"),
         ("MPS daemon runs.\nERROR: The NVIDIA Driver is present, but CUDA failed to initialize.\n", "mps-problem"),
+        (
+            "NVIDIA GTX 550 Ti, CUDA 9.1, built from source\nCUDA error: no kernel image is available for execution on the device\n",
+            "toolkit-dropped-gpu",
+        ),
         ("GTX 1080, cuda 7.5\nnvcc fatal   : Unsupported gpu architecture 'compute_61'\n", "toolkit-too-old-for-gpu"),
     ],
 )

@@ -19,8 +19,9 @@ COMPLAINTS = (
         ("estart",),
         lazy(
             r"(?i)\b(?:only|just|until I|have to|need to|must|after I|simply)\b[^.\n]{0,24}\brestart(?:ing|ed)?\b[^.\n]{0,16}"
-            r"\b(?:container|pod)\b"
+            r"\b(?:container|pod|docker)\b"
             r"|\brestart(?:ing|ed)? (?:the|my|that) (?:docker )?(?:container|pod)\b[^.\n]{0,24}\b(?:fix|solve|resolve|help|cure|bring|work)"
+            r"|\brestart(?:ing)? the (?:docker|container|pod)\b[^.\n]{0,24}\b(?:every|each|daily|nightly)\b"
         ),
     ),
     Sign(
@@ -111,6 +112,15 @@ COMPLAINTS = (
         "numba-simulator-enabled",
         ("imulator", "IMULATOR", "CUDASIM", "cudasim"),
         lazy(r"(?i)\b(?:numba|cuda) (?:cuda )?simulator\b|\bnumba_enable_cudasim=[\"']?1"),
+    ),
+    Sign(
+        "library-path-conflict",
+        ("LD_LIBRARY_PATH",),
+        lazy(
+            r"(?i)\b(?:breaks?|fails?|crash\w{0,3})\b[^.\n]{0,60}\bLD_LIBRARY_PATH\b"
+            r"|\bLD_LIBRARY_PATH\b[^.\n]{0,24}\b(?:breaks|conflicts)\b"
+            r"|\b(?:unset(?:ting)?|without|clear(?:ing)?|empty(?:ing)?) (?:the |my )?LD_LIBRARY_PATH\b[^.\n]{0,32}\b(?:works?|fix|solve|help)"
+        ),
     ),
     Sign(
         "vfio-bound",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import msgspec
+
 from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.said import Said, finding, settled, stated, sure, suspicions
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CUDA_MENTIONS,
@@ -114,6 +116,7 @@ def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion
         branches.append((framework.value.driver.major, _with(framework, framework.value.driver.text)))
     if isinstance(loaded, Fact) and loaded.value is not None:
         branches.append((loaded.value.version.major, some(loaded)[:1]))
+    branches += [(fact.value.module.major, some(fact)[:1]) for fact in facts.all(SMI) if fact.value is not None and fact.value.module]
     for number, quotes in branches:
         row = knowledge.branch(number)
         if row is not None and row.cuda is not None:
@@ -167,11 +170,21 @@ def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
         yield finding(TOO_OLD, lines[:1], within.quotes, architecture=name)
     elif newer is None and older_said is not None:
         yield finding(TOO_OLD, lines[:1], older_said.quotes, architecture=name, version=older_said.version.text)
+    elif shown and newer is None and _not_dropped(last, facts, knowledge):
+        yield finding(TOO_OLD, lines[:1], shown, architecture=name)
     elif shown:
         yield finding(DROPPED, lines[:1], shown, newer.quotes if newer is not None else (), architecture=name)
     else:
         other = gpus[0].quotes if gpus else ()
         yield finding(STALE, lines[:1], newer.quotes if newer is not None else (), other, architecture=name)
+
+
+def _not_dropped(last: ToolkitVersion | None, facts: Facts, knowledge: Knowledge) -> bool:
+    """Whether no toolkit that this driver serves has dropped the architecture."""
+    if last is None:
+        return True
+    driver = driver_cuda_of_text(facts, knowledge)
+    return driver is not None and driver[0].major_minor <= last.major_minor
 
 
 def _within(version: ToolkitVersion, first: ToolkitVersion, last: ToolkitVersion | None) -> bool:
@@ -229,8 +242,9 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
         yield finding(LACKS, lines[:1], package[1])
     elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
         yield finding(LACKS, lines[:1], some(framework)[:1])
-    elif any(kit.sure for kit in toolkits_named(facts)):
-        yield from _out_of_step(lines, facts, knowledge)
+    else:
+        basis: Basis = "derived" if any(kit.sure for kit in toolkits_named(facts)) else "suspected"
+        yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, facts, knowledge))
 
 
 # ---------------------------------------------------------------- Numba
