@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cudadoctor import __version__, assemble, long_texts, prescribe, texts
+from cudadoctor import __version__, assemble, long_texts, prescribe, slowness, texts
 from cudadoctor.checks import rows
 from cudadoctor.diagnose import Judged, diagnose, rungs_shown_failing
 from cudadoctor.knowledge.load import Knowledge
@@ -65,6 +65,8 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         unexplained=guard.run("texts", "dcgm", False, texts.unexplained, facts, knowledge),
     )
     judged = long_texts.renumbered(judged, numbering)
+    figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts, knowledge)
+    judged = guard.run("assemble", "slowness", judged, slowness.told, judged, figures, knowledge)
     prescription: Prescription | None = guard.run(
         "prescribe", "prescribe", None, prescribe.prescribe, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro
     )
@@ -75,7 +77,6 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     of_text = guard.run("assemble", "text", None, assemble.text_row, full, knowledge, judged)
     machine = guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge)
     smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts)
-    figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts)
     past_lines = [quote.text for clue in past for quote in clue.quotes]
     said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)), knowledge)
     verdict, diagnosis = _with_crashes(judged, guard)

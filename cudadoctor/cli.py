@@ -9,12 +9,12 @@ import functools
 import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from cudadoctor import __version__, terminal
+from cudadoctor import options as groups
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cudadoctor.model.requirements import Requirements
     from cudadoctor.report.text import Style
 
-F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("text", "json")
 ROWS = (
     "gpu", "driver", "device-nodes", "container", "nvidia-smi", "nvml", "libcuda", "visible-devices", "toolkit", "cuda-home",
@@ -31,24 +30,15 @@ ROWS = (
 )  # fmt: skip
 
 
-def _options(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    def apply(function: F) -> F:
-        for decorator in reversed(decorators):
-            function = decorator(function)
-        return function
-
-    return apply
-
-
-shown = _options(
+shown = groups.group(
     click.option(
         "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour; NO_COLOR and FORCE_COLOR count too."
     ),
     click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII."),
-    click.option("--quiet", is_flag=True, help="No output on stdout but with --format json; the exit code speaks."),
+    click.option("--quiet", is_flag=True, help="No text on stdout, only what --format names; the exit code speaks."),
     click.option("-v", "--verbose", is_flag=True, help="Show all rows with their times."),
 )
-evidence_options = _options(
+evidence_options = groups.group(
     click.option(
         "--python",
         metavar="PATH",
@@ -60,8 +50,7 @@ evidence_options = _options(
     click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
     click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
     click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04."),
-    click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="What goes to stdout."),
-    click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Write another format to a file; may be repeated."),
+    groups.format_options,
     click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
 )
 
@@ -181,6 +170,9 @@ def _live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any,
         leave_out=_unread(requirements),
         distro=options["distro"],
         frameworks=_frameworks(options, extra),
+        busy=bool(options.get("busy") or options.get("on_gpus")),
+        on_gpus=options.get("on_gpus", ()),
+        smoke=options.get("smoke_arguments", ()),
     )
     if options.get("judged", True):
         _warm()
@@ -211,13 +203,16 @@ def _write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:
 
 
 def _judge(options: dict[str, Any], requirements: Requirements, started: float) -> tuple[Report, Knowledge, Evidence]:
+    options, knowledge = groups.settled(options), _knowledge()
+    found = groups.found_policy(options, knowledge)
+    requirements = groups.stricter(requirements, found)
     machines = _gather(options, requirements)
     import msgspec
 
     from cudadoctor import nodes
 
-    knowledge = _knowledge()
     report, evidence = nodes.judged(machines, knowledge, requirements)
+    report = groups.with_policy(report, evidence, knowledge, found, requirements)
     if evidence.origin == "live":
         report = msgspec.structs.replace(
             report, timing=msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
@@ -225,31 +220,18 @@ def _judge(options: dict[str, Any], requirements: Requirements, started: float) 
     return report, knowledge, evidence
 
 
-def _rendered(report: Report, knowledge: Knowledge, form: str, style: Style) -> str:
-    if form == "json":
-        from cudadoctor.report import json
-
-        return json.render(report)
-    from cudadoctor.report import text
-
-    return text.render(report, knowledge, style)
-
-
 def _finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: str | None = None) -> None:
-    if options["form"] == "json":
-        terminal.write_json(_rendered(report, knowledge, "json", _style(options)), options["plain"])
+    """`body`: what stands on stdout as text, where it is not the report."""
+    if options["form"] != "text":
+        groups.write_stdout(report, knowledge, options, _style(options))
     elif not options["quiet"]:
-        terminal.write(_rendered(report, knowledge, "text", _style(options)) if body is None else body)
-    # Files come last: what cannot be written there is at least on stdout.
-    for form, path in terminal.outputs(options["output"], FORMATS):
-        from cudadoctor.report.text import Style
+        from cudadoctor.report import text
 
-        plain = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
-        try:
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(_rendered(report, knowledge, form, plain))
-        except OSError as error:
-            raise terminal.usage(f"--output {path}: {error.strerror}") from error
+        terminal.write(text.render(report, knowledge, _style(options)) if body is None else body)
+    # Files come last: what cannot be written there is at least on stdout.
+    from cudadoctor.report.page import Style
+
+    groups.write_files(report, knowledge, options, Style(width=100, ascii=options["plain"], verbose=options["verbose"]))
 
 
 def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requirements:
@@ -265,6 +247,8 @@ def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requireme
 @click.option("--only", multiple=True, type=click.Choice(ROWS), help="Only this row; may be repeated.")
 @click.option("--skip", multiple=True, type=click.Choice(ROWS), help="Not this row; may be repeated.")
 @click.option("--list", "list_rows", is_flag=True, help="List the rows and what each looks at.")
+@click.option("--busy", is_flag=True, help="Measure on a GPU too on which another process computes.")
+@groups.policy_options
 @evidence_options
 @shown
 def check(**options: Any) -> None:
@@ -275,10 +259,10 @@ def check(**options: Any) -> None:
 
         terminal.write("".join(f"{row.id:<16} {row.title}: {row.looks_at}\n" for row in CHECKS))
         return
-    terminal.outputs(options["output"], FORMATS)
+    groups.outputs(options)
     report, knowledge, _ = _judge(options, _requirements(options), started)
     _finish(report, knowledge, options)
-    sys.exit(report.exit_code)
+    sys.exit(groups.exit_code(report, options))
 
 
 @cli.command()
@@ -297,7 +281,7 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
         from cudadoctor.explaining import nearest
 
         raise terminal.usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{nearest(cause, knowledge.causes)}")
-    terminal.outputs(options["output"], FORMATS)
+    groups.outputs(options)
     report, knowledge, evidence = _judge(options, _requirements(options), started)
     from cudadoctor import fixing
 
@@ -314,18 +298,40 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
 
 
 @cli.command()
+@groups.policy_options
 @evidence_options
 @shown
 def smoke(**options: Any) -> None:
     """Climb the ladder to Numba kernels on every visible GPU. Exits 0 only when all of them ran and were right."""
     started = time.monotonic()
-    terminal.outputs(options["output"], FORMATS)
+    groups.outputs(options)
     report, knowledge, _ = _judge(options, _requirements(options, kernel=True), started)
     from cudadoctor import smoking
 
     report = smoking.required(report)
     _finish(report, knowledge, options, smoking.render(report, knowledge, _style(options)))
-    sys.exit(report.exit_code)
+    sys.exit(groups.exit_code(report, options))
+
+
+@cli.command()
+@click.option("--save", metavar="FILE", help="Keep the figures of this run, for --against.")
+@click.option("--against", metavar="FILE", help="Compare with figures that --save kept.")
+@groups.policy_options
+@evidence_options
+@shown
+def bench(save: str | None, against: str | None, **options: Any) -> None:
+    """Measure every visible GPU beside what its link, memory and clocks can do: copies, arithmetic, launches, copies between GPUs."""
+    started = time.monotonic()
+    groups.outputs(options)
+    from cudadoctor import benching
+
+    saved = benching.read_saved(against) if against is not None else None
+    report, knowledge, _ = _judge({**options, "on_gpus": ("bench",)}, _requirements(options), started)
+    report = benching.compared(report, saved, knowledge, strict=options["strict"])
+    if save is not None:
+        benching.save(report, save)
+    _finish(report, knowledge, options, benching.render(report, knowledge, _style(options), against=against))
+    sys.exit(groups.exit_code(report, options))
 
 
 @cli.command()

@@ -31,9 +31,9 @@ def host(name: str) -> Evidence:
     return recording.read(str(ROOT / "fixtures" / "hosts" / name))
 
 
-def h200() -> str:
-    """The healthy machine's bug report."""
-    return (BUNDLES / "h200" / "nvidia-bug-report.log").read_text("utf-8")
+def h200(name: str = "h200") -> str:
+    """The healthy machine's bug report: `h200` in the layout of a report without a GPU, `h200-recorded` as the script wrote it there."""
+    return (BUNDLES / name / "nvidia-bug-report.log").read_text("utf-8")
 
 
 def said(evidence: Evidence, item: str) -> str | None:
@@ -118,7 +118,8 @@ def replaced(report: str, parts: Mapping[str, str]) -> str:
 
 def _section(section: str, parts: Mapping[str, str]) -> str:
     title = section.lstrip("\n").partition("\n")[0]
-    body = parts.get(title.removesuffix(" does not exist"))
+    name = re.sub(r"^/\S*/", "", title.removesuffix(" does not exist"))  # programs lie in other folders elsewhere
+    body = next((text for key, text in parts.items() if re.sub(r"^/\S*/", "", key) == name), None)
     if body is None:
         return section
     if body == "does not exist":

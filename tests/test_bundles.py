@@ -83,8 +83,9 @@ def test_a_report_of_a_machine_without_a_gpu() -> None:
     assert (report.verdict, root(report)) == ("broken", "no-nvidia-gpu")
 
 
-def test_the_h200_is_healthy_and_nothing_of_it_is_called_seen_that_was_not() -> None:
-    report = of(h200())
+@pytest.mark.parametrize("written", ["h200", "h200-recorded"])
+def test_the_h200_is_healthy_and_nothing_of_it_is_called_seen_that_was_not(written: str) -> None:
+    report = of(h200(written))
     assert (report.verdict, report.exit_code, report.origin.bundle) == ("healthy", 0, "nvidia-bug-report")
     shown = statuses(report)
     assert {row for row, status in shown.items() if status == "pass"} == {"gpu", "driver", "nvidia-smi", "nvml", "health"}
@@ -111,8 +112,9 @@ def test_a_report_accuses_nothing_that_the_recording_does_not_show(name: str) ->
     assert blamed(of(of_host(name))) <= found(judge(host(name), KNOWLEDGE))
 
 
+@pytest.mark.parametrize("written", ["h200", "h200-recorded"])
 @pytest.mark.parametrize("name", ["driver-upgraded-under-running-kernel", "laptop-gt740m-nouveau-nothing-installed", "gpu-fell-off-bus"])
-def test_the_h200s_report_with_kernel_log_versions_and_bus_of_another(name: str) -> None:
+def test_the_h200s_report_with_kernel_log_versions_and_bus_of_another(name: str, written: str) -> None:
     """Only these parts are another machine's: distribution, kernel and all else stay the H200's."""
     versions = (
         "*** /proc/driver/nvidia/./version",
@@ -121,7 +123,7 @@ def test_the_h200s_report_with_kernel_log_versions_and_bus_of_another(name: str)
         "/usr/bin/modinfo nvidia | grep vermagic",
     )
     wanted = {title: body for title, body in parts_of(host(name)).items() if title in versions or "lspci" in title or title == "dmesg:"}
-    report = of(replaced(h200(), wanted))
+    report = of(replaced(h200(written), wanted))
     assert (report.verdict, root(report)) == ("broken", SHOWN[name])
     assert report.machine.kernel == "6.18.44-gpu"
 

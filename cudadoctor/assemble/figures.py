@@ -7,6 +7,7 @@ import msgspec
 from cudadoctor.assemble.known import value
 from cudadoctor.checks.benchmark import assess
 from cudadoctor.checks.rows import CHECKS
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
@@ -35,17 +36,26 @@ def smoke(facts: Facts) -> tuple[report.SmokeResult, ...]:
     return tuple(rungs + steps)
 
 
-def benchmark(facts: Facts) -> tuple[report.BenchmarkResult, ...]:
-    """Each figure with its share of what the hardware can do."""
+def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResult, ...]:
+    """Each figure with its share of what the hardware can do, in the order of the table."""
     ladder = value(facts, LADDER)
     if ladder is None:
         return ()
-    return tuple(assess(_with_memory_limit(figure, ladder, facts)) for figure in ladder.benchmark)
+    order = {row.name: place for place, row in enumerate(knowledge.figures)}
+    found = sorted(ladder.benchmark, key=lambda entry: (entry.peer is not None, entry.gpu, order.get(entry.name, len(order)), entry.peer or 0))
+    return tuple(assess(_with_memory_limit(figure, ladder, facts, knowledge), knowledge, ladder.guests) for figure in found)
 
 
-def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts) -> Measurement:
-    """Newer drivers tell CUDA no memory clock; NVML knows it."""
-    if figure.name != "d2d" or figure.limit is not None:
+def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowledge: Knowledge) -> Measurement:
+    """Newer drivers tell CUDA no memory clock; NVML knows it. A slice has a share of the memory's width that nobody states."""
+    row = knowledge.figure(figure.name)
+    if row is None or row.of != "memory":
+        return figure
+    device = next((device for device in ladder.devices if device.index == figure.gpu), None)
+    if device is not None and (device.uuid or "").startswith("MIG-"):
+        why = "a slice of a GPU: its share of the memory's width is not known"
+        return msgspec.structs.replace(figure, limit=None, limit_from=None, why=f"{figure.why}; {why}" if figure.why else why)
+    if figure.limit is not None or "the cache counts" in (figure.why or ""):
         return figure
     limit, limit_from = _memory_limit(figure.gpu, ladder, facts)
     return msgspec.structs.replace(figure, limit=limit, limit_from=limit_from)

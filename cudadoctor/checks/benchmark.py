@@ -1,30 +1,34 @@
-"""Row benchmark: the figures of the mini benchmark beside what the hardware can do.
+"""Row benchmark: each figure beside what the hardware can do, and what a slow one means.
 
-A slow figure alone accuses nothing: other work on the GPU or the host slows copies too. It is said in the row.
+A slow figure accuses nothing by itself: where another process uses the GPU, where a variable distorts it, where its samples or its runs
+disagree, it cannot be judged. What NVML said while the GPU worked can name the cause: rules below.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.base import Check, Line
+from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import passed, spoken
 from cudadoctor.checks.smoke import QUICK
+from cudadoctor.devices import plain_address
 from cudadoctor.model.facts import Facts
+from cudadoctor.model.findings import Clue
 from cudadoctor.model.report import BenchmarkResult
-from cudadoctor.model.values import LADDER, Measurement
+from cudadoctor.model.values import LADDER, Guest, Ladder, Measurement
 
 if TYPE_CHECKING:
+    from cudadoctor.knowledge.figures import FigureRow
     from cudadoctor.knowledge.load import Knowledge
 
-# The share of the limit from which a figure is good. Pageable copies pass through a buffer of the driver: no limit judges them.
-GOOD_SHARE = {"h2d_pinned": 0.70, "d2h_pinned": 0.70, "d2d": 0.75}
-WORDS = {
-    "h2d_pinned": "to the device", "d2h_pinned": "from the device", "h2d_pageable": "to the device from pageable memory",
-    "d2h_pageable": "from the device to pageable memory", "d2d": "within the device", "launch_latency": "for a kernel launch",
-}  # fmt: skip
-SHOWN = ("h2d_pinned", "d2h_pinned", "d2d", "launch_latency")
+NOISY = 0.10  # spread of the samples from which a low figure says nothing
+IMPOSSIBLE = 1.05  # share from which the limit, not the figure, is wrong
+CLOCKS = "thermal-or-power-throttling"
+# Why the hardware itself holds clocks down. A power limit of software is normal under load.
+GRAVE_REASONS = ("hw-slowdown", "hw-thermal-slowdown", "hw-power-brake-slowdown", "sw-thermal-slowdown")
+BUSY_WORDS = "--busy measures anyway"
 
 
 def figure(value: float | None) -> float | None:
@@ -32,43 +36,125 @@ def figure(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def assess(measurement: Measurement) -> BenchmarkResult:
+# ---------------------------------------------------------------- limits
+def limit_of(measurement: Measurement, row: FigureRow | None, knowledge: Knowledge) -> tuple[float | None, str | None, str | None]:
+    """What the hardware can do, how that is known, and why it is not."""
+    if figure(measurement.limit) is not None or row is None or row.of not in ("arithmetic", "shared"):
+        return figure(measurement.limit), measurement.limit_from, None
+    count, clock, capability = measurement.sm_count, figure(measurement.clock_mhz), measurement.compute_capability
+    if not count or not clock or capability is None:
+        return None, None, "the clock under load is not known" if count else None
+    per_cycle = knowledge.per_cycle(capability, "shared" if row.of == "shared" else row.name)
+    if row.name == "fp64" and measurement.single_to_double:
+        single = knowledge.per_cycle(capability, "fp32")
+        per_cycle = single // measurement.single_to_double if single else per_cycle
+    if not per_cycle:
+        return None, None, f"what a multiprocessor of compute capability {capability} does in a cycle is not known"
+    if row.of == "shared":
+        return count * per_cycle * clock / 1e3, f"{count} SMs x {per_cycle} bytes x {clock:.0f} MHz, measured under this load", None
+    rate = f"{count} SMs x {per_cycle} lanes x 2 x {clock:.0f} MHz, measured under this load"
+    return count * per_cycle * 2 * clock / 1e6, rate, None
+
+
+# ---------------------------------------------------------------- verdicts
+def assess(measurement: Measurement, knowledge: Knowledge, guests: Iterable[Guest] = ()) -> BenchmarkResult:
     """One measurement with its share of the limit and the verdict."""
-    value, limit = figure(measurement.value), figure(measurement.limit)
+    row = knowledge.figure(measurement.name)
+    limit, limit_from, unlimited = limit_of(measurement, row, knowledge)
+    value = figure(measurement.value)
     share = value / limit if value is not None and limit is not None and limit > 0 else None
-    good = GOOD_SHARE.get(measurement.name)
-    why = measurement.why
-    if share is None or good is None:
-        verdict = "cannot judge"
-        if why is None:
-            unlimited = "what the hardware can do is not known" if share is None else "no limit judges this figure"
-            why = "not measured" if value is None else unlimited
-    else:
-        verdict = "ok" if share >= good else "slow"
+    doubt = _doubt(measurement, row, share, next((guest for guest in guests if guest.gpu == measurement.gpu), None), limit, unlimited)
+    why, verdict = measurement.why, "cannot judge"
+    if doubt is not None:
+        why = doubt if why is None or value is None else f"{why}; {doubt}"
+    elif row is not None and row.good is not None and share is not None:
+        verdict = "ok" if share >= row.good else "slow"
         if verdict == "slow":
-            below = f"{share:.0%} of {measurement.limit_from or 'the limit'}, {good:.0%} is usual"
+            twice = f", in each of {len(measurement.runs)} runs" if len(measurement.runs) > 1 else ""
+            below = f"{share:.0%} of {limit_from or 'the limit'}, {row.good:.0%} is usual{twice}"
             why = f"{below}; {why}" if why else below
     return BenchmarkResult(
         gpu=measurement.gpu,
         name=measurement.name,
         value=value,
         unit=measurement.unit,
-        limit=limit,
-        limit_from=measurement.limit_from,
+        limit=None if limit is None else round(limit, 3),
+        limit_from=limit_from,
         share=None if share is None else round(share, 4),
         verdict=verdict,  # type: ignore[arg-type]
         why=why,
+        peer=measurement.peer,
+        spread=figure(measurement.spread),
+        runs=tuple(run for run in measurement.runs if figure(run) is not None),
+        clock_mhz=figure(measurement.clock_mhz),
     )
 
 
-def _said(result: BenchmarkResult) -> str:
+def _doubt(
+    measurement: Measurement, row: FigureRow | None, share: float | None, guest: Guest | None, limit: float | None, unlimited: str | None
+) -> str | None:
+    """Why a figure cannot be judged; None where it can. What is good in spite of all is good."""
+    if figure(measurement.value) is None:
+        return measurement.why or "not measured"
+    if row is None or row.good is None:
+        return None if measurement.why else "no limit judges this figure"
+    if share is None or limit is None:
+        return unlimited or "what the hardware can do is not known"
+    if measurement.distorted:
+        return f"{', '.join(measurement.distorted)} set: the figure is not the GPU's own"
+    if share > IMPOSSIBLE:
+        return f"{share:.0%} of the limit: the limit cannot be right"
+    if share >= row.good:
+        return None
+    if guest is not None:
+        return f"slow, while {in_use(guest)}"
+    if len(measurement.runs) > 1 and any(run / limit >= row.good for run in measurement.runs):
+        return f"slow in one of {len(measurement.runs)} runs"
+    if measurement.spread is not None and measurement.spread > NOISY:
+        return f"noisy: the samples differ by {measurement.spread:.0%}"
+    return None
+
+
+def in_use(guest: Guest) -> str:
+    """`GPU 0 is in use by PID 4242`."""
+    if not guest.pids:
+        return f"GPU {guest.gpu} is in use ({guest.percent} % busy, by a process that is not shown)"
+    several = "s" if len(guest.pids) > 1 else ""
+    return f"GPU {guest.gpu} is in use by PID{several} {', '.join(str(pid) for pid in guest.pids[:4])}"
+
+
+# ---------------------------------------------------------------- causes
+def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """While the GPU worked, its hardware held the clocks down."""
+    fact = facts[LADDER]
+    ladder = fact.value
+    told: set[int] = set()
+    for entry in ladder.benchmark if ladder is not None else ():
+        grave = [reason for reason in (entry.load.reasons or () if entry.load is not None else ()) if reason in GRAVE_REASONS]
+        if not grave or entry.gpu in told or entry.load is None or ladder is None:
+            continue
+        told.add(entry.gpu)
+        clock, heat = entry.load.sm_clock_mhz, entry.load.temperature_c
+        words = f"GPU {entry.gpu}: while {entry.name} ran: {', '.join(grave)}, {clock} of {entry.load.sm_clock_max_mhz} MHz, {heat} C"
+        address = _address(ladder, entry.gpu)
+        subject = f"gpu:{plain_address(address)}" if address else "machine"
+        yield Clue(cause=CLOCKS, quotes=(spoken("benchmark", entry.line, words),), subject=subject, values={"address": address or ""})
+
+
+def _address(ladder: Ladder, gpu: int) -> str | None:
+    return next((device.address for device in ladder.devices if device.index == gpu), None)
+
+
+# ---------------------------------------------------------------- the line
+def _said(result: BenchmarkResult, row: FigureRow | None) -> str:
     """`55.5 GB/s to the device (88 % of PCIe 5.0 x16)`."""
+    words = row.words if row is not None else result.name
     if result.value is None:
-        return f"{WORDS.get(result.name, result.name)}: not measured ({result.why})"
+        return f"{words}: not measured ({result.why})"
     shown = f"{result.value:.0f}" if result.value >= 100 else f"{result.value:.3g}"
-    said = f"{shown} {result.unit} {WORDS.get(result.name, result.name)}"
+    said = f"{shown} {result.unit} {words}"
     if result.share is not None and result.verdict != "cannot judge":
-        source = (result.limit_from or "the limit").split(":")[0]
+        source = (result.limit_from or "the limit").split(":")[0].split(",")[0]
         said += f" ({round(result.share * 100)} % of {source}{', slow' if result.verdict == 'slow' else ''})"
     return said
 
@@ -81,24 +167,35 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if ladder.quick:
         return Line("nothing was measured", skip=QUICK)
     if not ladder.benchmark:
+        if ladder.guests:
+            users = "; ".join(in_use(guest) for guest in ladder.guests)
+            quotes = tuple(spoken("NVML", guest.line, in_use(guest)) for guest in ladder.guests)
+            return Line("nothing was measured", quotes, skip=f"{users}; {BUSY_WORDS}")
         reached = "" if passed(ladder, "ptx-kernel") else ": no kernel ran"
         return Line(f"nothing was measured{reached}", fact.quotes[:1])
     gpus = sorted({entry.gpu for entry in ladder.benchmark})
     lines, quotes = [], []
     for gpu in gpus:
-        entries = {entry.name: entry for entry in ladder.benchmark if entry.gpu == gpu}
-        chosen = [entries[name] for name in SHOWN if name in entries] or list(entries.values())
-        said = ", ".join(_said(assess(entry)) for entry in chosen)
+        chosen = _chosen([entry for entry in ladder.benchmark if entry.gpu == gpu and entry.peer is None], knowledge)
+        said = ", ".join(_said(assess(entry, knowledge, ladder.guests), knowledge.figure(entry.name)) for entry in chosen)
         lines.append(said if len(gpus) == 1 else f"GPU {gpu}: {said}")
         quotes += [spoken("benchmark", entry.line, f"GPU {gpu}: {entry.name}: {entry.value} {entry.unit}") for entry in chosen]
+    lines += [f"{in_use(guest)}: not measured; {BUSY_WORDS}" for guest in ladder.guests if guest.gpu not in gpus]
     return Line("; ".join(lines), tuple(quotes))
+
+
+def _chosen(entries: list[Measurement], knowledge: Knowledge) -> list[Measurement]:
+    """The figures that say most, and every slow one."""
+    named = [row.name for row in knowledge.figures if row.key]
+    chosen = [entry for entry in entries if entry.name in named or assess(entry, knowledge).verdict == "slow"]
+    return sorted(chosen, key=lambda entry: named.index(entry.name) if entry.name in named else len(named)) or entries
 
 
 CHECK = Check(
     id="benchmark",
     title="Benchmark",
-    looks_at="copies over PCIe, device memory and launch time of every GPU, beside what its link and memory can do",
+    looks_at="copies over PCIe, device memory, arithmetic and launch time of every GPU, beside what its link, memory and clock can do",
     items=("ladder",),
-    rules=(),
+    rules=(Rule("health", (CLOCKS,), held_under_load),),
     describe=_describe,
 )

@@ -54,7 +54,7 @@ def pcie_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     for gpu, figures in _by_gpu(fact.value.benchmark).items():
         for figure in figures:
-            words = _degraded(figure)
+            words = _degraded(figure, knowledge)
             if words is not None:
                 address = _address(fact.value, gpu)
                 quote = spoken("benchmark", figure.line, f"GPU {gpu}: {words}")
@@ -70,13 +70,13 @@ def _by_gpu(figures: Iterable[Measurement]) -> dict[int, list[Measurement]]:
     return grouped
 
 
-def _degraded(figure: Measurement) -> str | None:
+def _degraded(figure: Measurement, knowledge: Knowledge) -> str | None:
     """What is wrong with the link, in words."""
     best, now = _NAMED.match(figure.limit_from or ""), _WHILE_COPYING.search(figure.why or "")
     if best is None or now is None:
         return None
     narrow = int(now["width"]) < int(best["width"])
-    slow = int(now["generation"]) < int(best["generation"]) and assess(figure).verdict == "slow"
+    slow = int(now["generation"]) < int(best["generation"]) and assess(figure, knowledge).verdict == "slow"
     if not narrow and not slow:
         return None
     return f"PCIe {now['generation']}.0 x{now['width']} while copying, card and slot can do PCIe {best['generation']}.0 x{best['width']}"

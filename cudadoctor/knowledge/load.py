@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from cudadoctor.knowledge import codes, dcgm, numba_rows, systems, tables
+from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
@@ -38,7 +38,7 @@ def load() -> Knowledge:
     return Knowledge(texts)
 
 
-class Knowledge(dcgm.DcgmTables):
+class Knowledge(figures.FigureTables):
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:

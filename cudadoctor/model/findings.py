@@ -18,6 +18,14 @@ LAYERS: tuple[Layer, ...] = (
 )  # fmt: skip
 
 
+class Ignored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a finding does not count: a policy expects it (`cause`: the expected cause that explains it), until this day."""
+
+    cause: str
+    reason: str | None
+    until: str | None
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cause at work. `subject` is `machine`, `gpu:<PCI address>` or `python:<path>`. Needs at least one quote."""
 
@@ -28,6 +36,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     effect: Effect
     basis: Basis
     evidence: tuple[Quote, ...]
+    ignored: Ignored | None = None  # it stands under `also`, and changes neither verdict nor exit code
 
 
 class Clue(msgspec.Struct, frozen=True, kw_only=True):

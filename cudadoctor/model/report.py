@@ -108,6 +108,12 @@ class BenchmarkResult(Part, frozen=True, kw_only=True):
     share: float | None
     verdict: Literal["ok", "slow", "cannot judge"]
     why: str | None
+    peer: int | None = None  # the other GPU of a copy between two
+    spread: float | None = None  # distance of the extreme samples, in parts of the median
+    runs: tuple[float, ...] = ()  # the figure in each run, where it was measured more than once
+    clock_mhz: float | None = None  # measured under this very load
+    saved: float | None = None  # the figure of the file given with --against
+    change: float | None = None  # against that: 0.05 is 5 % more
 
 
 class Timing(Part, frozen=True, kw_only=True):

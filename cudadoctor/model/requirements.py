@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from typing import Literal
 
 import msgspec
@@ -46,7 +46,7 @@ class Ignore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     cause: str
     reason: str | None = None
-    until: datetime.date | None = None
+    until: dt.date | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

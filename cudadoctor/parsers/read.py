@@ -58,6 +58,7 @@ from cudadoctor.parsers import (
     video_controllers,
     windows_version,
     worker_frameworks,
+    worker_gpu,
     worker_ladder,
     worker_nvml,
     worker_processes,
@@ -69,7 +70,7 @@ _MODULES = (
     pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
     system_names, uname,
     surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc, worker_nvml, nvml_of_smi,
-    worker_python_env, worker_processes, worker_ladder, worker_frameworks, computed, mentions, setting, package_lists, frameworks,
+    worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed, mentions, setting, package_lists, frameworks,
     framework_names, gpu_names, driver_names,
     numba_report, slurm_client, spaced_names,
     cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
@@ -105,7 +106,7 @@ def read(evidence: Evidence, guard: Guard) -> Facts:
     facts.append(_hangs(evidence))
     if evidence.bundle is not None:
         facts.append(Fact(key=BUNDLE.name, value=evidence.bundle, quotes=(), origin=evidence.origin))
-    return Facts(worker_frameworks.joined(_marks(_merged(facts), evidence), evidence), unknown)
+    return Facts(worker_frameworks.joined(_marks(worker_gpu.joined(_merged(facts)), evidence), evidence), unknown)
 
 
 def _from_pasted(parser: Parser, text: Text, guard: Guard) -> list[Fact[object] | Unknown]:

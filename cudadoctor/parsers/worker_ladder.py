@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
-from cudadoctor.model.values import LADDER, CudaDevice, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
+from cudadoctor.model.values import LADDER, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_tail
 
@@ -51,7 +51,7 @@ def _quote_rung(result: RungResult) -> Quote:
     return said(title, result.line or None, f"{function}{where}: {words}")
 
 
-def _quote_record(record: Record) -> Quote | None:
+def spoken_line(record: Record) -> Quote | None:
     fields = record.fields
     if record.event == "opening":
         return said(str(fields.get("path")), record.line, f"open {fields.get('path')}: {fields.get('errno_name') or 'opened'}")
@@ -61,6 +61,9 @@ def _quote_record(record: Record) -> Quote | None:
     if record.event == "numba":
         kind = "its simulator" if fields.get("simulator") is True else str(fields.get("implementation") or "unknown target")
         return said("Numba", record.line, f"Numba {fields.get('version')}, {kind}")
+    if record.event == "guest":
+        pids = ", ".join(str(pid) for pid in fields.get("pids") or ()) or "not shown"
+        return said("NVML", record.line, f"GPU {fields.get('gpu')}: computed on by PID {pids}, at work {fields.get('percent')} % of the time")
     if record.event == "error":
         return said("ladder", record.line, f"{fields.get('step')}: {fields.get('error')}")
     return None
@@ -83,7 +86,7 @@ def open_step(stdout: str) -> str | None:
     return step if isinstance(step, str) else None
 
 
-def _unfinished(text: Text, entries: list[Record]) -> RungResult | None:
+def unfinished(text: Text, entries: list[Record]) -> RungResult | None:
     """The rung at which the process crashed or hung."""
     begin, item = _open_begin(entries), text.item
     if begin is None or (item is not None and item.status == "ok" and item.dropped_bytes > 0):
@@ -95,7 +98,7 @@ def _unfinished(text: Text, entries: list[Record]) -> RungResult | None:
     return build(RungResult, fields, status="hang" if hung else "crash", why=why, output=output, seconds=seconds, line=begin.line)
 
 
-def _rungs(entries: list[Record]) -> list[RungResult]:
+def rungs_of(entries: list[Record]) -> list[RungResult]:
     results = []
     for entry in entries:
         if entry.event == "end":
@@ -124,7 +127,7 @@ def _devices(entries: list[Record]) -> tuple[CudaDevice, ...]:
     )
 
 
-def _of(kind: Any, event: str, entries: list[Record], with_line: bool) -> tuple[Any, ...]:
+def of(kind: Any, event: str, entries: list[Record], with_line: bool) -> tuple[Any, ...]:
     made = (build(kind, entry.fields, **({"line": entry.line} if with_line else {})) for entry in entries if entry.event == event)
     return tuple(value for value in made if value is not None)
 
@@ -149,24 +152,25 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if not any(entry.event in ("start", "begin", "end") for entry in entries):
         yield from nothing_read(text, "the ladder", LADDER)
         return
-    rungs = _rungs(entries)
-    unfinished = _unfinished(text, entries)
-    if unfinished is not None:
-        rungs.append(unfinished)
-    states = _of(NumbaState, "numba", entries, True)  # said when Numba was imported, and again with its components
+    rungs = rungs_of(entries)
+    broken_off = unfinished(text, entries)
+    if broken_off is not None:
+        rungs.append(broken_off)
+    states = of(NumbaState, "numba", entries, True)  # said when Numba was imported, and again with its components
     ladder = build(
         Ladder,
         _heading(entries),
         rungs=tuple(rungs),
         devices=_devices(entries),
-        openings=_of(Opening, "opening", entries, False),
+        openings=of(Opening, "opening", entries, False),
         numba=states[-1] if states else None,
-        smoke=_of(SmokeStep, "smoke", entries, True),
-        benchmark=_of(Measurement, "benchmark", entries, True),
+        smoke=of(SmokeStep, "smoke", entries, True),
+        benchmark=of(Measurement, "benchmark", entries, True),
+        guests=of(Guest, "guest", entries, True),
     )
     quotes = [_quote_rung(result) for result in rungs]
     spoken = [entry for entry in entries if entry.event != "numba" or (states and entry.line == states[-1].line)]
-    quotes += [quote for quote in map(_quote_record, spoken) if quote is not None]
+    quotes += [quote for quote in map(spoken_line, spoken) if quote is not None]
     if not quotes:
         quotes.append(said("ladder", 1, "started, and no step began"))
     whole = text.whole and not any(entry.event == "error" for entry in entries)

@@ -116,16 +116,16 @@ def _measured(text: str, place: int, name: str, kind: Kind, operator: Operator) 
     at = _after_blanks(text, found.end())
     unit_match = _UNIT.match(text, at)
     unit = unit_match.group() if unit_match is not None else ""
-    rest = _after_blanks(text, at + len(unit))
-    if rest < len(text):
-        raise RequirementError(text, rest + 1, f"{text[rest:].strip()!r} is too much")
-    number = float(found.group())
-    if unit == "%" and kind in _SHARED:
-        return Requirement(text=text.strip(), name=name, kind=kind, operator=operator, number=number / 100, share=True)
+    number, rest = float(found.group()), _after_blanks(text, at + len(unit))
+    is_share = unit == "%" and kind in _SHARED
     units = UNITS[kind]
-    if unit not in units:
+    if unit not in units and not is_share:
         told = f"{unit!r} is no unit of {name}" if unit else f"{name} needs a unit"
         raise RequirementError(text, at + 1, f"{told}: {EXAMPLES[kind]}")
+    if rest < len(text):
+        raise RequirementError(text, rest + 1, f"{text[rest:].strip()!r} is too much")
+    if is_share:
+        return Requirement(text=text.strip(), name=name, kind=kind, operator=operator, number=number / 100, share=True)
     if kind == "count" and not number.is_integer():
         raise RequirementError(text, place + 1, f"{name} counts: {EXAMPLES[kind]}")
     return Requirement(text=text.strip(), name=name, kind=kind, operator=operator, number=number * units[unit])

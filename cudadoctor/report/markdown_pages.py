@@ -42,11 +42,11 @@ def code(text: str) -> str:
     return f"{fence}{pad}{inner}{pad}{fence}"
 
 
-def block(text: str, indent: int = 0) -> str:
+def block(text: str, indent: int = 0, *, language: str = "sh") -> str:
     """Lines of a shell or of a machine."""
     inner = clean(text)
     fence = "`" * max(3, max((len(run) for run in _TICKS.findall(inner)), default=0) + 1)
-    return "\n".join(" " * indent + line for line in (f"{fence}sh", *inner.split("\n"), fence))
+    return "\n".join(" " * indent + line for line in (f"{fence}{language}", *inner.split("\n"), fence))
 
 
 def prose(text: str) -> str:

@@ -17,6 +17,7 @@ from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription, Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report, Row
+from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.page import Style as Style  # callers find it here
 
@@ -30,14 +31,6 @@ VERDICTS = {
 }
 STATUS_STYLE = {"pass": "green", "warn": "yellow", "fail": "red", "unknown": "magenta", "skip": "dim"}
 RISKS = {"safe": "safe", "reboot": "needs a reboot", "destructive": "destructive: ends something that runs, or is hard to take back"}
-FIGURES = {
-    "h2d_pinned": "host to device, pinned",
-    "d2h_pinned": "device to host, pinned",
-    "h2d_pageable": "host to device, pageable",
-    "d2h_pageable": "device to host, pageable",
-    "d2d": "device memory (read + written)",
-    "launch_latency": "kernel launch",
-}
 
 
 class Page:
@@ -88,15 +81,16 @@ def render(report: Report, knowledge: Knowledge, style: Style) -> str:
     """The whole report."""
     page = Page(style)
     _head(page, report)
+    _asked(page, report)
     root = report.diagnosis.root
     if root is not None:
         _cause(page, root, knowledge)
     if report.prescription is not None:
         prescription(page, report.prescription)
-    if report.verdict == "undecided":
+    if report.verdict == "undecided" or (report.verdict == "degraded" and root is None):
         _open_questions(page, report)
     _beside(page, report)
-    _figures(page, report)
+    _figures(page, report, knowledge)
     _rows(page, report)
     _tail(page, report)
     return page.text()
@@ -106,13 +100,7 @@ def render(report: Report, knowledge: Knowledge, style: Style) -> str:
 def _head(page: Page, report: Report) -> None:
     word, colour = VERDICTS[report.verdict]
     root = report.diagnosis.root
-    if root is not None:
-        said = f"{root.title} [{root.cause}]"
-    elif report.verdict == "healthy":
-        said = _healthy_line(report)
-    else:
-        said = _undecided_line(report)
-    page.pair(word, colour, said)
+    page.pair(word, colour, words.headline(report))
     subject = root.subject if root is not None else "machine"
     machine = report.machine
     parts = [
@@ -127,33 +115,18 @@ def _head(page: Page, report: Report) -> None:
         page.raw(one_line(f"concerns the GPU at {subject[4:]}"), style="dim")
 
 
-def _undecided_line(report: Report) -> str:
-    if report.diagnosis.crashes:
-        return "a part of cudadoctor failed, and nothing that it saw explains a fault"
-    if report.diagnosis.suspects:
-        return "the cause is not certain yet"
-    if any(row.id == "text" and row.status == "warn" for row in report.checks):
-        return "what the text says is not so at present"
-    failed = [row.id for row in report.checks if row.status == "fail"]
-    if report.origin.kind == "text" and not failed:
-        return "the text shows no failure that is known"
-    return f"{' and '.join(failed)} failed, and nothing that was seen explains it" if failed else "too little could be seen for a verdict"
-
-
-def _healthy_line(report: Report) -> str:
-    if report.origin.kind == "text":
-        return "the text shows that a GPU computed, and no failure that is known"
-    if report.origin.bundle is not None:
-        return f"{_named(report)}: NVML answers, and the report of {report.origin.bundle} shows no failure that is known"
-    ran = "CUDA answers" if report.origin.quick else "a Numba kernel ran and its results were right"
-    return f"{_named(report)}: {ran}"
-
-
-def _named(report: Report) -> str:
-    """The GPUs that a program sees; in a bundle, where none looked, those that there are."""
-    gpus = [gpu for gpu in report.machine.gpus if gpu.visible or report.origin.bundle is not None]
-    names = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in gpus))
-    return f"{len(gpus)} GPUs ({names})" if len(gpus) > 1 else names or "the GPU"
+def _asked(page: Page, report: Report) -> None:
+    """What a policy demands: asked, found and missing, the unmet first."""
+    if not report.requirements:
+        return
+    unmet = words.unmet(report)
+    page.gap()
+    page.raw(f"Required: {len(unmet)} of {len(report.requirements)} not met" if unmet else "Required, and met", style="bold")
+    width = min(32, max(len(one_line(result.text)) for result in report.requirements))
+    for result in (*unmet, *(result for result in report.requirements if result.met)):
+        found = result.found if result.met is not None else result.why
+        said = f"{words.MET[result.met]:<9}  {one_line(result.text):<{width}}  {one_line(found or '')}"
+        page.raw(said, style="green" if result.met else "red" if result.met is False else "magenta", indent=2)
 
 
 def _quotes(page: Page, quotes: Sequence[Quote], indent: int = 2) -> None:
@@ -256,7 +229,7 @@ def _beside(page: Page, report: Report) -> None:
         page.gap()
         page.raw("Also found, independent of it" if diagnosis.root else "Also found", style="bold")
         for finding in diagnosis.also:
-            page.prose(f"- {finding.title} [{finding.cause}] ({finding.effect})", indent=2)
+            page.prose(f"- {finding.title} [{finding.cause}] ({words.expected(finding) or finding.effect})", indent=2)
             _quotes(page, finding.evidence[:1], indent=6)
     if report.notes:
         page.gap()
@@ -264,9 +237,12 @@ def _beside(page: Page, report: Report) -> None:
             page.prose(f"Note: {note}", hang=2)
 
 
-def figure(result: BenchmarkResult) -> str:
+def figure(result: BenchmarkResult, knowledge: Knowledge) -> str:
     """One figure in words: value, share of the limit, and what the limit is."""
-    name = FIGURES.get(result.name, result.name)
+    row = knowledge.figure(result.name)
+    name = row.title if row is not None else result.name
+    if result.peer is not None:
+        name += f", GPU {result.gpu} to GPU {result.peer}"
     if result.value is None:
         return f"{name}: not measured ({result.why or 'no reason recorded'})"
     words = f"{name}: {result.value:.1f} {result.unit}"
@@ -277,14 +253,14 @@ def figure(result: BenchmarkResult) -> str:
     return words
 
 
-def _figures(page: Page, report: Report) -> None:
+def _figures(page: Page, report: Report, knowledge: Knowledge) -> None:
     if not report.benchmark:
         return
     page.gap()
     page.raw("Benchmark", style="bold")
     many = len({result.gpu for result in report.benchmark}) > 1
     for result in report.benchmark:
-        page.raw((f"GPU {result.gpu}: " if many else "") + one_line(figure(result)), indent=2)
+        page.raw((f"GPU {result.gpu}: " if many else "") + one_line(figure(result, knowledge)), indent=2)
 
 
 def row_line(row: Row) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
+from cudadoctor.sources import gpu_workers
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import examined_python, worker_path
 from cudadoctor.sources.platforms import probes_of
@@ -29,6 +30,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool = False
     timeout: float = 60.0
     benchmark: bool = True
+    busy: bool = False  # measure on GPUs too on which others compute
+    on_gpus: tuple[str, ...] = ()  # the workers that do more on every GPU: bench, smoke
+    smoke: tuple[str, ...] = ()  # arguments of smoke.py
     leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
     frameworks: tuple[str, ...] = ()  # those to import, where they are installed
     distro: str | None = None
@@ -114,7 +118,9 @@ class Collector:
             first = self.items.get("ladder")
             measured = first is not None and '"benchmark"' in (first.stdout or "")  # once is enough
             own = ["--own"] if probe.id == "ladder-own" else []
-            return own + (["--quick"] if self.plan.quick else []) + (["--no-benchmark"] if measured or not self.plan.benchmark else [])
+            without = measured or not self.plan.benchmark or "bench" in self.plan.on_gpus
+            flags = {"--quick": self.plan.quick, "--no-benchmark": without, "--busy": self.plan.busy}
+            return own + [flag for flag, given in flags.items() if given]
         if probe.id == "processes":
             return ["--doctor", str(os.getpid())]
         if probe.id.startswith("framework-"):
@@ -190,6 +196,7 @@ class Collector:
                 if probe.reader is not None:
                     self.read(probe)
             self.load()
+            self.work_on_gpus()
             self.try_frameworks()
         except BaseException:
             self.stop("interrupted")
@@ -244,6 +251,21 @@ class Collector:
         child.deadline = time.monotonic() + child.limit
         child.say("go\n")
         watch([child], on_over=self.finished)
+
+    def work_on_gpus(self) -> None:
+        """The long benchmark and the further steps of the smoke test, on each GPU whose kernel computed."""
+        ladder = self.items.get("ladder")
+        gpus = gpu_workers.devices((ladder.stdout or "") if ladder is not None else "")
+        for name in self.plan.on_gpus if gpus else ():
+            gpu_workers.run(
+                name,
+                gpus,
+                self.plan.smoke if name == "smoke" else (),
+                python=self.python or sys.executable,
+                end=self.end,
+                started=self.children.append,
+                on_over=self.finished,
+            )
 
     def try_frameworks(self) -> None:
         """One after the other, once nothing else of ours is on a GPU. What one does to its process ends with it.

@@ -19,7 +19,7 @@ MIB = 1 << 20
 GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold a display
 WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
 LONGEST_WARM = 0.4
-ARGUMENTS = {"p": ctypes.c_uint64, "u": ctypes.c_uint32, "q": ctypes.c_uint64, "f": ctypes.c_float}
+ARGUMENTS = {"p": ctypes.c_uint64, "u": ctypes.c_uint32, "q": ctypes.c_uint64, "f": ctypes.c_float, "d": ctypes.c_double}
 OUT_BYTES = 4096
 
 
@@ -165,7 +165,7 @@ class Card:
         return int(found or 1)
 
     def launch(self, kernel: Any, blocks: int, threads: int, kinds: str, *values: Any, stream: Any = None) -> None:
-        """Queue a kernel. `kinds`: a letter for each argument, p pointer, u 32 bit, q 64 bit, f float."""
+        """Queue a kernel. `kinds`: a letter for each argument, p pointer, u 32 bit, q 64 bit, f float, d double."""
         held = [ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
         array = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
         one, none = ctypes.c_uint(1), ctypes.c_uint(0)

@@ -19,7 +19,10 @@ THREADS = 256
 CHAIN_STRIDE = 256  # bytes between elements of the pointer chase: past what one access to memory brings
 CHAIN_BYTES = 512 * MIB  # past every cache
 CHASE_TURNS = 1024
-FACTOR, ADDEND = -1.0, 11.375  # see `arithmetic` in bench_ptx.py
+# -1 and 11.375 in each type, see `arithmetic` in bench_ptx.py: the letter of the argument and both values
+FACTORS = {
+    "fp32": ("f", -1.0, 11.375), "fp64": ("d", -1.0, 11.375), "fp16": ("u", 0xBC00BC00, 0x49B049B0), "bf16": ("u", 0xBF80BF80, 0x41364136),
+}  # fmt: skip
 WIDTH = {"fp32": 1, "fp64": 1, "fp16": 2, "bf16": 2}  # numbers in one register
 PLACES = 1 << 18  # 1 MiB of counters: in the second level of cache, where atomics are carried out
 ADD_TURNS = 64
@@ -61,7 +64,9 @@ class Compute:
         blocks = card.sm_count * min(8, card.blocks_per_sm(kernel, THREADS))
         per_turn = 2 * WIDTH[kind] * ptx.ROUNDS * ptx.CHAINS * THREADS * blocks
         card.clear_out()
-        turns, seconds = self.long_enough(lambda turns: card.launch(kernel, blocks, THREADS, "puff", card.out, turns, FACTOR, ADDEND))
+        letter, factor, addend = FACTORS[kind]
+        kinds = "pu" + 2 * letter
+        turns, seconds = self.long_enough(lambda turns: card.launch(kernel, blocks, THREADS, kinds, card.out, turns, factor, addend))
         wrong = card.read_out(3)[2]
         if wrong:
             raise card.wrong("{} of {} results of the {} kernel are wrong".format(wrong, blocks * THREADS * ptx.CHAINS, kind))

@@ -20,7 +20,7 @@ PINNED_SHORT, PINNED_LONG = 64 * MIB, 128 * MIB
 PAGEABLE_LIMIT = 32 * MIB
 DEVICE_SHORT, DEVICE_LONG = 512 * MIB, 1024 * MIB  # ten times the largest cache of a GPU, else the cache is measured
 LATENCY_BOUND = 32 * MIB
-COPY_THREADS = 512
+COPY_THREADS = 256
 UNITS = {"h2d_pinned": "GB/s", "d2h_pinned": "GB/s", "both_pinned": "GB/s", "h2d_pageable": "GB/s", "d2h_pageable": "GB/s",
          "both_pageable": "GB/s", "d2d": "GB/s", "d2d_kernel": "GB/s", "device_read": "GB/s"}  # fmt: skip
 

@@ -7,8 +7,10 @@ factors come as parameters, and what was computed is compared or stored.
 
 from __future__ import annotations
 
-UNROLLED_COPY = 4  # 16-byte loads that each thread has under way before it stores: hides the time that memory takes to answer
-UNROLLED_READ = 8
+# 16-byte loads of a thread. Threads enough to fill the GPU hide the time that memory takes to answer; measured: more loads a thread are
+# slower where it stores.
+UNROLLED_COPY = 1
+UNROLLED_READ = 4
 CHAINS = 8  # independent sums of a thread: hides the time that one multiply-add takes
 ROUNDS = 16  # times that the loop body repeats all chains; even, see `arithmetic`
 STEPS = 16  # dependent loads in one turn of the pointer chase
@@ -242,12 +244,13 @@ DONE:""".format(half=SHARED_BYTES // 2 - 1, flip=SHARED_BYTES // 4, loads=loads,
     )
 
 
-# Type -> (register, multiply-add, how a float32 in %f1 becomes the register given, comparison)
+# Type -> (register, multiply-add, how a float32 in %f1 becomes the register given, comparison, type of the two factors).
+# The factors of paired types come packed: unpacked by the kernel they would be read as halves of one register, which is slower.
 _TYPES = {
-    "fp32": ("%f", "fma.rn.f32", "mov.f32 {0}, %f1;", "setp.neu.f32"),
-    "fp64": ("%d", "fma.rn.f64", "cvt.f64.f32 {0}, %f1;", "setp.neu.f64"),
-    "fp16": ("%r", "fma.rn.f16x2", "cvt.rn.f16.f32 %h1, %f1; mov.b32 {0}, {{%h1, %h1}};", "setp.ne.b32"),
-    "bf16": ("%r", "fma.rn.bf16x2", "cvt.rn.bf16.f32 %h1, %f1; mov.b32 {0}, {{%h1, %h1}};", "setp.ne.b32"),
+    "fp32": ("%f", "fma.rn.f32", "mov.f32 {0}, %f1;", "setp.neu.f32", "f32"),
+    "fp64": ("%d", "fma.rn.f64", "cvt.f64.f32 {0}, %f1;", "setp.neu.f64", "f64"),
+    "fp16": ("%r", "fma.rn.f16x2", "cvt.rn.f16.f32 %h1, %f1; mov.b32 {0}, {{%h1, %h1}};", "setp.ne.b32", "b32"),
+    "bf16": ("%r", "fma.rn.bf16x2", "cvt.rn.bf16.f32 %h1, %f1; mov.b32 {0}, {{%h1, %h1}};", "setp.ne.b32", "b32"),
 }
 
 
@@ -257,7 +260,7 @@ def arithmetic(kind: str) -> str:
     With the factor -1 and few digits all is exact in every type, and after an even number each chain holds its first value again:
     p_out + 16 counts the chains that do not. The operands change with every step, as those of a program do.
     """
-    register, fma, convert, differs = _TYPES[kind]
+    register, fma, convert, differs, given = _TYPES[kind]
 
     def start(target: str, chain: int) -> str:
         return "    add.f32 %f1, %f2, 0f{:08X};\n    {}".format(_float_bits(float(chain)), convert.format(target))
@@ -271,15 +274,13 @@ def arithmetic(kind: str) -> str:
     )
     return entry(
         kind,
-        "p_out:u64 p_turns:u32 p_factor:f32 p_add:f32",
+        "p_out:u64 p_turns:u32 p_factor:{0} p_add:{0}".format(given),
         """
     ld.param.u64 %rd2, [p_out];
     ld.param.u32 %r6, [p_turns];
     cvta.to.global.u64 %rd2, %rd2;
-    ld.param.f32 %f1, [p_factor];
-    {factor}
-    ld.param.f32 %f1, [p_add];
-    {addend}
+    ld.param.{given} {factor}, [p_factor];
+    ld.param.{given} {addend}, [p_add];
     and.b32 %r7, %r4, 15;
     cvt.rn.f32.u32 %f2, %r7;
     mul.f32 %f2, %f2, 0f3D800000;               // sixteenths
@@ -292,8 +293,9 @@ TURN:
     @%p1 bra TURN;
 {end}
 {checks}""".format(
-            factor=convert.format(factor),
-            addend=convert.format(addend),
+            given=given,
+            factor=factor,
+            addend=addend,
             starts="\n".join(start(chain, number) for number, chain in enumerate(chains)),
             begin=_CLOCKS_BEGIN,
             body=body,

@@ -118,6 +118,7 @@ class Worker:
 
     def __init__(self, out: int, capture: Capture) -> None:
         self.out, self.capture = out, capture
+        self.last_output: str | None = None  # of the rung that failed last
         self.writing = threading.Lock()  # the figures of several GPUs come from a thread each
         self.own = False  # the doctor's own Numba stands in for one that the examined Python has not
 
@@ -147,6 +148,7 @@ class Worker:
             result.update(status="fail", why="the worker itself failed: {}: {}".format(type(bug).__name__, bug))
         if result["status"] == "fail":
             result["output"] = join(self.capture.text(), result["output"])
+            self.last_output = result["output"] or result["why"]
         result["seconds"] = round(time.monotonic() - started, 6)
         self.emit("end", step=step, **result)
         return bool(result["status"] == "pass")

@@ -167,7 +167,7 @@ static void work(const char *name, unsigned threads, void **arguments) {
         for (uint32_t i = 0; i < threads && i < count; i++) filled[i] = i * 2654435761u ^ i >> 3;
         if (is("FAKE_CUDA_WRONG", "kernel") || (is("FAKE_CUDA_WRONG", "kernel once") && !launches++)) filled[count - 1] += 1;
     } else if (!strcmp(name, "copy")) {
-        memcpy(P(0), P(1), (size_t)U(2) * 512 * 16 * 4);
+        memcpy(P(0), P(1), (size_t)U(2) * 256 * 16);
         if (wrong) ((char *)P(0))[7] ^= 1;
     } else if (!strcmp(name, "chase")) {
         out = P(2), out[0] = out[1] = U(1) * 16 * 500ull, out[2] = *(ptr *)arguments[0] - (wrong ? 1u << 30 : 0);
@@ -195,6 +195,15 @@ int cuMemsetD32_v2(ptr place, unsigned value, size_t count) {
 }
 int cuMemHostGetDevicePointer_v2(ptr *there, void *here, unsigned flags) { (void)flags; REFUSE(current); *there = (ptr)(uintptr_t)here; return 0; }
 int cuCtxGetCurrent(void **context) { *context = (void *)(intptr_t)(current + 1); return 0; }
+int cuDeviceCanAccessPeer(int *can, int device, int other) { (void)other; REFUSE(device); *can = 1; return 0; }
+int cuCtxEnablePeerAccess(void *context, unsigned flags) { (void)context, (void)flags; REFUSE(current); return 0; }
+int cuMemcpyPeerAsync(ptr to, void *there, ptr from, void *here, size_t size, void *stream) {
+    (void)there, (void)here, (void)stream;
+    REFUSE(current);
+    memcpy(AT(to), AT(from), size);
+    if (is("FAKE_CUDA_WRONG", "peer")) ((char *)AT(to))[99] ^= 1;
+    return 0;
+}
 int cuStreamBeginCapture_v2(void *stream, int mode) { (void)stream, (void)mode; REFUSE(current); return 0; }
 int cuStreamEndCapture(void *stream, void **graph) { (void)stream; *graph = (void *)32; return 0; }
 int cuGraphInstantiateWithFlags(void **ready, void *graph, unsigned long long flags) { (void)graph, (void)flags; REFUSE(current); *ready = (void *)40; return 0; }

@@ -56,8 +56,24 @@ class SmokeStep(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
+class Load(Value, frozen=True, kw_only=True):
+    """What NVML said of a GPU while it worked on a figure."""
+
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    reasons: tuple[str, ...] | None = None  # what held the clocks down
+
+
 class Measurement(Value, frozen=True, kw_only=True):
-    """One figure of the benchmark. `limit` is what the hardware can do, `limit_from` says how that is known."""
+    """One figure of the benchmark. `limit` is what the hardware can do, `limit_from` says how that is known.
+
+    What a limit of arithmetic is made of is measured with it: multiprocessors, and the clock under that very load.
+    """
 
     gpu: int
     name: str
@@ -67,6 +83,25 @@ class Measurement(Value, frozen=True, kw_only=True):
     limit_from: str | None = None
     why: str | None = None
     seconds: float | None = None
+    line: int = 0
+    peer: int | None = None  # the other GPU of a copy between two
+    spread: float | None = None  # distance of the extreme samples, in parts of the median
+    runs: tuple[float, ...] = ()  # the figure in each run, where it was measured more than once
+    sm_count: int | None = None
+    clock_mhz: float | None = None
+    compute_capability: ComputeCapability | None = None
+    single_to_double: int | None = None  # how many times faster single precision is, as the driver says
+    load: Load | None = None
+    distorted: tuple[str, ...] = ()  # variables that change what is measured
+
+
+class Guest(Value, frozen=True, kw_only=True):
+    """Another process computes on this GPU, or the GPU works and nobody says for whom (`pids` empty)."""
+
+    gpu: int
+    pids: tuple[int, ...] = ()
+    memory_bytes: tuple[int | None, ...] = ()
+    percent: int | None = None
     line: int = 0
 
 
@@ -95,11 +130,22 @@ class Ladder(Value, frozen=True, kw_only=True):
     numba: NumbaState | None = None
     smoke: tuple[SmokeStep, ...] = ()
     benchmark: tuple[Measurement, ...] = ()
+    guests: tuple[Guest, ...] = ()
     quick: bool = False
 
     def result(self, rung: RungName) -> tuple[RungResult, ...]:
         return tuple(entry for entry in self.rungs if entry.rung == rung)
 
 
+class GpuWork(Value, frozen=True, kw_only=True):
+    """What the workers of `bench` and `smoke` did on one GPU, or between two: it joins the ladder's own."""
+
+    benchmark: tuple[Measurement, ...] = ()
+    smoke: tuple[SmokeStep, ...] = ()
+    guests: tuple[Guest, ...] = ()
+    results: tuple[RungResult, ...] = ()  # the context, and what broke off
+
+
 LADDER = Key[Ladder]("ladder")
+GPU_WORK = Key[GpuWork]("gpu-work")
 COMPUTED = Key[str]("computed")  # the words of a text that a program prints only after a GPU computed

@@ -1,0 +1,63 @@
+"""The rows of tables/benchmark.toml as typed values: what a figure is called, and from which share of its limit it is good."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cudadoctor.knowledge.dcgm import DcgmTables
+from cudadoctor.knowledge.tables import Architectures, Row, Source, Table
+from cudadoctor.model.version import ComputeCapability
+
+FigureClass = Literal["pcie", "memory", "arithmetic", "shared", "peer", "none"]
+SHARED_BYTES = 128  # that one multiprocessor reads in a cycle, from Maxwell on
+
+
+class FigureRow(Row, frozen=True, kw_only=True, rename={"of": "class"}):
+    """One figure. `of`: what sets its limit."""
+
+    name: str
+    title: str
+    words: str
+    of: FigureClass
+    good: float | None = None
+    drift: float = 0.08
+    less: bool = False
+    key: bool = False
+    source: Source
+
+
+class RateRow(Row, frozen=True, kw_only=True):
+    """What one multiprocessor does in a cycle."""
+
+    cc: str
+    fp16: int | None = None
+    bf16: int | None = None
+    shared_bytes: int | None = None
+    source: Source
+
+
+class Figures(Table, frozen=True, kw_only=True):
+    figure: tuple[FigureRow, ...]
+    rate: tuple[RateRow, ...] = ()
+
+
+class FigureTables(DcgmTables):
+    """The part of Knowledge that reads them."""
+
+    @property
+    def figures(self) -> tuple[FigureRow, ...]:
+        return self._table("benchmark", Figures).figure
+
+    def figure(self, name: str) -> FigureRow | None:
+        """None for a figure of a later release."""
+        return next((row for row in self.figures if row.name == name), None)
+
+    def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
+        """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory. None: not known."""
+        rate = next((row for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
+        if kind == "shared":
+            return (rate.shared_bytes if rate is not None else None) or SHARED_BYTES
+        if kind in ("fp16", "bf16"):
+            return getattr(rate, kind) if rate is not None else None
+        row = next((row for row in self._table("architectures", Architectures).capability if row.compute_capability == capability), None)
+        return None if row is None else row.fp32_lanes_per_sm if kind == "fp32" else row.fp64_lanes_per_sm

@@ -1,0 +1,95 @@
+"""What the workers of `bench` and `smoke` wrote, one a GPU: figures measured more than once become one, steps of the smoke test join the ladder's.
+
+A worker that hung or crashed says so by the step that it had begun; the other GPUs' workers are not touched by it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.values import GPU_WORK, LADDER, GpuWork, Guest, Ladder, Measurement, RungResult, SmokeStep
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.json_lines import nothing_read, records, said
+from cudadoctor.parsers.worker_ladder import of, rungs_of, spoken_line, unfinished
+
+MOST_GPUS = 64
+WORKERS = ("benchmark", "smoke")
+ITEMS = tuple(f"{worker}-{place}" for worker in WORKERS for place in (*range(MOST_GPUS), "peers"))
+
+
+def runs_joined(measured: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """One figure of each name, GPU and peer, where several runs measured it: their middle, with the larger spread."""
+    grouped: dict[tuple[int, int | None, str], list[Measurement]] = {}
+    for one in measured:
+        grouped.setdefault((one.gpu, one.peer, one.name), []).append(one)
+    return tuple(_joined(group) for group in grouped.values())
+
+
+def _joined(group: list[Measurement]) -> Measurement:
+    known = [one for one in group if one.value is not None]
+    if len(known) < 2:
+        return known[0] if known else group[0]
+    values = tuple(one.value for one in known if one.value is not None)
+    middle = statistics.median(values)
+    clocks = [one.clock_mhz for one in known if one.clock_mhz is not None]
+    between = (max(values) - min(values)) / middle if middle > 0 else None
+    spreads = [spread for spread in (*(one.spread for one in known), between) if spread is not None]
+    return msgspec.structs.replace(
+        known[-1],
+        value=round(middle, 4),
+        runs=values,
+        spread=round(max(spreads), 4) if spreads else None,
+        clock_mhz=round(statistics.median(clocks), 1) if clocks else None,
+        seconds=round(sum(one.seconds or 0.0 for one in group), 6),
+    )
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """Facts of one worker."""
+    entries = list(records(text))
+    if not any(entry.event in ("start", "begin", "end") for entry in entries):
+        yield from nothing_read(text, "the worker on the GPU", GPU_WORK)
+        return
+    results: list[RungResult] = rungs_of(entries)
+    broken = unfinished(text, entries)
+    work = GpuWork(
+        benchmark=runs_joined(of(Measurement, "benchmark", entries, True)),
+        smoke=of(SmokeStep, "smoke", entries, True),
+        guests=of(Guest, "guest", entries, True),
+        results=(*results, *((broken,) if broken is not None else ())),
+    )
+    quotes = tuple(quote for quote in map(spoken_line, entries) if quote is not None)
+    yield text.fact(GPU_WORK, work, *(quotes or (said("worker on a GPU", 1, "started"),)))
+
+
+def joined(facts: list[Fact[Any]]) -> list[Fact[Any]]:
+    """The ladder with what the workers of single GPUs found: their figures replace the ladder's own of that name and GPU."""
+    works = [fact for fact in facts if fact.key == GPU_WORK.name and isinstance(fact.value, GpuWork)]
+    first = next((fact for fact in facts if fact.key == LADDER.name and isinstance(fact.value, Ladder)), None)
+    if not works or first is None or not isinstance(first.value, Ladder):
+        return facts
+    ladder = first.value
+    found = tuple(one for fact in works for one in fact.value.benchmark)
+    again = {(one.gpu, one.name) for one in found}
+    kept = tuple(one for one in ladder.benchmark if (one.gpu, one.name) not in again)
+    steps = tuple(step for fact in works for step in fact.value.smoke)
+    known = {guest.gpu for guest in ladder.guests}
+    guests = tuple(guest for fact in works for guest in fact.value.guests if guest.gpu not in known)
+    broken = tuple(one for fact in works for one in fact.value.results if one.status not in ("pass", "skip"))
+    whole = msgspec.structs.replace(
+        ladder,
+        benchmark=kept + found,
+        smoke=ladder.smoke + steps,
+        guests=ladder.guests + tuple({guest.gpu: guest for guest in guests}.values()),
+        rungs=ladder.rungs + broken,
+    )
+    quotes = first.quotes + tuple(quote for fact in works for quote in fact.quotes)
+    return [msgspec.structs.replace(first, value=whole, quotes=quotes), *(fact for fact in facts if fact is not first)]
+
+
+PARSER = Parser(name="worker_gpu", reads=ITEMS, keys=(GPU_WORK.name,), parse=parse)

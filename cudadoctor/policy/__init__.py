@@ -1,0 +1,81 @@
+"""What a team demands of its machines and what it allows: requirements and expected findings, put beside a report.
+
+    grammar.py    a requirement's text -> a typed value, or an error with the column
+    questions.py  the closed list of what can be required
+    gpus.py, software.py, figures.py   what the machine answers
+    expected.py   findings that the policy allows until a day
+
+`applied` adds to a report what was asked, found and missing. The verdict stays the machine's; a requirement that is not met, or that
+nobody can answer, makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+
+import msgspec
+
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.report import Report, RequirementResult
+from cudadoctor.model.requirements import Policy, Requirement, Requirements
+from cudadoctor.parsers.read import read
+from cudadoctor.policy import comparing, expected
+from cudadoctor.policy.base import Answer, View
+from cudadoctor.policy.grammar import RequirementError, parsed
+from cudadoctor.policy.questions import ALONE, KINDS, QUESTIONS
+
+__all__ = ["RequirementError", "applied", "requirement", "requirements"]
+
+NOT_MET = 1  # the exit code
+
+
+def requirement(text: str) -> Requirement:
+    """The requirement that a text states; RequirementError says what is wrong with it, and where."""
+    return parsed(text, KINDS, ALONE)
+
+
+def requirements(texts: Iterable[str]) -> tuple[Requirement, ...]:
+    return tuple(requirement(text) for text in texts)
+
+
+def applied(report: Report, evidence: Evidence, knowledge: Knowledge, policy: Policy, wanted: Requirements, *, today: dt.date) -> Report:
+    """The report with what the policy asked. `today` decides which expected findings still are."""
+    judged = expected.applied(report, evidence, knowledge, policy.ignores, wanted, today=today)
+    facts = read(evidence, Guard()) if policy.requirements else Facts(())
+    view = View(facts=facts, report=report)
+    results = tuple(_result(one, view) for one in policy.requirements)
+    code = judged.exit_code if all(result.met for result in results) else NOT_MET
+    notes = (f"The policy of {policy.source} counts.",) if policy.source is not None else ()
+    return msgspec.structs.replace(judged, requirements=results, exit_code=code, notes=(*notes, *judged.notes))
+
+
+def _result(one: Requirement, view: View) -> RequirementResult:
+    """One answer decides where it is known not to be met; where none is, one unknown leaves it open."""
+    guard = Guard()
+    nothing: tuple[Answer, ...] = ()
+    answers = guard.run("policy", one.name, nothing, lambda: tuple(QUESTIONS[one.name].ask(view)))
+    known = [(answer, comparing.holds(one, answer)) for answer in answers]
+    unmet = [answer for answer, met in known if met is False]
+    unknown = [answer for answer, met in known if met is None]
+    met = False if unmet else None if unknown or not known else True
+    shown = [answer for answer, held in known if held is not None and answer.shown]
+    why = None
+    if unmet:
+        why = f"asked for {one.text}, found {_said(unmet)}"
+    elif met is None:
+        why = _reasons(unknown) or ", ".join(crash.error for crash in guard.crashes) or "nobody answered"
+    return RequirementResult(text=one.text, met=met, found=_said(shown) or None, why=why)
+
+
+def _said(answers: Iterable[Answer]) -> str:
+    """`145.0 GiB` of one GPU; `GPU 0 145.0 GiB, GPU 1 80.0 GiB` of several."""
+    return ", ".join(dict.fromkeys(f"{answer.where}: {answer.shown}" if answer.where else answer.shown for answer in answers))
+
+
+def _reasons(answers: Iterable[Answer]) -> str:
+    said = (answer.why or f"{answer.shown}: no limit is known that it could be a share of" for answer in answers)
+    return ", ".join(dict.fromkeys(said))

@@ -1,0 +1,201 @@
+"""What a policy can ask of the GPUs: their number and names, memory, switches, links, and who else is on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from cudadoctor.checks.common import size
+from cudadoctor.devices import Device, cuda_answered, devices_of, same_address
+from cudadoctor.model.facts import Unknown
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import LADDER, NVML, GpuProcess, NvmlGpu
+from cudadoctor.policy.base import Answer, Answers, Question, View
+
+IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
+NOT_SUPPORTED = "not supported"
+NO_GPU = "no GPU is visible to CUDA"
+_WHILE_COPYING = lazy(r"link while copying: PCIe (?P<generation>\d)\.0 x(?P<width>\d{1,2})")
+
+
+def devices(view: View) -> tuple[Device, ...]:
+    """The GPUs that a program sees; all that NVML lists where CUDA did not say which those are."""
+    found = devices_of(view.facts)
+    return tuple(device for device in found if device.cuda is not None) if cuda_answered(view.facts) else found
+
+
+def nobody(view: View) -> Answer:
+    """Why there is no GPU to ask about: there is none, or nobody could look."""
+    ladder = view.known(LADDER)
+    nobody_looked = isinstance(ladder, Unknown) or ladder is None or not ladder.rungs
+    return Answer(why=view.why(LADDER, "CUDA was not asked")) if nobody_looked else Answer(is_fault=True, shown=NO_GPU)
+
+
+def each(view: View, ask: Callable[[Device], Answer]) -> Iterator[Answer]:
+    found = devices(view)
+    if not found:
+        yield nobody(view)
+    for place, device in enumerate(found):
+        number = device.number if device.number is not None else device.index if device.index is not None else place
+        yield msgspec.structs.replace(ask(device), where=f"GPU {number}" if len(found) > 1 else "")
+
+
+def _of_nvml(view: View, ask: Callable[[NvmlGpu], Answer]) -> Iterator[Answer]:
+    """A question that NVML alone answers."""
+
+    def one(device: Device) -> Answer:
+        if device.nvml is None:
+            return Answer(why=view.why(NVML, "NVML does not list this GPU"))
+        return Answer(why=device.nvml.handle_error) if device.nvml.handle_error is not None else ask(device.nvml)
+
+    return each(view, one)
+
+
+def gpus(view: View) -> Answers:
+    if cuda_answered(view.facts):
+        shown = devices(view)
+        names = ", ".join(dict.fromkeys(device.name or "GPU" for device in shown))
+        return (Answer(value=float(len(shown)), shown=f"{len(shown)} visible to CUDA ({names})"),)
+    why = nobody(view)
+    return (Answer(value=0.0, shown="0 visible to CUDA") if why.is_fault else why,)
+
+
+def name(view: View) -> Answers:
+    return each(view, lambda device: Answer(value=device.name, shown=device.name or "", why="its name is not known"))
+
+
+def capability(view: View) -> Answers:
+    def one(device: Device) -> Answer:
+        stated = [part.compute_capability for part in (device.cuda, device.nvml) if part is not None]
+        text = next((str(capability) for capability in stated if capability is not None), None)
+        return Answer(value=text, shown=text or "", why="neither CUDA nor NVML says it")
+
+    return each(view, one)
+
+
+def memory(view: View) -> Answers:
+    def one(device: Device) -> Answer:
+        of_slice = device.is_slice and device.cuda is not None
+        total = device.cuda.memory_total_bytes if of_slice and device.cuda is not None else None
+        total = total or (device.nvml.memory_total_bytes if device.nvml is not None else None)
+        total = total or (device.cuda.memory_total_bytes if device.cuda is not None else None)
+        return _size(total, "how much memory it has is not known")
+
+    return each(view, one)
+
+
+def free_memory(view: View) -> Answers:
+    """What NVML saw before anything of ours ran there; of a slice what CUDA says."""
+
+    def one(device: Device) -> Answer:
+        gpu = device.nvml
+        if gpu is not None and not device.is_slice and gpu.memory_total_bytes is not None and gpu.memory_used_bytes is not None:
+            return _size(gpu.memory_total_bytes - gpu.memory_used_bytes - (gpu.memory_reserved_bytes or 0), "")
+        free = device.cuda.memory_free_bytes if device.cuda is not None else None
+        return _size(free, "how much memory is free is not known")
+
+    return each(view, one)
+
+
+def _size(number: int | None, why: str) -> Answer:
+    return Answer(why=why) if number is None else Answer(value=float(number), shown=size(number))
+
+
+def switch(attribute: str) -> Question:
+    """One of NVML's switches. A GPU that has none is off."""
+
+    def question(view: View) -> Answers:
+        def one(gpu: NvmlGpu) -> Answer:
+            state = getattr(gpu, attribute)
+            if state is None and NOT_SUPPORTED in gpu.errors.get(attribute, "").lower():
+                return Answer(value="off", shown="off (this GPU has none)")
+            if state is None:
+                return Answer(why=gpu.errors.get(attribute, "NVML does not say"))
+            on = state == "enabled"
+            return Answer(value="on" if on else "off", shown="on" if on else "off")
+
+        return _of_nvml(view, one)
+
+    return question
+
+
+def ecc_errors(view: View) -> Answers:
+    def one(gpu: NvmlGpu) -> Answer:
+        count = gpu.ecc_uncorrected_volatile
+        if count is None and gpu.ecc_mode == "disabled":
+            return Answer(why="ECC is off, so nobody counts errors")
+        if count is None:
+            return Answer(why=gpu.errors.get("ecc_uncorrected_volatile", "NVML does not count them"))
+        return Answer(value=float(count), shown=f"{count} uncorrected since the driver was loaded")
+
+    return _of_nvml(view, one)
+
+
+def pcie(part: str) -> Question:
+    """Width or generation of the link. At rest a GPU trains its link down, so the generation while copying counts, where it was seen."""
+
+    def question(view: View) -> Answers:
+        def one(device: Device) -> Answer:
+            copying = _link_while_copying(view, device, part)
+            if copying is not None:
+                return Answer(value=float(copying), shown=f"{copying} while copying")
+            gpu = device.nvml
+            now = getattr(gpu, f"pcie_{part}") if gpu is not None else None
+            best = getattr(gpu, f"pcie_{part}_max") if gpu is not None else None
+            if now is None:
+                return Answer(why=view.why(NVML, "NVML does not say"))
+            if part == "generation" and best is not None and now < best:
+                return Answer(
+                    why=f"at rest the link is at generation {now}, card and slot can do {best}; nothing was copied to see it at work"
+                )
+            return Answer(value=float(now), shown=str(now))
+
+        return each(view, one)
+
+    return question
+
+
+def _link_while_copying(view: View, device: Device, part: str) -> int | None:
+    for figure in view.report.benchmark:
+        found = _WHILE_COPYING.search(figure.why or "") if figure.gpu == device.number else None
+        if found is not None:
+            return int(found[part])
+    return None
+
+
+def nvlink(view: View) -> Answers:
+    def one(gpu: NvmlGpu) -> Answer:
+        if gpu.nvlinks_active is None and gpu.nvlinks_inactive is None:
+            if NOT_SUPPORTED in gpu.errors.get("nvlinks", "").lower():
+                return Answer(value="off", shown="this GPU has no NVLink")
+            return Answer(why=gpu.errors.get("nvlinks", "NVML does not say"))
+        up, down = gpu.nvlinks_active or 0, gpu.nvlinks_inactive or 0
+        return Answer(value="on" if up and not down else "off", shown=f"{up} of {up + down} links up")
+
+    return _of_nvml(view, one)
+
+
+def alone(view: View) -> Answers:
+    """Whether nobody else is on the GPU. Memory in use without a listed process leaves it open."""
+
+    def one(gpu: NvmlGpu) -> Answer:
+        nvml = view.value(NVML)
+        listed = [entry for entry in (nvml.processes if nvml is not None else ()) if _is_on(entry, gpu)]
+        if listed:
+            names = ", ".join(f"{entry.name or 'process'} ({entry.pid})" for entry in listed[:3])
+            return Answer(value="off", shown=names + (f" and {len(listed) - 3} more" if len(listed) > 3 else ""))
+        refused = next((gpu.errors[name] for name in ("processes_c", "processes_g") if name in gpu.errors), None)
+        if refused is not None:
+            return Answer(why=f"NVML does not list processes: {refused}")
+        if gpu.memory_used_bytes is None:
+            return Answer(why="how much memory is in use is not known")
+        if gpu.memory_used_bytes > IDLE_LIMIT:
+            return Answer(why=f"{size(gpu.memory_used_bytes)} are in use, and NVML lists no process")
+        return Answer(value="on", shown="no other process")
+
+    return _of_nvml(view, one)
+
+
+def _is_on(entry: GpuProcess, gpu: NvmlGpu) -> bool:
+    return entry.gpu == str(gpu.index) or same_address(entry.gpu if ":" in entry.gpu else None, gpu.address)

@@ -1,0 +1,187 @@
+"""The file that holds a policy: cudadoctor.toml, or [tool.cudadoctor] of pyproject.toml, found upward from the working directory.
+
+require = ["gpus>=2", "driver>=535"]
+ignore = ["toolkit-missing", {cause = "pcie-link-degraded", reason = "riser with 8 lanes", until = 2027-06-30}]
+strict = true
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from cudadoctor import policy
+from cudadoctor.explaining import nearest
+from cudadoctor.model.requirements import Ignore, Policy
+
+OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
+LARGEST = 1 << 20  # bytes; a policy is a page
+
+
+class PolicyError(Exception):
+    """A policy that cannot be read or says something that does not exist; the message names file and place."""
+
+
+class _Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cause: str
+    reason: str | None = None
+    until: dt.date | None = None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    require: list[str] = []
+    ignore: list[str | _Expected] = []
+    strict: bool = False
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What is demanded, whether a degraded machine fails, and what a reader should know of files that were not read."""
+
+    policy: Policy
+    strict: bool = False
+    refused: str | None = None
+
+
+def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], folder: str | None = None) -> Found:
+    """The requirements of the command line with the policy of --policy, or else of the file found upward from the working directory."""
+    try:
+        asked = policy.requirements(texts)
+    except policy.RequirementError as error:
+        raise PolicyError(f"--require {_pointed(error)}") from error
+    refused = None
+    if given is not None:
+        path: str | None = given
+        table = _table(given, _text(given))
+        if table is None:
+            raise PolicyError(f"--policy {given}: it has no [tool.{TABLE}]")
+    else:
+        path, table, refused = _found(folder or _working_directory())
+    if path is None or table is None:
+        return Found(policy=Policy(requirements=asked), refused=refused)
+    own, strict = _policy(path, table, causes)
+    return Found(policy=msgspec.structs.replace(own, requirements=(*own.requirements, *asked)), strict=strict, refused=refused)
+
+
+# ---------------------------------------------------------------- finding it
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None  # it was removed
+
+
+def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
+    """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
+    refused = None
+    for path in _candidates(folder):
+        if not os.path.isfile(path):
+            continue
+        by = _writable_by_others(path)
+        try:
+            text = _text(path)
+            table = _table(path, text)
+        except PolicyError:
+            # Somebody's pyproject.toml that does not concern us, or cannot be read, is no reason to fail.
+            if os.path.basename(path) == PROJECT and f"tool.{TABLE}" not in _readable(path):
+                continue
+            if by is None:
+                raise
+            table = {}
+        if table is None:
+            continue
+        if by is not None:
+            refused = f"{path} was not read: as root a policy counts only where nobody else may write it ({by}). Name it with --policy."
+            return None, None, refused
+        return path, table, None
+    return None, None, refused
+
+
+def _candidates(folder: str | None) -> Iterator[str]:
+    while folder is not None:
+        yield os.path.join(folder, OWN)
+        yield os.path.join(folder, PROJECT)
+        parent = os.path.dirname(folder)
+        folder = parent if parent != folder else None
+
+
+def _writable_by_others(path: str) -> str | None:
+    """As root: the file, or the folder above it, that another user may change or replace."""
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return None
+    place = os.path.realpath(path)
+    while True:
+        info = os.lstat(place)
+        writable = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and info.st_gid != 0)
+        sticky = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX  # only its owner replaces a file there
+        if info.st_uid != 0 or (writable and not sticky):
+            return place
+        if place == os.path.dirname(place):
+            return None
+        place = os.path.dirname(place)
+
+
+# ---------------------------------------------------------------- reading it
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            text = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise PolicyError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"{path}: it is not UTF-8") from error
+    if len(text) > LARGEST:
+        raise PolicyError(f"{path}: too large for a policy")
+    return text
+
+
+def _readable(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(LARGEST)
+    except OSError:
+        return ""
+
+
+def _table(path: str, text: str) -> dict[str, Any] | None:
+    """The policy's table; None where a project's file has none."""
+    try:
+        whole = msgspec.toml.decode(text)
+    except msgspec.DecodeError as error:
+        raise PolicyError(f"{path}: {error}") from error
+    if os.path.basename(path) != PROJECT:
+        return dict(whole)
+    tools = whole.get("tool")
+    table = tools.get(TABLE) if isinstance(tools, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise PolicyError(f"{path}: tool.{TABLE} is no table")
+    return table
+
+
+def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Policy, bool]:
+    known = frozenset(causes)
+    try:
+        file = msgspec.convert(table, type=_File)
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"{path}: {error}") from error
+    ignores = []
+    for place, entry in enumerate(file.ignore, 1):
+        one = _Expected(cause=entry) if isinstance(entry, str) else entry
+        if one.cause not in known:
+            raise PolicyError(f"{path}: ignore, entry {place}: {one.cause!r} is no cause{nearest(one.cause, known)}")
+        ignores.append(Ignore(cause=one.cause, reason=one.reason, until=one.until))
+    try:
+        asked = policy.requirements(file.require)
+    except policy.RequirementError as error:
+        raise PolicyError(f"{path}: {_pointed(error)}") from error
+    return Policy(requirements=asked, ignores=tuple(ignores), source=path), file.strict
+
+
+def _pointed(error: policy.RequirementError) -> str:
+    """The error, and below it the requirement with a mark under the column."""
+    line = error.text.replace("\n", " ").replace("\t", " ")
+    return f"{error}\n    {line}\n    {' ' * (error.column - 1)}^"

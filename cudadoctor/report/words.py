@@ -1,0 +1,106 @@
+"""What several formats say in the same words: the line after the verdict, quotes, steps, requirements, expected findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cudadoctor.model.facts import Quote
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.recipe import Prescription
+from cudadoctor.model.report import Report, RequirementResult
+from cudadoctor.report.clean import clean, one_line
+
+MET = {True: "met", False: "not met", None: "not known"}
+
+
+def headline(report: Report) -> str:
+    """The line after the verdict. It may hold a machine's words: show it through `one_line`."""
+    root = report.diagnosis.root
+    if root is not None:
+        return f"{root.title} [{root.cause}]"
+    return _healthy(report) if report.verdict == "healthy" else _undecided(report)
+
+
+def _undecided(report: Report) -> str:
+    if report.diagnosis.crashes:
+        return "a part of cudadoctor failed, and nothing that it saw explains a fault"
+    if report.diagnosis.suspects:
+        return "the cause is not certain yet"
+    if any(row.id == "text" and row.status == "warn" for row in report.checks):
+        return "what the text says is not so at present"
+    failed = [row.id for row in report.checks if row.status == "fail"]
+    if report.origin.kind == "text" and not failed:
+        return "the text shows no failure that is known"
+    return f"{' and '.join(failed)} failed, and nothing that was seen explains it" if failed else "too little could be seen for a verdict"
+
+
+def _healthy(report: Report) -> str:
+    expected = next((one for one in report.diagnosis.also if one.ignored is not None and one.effect == "blocks"), None)
+    if expected is not None:
+        return f"nothing but what the policy expects: {expected.title} [{expected.cause}]"
+    if report.origin.kind == "text":
+        return "the text shows that a GPU computed, and no failure that is known"
+    if report.origin.bundle is not None:
+        return f"{_named(report)}: NVML answers, and the report of {report.origin.bundle} shows no failure that is known"
+    ran = "CUDA answers" if report.origin.quick else "a Numba kernel ran and its results were right"
+    return f"{_named(report)}: {ran}"
+
+
+def _named(report: Report) -> str:
+    """The GPUs that a program sees; in a bundle, where none looked, those that there are."""
+    gpus = [gpu for gpu in report.machine.gpus if gpu.visible or report.origin.bundle is not None]
+    names = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in gpus))
+    return f"{len(gpus)} GPUs ({names})" if len(gpus) > 1 else names or "the GPU"
+
+
+# ---------------------------------------------------------------- policy
+def unmet(report: Report) -> tuple[RequirementResult, ...]:
+    """The requirements that are not met or not known to be."""
+    return tuple(result for result in report.requirements if not result.met)
+
+
+def degraded_fails(report: Report) -> bool:
+    """Whether a degraded machine was asked to fail (--strict), as far as its exit code shows it."""
+    return report.verdict == "degraded" and report.exit_code == 1 and not unmet(report)
+
+
+def asked(result: RequirementResult) -> str:
+    """`gpus>=2: not met (1 visible to CUDA)`."""
+    found = result.found if result.met is not None else result.why
+    return one_line(f"{result.text}: {MET[result.met]}" + (f" ({found})" if found else ""))
+
+
+def expected(finding: Finding) -> str:
+    """`expected: riser with 8 lanes, until 2027-06-30`; empty where the finding counts."""
+    if finding.ignored is None:
+        return ""
+    reason = finding.ignored.reason or "the policy gives no reason"
+    until = f", until {finding.ignored.until}" if finding.ignored.until else ""
+    by = f" with {finding.ignored.cause}" if finding.ignored.cause != finding.cause else ""
+    return one_line(f"expected{by}: {reason}{until}")
+
+
+# ---------------------------------------------------------------- evidence and steps
+def where(quote: Quote) -> str:
+    """`nvidia-smi, line 3`."""
+    if quote.first is None:
+        return one_line(quote.source)
+    lines = f"line {quote.first}" if quote.first == quote.last else f"lines {quote.first} to {quote.last}"
+    return f"{one_line(quote.source)}, {lines}"
+
+
+def quoted(quotes: Sequence[Quote]) -> Iterator[str]:
+    """Each quote on lines of plain text: where it stands, then its words, four columns in."""
+    for quote in quotes:
+        yield f"{where(quote)}:"
+        yield from (f"    {line}" for line in clean(quote.text).split("\n"))
+
+
+def steps(prescription: Prescription) -> Iterator[str]:
+    """The steps as lines of plain text, commands four columns in."""
+    if prescription.no_software_fix is not None:
+        yield one_line(f"{prescription.no_software_fix} What can be done without:")
+    for number, step in enumerate(prescription.steps, 1):
+        yield one_line(f"{number}. {step.text}")
+        for command in (step.shell, step.verify):
+            yield from (f"    {line}" for line in clean(command or "").split("\n") if line)

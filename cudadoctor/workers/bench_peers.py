@@ -1,0 +1,189 @@
+"""Copies between the GPUs of one machine: each pair one way, both ways at once, and small; what was copied is compared.
+
+Loaded by bench.py by its path, in one process that has a context on every GPU. Whether a pair can copy directly is the driver's word; a pair
+of which it says so and that then refuses, or copies wrong, is a failed step. Without direct access the driver copies through the host.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MIB = 1 << 20
+COPIED = 256 * MIB
+SMALL, SMALLS = 16, 100  # bytes of a small copy, and how many are queued at once
+ALREADY_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+RUNS = 2
+
+
+class Side:
+    """One GPU with its buffers."""
+
+    def __init__(self, sibling: Any, driver: Any, gpu: Any, watch: Any) -> None:
+        self.gpu, self.driver = gpu, driver
+        gpu.context()
+        self.card = sibling("bench_card").Card(driver, gpu, sibling("bench_ptx"), short=True)
+        self.card.sample_seconds = 0.01
+        self.to, self.back, self.size = self.card.two_buffers(COPIED)
+        self.links, self.link_rate = watch.nvlinks()
+
+
+def check_all(worker: Any, sibling: Any, driver: Any, gpus: list[Any], watches: list[Any]) -> tuple[list[Side], dict[Any, bool | None]]:
+    """A checked copy between every ordered pair: what the smoke test does."""
+    sides = [Side(sibling, driver, gpu, watch) for gpu, watch in zip(gpus, watches)]
+    place = sibling("copy_steps")
+    direct = {
+        (one.gpu.index, other.gpu.index): checked(worker, place, one, other) for one in sides for other in sides if one is not other
+    }  # fmt: skip
+    return sides, direct
+
+
+def measure(worker: Any, sibling: Any, driver: Any, gpus: list[Any], watches: list[Any]) -> None:
+    """The figures of every pair whose copies are right."""
+    sides, direct = check_all(worker, sibling, driver, gpus, watches)
+    pairs = [(one, other) for one in sides for other in sides if one is not other]
+    place = sibling("copy_steps")
+    for number in range(1, RUNS + 1):
+        for one, other in pairs:
+            access = direct[one.gpu.index, other.gpu.index]
+            if access is None:
+                continue
+            limit = limit_of(place, one, other, access)
+            said = None if access else "no direct access between the two: copies go through the host"
+            names = ("peer", "peer_latency") + (("peer_both",) if one.gpu.index < other.gpu.index else ())
+            for name in names:
+                figure(worker, name, one, other, number, limit, said)
+    for side in sides:
+        side.gpu.enter()
+        side.card.close()
+
+
+# ------------------------------------------------------------------ whether it works
+def checked(worker: Any, place: Any, one: Side, other: Side) -> bool | None:
+    """A copy whose data are compared. True: direct, False: through the host, None: it failed."""
+    step, started = "peer copy to GPU {}".format(other.gpu.index), time.monotonic()
+    worker.emit("begin", step=step, gpu=one.gpu.index)
+    status, why, access = "pass", None, False
+    try:
+        possible = one.driver.value(ctypes.c_int, "cuDeviceCanAccessPeer", one.gpu.device, other.gpu.device)
+        one.gpu.enter()
+        if possible:
+            enable(one, other)
+            access = True
+        copy_once(place, one, other)
+    except Exception as error:
+        status = "fail"
+        offered = ", though the driver says that direct access is possible" if access or "EnablePeer" in str(error) else ""
+        why = "GPU {} to GPU {}: {}{}".format(one.gpu.index, other.gpu.index, getattr(error, "output", error), offered)
+    worker.emit("smoke", gpu=one.gpu.index, step=step, status=status, why=why, seconds=round(time.monotonic() - started, 6))
+    return access if status == "pass" else None
+
+
+def enable(one: Side, other: Side) -> None:
+    """Direct access; granted before is as good."""
+    try:
+        one.driver.call("cuCtxEnablePeerAccess", other.gpu.handle, ctypes.c_uint(0))
+    except Exception as error:
+        if getattr(error, "code", None) != ALREADY_ENABLED:
+            raise
+
+
+def copy_once(place: Any, one: Side, other: Side) -> None:
+    """The pattern at both ends must arrive. The whole buffer goes over, so that every page is used once."""
+    salt = 8 + one.gpu.index * 16 + other.gpu.index
+    text = ctypes.create_string_buffer(place.pattern(salt), MIB)
+    size = min(one.size, other.size)
+    for offset in (0, size - MIB):
+        one.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(one.to.value + offset), text, ctypes.c_size_t(MIB))
+    one.driver.call("cuCtxSynchronize")
+    queue(one, other, size)
+    one.driver.call("cuStreamSynchronize", one.card.stream)
+    other.gpu.enter()
+    back = ctypes.create_string_buffer(2 * MIB)
+    for offset, at in ((0, 0), (size - MIB, MIB)):
+        source = ctypes.c_uint64(other.back.value + offset)
+        one.driver.call("cuMemcpyDtoH_v2", ctypes.c_void_p(ctypes.addressof(back) + at), source, ctypes.c_size_t(MIB))
+    one.gpu.enter()
+    place.check(ctypes.addressof(back), 2 * MIB, salt)
+
+
+def queue(one: Side, other: Side, size: int) -> None:
+    """Queue a copy on the stream of the GPU that it comes from."""
+    one.driver.call(
+        "cuMemcpyPeerAsync", other.back, other.gpu.handle, one.to, one.gpu.handle, ctypes.c_size_t(size), one.card.stream
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ how fast
+def limit_of(place: Any, one: Side, other: Side, access: bool) -> tuple[float | None, str | None]:
+    """GB/s one way, with the derivation: NVLink where both have links, else the lesser PCIe link."""
+    if access and one.links and other.links:
+        links, rate = min(one.links, other.links), one.link_rate
+        return (round(links * rate, 1), "{} NVLinks x {:g} GB/s".format(links, rate)) if rate else (None, "NVLink")
+    rates = []
+    for side in (one, other):
+        known = place.link("/sys/bus/pci/devices/{}/".format(side.gpu.address), "max")
+        if known is None:
+            return None, "PCIe"
+        rates.append((place.LANES[known[0]][1] * known[1], place.link_name(known)))
+    least = min(rates)
+    return round(least[0], 1), "{}{}".format(least[1], "" if access else ", through the host")
+
+
+def figure(worker: Any, name: str, one: Side, other: Side, run: int, limit: tuple[float | None, str | None], said: str | None) -> None:
+    """One figure of one pair."""
+    started = time.monotonic()
+    unit = "us" if name == "peer_latency" else "GB/s"
+    record: dict[str, Any] = {"value": None, "unit": unit, "limit": None, "limit_from": limit[1], "why": said}
+    one.gpu.enter()
+    try:
+        size = min(one.size, other.size)
+        if name == "peer_latency":
+            seconds = one.card.measure(lambda _: [queue(one, other, SMALL) for _ in range(SMALLS)], most=1, warm=0.002)
+            record.update(value=round(seconds.median / SMALLS * 1e6, 3), spread=seconds.spread)
+        elif name == "peer":
+            seconds = one.card.measure(lambda _: queue(one, other, size), warm=0.004)
+            record.update(value=round(size / seconds.median / 1e9, 3), spread=seconds.spread, limit=limit[0])
+        else:
+            there, back = beside(one, other, size), beside(other, one, size)
+            rates = [size / way.median / 1e9 for way in (there, back)]
+            both = None if limit[0] is None else 2 * limit[0]
+            record.update(value=round(sum(rates), 3), spread=max(there.spread, back.spread), limit=both)
+        if said is not None:
+            record["limit"] = None  # the way through the host is the driver's affair
+    except Exception as error:
+        record["why"] = str(getattr(error, "output", error))
+    seconds_taken = round(time.monotonic() - started, 6)
+    worker.emit("benchmark", gpu=one.gpu.index, peer=other.gpu.index, name=name, run=run, seconds=seconds_taken, **record)
+
+
+def beside(timed: Side, other: Side, size: int) -> Any:
+    """Seconds of a copy one way while copies the other way, more of them, are under way."""
+    count = max(2, int(timed.card.sample_seconds / (size / 200e9)))
+    samples = []
+    for _ in range(timed.card.samples + 1):
+        other.gpu.enter()
+        other.card.shut_gate(other.card.stream)
+        for _ in range(3 * count):
+            queue(other, timed, size)
+        timed.gpu.enter()
+        timed.card.shut_gate(timed.card.stream)
+        queue(timed, other, size)
+        timed.card.record(timed.card.events[0])
+        for _ in range(count):
+            queue(timed, other, size)
+        timed.card.record(timed.card.events[1])
+        other.card.open_gate()
+        timed.card.open_gate()
+        timed.driver.call("cuEventSynchronize", timed.card.events[1])
+        samples.append(timed.card.elapsed(*timed.card.events[:2]) / count)
+        timed.driver.call("cuStreamSynchronize", timed.card.stream)
+        other.gpu.enter()
+        other.driver.call("cuStreamSynchronize", other.card.stream)
+    timed.gpu.enter()
+    return timed.card.samples_of(samples[1:])
+

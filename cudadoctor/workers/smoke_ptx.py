@@ -1,0 +1,236 @@
+"""The kernels of the smoke test's further steps, in PTX; `entry` of bench_ptx.py frames them. Each has a reference that Python computes."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REDUCED_BY = 256  # threads of a block of the reduction: its shared memory holds a number for each
+
+# The value of element i in a pattern: (i x factor + add) ^ ((i x factor + add) >> shift) ^ flip. %rd10 is i, the result is in %rd12.
+_PATTERN = """
+    ld.param.u64 %rd4, [p_factor];
+    ld.param.u64 %rd5, [p_add];
+    ld.param.u32 %r6, [p_shift];
+    ld.param.u64 %rd6, [p_flip];
+    mad.lo.u64 %rd12, %rd10, %rd4, %rd5;
+    shr.u64 %rd13, %rd12, %r6;
+    xor.b64 %rd12, %rd12, %rd13;
+    xor.b64 %rd12, %rd12, %rd6;"""
+# Places of 8 bytes: %rd1 the first, %rd2 their number, %rd10 this thread's, %rd11 its address. More than 2^32 of them are possible.
+_PLACE = """
+    ld.param.u64 %rd1, [p_place];
+    ld.param.u64 %rd2, [p_count];
+    cvta.to.global.u64 %rd1, %rd1;
+    mul.wide.u32 %rd10, %r1, %r2;
+    cvt.u64.u32 %rd11, %r3;
+    add.u64 %rd10, %rd10, %rd11;
+    setp.ge.u64 %p1, %rd10, %rd2;
+    @%p1 bra DONE;
+    shl.b64 %rd11, %rd10, 3;
+    add.u64 %rd11, %rd1, %rd11;"""
+_PATTERN_PARAMETERS = "p_place:u64 p_count:u64 p_factor:u64 p_add:u64 p_shift:u32 p_flip:u64"
+
+FILL = ("fill", _PATTERN_PARAMETERS, _PLACE + _PATTERN + "\n    st.global.u64 [%rd11], %rd12;\nDONE:")
+
+# p_out: how many places differ, and the first of them.
+VERIFY = (
+    "verify",
+    _PATTERN_PARAMETERS + " p_out:u64",
+    _PLACE + _PATTERN + """
+    ld.param.u64 %rd7, [p_out];
+    cvta.to.global.u64 %rd7, %rd7;
+    ld.global.u64 %rd14, [%rd11];
+    setp.eq.u64 %p2, %rd14, %rd12;
+    @%p2 bra DONE;
+    red.global.add.u64 [%rd7], 1;
+    red.global.min.u64 [%rd7 + 8], %rd10;
+DONE:""",
+)  # fmt: skip
+
+# The sum of p_count 32-bit numbers: each thread some, each block through shared memory, the blocks by atomic additions.
+REDUCE = (
+    "reduce",
+    "p_place:u64 p_count:u32 p_out:u64",
+    """
+    ld.param.u64 %rd1, [p_place];
+    ld.param.u32 %r6, [p_count];
+    ld.param.u64 %rd2, [p_out];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r7, 0;
+NEXT:
+    setp.ge.u32 %p1, %r4, %r6;
+    @%p1 bra SUMMED;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.s64 %rd3, %rd1, %rd3;
+    ld.global.u32 %r8, [%rd3];
+    add.u32 %r7, %r7, %r8;
+    add.u32 %r4, %r4, %r5;
+    bra NEXT;
+SUMMED:
+    mov.u32 %r9, sums;
+    shl.b32 %r10, %r3, 2;
+    add.u32 %r9, %r9, %r10;
+    st.shared.u32 [%r9], %r7;
+    mov.u32 %r11, 128;
+HALVE:
+    bar.sync 0;
+    setp.ge.u32 %p2, %r3, %r11;
+    @%p2 bra SKIP;
+    shl.b32 %r12, %r11, 2;
+    add.u32 %r12, %r9, %r12;
+    ld.shared.u32 %r13, [%r12];
+    ld.shared.u32 %r14, [%r9];
+    add.u32 %r13, %r13, %r14;
+    st.shared.u32 [%r9], %r13;
+SKIP:
+    shr.u32 %r11, %r11, 1;
+    setp.ne.u32 %p3, %r11, 0;
+    @%p3 bra HALVE;
+    setp.ne.u32 %p4, %r3, 0;
+    @%p4 bra DONE;
+    ld.shared.u32 %r15, [%r9];
+    red.global.add.u32 [%rd2], %r15;
+DONE:""",
+)
+
+# sqrt(x) x x / 3 + sqrt(x) of x = i + 1 in double precision, each step rounded as the standard says: the CPU gets the same bits.
+DOUBLE = (
+    "double",
+    "p_place:u64 p_count:u64",
+    _PLACE + """
+    add.u64 %rd12, %rd10, 1;
+    cvt.rn.f64.u64 %d1, %rd12;
+    sqrt.rn.f64 %d2, %d1;
+    mul.rn.f64 %d3, %d2, %d1;
+    mov.f64 %d4, 0d4008000000000000;
+    div.rn.f64 %d3, %d3, %d4;
+    add.rn.f64 %d3, %d3, %d2;
+    st.global.f64 [%rd11], %d3;
+DONE:""",
+)  # fmt: skip
+
+# 3 x + 1 of x = i mod 64 in half precision, exact; stored as single precision.
+HALF = (
+    "half",
+    "p_place:u64 p_count:u64",
+    _PLACE + """
+    cvt.u32.u64 %r7, %rd10;
+    and.b32 %r7, %r7, 63;
+    cvt.rn.f16.u32 %h1, %r7;
+    mov.u32 %r8, 3;
+    cvt.rn.f16.u32 %h2, %r8;
+    mov.u32 %r8, 1;
+    cvt.rn.f16.u32 %h3, %r8;
+    fma.rn.f16 %h1, %h1, %h2, %h3;
+    cvt.f32.f16 %f1, %h1;
+    cvt.f64.f32 %d1, %f1;
+    st.global.f64 [%rd11], %d1;
+DONE:""",
+)  # fmt: skip
+
+# All blocks of the grid wait for each other: each leaves b x b + 1, and behind the barrier each adds up what all left. A launch that is
+# not cooperative could wait for ever; this one gives up after p_limit nanoseconds.
+MEET = (
+    "meet",
+    "p_counter:u64 p_left:u64 p_sums:u64 p_limit:u64",
+    """
+    ld.param.u64 %rd1, [p_counter];
+    ld.param.u64 %rd2, [p_left];
+    ld.param.u64 %rd3, [p_sums];
+    ld.param.u64 %rd4, [p_limit];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;
+    cvta.to.global.u64 %rd3, %rd3;
+    setp.ne.u32 %p1, %r3, 0;
+    @%p1 bra DONE;
+    mov.u32 %r7, %nctaid.x;
+    mad.lo.u32 %r8, %r1, %r1, 1;
+    mul.wide.u32 %rd5, %r1, 4;
+    add.s64 %rd6, %rd2, %rd5;
+    add.s64 %rd7, %rd3, %rd5;
+    st.global.u32 [%rd6], %r8;
+    membar.gl;
+    red.global.add.u32 [%rd1], 1;
+    mov.u64 %rd8, %globaltimer;
+WAIT:
+    ld.volatile.global.u32 %r9, [%rd1];
+    setp.ge.u32 %p2, %r9, %r7;
+    @%p2 bra TOGETHER;
+    mov.u64 %rd9, %globaltimer;
+    sub.u64 %rd9, %rd9, %rd8;
+    setp.lt.u64 %p3, %rd9, %rd4;
+    @%p3 bra WAIT;
+    bra DONE;
+TOGETHER:
+    membar.gl;
+    mov.u32 %r10, 0;
+    mov.u32 %r11, 0;
+ADD:
+    mul.wide.u32 %rd10, %r10, 4;
+    add.s64 %rd10, %rd2, %rd10;
+    ld.volatile.global.u32 %r12, [%rd10];
+    add.u32 %r11, %r11, %r12;
+    add.u32 %r10, %r10, 1;
+    setp.lt.u32 %p4, %r10, %r7;
+    @%p4 bra ADD;
+    st.global.u32 [%rd7], %r11;
+DONE:""",
+)
+
+# A number that depends on every one of p_turns steps: x = x * 1664525 + 1013904223, then x ^= x >> 13.
+MIX = (
+    "mix",
+    "p_place:u64 p_count:u32 p_turns:u32 p_seed:u32",
+    """
+    ld.param.u64 %rd1, [p_place];
+    ld.param.u32 %r6, [p_count];
+    ld.param.u32 %r7, [p_turns];
+    ld.param.u32 %r8, [p_seed];
+    cvta.to.global.u64 %rd1, %rd1;
+    setp.ge.u32 %p1, %r4, %r6;
+    @%p1 bra DONE;
+    add.u32 %r9, %r4, %r8;
+TURN:
+    mad.lo.u32 %r9, %r9, 1664525, 1013904223;
+    shr.u32 %r10, %r9, 13;
+    xor.b32 %r9, %r9, %r10;
+    sub.u32 %r7, %r7, 1;
+    setp.ne.u32 %p2, %r7, 0;
+    @%p2 bra TURN;
+    mul.wide.u32 %rd2, %r4, 4;
+    add.s64 %rd2, %rd1, %rd2;
+    st.global.u32 [%rd2], %r9;
+DONE:""",
+)
+
+KERNELS = {"pattern": (FILL, VERIFY), "reduce": (REDUCE,), "double": (DOUBLE,), "half": (HALF,), "meet": (MEET,), "mix": (MIX,)}
+SHARED = {"reduce": "    .shared .align 4 .b8 sums[{}];\n".format(4 * REDUCED_BY)}
+
+
+class Modules:
+    """Stands in for bench_ptx.py where a card compiles: its modules and these."""
+
+    def __init__(self, ptx: object) -> None:
+        self._ptx = ptx
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._ptx, name)
+
+    def module(self, name: str) -> str:
+        """The text of a module."""
+        if name not in KERNELS:
+            return str(self._ptx.module(name))  # type: ignore[attr-defined]
+        entry: Callable[..., str] = self._ptx.entry  # type: ignore[attr-defined]
+        target = "sm_53" if name == "half" else "sm_50"
+        texts = [entry(*kernel, before=SHARED.get(kernel[0], "")) for kernel in KERNELS[name]]
+        return ".version 6.0\n.target {}\n.address_size 64\n\n{}".format(target, "".join(texts))
+
+    def needs(self, name: str) -> tuple[int, int]:
+        """The compute capability without which a module cannot be compiled."""
+        if name in KERNELS:
+            return (5, 3) if name == "half" else (5, 0)
+        needed: tuple[int, int] = self._ptx.needs(name)  # type: ignore[attr-defined]
+        return needed
