@@ -74,7 +74,7 @@ class Needs:
                         if tag == 1:
                             self.names.append(text)
                         else:
-                            here = os.path.dirname(os.path.realpath(path))
+                            here = os.path.dirname(os.path.abspath(path))  # the loader follows no links for $ORIGIN
                             self.folders += [entry.replace("$ORIGIN", here).replace("${ORIGIN}", here) for entry in text.split(":")]
             except (OSError, ValueError, struct.error):
                 continue
