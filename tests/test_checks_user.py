@@ -473,6 +473,23 @@ def test_minor_versions_serve_each_other() -> None:
     assert (found.values["driver_cuda"], found.values["extra"]) == ("12.4", "cu12")
 
 
+def test_numbas_own_target_is_warned_of_ptx_that_is_newer_than_the_driver() -> None:
+    """nvcc 11.5 beside a driver of CUDA 11.4: a warning where Numba's own target would use it, nothing where another toolkit is in use."""
+    driver = {
+        NVML: msgspec.structs.replace(on_gpu(), cuda=CudaVersion("11.4")),
+        LADDER: msgspec.structs.replace(climb("ptx-kernel"), cuda=CudaVersion("11.4")),
+        SMI: None,
+        PYTHON: built_in(),
+    }
+    in_use = clue("toolkit-newer-than-driver", {**driver, TOOLKITS: toolkits(components=parts("11.5.119"))})
+    assert in_use.advice
+    assert any("nvvm" in quote.text for quote in in_use.quotes)
+    assert "toolkit-newer-than-driver" not in causes(
+        {**driver, TOOLKITS: toolkits(components=parts("11.4.152")), NVCC: Nvcc(version=ToolkitVersion("11.5"))}
+    )
+    assert "toolkit-newer-than-driver" not in causes({**driver, TOOLKITS: toolkits(components=parts("11.5.119")), PYTHON: with_numba()})
+
+
 def test_the_driver_cuda_has_three_sources() -> None:
     changes = FAULTS["toolkit-newer-than-driver"][0]
     assert "toolkit-newer-than-driver" in causes(changes, (NVML, SMI))

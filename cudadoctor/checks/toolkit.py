@@ -129,7 +129,11 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 # ---------------------------------------------------------------- toolkit against driver and GPU
 def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """What Numba loads is of a newer major version than the driver's CUDA. A newer minor version of the same major works."""
+    """What Numba loads is of a newer CUDA than the driver's.
+
+    A newer minor version of the same major works where Numba links to machine code, as numba-cuda does. Numba's own target hands the driver
+    PTX, and a driver refuses PTX of a newer version than its own: a warning, for the kernel itself says whether it did.
+    """
     found = _parts(facts)
     if found is None or numba_kernel_worked(facts):
         return
@@ -139,12 +143,15 @@ def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     cuda, shown = driver
     newer = [part for part in parts.values() if part.version is not None and part.version.major > cuda.major]
-    if newer:
-        part = newer[0]
+    refused = []
+    if not newer and package_of(python, "numba-cuda") is None:
+        refused = [part for part in parts.values() if part.name == "nvvm" and part.version and part.version.major_minor > cuda.major_minor]
+    if newer or refused:
+        part = (newer or refused)[0]
         values = {"component": part.name, "version": str(part.version), "path": part.path or ""}
         values |= {"driver_cuda": cuda.text, "extra": f"cu{cuda.major}", "python": python.need().path}
         quotes = (component_quote(toolkits, part), shown)
-        yield Clue(cause=NEWER, quotes=quotes, subject=python_subject(python.need()), values=values)
+        yield Clue(cause=NEWER, quotes=quotes, subject=python_subject(python.need()), values=values, advice=not newer)
 
 
 class Capable(NamedTuple):
