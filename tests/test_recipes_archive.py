@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 
+from cudadoctor.app import judge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.values import (
@@ -42,8 +43,11 @@ from cudadoctor.prescribe import prescribe, render_step
 from cudadoctor.prescribe.dialect import PIP
 from cudadoctor.prescribe.families import BY_FAMILY, debian_names
 from cudadoctor.prescribe.steps import case_of
+from cudadoctor.sources import recording
+from tests.command_line import HOSTS
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
 from tests.prescriptions import DEVICES, KNOWLEDGE, LINUX, STEPS, finding
+from tests.test_way import MX250, of_host, planned
 
 network = pytest.mark.network
 LIMIT = 45  # seconds for one answer of an archive
@@ -441,3 +445,26 @@ def test_all_shell_text_parses() -> None:
 def test_every_family_is_among_the_distributions() -> None:
     families = {case_of(finding("driver-not-installed"), {}, Facts(()), KNOWLEDGE, distro).system.family for distro in LINUX}
     assert set(BY_FAMILY) <= families
+
+
+def pip_parts() -> dict[str, tuple[str, ...]]:
+    """What pip is asked for on the way of the machines that the project began from, and of a Kepler card without conda."""
+    found: dict[str, tuple[str, ...]] = {}
+    plans = {name: of_host(name) for name in ("seed-gt740m-nouveau", "windows-basic-display-adapter", "driver-too-new-kepler-535")}
+    plans["mx250"] = planned("driver-not-installed", MX250, "manjaro")
+    hidden = judge(recording.read(str(HOSTS / "h200-toolkit-hidden")), KNOWLEDGE).prescription
+    plans["h200"] = "\n".join(step.shell or "" for step in hidden.steps) if hidden is not None else ""
+    for name, plan in plans.items():
+        line = next((line for line in plan.split("\n") if " pip install " in line), None)
+        if line is not None:
+            found[name] = tuple(shlex.split(line.partition(" pip install ")[2]))
+    return found
+
+
+@network
+def test_the_pip_part_of_each_plan_resolves(index: Path) -> None:
+    parts = pip_parts()
+    assert {"mx250", "h200", "driver-too-new-kepler-535"} <= set(parts)
+    for name, wanted in parts.items():
+        answer = pip("install", "--dry-run", "--ignore-installed", "--quiet", "--target", str(index), *wanted)
+        assert answer.returncode == 0, f"{name}: {' '.join(wanted)}: {answer.stderr[-400:]}"
