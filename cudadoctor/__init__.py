@@ -13,12 +13,35 @@ Map of the package, in the order in which data flows:
     texts.py     what failing rungs, logs and a user's text say of themselves -> Clues
     prescribe/   root cause + facts -> steps for this machine
     report/      Report -> text or JSON; the pages of codes, things and causes
-    explain/     a code, a cause, a variable, a GPU, a version -> what is known of it
+    meanings/    a code, a cause, a variable, a GPU, a version -> what is known of it
     assemble/    facts and diagnosis -> the parts of a report
     app.py       collect() and judge(): the two functions that join these stages
     nodes.py     one report on the machines of a bundle: the worst is told, the others are named
     knowledge/   causes, recipes and tables as TOML, and their loader
     model/       the values that flow
+    policy/      what a team demands of its machines and what it allows, put beside a report
+    api.py       check, explain and require, for programs and notebooks
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cudadoctor.api import Report, RequirementError, RequirementNotMet, check, explain, require
+
 __version__ = "0.1.0"
+__all__ = ["Report", "RequirementError", "RequirementNotMet", "__version__", "check", "explain", "require"]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions for programs are imported when one is used: the command line starts without them."""
+    if name in __all__:
+        from cudadoctor import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -101,6 +101,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         requirements=(),
         smoke=smoke,
         benchmark=figures,
+        lessons=guard.run("assemble", "lessons", (), assemble.lessons, facts),
         timing=assemble.timing(evidence),
         notes=said,
     )

@@ -19,7 +19,7 @@ FORMAT = "cudadoctor-benchmark/1"
 BAR = 20  # columns
 PARTS = {False: ("█", "░"), True: ("#", ".")}
 VERDICT_STYLE = {"ok": "green", "slow": "bold yellow", "cannot judge": "dim"}
-TITLE = 50
+TITLE = 44
 
 
 # ---------------------------------------------------------------- figures that were kept
@@ -151,14 +151,14 @@ def _figure(page: text.Page, result: BenchmarkResult, knowledge: Knowledge) -> N
     if result.change is not None:
         words += f"  {result.change:+.1%} against {_short(result.saved or 0.0)}"
     page.pair(f"  {title:<{TITLE}}", VERDICT_STYLE[result.verdict] if result.verdict == "slow" else "", words.rstrip())
-    details = _details(result, verbose=page.style.verbose)
+    details = _details(result, judged=row is not None and row.good is not None, verbose=page.style.verbose)
     if details:
         page.prose(details, indent=6, style="dim")
 
 
-def _details(result: BenchmarkResult, *, verbose: bool) -> str:
+def _details(result: BenchmarkResult, *, judged: bool, verbose: bool) -> str:
     """Where the limit comes from and how far the samples lay apart; a figure that is not good says so without -v."""
-    doubtful = result.verdict == "slow" or (result.verdict == "cannot judge" and result.share is not None)
+    doubtful = result.verdict == "slow" or (result.verdict == "cannot judge" and judged)
     if not verbose:
         return result.why or "" if doubtful else ""
     parts = []

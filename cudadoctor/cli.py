@@ -298,15 +298,19 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
 
 
 @cli.command()
+@click.option("--memory", default="256MiB", show_default=True, metavar="SIZE", help="Device memory to test: a size or a share as 90%.")
+@click.option("--duration", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
 @groups.policy_options
 @evidence_options
 @shown
-def smoke(**options: Any) -> None:
-    """Climb the ladder to Numba kernels on every visible GPU. Exits 0 only when all of them ran and were right."""
+def smoke(memory: str, duration: float, **options: Any) -> None:
+    """Climb the ladder on every visible GPU and test its arithmetic, memory and streams. Exits 0 only when all of it was right."""
     started = time.monotonic()
     groups.outputs(options)
-    report, knowledge, _ = _judge(options, _requirements(options, kernel=True), started)
     from cudadoctor import smoking
+
+    options = {**options, **smoking.on_gpus(memory, duration, verbose=options["verbose"], timeout=options["timeout"])}
+    report, knowledge, _ = _judge(options, _requirements(options, kernel=True), started)
 
     report = smoking.required(report)
     _finish(report, knowledge, options, smoking.render(report, knowledge, _style(options)))

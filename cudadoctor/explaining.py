@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor import explain
+from cudadoctor import meanings
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.explanation import CauseDocument, DocumentStep, Explanation, Variant
 from cudadoctor.model.findings import Finding
@@ -44,8 +44,8 @@ def answer(what: str, knowledge: Knowledge, *, form: str, style: Style, distro: 
         return _of_content(stdin(), knowledge, form, style, distro)
     if not _has_separator(what):
         try:
-            found = explain.explain_code(what, knowledge)
-        except explain.NoSuchError as error:
+            found = meanings.explain_code(what, knowledge)
+        except meanings.NoSuchError as error:
             if not os.path.exists(what):
                 raise NotUnderstoodError(str(error)) from error
             found = None
@@ -125,7 +125,7 @@ def _json(value: Report | Explanation) -> str:
 # ---------------------------------------------------------------- what nothing fits
 def _names(knowledge: Knowledge) -> list[str]:
     """Everything that can be asked by name."""
-    from cudadoctor.explain import topics
+    from cudadoctor.meanings import topics
 
     cuda = (name for error in knowledge.cuda_errors for name in (error.driver_name, error.runtime_name) if name)
     return [*knowledge.causes, *cuda, *(error.name for error in knowledge.nvml_errors), *topics.names(knowledge)]
@@ -191,7 +191,7 @@ def _head(text: str) -> str:
 # ---------------------------------------------------------------- a cause's page, for the terminal and as a file
 def document(cause_id: str, knowledge: Knowledge, distro: str | None = None) -> CauseDocument:
     """Everything that a cause's page says. Without a distribution: the steps of every family."""
-    found = explain.explain_code(cause_id, knowledge)
+    found = meanings.explain_code(cause_id, knowledge)
     if found is None or found.cause is None:
         raise KeyError(cause_id)
     others = [other for other in knowledge.causes_naming(cause_id) if cause_id in knowledge.cause(other).yields_to]

@@ -47,8 +47,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     refused: str | None = None
 
 
-def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], folder: str | None = None) -> Found:
-    """The requirements of the command line with the policy of --policy, or else of the file found upward from the working directory."""
+def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], folder: str | None = None, *, search: bool = True) -> Found:
+    """The requirements of the command line with the policy of --policy, or else of the file found upward from the working directory.
+
+    Without `search` no file is looked for.
+    """
     try:
         asked = policy.requirements(texts)
     except policy.RequirementError as error:
@@ -59,8 +62,10 @@ def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], fol
         table = _table(given, _text(given))
         if table is None:
             raise PolicyError(f"--policy {given}: it has no [tool.{TABLE}]")
-    else:
+    elif search:
         path, table, refused = _found(folder or _working_directory())
+    else:
+        path = table = None
     if path is None or table is None:
         return Found(policy=Policy(requirements=asked), refused=refused)
     own, strict = _policy(path, table, causes)

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import click
 import msgspec
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.report import Report
+from cudadoctor.model.report import LessonResult, Report
 from cudadoctor.report import text
+
+SIZE = re.compile(r"\d+(?:\.\d+)? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
+BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
+
+
+def on_gpus(memory: str, duration: float, *, verbose: bool, timeout: float) -> dict[str, Any]:
+    """The options of a run that does more on every GPU."""
+    share = memory.strip()
+    if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
+        raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
+    arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if verbose else ()))
+    limit = max(timeout, duration + BESIDE_LOAD) if duration else timeout
+    return {"on_gpus": ("smoke",), "smoke_arguments": arguments, "timeout": limit}
 
 
 def passed(report: Report) -> bool:
@@ -41,6 +59,45 @@ def steps(report: Report, style: text.Style) -> str:
         took = f"{result.seconds * 1000:8.1f} ms" if result.seconds is not None else " " * 11
         why = f"  {result.why}" if result.why and result.status != "pass" else ""
         page.pair(f"{result.status:<5}", text.STATUS_STYLE[result.status], f"{took}  {where}: {result.step}{why}")
+        if result.said:
+            page.prose(result.said, style="dim", indent=21)
+    if report.lessons:
+        lesson(page, report.lessons)
     if passed(report):
         page.raw(f"Every kernel ran on {count} GPU{'s' if count != 1 else ''} and its result was right.", style="bold green")
     return page.text()
+
+
+def lesson(page: text.Page, rows: Sequence[LessonResult]) -> None:
+    """What each way to take the time says, for growing arrays, and from where on the GPU is the faster one."""
+    page.gap()
+    page.raw("What a timer measures (microseconds)", style="bold")
+    for gpu in sorted({row.gpu for row in rows}):
+        for step in dict.fromkeys(row.step for row in rows):
+            chosen = [row for row in rows if (row.gpu, row.step) == (gpu, step)]
+            if not chosen:
+                continue
+            page.raw(f"  GPU {gpu}: {step:<10}{'NumPy':>12}{'GPU + copies':>14}{'kernel alone':>14}{'launch call':>13}{'CPU / GPU':>11}")
+            for row in chosen:
+                figures = f"{row.cpu_us:>12.1f}{row.gpu_us:>14.1f}{row.kernel_us:>14.1f}{row.launch_us:>13.1f}"
+                figures += f"{row.cpu_us / row.gpu_us if row.gpu_us > 0 else 0.0:>10.2f}x"
+                page.raw(f"  {row.elements:>12,}    {figures}")
+            page.prose(f"The first call took {chosen[0].first_us / 1000:.0f} ms with its compilation. {break_even(chosen)}", indent=2)
+    page.prose(
+        "The launch call returns before the kernel has run: a timer without synchronize measures that column. "
+        "CPU / GPU compares NumPy with the GPU and both copies.",
+        indent=2,
+        style="dim",
+    )
+
+
+def break_even(rows: Sequence[LessonResult]) -> str:
+    """From which size on the GPU with its copies is faster than NumPy."""
+    slower = [row for row in rows if row.gpu_us >= row.cpu_us]
+    if not slower:
+        return f"Already at {rows[0].elements:,} elements the GPU is faster, copies included."
+    if len(slower) == len(rows) or slower[-1].elements == rows[-1].elements:
+        return f"Up to {rows[-1].elements:,} elements the CPU is faster: copying takes longer than computing."
+    after = next(row for row in rows if row.elements > slower[-1].elements)
+    between = (slower[-1].elements * after.elements) ** 0.5
+    return f"Below about {between:,.0f} elements the CPU is faster: copying takes longer than computing."

@@ -889,7 +889,7 @@ def measured(name: str, value: float | None, limit: float | None = None, **more:
     ],
 )
 def test_figures(figure: Measurement, verdict: str, share: float | None) -> None:
-    result = benchmark.assess(figure)
+    result = benchmark.assess(figure, KNOWLEDGE)
     assert (result.verdict, result.share) == (verdict, share)
     assert result.why is not None or verdict == "ok"
     assert b"NaN" not in msgspec.json.encode(result)

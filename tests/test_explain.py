@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cudadoctor.explain import NoSuchError, explain_code
-from cudadoctor.explain import hardware as hardware_pages
-from cudadoctor.explain import topics as forms
 from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.meanings import NoSuchError, explain_code
+from cudadoctor.meanings import hardware as hardware_pages
+from cudadoctor.meanings import topics as forms
 from cudadoctor.model.explanation import CodeMeaning, Topic
 
 KNOWLEDGE = load()

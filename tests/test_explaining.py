@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.explain import explain_code
 from cudadoctor.explaining import _names, nearest
 from cudadoctor.knowledge.load import load
+from cudadoctor.meanings import explain_code
 from cudadoctor.prescribe import shellwords
 from cudadoctor.prescribe.placeholders import WORDS
 from cudadoctor.sources import recording
@@ -225,7 +225,7 @@ try:
 except SystemExit as stop:
     assert not stop.code
 slow = ("cudadoctor.app", "cudadoctor.parsers", "cudadoctor.checks", "cudadoctor.diagnose", "cudadoctor.report.text",
-        "cudadoctor.report.json", "cudadoctor.explain.topics", "cudadoctor.sources", "rich", "packaging", "difflib")
+        "cudadoctor.report.json", "cudadoctor.meanings.topics", "cudadoctor.sources", "rich", "packaging", "difflib")
 loaded = [name for name in slow if name in sys.modules]
 assert not loaded, loaded
 """

@@ -397,6 +397,18 @@ def test_markdown_goes_to_the_summary_of_a_github_job(tmp_path: Path) -> None:
     assert summary.read_text() == out
 
 
+# ---------------------------------------------------------------- copies between GPUs
+def test_figures_of_pairs_stand_apart() -> None:
+    report = report_of("h200-healthy")
+    (one, *_) = report.benchmark
+    pairs = tuple(
+        msgspec.structs.replace(one, name="peer", gpu=gpu, peer=peer, value=20.0, unit="GB/s") for gpu, peer in ((0, 1), (1, 0), (0, 2))
+    )
+    report = msgspec.structs.replace(report, benchmark=pairs)
+    check_all(report)
+    assert len([key for key in metrics(report) if key[0] == "cudadoctor_benchmark_bytes_per_second"]) == 3
+
+
 # ---------------------------------------------------------------- hostile words
 def check_all(report: Report) -> None:
     junit(report)
@@ -409,7 +421,8 @@ def check_all(report: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [EVIL, HOSTILE, "", " ", "\n", "-->", "```\n# h\n```", "| a |", "</details>", "1. x", "%", "é日本\U0001f600"]
+    "text",
+    [EVIL, HOSTILE, "", " ", "\n", "-->", "a\\nb", "ends in \\", "```\n# h\n```", "| a |", "</details>", "1. x", "%", "é日本\U0001f600"],
 )
 def test_words_of_the_machine_stay_words(text: str) -> None:
     report = with_words(text)

@@ -385,3 +385,7 @@ def test_requirements_stand_in_the_json() -> None:
         }
     ]
     assert found["exit_code"] == 1
+
+
+def test_every_figure_of_the_benchmark_can_be_required() -> None:
+    assert {figure.name.replace("_", "-") for figure in KNOWLEDGE.figures} <= set(QUESTIONS)

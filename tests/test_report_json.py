@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from cudadoctor.app import judge
-from cudadoctor.explain import explain_code
 from cudadoctor.knowledge.load import load
+from cudadoctor.meanings import explain_code
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.recipe import Action
 from cudadoctor.model.report import BenchmarkResult

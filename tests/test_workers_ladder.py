@@ -189,7 +189,7 @@ def test_healthy_gpu_without_numba(climb: Climb) -> None:
     assert last_end(events)["why"] == "no Numba here"
     assert next(entry for entry in named(events, "end") if entry["step"] == "context")["memory_free_bytes"] == 1 << 30
     figures = {entry["name"]: entry for entry in named(events, "benchmark")}
-    assert list(figures) == ["h2d_pinned", "d2h_pinned", "h2d_pageable", "d2h_pageable", "d2d", "launch_latency"]
+    assert list(figures) == ["h2d_pinned", "d2h_pinned", "h2d_pageable", "d2h_pageable", "d2d", "launch_latency", "fp32"]
     assert all(entry["value"] > 0 and entry["gpu"] == 0 and entry["seconds"] > 0 for entry in figures.values())
     assert figures["d2d"]["limit"] == pytest.approx(2 * 2.619e9 * 5120 / 8 / 1e9)
     assert figures["h2d_pinned"]["limit"] is None
@@ -410,4 +410,4 @@ def test_other_interpreters(climb: Climb, python: Path) -> None:
         pytest.skip("older than Python 3.8, or not runnable")
     events = climb(python=(str(python), "-S"))
     assert ends(events)[-1] == ("numba-kernel", 0, "skip")
-    assert len([entry for entry in named(events, "benchmark") if entry["value"] is not None]) == 6
+    assert len([entry for entry in named(events, "benchmark") if entry["value"] is not None]) == 7

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import msgspec
 
 from cudadoctor.assemble.known import value
@@ -31,9 +33,31 @@ def smoke(facts: Facts) -> tuple[report.SmokeResult, ...]:
         if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel")
     ]
     steps = [
-        report.SmokeResult(gpu=step.gpu, step=step.step, status=step.status, why=step.why, seconds=step.seconds) for step in ladder.smoke
+        report.SmokeResult(gpu=step.gpu, step=step.step, status=step.status, why=step.why, seconds=step.seconds, said=step.said)
+        for step in ladder.smoke
     ]
     return tuple(rungs + steps)
+
+
+def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
+    """What a timer measures: the same computation by the CPU, by the GPU with copies, by its kernel, and by the launch call alone."""
+    ladder = value(facts, LADDER)
+    if ladder is None:
+        return ()
+    return tuple(
+        report.LessonResult(
+            gpu=one.gpu,
+            step=one.step,
+            elements=one.elements,
+            cpu_us=one.cpu_us,
+            gpu_us=one.gpu_us,
+            kernel_us=one.kernel_us,
+            launch_us=one.launch_us,
+            first_us=one.first_us,
+        )
+        for one in ladder.lessons
+        if all(isfinite(figure) for figure in (one.cpu_us, one.gpu_us, one.kernel_us, one.launch_us, one.first_us))
+    )
 
 
 def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResult, ...]:
@@ -42,7 +66,9 @@ def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResul
     if ladder is None:
         return ()
     order = {row.name: place for place, row in enumerate(knowledge.figures)}
-    found = sorted(ladder.benchmark, key=lambda entry: (entry.peer is not None, entry.gpu, order.get(entry.name, len(order)), entry.peer or 0))
+    found = sorted(
+        ladder.benchmark, key=lambda entry: (entry.peer is not None, entry.gpu, order.get(entry.name, len(order)), entry.peer or 0)
+    )
     return tuple(assess(_with_memory_limit(figure, ladder, facts, knowledge), knowledge, ladder.guests) for figure in found)
 
 

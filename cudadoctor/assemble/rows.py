@@ -95,7 +95,9 @@ def _status(
     if not_run is not None:
         return "skip", not_run
     beside = [finding for finding in (*diagnosis.also, *((root,) if root is not None else ())) if finding.effect != "blocks"]
-    if _rows_of(beside, knowledge, check.id) or (check.id == "benchmark" and any(entry.verdict == "slow" for entry in benchmark(facts, knowledge))):
+    if _rows_of(beside, knowledge, check.id) or (
+        check.id == "benchmark" and any(entry.verdict == "slow" for entry in benchmark(facts, knowledge))
+    ):
         return "warn", None
     if failed:
         return "fail", None  # seen to fail, and nothing known explains it

@@ -17,7 +17,7 @@ from cudadoctor.devices import plain_address
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.report import BenchmarkResult
-from cudadoctor.model.values import LADDER, Guest, Ladder, Measurement
+from cudadoctor.model.values import LADDER, GpuLoad, Guest, Ladder, Measurement
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.figures import FigureRow
@@ -129,13 +129,15 @@ def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[LADDER]
     ladder = fact.value
     told: set[int] = set()
-    for entry in ladder.benchmark if ladder is not None else ():
+    entries: tuple[Measurement | GpuLoad, ...] = (*ladder.benchmark, *ladder.loads) if ladder is not None else ()
+    for entry in entries:
         grave = [reason for reason in (entry.load.reasons or () if entry.load is not None else ()) if reason in GRAVE_REASONS]
         if not grave or entry.gpu in told or entry.load is None or ladder is None:
             continue
         told.add(entry.gpu)
         clock, heat = entry.load.sm_clock_mhz, entry.load.temperature_c
-        words = f"GPU {entry.gpu}: while {entry.name} ran: {', '.join(grave)}, {clock} of {entry.load.sm_clock_max_mhz} MHz, {heat} C"
+        what = entry.name if isinstance(entry, Measurement) else "the load"
+        words = f"GPU {entry.gpu}: while {what} ran: {', '.join(grave)}, {clock} of {entry.load.sm_clock_max_mhz} MHz, {heat} C"
         address = _address(ladder, entry.gpu)
         subject = f"gpu:{plain_address(address)}" if address else "machine"
         yield Clue(cause=CLOCKS, quotes=(spoken("benchmark", entry.line, words),), subject=subject, values={"address": address or ""})
@@ -169,8 +171,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if not ladder.benchmark:
         if ladder.guests:
             users = "; ".join(in_use(guest) for guest in ladder.guests)
-            quotes = tuple(spoken("NVML", guest.line, in_use(guest)) for guest in ladder.guests)
-            return Line("nothing was measured", quotes, skip=f"{users}; {BUSY_WORDS}")
+            shown = tuple(spoken("NVML", guest.line, in_use(guest)) for guest in ladder.guests)
+            return Line("nothing was measured", shown, skip=f"{users}; {BUSY_WORDS}")
         reached = "" if passed(ladder, "ptx-kernel") else ": no kernel ran"
         return Line(f"nothing was measured{reached}", fact.quotes[:1])
     gpus = sorted({entry.gpu for entry in ladder.benchmark})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.base import Check, Line
+from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import passed, plural, spoken
 from cudadoctor.checks.reading import Quotes
+from cudadoctor.devices import plain_address
 from cudadoctor.model.facts import Facts, Quote
+from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, Ladder, SmokeStep
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 PRINTS = "device print"
 NAMES = {"increment": "increment", "vector add": "vector add", "float32 exp": "exp"}
 QUICK = "--quick"
+PEER, PEER_CAUSE = "peer copy", "peer-access-broken"
 
 
 def _steps_right(steps: tuple[SmokeStep, ...]) -> str:
@@ -64,11 +68,22 @@ def _quote(step: SmokeStep) -> Quote:
     return spoken("smoke test", step.line, f"{where}{step.step}: {step.why if step.status == 'fail' and step.why else step.status}")
 
 
+def peers_wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A copy from one GPU to another that arrived wrong, never, or was refused although the driver offers it."""
+    fact = facts[LADDER]
+    ladder = fact.value
+    for step in ladder.smoke if ladder is not None else ():
+        if step.step.startswith(PEER) and step.status == "fail":
+            address = next((device.address for device in ladder.devices if device.index == step.gpu), None) if ladder is not None else None
+            subject = f"gpu:{plain_address(address)}" if address else "machine"
+            yield Clue(cause=PEER_CAUSE, quotes=(_quote(step),), subject=subject, seen="failed")
+
+
 CHECK = Check(
     id="smoke",
     title="Smoke test",
-    looks_at="Numba kernels on every GPU: device print, increment, vector add, exp, each result checked",
+    looks_at="Numba kernels on every GPU: device print, increment, vector add, exp; with `smoke` arithmetic, memory and copies too",
     items=("ladder", "ladder-own"),
-    rules=(),
+    rules=(Rule("health", (PEER_CAUSE,), peers_wrong),),
     describe=_describe,
 )

@@ -96,6 +96,20 @@ class SmokeResult(Part, frozen=True, kw_only=True):
     status: Literal["pass", "fail", "skip"]
     why: str | None
     seconds: float | None
+    said: str | None = None  # what a step that passed has to tell
+
+
+class LessonResult(Part, frozen=True, kw_only=True):
+    """One computation at one size, timed in four ways (microseconds)."""
+
+    gpu: int
+    step: str
+    elements: int
+    cpu_us: float  # NumPy
+    gpu_us: float  # with both copies
+    kernel_us: float  # the kernel alone, by events
+    launch_us: float  # the launch call alone: what a timer without `synchronize` claims
+    first_us: float  # the first call, with its compilation
 
 
 class BenchmarkResult(Part, frozen=True, kw_only=True):
@@ -136,5 +150,6 @@ class Report(Part, frozen=True, kw_only=True):
     requirements: tuple[RequirementResult, ...]
     smoke: tuple[SmokeResult, ...]
     benchmark: tuple[BenchmarkResult, ...]
+    lessons: tuple[LessonResult, ...] = ()
     timing: Timing
     notes: tuple[str, ...] = ()  # what a reader should know: probing changed the machine, another Python has Numba ...

@@ -106,7 +106,8 @@ def read(evidence: Evidence, guard: Guard) -> Facts:
     facts.append(_hangs(evidence))
     if evidence.bundle is not None:
         facts.append(Fact(key=BUNDLE.name, value=evidence.bundle, quotes=(), origin=evidence.origin))
-    return Facts(worker_frameworks.joined(_marks(worker_gpu.joined(_merged(facts)), evidence), evidence), unknown)
+    climbed = worker_gpu.joined(_merged(facts))
+    return Facts(worker_frameworks.joined(_marks(climbed, evidence), evidence), unknown)
 
 
 def _from_pasted(parser: Parser, text: Text, guard: Guard) -> list[Fact[object] | Unknown]:

@@ -1,29 +1,30 @@
-"""What the workers of `bench` and `smoke` wrote, one a GPU: figures measured more than once become one, steps of the smoke test join the ladder's.
+"""What the workers of `bench` and `smoke` wrote, one a GPU: figures measured more than once become one, steps join the ladder's.
 
 A worker that hung or crashed says so by the step that it had begun; the other GPUs' workers are not touched by it.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from cudadoctor.model.facts import Fact, Unknown
-from cudadoctor.model.values import GPU_WORK, LADDER, GpuWork, Guest, Ladder, Measurement, RungResult, SmokeStep
+from cudadoctor.model.values import GPU_WORK, LADDER, GpuLoad, GpuWork, Guest, Ladder, Lesson, Measurement, RungResult, SmokeStep
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.json_lines import nothing_read, records, said
+from cudadoctor.parsers.json_lines import Record, ending, nothing_read, records, said
 from cudadoctor.parsers.worker_ladder import of, rungs_of, spoken_line, unfinished
 
 MOST_GPUS = 64
 WORKERS = ("benchmark", "smoke")
+PEER = "peer copy"
+TIMES = ("ns", "us", "ms", "s")  # units of which less is better
 ITEMS = tuple(f"{worker}-{place}" for worker in WORKERS for place in (*range(MOST_GPUS), "peers"))
 
 
 def runs_joined(measured: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    """One figure of each name, GPU and peer, where several runs measured it: their middle, with the larger spread."""
+    """One figure of each name, GPU and peer, where several runs measured it: that of the better run, for what disturbs only slows."""
     grouped: dict[tuple[int, int | None, str], list[Measurement]] = {}
     for one in measured:
         grouped.setdefault((one.gpu, one.peer, one.name), []).append(one)
@@ -35,16 +36,14 @@ def _joined(group: list[Measurement]) -> Measurement:
     if len(known) < 2:
         return known[0] if known else group[0]
     values = tuple(one.value for one in known if one.value is not None)
-    middle = statistics.median(values)
-    clocks = [one.clock_mhz for one in known if one.clock_mhz is not None]
-    between = (max(values) - min(values)) / middle if middle > 0 else None
+    smaller = known[0].unit in TIMES
+    best = min(known, key=lambda one: (one.value or 0.0) * (1 if smaller else -1))
+    between = (max(values) - min(values)) / max(values) if max(values) > 0 else None
     spreads = [spread for spread in (*(one.spread for one in known), between) if spread is not None]
     return msgspec.structs.replace(
-        known[-1],
-        value=round(middle, 4),
+        best,
         runs=values,
         spread=round(max(spreads), 4) if spreads else None,
-        clock_mhz=round(statistics.median(clocks), 1) if clocks else None,
         seconds=round(sum(one.seconds or 0.0 for one in group), 6),
     )
 
@@ -59,7 +58,9 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     broken = unfinished(text, entries)
     work = GpuWork(
         benchmark=runs_joined(of(Measurement, "benchmark", entries, True)),
-        smoke=of(SmokeStep, "smoke", entries, True),
+        smoke=(*of(SmokeStep, "smoke", entries, True), *_broken_off(text, entries)),
+        lessons=of(Lesson, "lesson", entries, False),
+        loads=of(GpuLoad, "load", entries, True),
         guests=of(Guest, "guest", entries, True),
         results=(*results, *((broken,) if broken is not None else ())),
     )
@@ -67,28 +68,41 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     yield text.fact(GPU_WORK, work, *(quotes or (said("worker on a GPU", 1, "started"),)))
 
 
+def _broken_off(text: Text, entries: list[Record]) -> tuple[SmokeStep, ...]:
+    """A copy between GPUs at which the worker fell silent. What breaks off under a rung is told by that rung."""
+    last = next((entry for entry in reversed(entries) if entry.event in ("begin", "end", "smoke", "done")), None)
+    step, gpu = (last.fields.get("step"), last.fields.get("gpu")) if last is not None else (None, None)
+    if last is None or last.event != "begin" or not isinstance(step, str) or not step.startswith(PEER) or not isinstance(gpu, int):
+        return ()
+    why = f"GPU {gpu}: {step}: it did not end ({ending(text)})"
+    return (SmokeStep(gpu=gpu, step=step, status="fail", why=why, line=last.line),)
+
+
 def joined(facts: list[Fact[Any]]) -> list[Fact[Any]]:
     """The ladder with what the workers of single GPUs found: their figures replace the ladder's own of that name and GPU."""
-    works = [fact for fact in facts if fact.key == GPU_WORK.name and isinstance(fact.value, GpuWork)]
+    of_gpus = [fact for fact in facts if fact.key == GPU_WORK.name]
+    works = [fact.value for fact in of_gpus if isinstance(fact.value, GpuWork)]
     first = next((fact for fact in facts if fact.key == LADDER.name and isinstance(fact.value, Ladder)), None)
     if not works or first is None or not isinstance(first.value, Ladder):
         return facts
     ladder = first.value
-    found = tuple(one for fact in works for one in fact.value.benchmark)
+    found = tuple(one for work in works for one in work.benchmark)
     again = {(one.gpu, one.name) for one in found}
     kept = tuple(one for one in ladder.benchmark if (one.gpu, one.name) not in again)
-    steps = tuple(step for fact in works for step in fact.value.smoke)
+    steps = tuple(step for work in works for step in work.smoke)
     known = {guest.gpu for guest in ladder.guests}
-    guests = tuple(guest for fact in works for guest in fact.value.guests if guest.gpu not in known)
-    broken = tuple(one for fact in works for one in fact.value.results if one.status not in ("pass", "skip"))
+    guests = tuple(guest for work in works for guest in work.guests if guest.gpu not in known)
+    broken = tuple(one for work in works for one in work.results if one.status not in ("pass", "skip"))
     whole = msgspec.structs.replace(
         ladder,
         benchmark=kept + found,
         smoke=ladder.smoke + steps,
         guests=ladder.guests + tuple({guest.gpu: guest for guest in guests}.values()),
         rungs=ladder.rungs + broken,
+        loads=tuple(one for work in works for one in work.loads),
+        lessons=tuple(one for work in works for one in work.lessons),
     )
-    quotes = first.quotes + tuple(quote for fact in works for quote in fact.quotes)
+    quotes = first.quotes + tuple(quote for fact in of_gpus for quote in fact.quotes)
     return [msgspec.structs.replace(first, value=whole, quotes=quotes), *(fact for fact in facts if fact is not first)]
 
 

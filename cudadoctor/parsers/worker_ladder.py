@@ -63,7 +63,8 @@ def spoken_line(record: Record) -> Quote | None:
         return said("Numba", record.line, f"Numba {fields.get('version')}, {kind}")
     if record.event == "guest":
         pids = ", ".join(str(pid) for pid in fields.get("pids") or ()) or "not shown"
-        return said("NVML", record.line, f"GPU {fields.get('gpu')}: computed on by PID {pids}, at work {fields.get('percent')} % of the time")
+        words = f"GPU {fields.get('gpu')}: computed on by PID {pids}, at work {fields.get('percent')} % of the time"
+        return said("NVML", record.line, words)
     if record.event == "error":
         return said("ladder", record.line, f"{fields.get('step')}: {fields.get('error')}")
     return None

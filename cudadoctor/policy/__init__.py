@@ -26,9 +26,9 @@ from cudadoctor.parsers.read import read
 from cudadoctor.policy import comparing, expected
 from cudadoctor.policy.base import Answer, View
 from cudadoctor.policy.grammar import RequirementError, parsed
-from cudadoctor.policy.questions import ALONE, KINDS, QUESTIONS
+from cudadoctor.policy.questions import ALONE, KERNELS, KINDS, QUESTIONS
 
-__all__ = ["RequirementError", "applied", "requirement", "requirements"]
+__all__ = ["RequirementError", "applied", "needs_kernels", "requirement", "requirements"]
 
 NOT_MET = 1  # the exit code
 
@@ -40,6 +40,11 @@ def requirement(text: str) -> Requirement:
 
 def requirements(texts: Iterable[str]) -> tuple[Requirement, ...]:
     return tuple(requirement(text) for text in texts)
+
+
+def needs_kernels(asked: Iterable[Requirement]) -> bool:
+    """Whether one of them is answered by what is run on a GPU, which --quick leaves out."""
+    return any(one.name in KERNELS for one in asked)
 
 
 def applied(report: Report, evidence: Evidence, knowledge: Knowledge, policy: Policy, wanted: Requirements, *, today: dt.date) -> Report:

@@ -38,9 +38,10 @@ def figure(name: str) -> Question:
                 yield without
                 return
             yield Answer(why="--quick measures nothing" if view.report.origin.quick else f"{name} was not measured")
-        many = len({entry.gpu for entry in found}) > 1
+        many = len(found) > 1
         for entry in found:
-            where = f"GPU {entry.gpu}" if many else ""
+            other = f" and GPU {entry.peer}" if entry.peer is not None else ""
+            where = f"GPU {entry.gpu}{other}" if many or other else ""
             if entry.value is None:
                 yield Answer(where=where, why=entry.why or "not measured")
                 continue

@@ -28,11 +28,11 @@ _RATES = {
         name.replace("_", "-"): (name, f"the benchmark's figure {name}")
         for name in (
             "h2d_pinned", "d2h_pinned", "both_pinned", "h2d_pageable", "d2h_pageable", "both_pageable", "d2d", "d2d_kernel", "device_read",
-            "shared_memory",
+            "shared_memory", "peer", "peer_both",
         )
     },
 }  # fmt: skip
-_TIMES = ("launch_latency", "launch_queued", "launch_graph", "memory_latency", "context_creation", "jit_compile")
+_TIMES = ("launch_latency", "launch_queued", "launch_graph", "memory_latency", "context_creation", "jit_compile", "peer_latency")
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy")
 
 QUESTIONS: Mapping[str, Entry] = {
@@ -73,3 +73,8 @@ QUESTIONS: Mapping[str, Entry] = {
 }
 KINDS: Mapping[str, Kind] = {name: entry.kind for name, entry in QUESTIONS.items()}
 ALONE = frozenset(name for name, entry in QUESTIONS.items() if entry.alone)
+KERNELS = frozenset(
+    name
+    for name, entry in QUESTIONS.items()
+    if entry.kind in ("rate", "time", "flops", "operations") or name in ("smoke", "pcie-generation")
+)

@@ -111,7 +111,8 @@ def _figures(report: Report) -> list[str]:
     for figure in report.benchmark:
         value = f"{figure.value:.4g} {figure.unit}" if figure.value is not None else f"not measured: {figure.why}"
         share = f"{figure.share:.0%} of {figure.limit:.4g} {figure.unit}" if figure.share is not None and figure.limit else ""
-        lines.append(f"| {_cell(figure.name)} | {figure.gpu} | {_cell(value)} | {_cell(share)} |")
+        gpus = f"{figure.gpu} and {figure.peer}" if figure.peer is not None else str(figure.gpu)
+        lines.append(f"| {_cell(figure.name)} | {gpus} | {_cell(value)} | {_cell(share)} |")
     return [*lines, ""] if report.benchmark else []
 
 

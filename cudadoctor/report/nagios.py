@@ -45,6 +45,7 @@ def _data(report: Report) -> list[str]:
 def _figure(figure: BenchmarkResult) -> str:
     unit, factor = _UNITS.get(figure.unit, ("", 1.0))
     name = figure.name if unit else f"{figure.name}_{figure.unit.replace('/s', 'ps')}"
-    label = f"gpu{figure.gpu}_{_NOT_IN_LABEL.sub('_', name)}"
+    other = f"_gpu{figure.peer}" if figure.peer is not None else ""
+    label = f"gpu{figure.gpu}{other}_{_NOT_IN_LABEL.sub('_', name)}"
     most = f"{figure.limit:.6g}" if figure.limit is not None and not unit else ""
     return f"{label}={(figure.value or 0.0) * factor:.6g}{unit};;;0;{most}".rstrip(";")

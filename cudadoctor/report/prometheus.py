@@ -99,7 +99,7 @@ def _figure(page: _Page, figure: BenchmarkResult) -> None:
     if figure.value is None or figure.unit not in _METRICS:
         return
     name, meaning = _METRICS[figure.unit]
-    labels = {"gpu": str(figure.gpu), "figure": figure.name}
+    labels = {"gpu": str(figure.gpu), "figure": figure.name, **({"peer": str(figure.peer)} if figure.peer is not None else {})}
     page.add(name, meaning, figure.value * _FACTORS[figure.unit], labels)
     if figure.share is not None:
         page.add("cudadoctor_benchmark_limit_ratio", "A figure's share of what the hardware can do.", figure.share, labels)

@@ -18,11 +18,11 @@ SPARE = 1.0  # seconds before the end of the run by which a worker ends itself
 LEAST = 3.0
 
 
-def devices(stdout: str) -> tuple[int, ...]:
-    """The devices on which the ladder's own kernel computed, by the events that it wrote."""
+def devices(stdout: str, rung: str = "ptx-kernel") -> tuple[int, ...]:
+    """The devices on which the ladder's own kernel computed, or another rung held, by the events that it wrote."""
     found = []
     for line in stdout.split("\n"):
-        if '"ptx-kernel"' in line and '"end"' in line and '"pass"' in line:
+        if f'"{rung}"' in line and '"end"' in line and '"pass"' in line:
             try:
                 gpu = json.loads(line).get("gpu")
             except (ValueError, AttributeError):
@@ -63,7 +63,14 @@ class Turns:
 
 
 def run(
-    name: str, gpus: Sequence[int], extra: Sequence[str], *, python: str, end: float, started: Callable[[Child], None], on_over: Callable[[Child], None]
+    name: str,
+    gpus: Sequence[int],
+    extra: Sequence[str],
+    *,
+    python: str,
+    end: float,
+    started: Callable[[Child], None],
+    on_over: Callable[[Child], None],
 ) -> None:
     """Start `name`.py for each GPU, serve them until all are over, then once more for all pairs of them."""
     turns = Turns()
@@ -93,4 +100,3 @@ def run(
     watch([start(str(gpu), ["--gpu", str(gpu)]) for gpu in gpus], on_over=over)
     if len(gpus) > 1 and end - time.monotonic() > LEAST:
         watch([start("peers", ["--peers", ",".join(str(gpu) for gpu in gpus)])], on_over=over)
-

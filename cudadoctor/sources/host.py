@@ -255,13 +255,17 @@ class Collector:
     def work_on_gpus(self) -> None:
         """The long benchmark and the further steps of the smoke test, on each GPU whose kernel computed."""
         ladder = self.items.get("ladder")
-        gpus = gpu_workers.devices((ladder.stdout or "") if ladder is not None else "")
+        said = (ladder.stdout or "") if ladder is not None else ""
+        gpus = gpu_workers.devices(said)
+        numba = sys.executable if '"no Numba here"' in said else None  # the doctor's own stands in, as on the ladder
+        own = self.items.get("ladder-own")
+        ran = any(gpu_workers.devices(text, rung="numba-kernel") for text in (said, (own.stdout or "") if own is not None else ""))
         for name in self.plan.on_gpus if gpus else ():
             gpu_workers.run(
                 name,
                 gpus,
-                self.plan.smoke if name == "smoke" else (),
-                python=self.python or sys.executable,
+                (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else (),
+                python=(numba if name == "smoke" else None) or self.python or sys.executable,
                 end=self.end,
                 started=self.children.append,
                 on_over=self.finished,

@@ -49,19 +49,22 @@ class Figures:
         self.card = bench_card.Card(driver, gpu, sibling("bench_ptx"), short=short)
         self.copies, self.compute = copies.Copies(self.card, self.place), compute.Compute(self.card)
         self.units = dict(copies.UNITS, **compute.UNITS)
-        self.known = (bench_card.UnfitError, bench_card.WrongError, self.place.UnfitError)
+        self.unfit, self.wrong = bench_card.UnfitError, (bench_card.WrongError, self.place.WrongError)
         self.card.look = watch.look if watch is not None else None
 
     def one(self, name: str) -> dict[str, Any]:
         """The fields of one figure; what could not be measured has value null and the reason."""
         started = time.monotonic()
         record: dict[str, Any] = {"name": name, "value": None, "unit": self.units[name], "limit": None, "limit_from": None, "why": None}
+        measure = getattr(self.copies if hasattr(self.copies, name) else self.compute, name)
         try:
-            record.update(getattr(self.copies if hasattr(self.copies, name) else self.compute, name)())
+            record.update(measure())
             if self.card.seen is not None:
                 record["load"], self.card.seen = self.card.seen, None
+        except self.wrong as error:
+            record["why"] = record["wrong"] = "{}; {}".format(error, self.again(measure))
         except Exception as error:
-            known = isinstance(error, self.known) or hasattr(error, "output")
+            known = isinstance(error, self.unfit) or hasattr(error, "output")
             record["why"] = str(error) if known else "the worker itself failed: {}: {}".format(type(error).__name__, error)
         distorted = [variable for variable in DISTORTING if os.environ.get(variable, "0") not in ("", "0")]
         if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1" and name.startswith("both"):
@@ -70,6 +73,25 @@ class Figures:
             record["distorted"] = distorted
         record["seconds"] = round(time.monotonic() - started, 6)
         return record
+
+    def again(self, measure: Callable[[], Any]) -> str:
+        """What was wrong is looked at again: chance, or a GPU that computes wrong."""
+        try:
+            measure()
+        except Exception:
+            return "wrong again when repeated (1 of 1 times)"
+        return "right when repeated (1 of 1 times)"
+
+    def say(self, emit: Callable[..., None], gpu: int, name: str, **more: Any) -> None:
+        """Measure and tell. A wrong result is a rung that broke, whatever it held before: its words are read like any other evidence."""
+        record = self.one(name)
+        wrong = record.pop("wrong", None)
+        emit("benchmark", gpu=gpu, **more, **record)
+        if wrong is not None:
+            rung = "memory" if hasattr(self.copies, name) else "ptx-kernel"
+            words = "{} on GPU {}: {}".format(name, gpu, wrong)
+            seconds = record["seconds"]
+            emit("end", step=rung, status="fail", gpu=gpu, code=None, name=None, output=words, why=None, seconds=seconds)
 
     def close(self) -> None:
         """Give everything back."""
@@ -84,11 +106,31 @@ def measure_short(emit: Callable[..., None], sibling: Callable[[str], Any], driv
         with figures.place.Nearby(gpu.address):
             with host_turn:
                 for name in SHORT_HOST:
-                    emit("benchmark", gpu=gpu.index, **figures.one(name))
+                    figures.say(emit, gpu.index, name)
             for name in SHORT_DEVICE:
-                emit("benchmark", gpu=gpu.index, **figures.one(name))
+                figures.say(emit, gpu.index, name)
     finally:
         figures.close()
+
+
+def measure_all(worker: Any, sibling: Callable[[str], Any], driver: Any, gpus: list[Any]) -> None:
+    """The mini benchmark of all GPUs at once; one after the other they use the way to the host, which they share."""
+    import threading
+
+    turn = threading.Lock()
+    for name in ("bench_card", "bench_copies", "bench_compute", "bench_ptx", "copy_steps"):
+        sibling(name)  # threads find them loaded
+
+    def one(gpu: Any) -> None:
+        gpu.enter()
+        measure_short(worker.emit, sibling, driver, gpu, turn)
+        gpu.leave()
+
+    threads = [threading.Thread(target=worker.guard, args=("benchmark", lambda gpu=gpu: one(gpu))) for gpu in gpus]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 # ------------------------------------------------------------------ the long form
@@ -137,7 +179,7 @@ def measure_long(worker: Any, sibling: Callable[[str], Any], driver: Any, gpu: A
     waiting = [(name, number) for number in range(1, RUNS + 1) for name in LONG_DEVICE]
 
     def say(name: str, number: int) -> None:
-        worker.emit("benchmark", gpu=gpu.index, run=number, **figures.one(name))
+        figures.say(worker.emit, gpu.index, name, run=number)
 
     try:
         with figures.place.Nearby(gpu.address):

@@ -166,7 +166,7 @@ class Card:
 
     def launch(self, kernel: Any, blocks: int, threads: int, kinds: str, *values: Any, stream: Any = None) -> None:
         """Queue a kernel. `kinds`: a letter for each argument, p pointer, u 32 bit, q 64 bit, f float, d double."""
-        held = [ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
+        held: list[Any] = [ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
         array = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
         one, none = ctypes.c_uint(1), ctypes.c_uint(0)
         self.driver.call(

@@ -89,7 +89,7 @@ class Compute:
         card = self.card
         turns, once = 16, 0.0
         while turns < 1 << 24:
-            once = min(card.batch(lambda _: launch(turns), 1) for _ in range(2))
+            once = min(card.batch(lambda _, turns=turns: launch(turns), 1) for _ in range(2))
             if once > card.sample_seconds / 16:
                 break
             turns *= 4
@@ -224,7 +224,8 @@ class Compute:
         card.undo.append(("cuGraphExecDestroy", ready))
         seconds = card.measure(lambda _: driver.call("cuGraphLaunch", ready, card.stream), most=8)
         value = seconds.median / LAUNCHES * 1e6
-        return {"value": round(value, 3), "spread": seconds.spread, "why": "a graph of {} empty kernels, one after the other".format(LAUNCHES)}
+        why = "a graph of {} empty kernels, one after the other".format(LAUNCHES)
+        return {"value": round(value, 3), "spread": seconds.spread, "why": why}
 
     # -------------------------------------------------------- what starting costs
     def context_creation(self) -> dict[str, Any]:
@@ -240,4 +241,5 @@ class Compute:
         card.prepare()
         text = card.ptx.module("fp32")
         seconds = card.by_clock(lambda: card.compile(text, "jit"), 3)
-        return {"value": round(seconds.median * 1e3, 2), "spread": seconds.spread, "why": "a kernel of {} lines of PTX".format(text.count("\n"))}
+        why = "a kernel of {} lines of PTX".format(text.count("\n"))
+        return {"value": round(seconds.median * 1e3, 2), "spread": seconds.spread, "why": why}

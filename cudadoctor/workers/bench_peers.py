@@ -1,7 +1,8 @@
 """Copies between the GPUs of one machine: each pair one way, both ways at once, and small; what was copied is compared.
 
-Loaded by bench.py by its path, in one process that has a context on every GPU. Whether a pair can copy directly is the driver's word; a pair
-of which it says so and that then refuses, or copies wrong, is a failed step. Without direct access the driver copies through the host.
+Loaded by bench.py by its path, in one process that has a context on every GPU. Whether a pair can copy directly is the driver's word;
+a pair of which it says so and that then refuses, or copies wrong, is a failed step. Without direct access the driver copies through
+the host.
 """
 
 from __future__ import annotations
@@ -118,6 +119,12 @@ def queue(one: Side, other: Side, size: int) -> None:
     )  # fmt: skip
 
 
+def queue_many(one: Side, other: Side) -> None:
+    """Queue many small copies."""
+    for _ in range(SMALLS):
+        queue(one, other, SMALL)
+
+
 # ------------------------------------------------------------------ how fast
 def limit_of(place: Any, one: Side, other: Side, access: bool) -> tuple[float | None, str | None]:
     """GB/s one way, with the derivation: NVLink where both have links, else the lesser PCIe link."""
@@ -143,7 +150,7 @@ def figure(worker: Any, name: str, one: Side, other: Side, run: int, limit: tupl
     try:
         size = min(one.size, other.size)
         if name == "peer_latency":
-            seconds = one.card.measure(lambda _: [queue(one, other, SMALL) for _ in range(SMALLS)], most=1, warm=0.002)
+            seconds = one.card.measure(lambda _: queue_many(one, other), most=1, warm=0.002)
             record.update(value=round(seconds.median / SMALLS * 1e6, 3), spread=seconds.spread)
         elif name == "peer":
             seconds = one.card.measure(lambda _: queue(one, other, size), warm=0.004)
@@ -186,4 +193,3 @@ def beside(timed: Side, other: Side, size: int) -> Any:
         other.driver.call("cuStreamSynchronize", other.card.stream)
     timed.gpu.enter()
     return timed.card.samples_of(samples[1:])
-

@@ -23,7 +23,7 @@ REASONS = (
     (0x4, "sw-power-cap"), (0x8, "hw-slowdown"), (0x20, "sw-thermal-slowdown"), (0x40, "hw-thermal-slowdown"),
     (0x80, "hw-power-brake-slowdown"),
 )  # fmt: skip
-LINK_SPEED_FIELD = 90  # NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON
+LINK_SPEED_FIELDS = (164, 90)  # NVML_FI_DEV_NVLINK_GET_SPEED of one link, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: MB/s in one direction
 GRAPHICS_BUSY = 20  # percent from which a process that only draws counts as computing
 
 
@@ -121,9 +121,12 @@ class Watch:
             up += state == 1
         if not up:
             return 0, None
-        field = Field(field=LINK_SPEED_FIELD)
-        known = self.call("nvmlDeviceGetFieldValues", self.handle, ctypes.c_int(1), ctypes.byref(field)) and field.result == 0
-        return up, (field.value & 0xFFFFFFFF) / 1000.0 if known and field.value & 0xFFFFFFFF else None
+        for number in LINK_SPEED_FIELDS:
+            field = Field(field=number)
+            known = self.call("nvmlDeviceGetFieldValues", self.handle, ctypes.c_int(1), ctypes.byref(field)) and field.result == 0
+            if known and field.value & 0xFFFFFFFF:
+                return up, (field.value & 0xFFFFFFFF) / 1000.0
+        return up, None
 
     # -------------------------------------------------------- who else computes here
     def processes(self, query: str) -> list[tuple[int, int | None]] | None:

@@ -14,8 +14,8 @@ MIB = 1 << 20
 LANES = {2.5: (1, 0.25), 5.0: (2, 0.5), 8.0: (3, 0.985), 16.0: (4, 1.969), 32.0: (5, 3.938), 64.0: (6, 7.56)}
 
 
-class UnfitError(Exception):
-    """A figure cannot be measured here; the text says why."""
+class WrongError(Exception):
+    """What was copied is not what was sent; the text says where."""
 
 
 # ------------------------------------------------------------------ what the machine says
@@ -118,4 +118,4 @@ def check(address: int, size: int, salt: int) -> None:
         found = ctypes.string_at(address + offset, MIB)
         if found != expected:
             wrong = next(index for index in range(MIB) if found[index] != expected[index])
-            raise UnfitError("the copied data differ from what was sent, first at byte {} of {}".format(offset + wrong, size))
+            raise WrongError("the copied data differ from what was sent, first at byte {} of {}".format(offset + wrong, size))

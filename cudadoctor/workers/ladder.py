@@ -236,30 +236,6 @@ def sibling(name: str) -> Any:
 
 
 # ------------------------------------------------------------------ rungs without a context
-def loaded_file(library: Any) -> str | None:
-    """The file that libcuda was loaded from, links resolved: the mapping that holds cuInit."""
-    if ON_WINDOWS:
-        return sibling("windows_library").path_of(library)  # type: ignore[no-any-return]
-    try:
-        address = ctypes.cast(library.cuInit, ctypes.c_void_p).value or 0
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                fields = line.split(None, 5)
-                first, _, last = fields[0].partition("-")
-                if int(first, 16) <= address < int(last, 16):
-                    return fields[5].rstrip("\n") if len(fields) > 5 else None
-    except (AttributeError, OSError, ValueError):
-        pass
-    return None
-
-
-def version_in(path: str | None) -> str | None:
-    """The driver version in a file name such as libcuda.so.580.159.04; None for libcuda.so.1 and the like."""
-    _, found, version = os.path.basename(path or "").partition("libcuda.so.")
-    first = version.partition(".")[0]
-    return version if found and first.isdigit() and int(first) >= 100 else None
-
-
 def open_library() -> Any:
     """The driver's library."""
     return sibling("windows_library").load(LIBRARY) if ON_WINDOWS else ctypes.CDLL(LIBRARY)
@@ -274,34 +250,15 @@ def load_library(found: dict[str, Any]) -> dict[str, Any]:
     except OSError as refused:
         raise RungError(str(refused))
     found["driver"] = Driver(library)
-    path = loaded_file(library)
-    return {"path": path, "library": version_in(path)}
+    files = sibling("loaded_files")
+    path: str | None = sibling("windows_library").path_of(library) if ON_WINDOWS else files.loaded_file(library)
+    return {"path": path, "library": files.version_in(path)}
 
 
 def initialise(driver: Driver) -> dict[str, Any]:
     """Rung init: cuInit, the first call that talks to the kernel driver."""
     driver.call("cuInit", ctypes.c_uint(0))
     return {}
-
-
-def report_openings(worker: Worker) -> None:
-    """After a failed cuInit: which device nodes this process may open, and what refuses. Windows has none."""
-    if ON_WINDOWS:
-        return
-    nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
-    try:
-        nodes += ["/dev/" + name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]
-    except OSError:
-        pass
-    for path in nodes:
-        refusal = None
-        try:
-            os.close(os.open(path, os.O_RDWR))
-        except OSError as refused:
-            import errno
-
-            refusal = errno.errorcode.get(refused.errno or 0, str(refused.errno))
-        worker.emit("opening", path=path, errno_name=refusal)
 
 
 def count_devices(driver: Driver, found: dict[str, Any]) -> dict[str, Any]:
@@ -348,26 +305,8 @@ def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], ar
                 measured.append(gpu)
         gpu.leave()
     if measured and "--no-benchmark" not in arguments:
-        worker.guard("benchmark", lambda: measure(worker, driver, measured))
+        worker.guard("benchmark", lambda: sibling("bench").measure_all(worker, sibling, driver, measured))
     return working
-
-
-def measure(worker: Worker, driver: Driver, gpus: list[Any]) -> None:
-    """The mini benchmark of all GPUs at once; one after the other they use the way to the host, which they share."""
-    bench, turn = sibling("bench"), threading.Lock()
-    for name in ("bench_card", "bench_copies", "bench_compute", "bench_ptx", "copy_steps"):
-        sibling(name)  # threads find them loaded
-
-    def one(gpu: Any) -> None:
-        gpu.enter()
-        bench.measure_short(worker.emit, sibling, driver, gpu, turn)
-        gpu.leave()
-
-    threads = [threading.Thread(target=worker.guard, args=("benchmark", lambda gpu=gpu: one(gpu))) for gpu in gpus]  # type: ignore[misc]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def limit_life(seconds: float) -> threading.Timer:
@@ -397,7 +336,8 @@ def climb(worker: Worker, arguments: list[str]) -> None:
         return
     driver = found["driver"]
     if not worker.climb("init", lambda: initialise(driver)):
-        report_openings(worker)
+        if not ON_WINDOWS:  # which has no device nodes
+            sibling("loaded_files").report_openings(worker.emit)
         return
     if not worker.climb("devices", lambda: count_devices(driver, found)) or quick:
         return

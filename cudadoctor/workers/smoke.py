@@ -1,8 +1,8 @@
 """The smoke test's further steps on one GPU, or with --peers between all of them.
 
-Started as `[python, "-u", "-B", /abs/smoke.py, "--gpu", N, "--memory", "256MiB", "--duration", "0", "--limit-seconds", S]`. Each step begins
-with the ladder's rung that its failure would break and ends with a `smoke` event; a failing step ends that rung too, with the words that a
-user would have seen, so that they are read like any other evidence. It imports nothing of ours; Numba only for the steps that need it.
+Started as `[python, "-u", "-B", /abs/smoke.py, "--gpu", N, "--memory", "256MiB", "--duration", "0", "--limit-seconds", S]`. Each
+step begins with the ladder's rung that its failure would break and ends with a `smoke` event; a failing step ends that rung too, with
+the words that a user would have seen, so that they are read like any other evidence. It imports nothing of ours; Numba only for the steps that need it.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung:
     started = time.monotonic()
     said: list[str | None] = [None]
     unfit: list[str | None] = []
+    wrong: list[str] = []
 
     def climb() -> dict[str, Any]:
         try:
@@ -93,12 +94,13 @@ def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung:
             if type(error).__name__ == "UnfitError":
                 unfit.append(str(error))
             elif type(error).__name__ in ("Wrong", "WrongError"):
-                raise ladder.RungError("{} on GPU {}: {}".format(name, gpu, again(kernels, action, error)))
+                wrong.append("{} on GPU {}: {}".format(name, gpu, again(kernels, action, error)))
+                raise ladder.RungError(wrong[0])
             else:
-                output = getattr(error, "output", None)
+                output, code = getattr(error, "output", None), getattr(error, "code", None)
                 if output is None:
                     raise
-                raise ladder.RungError("{} on GPU {}: {}".format(name, gpu, output), getattr(error, "code", None), getattr(error, "name", None))
+                raise ladder.RungError("{} on GPU {}: {}".format(name, gpu, output), code, getattr(error, "name", None))
         return {}
 
     outcome = worker.climb(rung, climb, gpu)
@@ -111,7 +113,7 @@ def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung:
         worker.emit("smoke", gpu=gpu, step=name, status="pass", why=None, said=said[0], seconds=seconds)
         return True
     worker.emit("smoke", gpu=gpu, step=name, status="fail", why=worker.last_output, seconds=seconds)
-    return False
+    return bool(wrong)  # a wrong result leaves the context as it was, an error of the driver does not
 
 
 def again(kernels: Any, action: Callable[[], str | None], error: Exception) -> str:

@@ -32,11 +32,11 @@ KEPT_FREE = 64 * MIB
 LOOK_EVERY = 1.0  # seconds between looks at a GPU under load
 
 
-class Wrong(Exception):  # noqa: N818 - what a kernel did, not an error of this program
+class Wrong(Exception):
     """A kernel ran and computed something else than the CPU."""
 
 
-class Unfit(Exception):  # noqa: N818 - a state of the GPU
+class Unfit(Exception):
     """A step has no place on this GPU, which is nobody's fault: nothing is said of it."""
 
 
@@ -190,7 +190,7 @@ class Kernels:
     def launch_limits(self) -> str | None:
         """Threads beyond the last element write nothing, the largest block runs, and one thread more is refused."""
         most = int(self.driver.attribute(1, self.card.device) or 1024)  # CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-        kernel = self.card.kernel("pattern", "fill")
+        kernel = self.card.kernel("pattern", "write")
         places = max(SMALL_GRID * SMALL_BLOCK, most)
         place = self.place(8 * places)
         poison = int.from_bytes(bytes([POISON]) * 8, "little")
@@ -202,7 +202,7 @@ class Kernels:
                 self.driver.call("cuStreamSynchronize", self.card.stream)
                 found = self.fetch(place, ctypes.c_uint64, blocks * threads)
                 self.compare(
-                    "fill[{}, {}] of {} elements".format(blocks, threads, count),
+                    "write[{}, {}] of {} elements".format(blocks, threads, count),
                     found,
                     lambda index, count=count: 3 * index + 5 if index < count else poison,  # type: ignore[misc]
                     blocks * threads,
@@ -220,14 +220,25 @@ class Kernels:
             if not hasattr(error, "output"):
                 raise
             return "{} are refused ({})".format(threads, getattr(error, "name", None) or error)
-        raise Wrong("kernel fill[1, {}]: a block larger than the device allows was not refused".format(threads))
+        raise Wrong("kernel write[1, {}]: a block larger than the device allows was not refused".format(threads))
 
     # -------------------------------------------------------- memory
     def size_of_test(self) -> int:
         """Bytes to test: a size such as 256MiB or 2GiB, or a share of the free memory such as 90%."""
         free = self.card.free_now()
         text = self.wanted.strip().lower()
-        units = {"%": free / 100.0, "kib": 1024.0, "mib": float(MIB), "gib": 1024.0 * MIB, "mb": 1e6, "gb": 1e9, "m": float(MIB), "g": 1024.0 * MIB}
+        gib = 1024.0 * MIB
+        units = {
+            "%": free / 100.0,
+            "kib": 1024.0,
+            "kb": 1e3,
+            "mib": float(MIB),
+            "gib": gib,
+            "mb": 1e6,
+            "gb": 1e9,
+            "m": float(MIB),
+            "g": gib,
+        }
         number = text.rstrip("%abcdefghijklmnopqrstuvwxyz")
         wanted = float(number) * units[text[len(number) :].strip()]
         return int(min(wanted, max(0, free - KEPT_FREE))) // MIB * MIB
@@ -260,7 +271,7 @@ class Kernels:
         start = (ctypes.c_uint64 * 2)(0, MASK)
         self.driver.call("cuMemcpyHtoD_v2", out, start, ctypes.c_size_t(16))
         self.driver.call("cuCtxSynchronize")
-        self.run("pattern", "fill", blocks, THREADS, "pqqquq", place, count, *how)
+        self.run("pattern", "write", blocks, THREADS, "pqqquq", place, count, *how)
         self.run("pattern", "verify", blocks, THREADS, "pqqquqp", place, count, *how, out)
         wrong, first = self.fetch(out, ctypes.c_uint64, 2)
         if wrong:
@@ -287,7 +298,8 @@ class Kernels:
             launches += 8
             wrong = self.card.read_out(3)[2]
             if wrong:
-                raise Wrong("kernel fp32: {} of {} chains are wrong after {} launches".format(wrong, blocks * THREADS * ptx.CHAINS, launches))
+                chains = blocks * THREADS * ptx.CHAINS
+                raise Wrong("kernel fp32: {} of {} chains are wrong after {} launches".format(wrong, chains, launches))
         self.looks = looks
         return "{} launches; {}".format(launches, told(looks))
 

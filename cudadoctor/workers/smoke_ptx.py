@@ -32,7 +32,7 @@ _PLACE = """
     add.u64 %rd11, %rd1, %rd11;"""
 _PATTERN_PARAMETERS = "p_place:u64 p_count:u64 p_factor:u64 p_add:u64 p_shift:u32 p_flip:u64"
 
-FILL = ("fill", _PATTERN_PARAMETERS, _PLACE + _PATTERN + "\n    st.global.u64 [%rd11], %rd12;\nDONE:")
+FILL = ("write", _PATTERN_PARAMETERS, _PLACE + _PATTERN + "\n    st.global.u64 [%rd11], %rd12;\nDONE:")
 
 # p_out: how many places differ, and the first of them.
 VERIFY = (

@@ -26,6 +26,7 @@ typedef uint64_t ptr;
 
 static const struct { int code; const char *name, *text; } ERRORS[] = {
     {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
     {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
@@ -96,6 +97,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 37: *value = 5120; break;    /* bus width, bits */
     case 75: *value = 9; break;
     case 76: *value = 0; break;
+    case 1: *value = 1024; break;     /* threads of a block */
     default: *value = 1;
     }
     return 0;
@@ -143,7 +145,8 @@ int cuModuleLoadDataEx(void **module, const char *text, unsigned count, const in
     return code;
 }
 int cuModuleUnload(void *module) { (void)module; return 0; }
-static const char *const KERNELS[] = {"fill", "nothing", "gate", "copy", "read", "chain", "chase", "add", "shared", "fp32", "fp64", "fp16", "bf16", 0};
+static const char *const KERNELS[] = {"fill", "nothing", "gate", "copy", "read", "chain", "chase", "add", "shared", "fp32", "fp64", "fp16", "bf16",
+    "write", "verify", "reduce", "double", "half", "meet", "mix", 0};
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     (void)module;
     REFUSE(current);
@@ -158,9 +161,16 @@ int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int
 }
 #define P(number) AT(*(ptr *)arguments[number])
 #define U(number) (*(uint32_t *)arguments[number])
+#define Q(number) (*(uint64_t *)arguments[number])
+static uint64_t pattern(uint64_t i, void **arguments) {
+    uint64_t value = i * Q(2) + Q(3);
+    return (value ^ value >> U(4)) ^ Q(5);
+}
+double sqrt(double); /* of the C library that Python itself has loaded */
 static void work(const char *name, unsigned threads, void **arguments) {
     int wrong = is("FAKE_CUDA_WRONG", name);
     uint64_t *out;
+    double *real;
     if (!strcmp(name, "fill")) {
         uint32_t *filled = P(0), count = U(1);
         static int launches;
@@ -175,6 +185,33 @@ static void work(const char *name, unsigned threads, void **arguments) {
         uint32_t *places = P(0), mask = U(1);
         for (uint32_t i = 0; i < threads; i++) places[i & mask] += U(2);
         if (wrong) places[0]++;
+    } else if (!strcmp(name, "write")) {
+        out = P(0);
+        for (uint64_t i = 0; i < threads && i < Q(1); i++) out[i] = pattern(i, arguments);
+        if (wrong || (is("FAKE_CUDA_WRONG", "memory") && Q(1) > 1024)) out[Q(1) / 2] ^= 1;
+    } else if (!strcmp(name, "verify")) {
+        out = P(6);
+        for (uint64_t i = 0; i < threads && i < Q(1); i++)
+            if (((uint64_t *)P(0))[i] != pattern(i, arguments)) { if (i < out[1]) out[1] = i; out[0]++; }
+    } else if (!strcmp(name, "reduce")) {
+        uint32_t sum = 0, *from = P(0);
+        for (uint32_t i = 0; i < U(1); i++) sum += from[i];
+        *(uint32_t *)P(2) += sum + (unsigned)wrong;
+    } else if (!strcmp(name, "double")) {
+        real = P(0);
+        for (uint64_t i = 0; i < Q(1); i++) { double x = i + 1.0, root = sqrt(x); real[i] = root * x / 3.0 + root; }
+    } else if (!strcmp(name, "half")) {
+        real = P(0);
+        for (uint64_t i = 0; i < Q(1); i++) real[i] = 3.0 * (i & 63) + 1.0 + wrong;
+    } else if (!strcmp(name, "mix")) {
+        uint32_t *to = P(0);
+        static int runs;
+        for (uint32_t i = 0; i < U(1); i += i < 256 ? 1 : 4096) { /* enough for what is compared */
+            uint32_t v = i + U(3);
+            for (uint32_t t = 0; t < U(2); t++) { v = v * 1664525u + 1013904223u; v ^= v >> 13; }
+            to[i] = v;
+        }
+        if (wrong && ++runs % 7 == 0) to[4096] ^= 1;
     } else if (!strcmp(name, "shared") || !strncmp(name, "fp", 2) || !strcmp(name, "bf16")) {
         out = P(0), out[0] = U(1) * 17ull, out[1] = U(1) * 10ull, out[2] += (unsigned)wrong;
         nanosleep(&(struct timespec){0, U(1) * 10 > 900000000 ? 900000000 : U(1) * 10}, 0);
@@ -184,7 +221,17 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
                    void **arguments, void **extra) {
     (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
     REFUSE(current);
+    if (bx > 1024) return 1;
     work(function, gx * bx, arguments);
+    return 0;
+}
+int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream,
+                              void **arguments) {
+    (void)function, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
+    REFUSE(current);
+    uint32_t sum = 0;
+    for (uint32_t b = 0; b < gx; b++) sum += b * b + 1;
+    for (uint32_t b = 0; b < gx; b++) ((uint32_t *)P(2))[b] = sum;
     return 0;
 }
 int cuMemsetD8_v2(ptr place, unsigned char value, size_t count) { REFUSE(current); memset(AT(place), value, count); return 0; }

@@ -52,6 +52,7 @@ class SmokeStep(Value, frozen=True, kw_only=True):
     step: str
     status: Literal["pass", "fail", "skip"]
     why: str | None = None
+    said: str | None = None  # what a step that passed has to tell
     seconds: float | None = None
     line: int = 0
 
@@ -95,6 +96,27 @@ class Measurement(Value, frozen=True, kw_only=True):
     distorted: tuple[str, ...] = ()  # variables that change what is measured
 
 
+class GpuLoad(Value, frozen=True, kw_only=True):
+    """The moment of a long load at which most held the clocks of a GPU down."""
+
+    gpu: int
+    load: Load
+    line: int = 0
+
+
+class Lesson(Value, frozen=True, kw_only=True):
+    """One computation at one size, timed in four ways (microseconds)."""
+
+    gpu: int
+    step: str
+    elements: int
+    cpu_us: float  # NumPy
+    gpu_us: float  # with both copies
+    kernel_us: float  # the kernel alone, by events
+    launch_us: float  # the launch call alone: what a timer without `synchronize` claims
+    first_us: float  # the first call, with its compilation
+
+
 class Guest(Value, frozen=True, kw_only=True):
     """Another process computes on this GPU, or the GPU works and nobody says for whom (`pids` empty)."""
 
@@ -131,6 +153,8 @@ class Ladder(Value, frozen=True, kw_only=True):
     smoke: tuple[SmokeStep, ...] = ()
     benchmark: tuple[Measurement, ...] = ()
     guests: tuple[Guest, ...] = ()
+    loads: tuple[GpuLoad, ...] = ()
+    lessons: tuple[Lesson, ...] = ()
     quick: bool = False
 
     def result(self, rung: RungName) -> tuple[RungResult, ...]:
@@ -144,6 +168,8 @@ class GpuWork(Value, frozen=True, kw_only=True):
     smoke: tuple[SmokeStep, ...] = ()
     guests: tuple[Guest, ...] = ()
     results: tuple[RungResult, ...] = ()  # the context, and what broke off
+    lessons: tuple[Lesson, ...] = ()
+    loads: tuple[GpuLoad, ...] = ()
 
 
 LADDER = Key[Ladder]("ladder")

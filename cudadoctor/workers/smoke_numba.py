@@ -1,0 +1,295 @@
+"""Further steps of the smoke test that need Numba: copies that Numba makes by itself, streams, and what a timer really measures.
+
+Loaded by smoke.py by its path, in a process of its own for each GPU. Sums of single precision are compared within 1e-4 of one; integers
+exactly. What is slow here is a remark and never a fault.
+"""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+ADDED = 20_000_000  # int32
+ARRAYS, LENGTH = 10, 4_000_000  # float32, one stream each: with less, the calls themselves take longer than the work
+BLOCKS, THREADS = 128, 256
+TOLERANCE = 1e-4
+OVERLAP = 0.9  # of the time in one stream: below it the streams ran side by side
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+REPEATS = 3
+
+cuda: Any = None
+math: Any = None
+numpy: Any = None
+
+
+class Wrong(Exception):
+    """A kernel ran and computed something else than the CPU."""
+
+
+# ------------------------------------------------------------------ kernels
+def _add(first: Any, second: Any, result: Any) -> None:
+    index = cuda.grid(1)
+    if index < result.size:
+        result[index] = first[index] + second[index]
+
+
+def _exponential(values: Any, result: Any) -> None:
+    index = cuda.grid(1)
+    if index < result.size:
+        result[index] = math.exp(values[index])
+
+
+def _partial_sums(values: Any, sums: Any) -> None:
+    shared = cuda.shared.array(THREADS, dtype=numpy.float32)
+    place = cuda.threadIdx.x
+    total = numpy.float32(0.0)
+    for index in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+        total += values[index]
+    shared[place] = total
+    cuda.syncthreads()
+    half = THREADS // 2
+    while half > 0:
+        if place < half:
+            shared[place] += shared[place + half]
+        cuda.syncthreads()
+        half //= 2
+    if place == 0:
+        sums[cuda.blockIdx.x] = shared[0]
+
+
+def _sum_of_sums(sums: Any, total: Any) -> None:
+    total[0] = 0.0
+    for value in sums:
+        total[0] += value
+
+
+def _divide(values: Any, total: Any) -> None:
+    for index in range(cuda.grid(1), values.size, cuda.gridsize(1)):
+        values[index] /= total[0]
+
+
+def blocks(count: int) -> int:
+    """Blocks of THREADS threads that cover `count` elements."""
+    return (count + THREADS - 1) // THREADS
+
+
+# ------------------------------------------------------------------ steps
+def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool) -> None:
+    """All steps. Without Numba there are none: its absence was told before."""
+    global cuda, math, numpy
+    try:
+        import math as standard_math
+
+        import numpy as np
+        from numba import cuda as loaded
+    except Exception:
+        return
+    cuda, math, numpy = loaded, standard_math, np
+    ladder.sibling("numba_steps").cuda = loaded
+    ladder.sibling("numba_steps").quiet()
+    steps: list[tuple[str, Callable[[], str | None]]] = [("copies made by Numba", copies), ("ten streams", streams)]
+    for name, action in steps:
+        if not one(ladder, worker, gpu, name, action):
+            return
+    if detailed:
+        with cuda.gpus[gpu]:
+            worker.guard("lesson", lambda: lesson(worker, gpu))
+
+
+def one(ladder: Any, worker: Any, gpu: int, name: str, action: Callable[[], str | None]) -> bool:
+    """One step under the rung of Numba's kernels."""
+    import traceback
+
+    started = time.monotonic()
+    said: list[str | None] = [None]
+
+    def climb() -> dict[str, Any]:
+        try:
+            with cuda.gpus[gpu]:
+                said[0] = action()
+        except Wrong as error:
+            raise ladder.RungError("{} on GPU {}: {}".format(name, gpu, error))
+        except MemoryError as error:
+            said[0] = str(error)
+        except Exception:
+            raise ladder.RungError("{} on GPU {}\n{}".format(name, gpu, traceback.format_exc()))
+        return {}
+
+    good = worker.climb("numba-kernel", climb, gpu)
+    seconds = round(time.monotonic() - started, 6)
+    why = None if good else " ".join(str(worker.last_output).strip().rsplit("\n", 1)[-1].split())[:300]
+    worker.emit("smoke", gpu=gpu, step=name, status="pass" if good else "fail", why=why, said=said[0], seconds=seconds)
+    return bool(good)
+
+
+def fastest(work: Callable[[], Any], repeats: int = REPEATS) -> float:
+    """Seconds of the fastest of some tries, after one that does not count."""
+    work()
+    seconds = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def copies() -> str | None:
+    """The vector sum with arrays of the host, which Numba copies there and back, and with arrays that stay on the GPU."""
+    count = fitting(ADDED, 12)
+    kernel = cuda.jit(_add)
+    left, right = numpy.arange(count, dtype=numpy.int32), numpy.arange(count, dtype=numpy.int32) * 3
+    result = numpy.zeros(count, dtype=numpy.int32)
+    there = [cuda.to_device(left), cuda.to_device(right), cuda.device_array(count, dtype=numpy.int32)]
+
+    def implicit() -> None:
+        kernel[blocks(count), THREADS](left, right, result)
+        cuda.synchronize()
+
+    def explicit() -> None:
+        kernel[blocks(count), THREADS](*there)
+        cuda.synchronize()
+
+    by_numba, by_hand = fastest(implicit), fastest(explicit)
+    for found, name in ((result, "implicit copies"), (there[2].copy_to_host(), "explicit copies")):
+        if not numpy.array_equal(found, left * 4):
+            wrong = int(numpy.flatnonzero(found != left * 4)[0])
+            raise Wrong("kernel add with {}: element {} is {}, {} is right".format(name, wrong, found[wrong], 4 * wrong))
+    return "{:.1f} ms with the host's arrays: Numba copies all three there and back; {:.2f} ms with arrays that stay on the GPU".format(
+        by_numba * 1e3, by_hand * 1e3
+    )
+
+
+def fitting(count: int, size: int) -> int:
+    """As many elements as half of the free memory holds."""
+    free = cuda.current_context().get_memory_info()[0]
+    found = min(count, int(free) // 2 // size)
+    if found < 1000:
+        raise MemoryError("too little free memory: {:.0f} MB".format(free / 1e6))
+    return found
+
+
+def streams() -> str | None:
+    """a / sum(a) of ten arrays: in a stream each, in one stream, and in the default stream, with pinned memory."""
+    length = fitting(LENGTH, 4 * ARRAYS)
+    kernels = [cuda.jit(kernel) for kernel in (_partial_sums, _sum_of_sums, _divide)]
+    plain = [numpy.linspace(0.5, 1.5 + number, length, dtype=numpy.float32) for number in range(ARRAYS)]
+    pinned = [cuda.pinned_array(length, dtype=numpy.float32) for _ in plain]
+    ten, single = [cuda.stream() for _ in plain], cuda.stream()
+
+    def normalise(array: Any, stream: Any) -> None:
+        values = cuda.to_device(array, stream=stream)
+        sums = cuda.device_array(BLOCKS, dtype=numpy.float32, stream=stream)
+        total = cuda.device_array(1, dtype=numpy.float32, stream=stream)
+        kernels[0][BLOCKS, THREADS, stream](values, sums)
+        kernels[1][1, 1, stream](sums, total)
+        kernels[2][BLOCKS, THREADS, stream](values, total)
+        values.copy_to_host(array, stream=stream)
+
+    def all_in(chosen: list[Any], fresh: bool = False) -> float:
+        for array, source in zip(pinned, plain) if fresh else ():
+            array[:] = source
+        cuda.synchronize()
+        begin, ends = cuda.event(timing=True), [cuda.event(timing=True) for _ in chosen]
+        begin.record(chosen[0])
+        for array, stream, end in zip(pinned, chosen, ends):
+            normalise(array, stream)
+            end.record(stream)
+        cuda.synchronize()
+        return float(max(cuda.event_elapsed_time(begin, end) for end in ends))
+
+    times = {}
+    for name, chosen in (("one stream", [single] * ARRAYS), ("the default stream", [cuda.default_stream()] * ARRAYS), ("ten streams", ten)):
+        all_in(chosen, fresh=True)
+        check_sums(pinned, name)
+        times[name] = min(all_in(chosen) for _ in range(REPEATS))
+    with cuda.pinned(plain[0]), single.auto_synchronize():
+        normalise(plain[0], single)
+    check_sums(plain[:1], "auto_synchronize")
+    gain = times["ten streams"] / times["one stream"]
+    words = ", ".join("{:.2f} ms in {}".format(value, name) for name, value in times.items())
+    found = "copies and kernels overlapped" if gain < OVERLAP else "no gain from streams here: one stream keeps the way to the GPU as busy"
+    return "{}: {}; {}".format(words, found, early_return(length))
+
+
+def check_sums(arrays: list[Any], name: str) -> None:
+    """A normalised array adds up to one."""
+    for number, array in enumerate(arrays):
+        total = float(array.sum(dtype=numpy.float64))
+        if not abs(total - 1.0) < TOLERANCE:
+            raise Wrong("normalise in {}: array {} adds up to {:.6f}, 1 is right within {:g}".format(name, number, total, TOLERANCE))
+
+
+def early_return(length: int) -> str:
+    """How long copy_to_host holds the caller: it returns early only with a stream and pinned memory."""
+    stream, values = cuda.stream(), cuda.device_array(2 * length, dtype=numpy.float32)
+    held = []
+    for target in (cuda.pinned_array(2 * length, dtype=numpy.float32), numpy.empty(2 * length, dtype=numpy.float32)):
+        values.copy_to_host(target, stream=stream)
+        stream.synchronize()
+        started = time.perf_counter()
+        values.copy_to_host(target, stream=stream)
+        held.append(time.perf_counter() - started)
+        stream.synchronize()
+    return "copy_to_host with a stream returned after {:.2f} ms into pinned memory, after {:.2f} ms into ordinary memory".format(
+        held[0] * 1e3, held[1] * 1e3
+    )
+
+
+# ------------------------------------------------------------------ the seeds' lesson
+def lesson(worker: Any, gpu: int) -> None:
+    """NumPy, the GPU with both copies, the kernel alone, and the launch call alone, for growing sizes."""
+    free = cuda.current_context().get_memory_info()[0]
+    for name, kernel_of, on_cpu, operands in (
+        ("vector add", _add, lambda a, b: a + b, 2),
+        ("exp", _exponential, lambda a: numpy.exp(a), 1),
+    ):
+        kernel = cuda.jit(kernel_of)
+        first = None
+        for size in SIZES:
+            if size * 16 > free:
+                break
+            arrays = [numpy.linspace(0.0, 1.0, size).astype(numpy.float32) for _ in range(operands)]
+            there = [cuda.to_device(array) for array in arrays]
+            result = cuda.device_array(size, dtype=numpy.float32)
+            if first is None:
+                started = time.perf_counter()
+                kernel[blocks(size), THREADS](*there, result)
+                cuda.synchronize()
+                first = time.perf_counter() - started
+            took = timings(kernel, arrays, there, result, on_cpu)
+            worker.emit("lesson", gpu=gpu, step=name, elements=size, first_us=round(first * 1e6, 1), **took)
+
+
+def timings(kernel: Any, arrays: list[Any], there: list[Any], result: Any, on_cpu: Callable[..., Any]) -> dict[str, float]:
+    """Microseconds of the four ways to take the time."""
+    size = result.size
+    grid = blocks(size)
+
+    def whole() -> None:
+        sent = [cuda.to_device(array) for array in arrays]
+        kernel[grid, THREADS](*sent, result)
+        result.copy_to_host()
+
+    def launch() -> None:
+        kernel[grid, THREADS](*there, result)
+
+    launch_seconds = fastest(launch)
+    cuda.synchronize()
+    begin, end = cuda.event(timing=True), cuda.event(timing=True)
+    kernels = []
+    for _ in range(REPEATS + 2):
+        begin.record()
+        launch()
+        end.record()
+        end.synchronize()
+        kernels.append(cuda.event_elapsed_time(begin, end) * 1e3)
+    return {
+        "cpu_us": round(fastest(lambda: on_cpu(*arrays)) * 1e6, 2),
+        "gpu_us": round(fastest(whole) * 1e6, 2),
+        "kernel_us": round(min(kernels), 2),
+        "launch_us": round(launch_seconds * 1e6, 2),
+    }
