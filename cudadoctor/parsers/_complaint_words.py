@@ -119,7 +119,7 @@ COMPLAINTS = (
         lazy(
             r"(?i)\b(?:breaks?|fails?|crash\w{0,3})\b[^.\n]{0,60}\bLD_LIBRARY_PATH\b"
             r"|\bLD_LIBRARY_PATH\b[^.\n]{0,24}\b(?:breaks|conflicts)\b"
-            r"|\b(?:unset(?:ting)?|without|clear(?:ing)?|empty(?:ing)?) (?:the |my )?LD_LIBRARY_PATH\b[^.\n]{0,32}\b(?:works?|fix|solve|help)"
+            r"|\b(?:unset(?:ting)?|without|clear(?:ing)?) (?:the |my )?LD_LIBRARY_PATH\b[^.\n]{0,32}\b(?:works?|fix|solve|help)"
         ),
     ),
     Sign(

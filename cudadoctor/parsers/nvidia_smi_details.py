@@ -250,4 +250,6 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         yield text.fact(SMI_DETAILS, SmiDetails(gpus=gpus), *quotes, whole=False)
 
 
-PARSER = Parser(name="nvidia_smi_details", reads=("nvidia-smi-query", "nvidia-smi-nvlink"), keys=(SMI_DETAILS.name,), parse=parse, wakes=_WAKES)
+PARSER = Parser(
+    name="nvidia_smi_details", reads=("nvidia-smi-query", "nvidia-smi-nvlink"), keys=(SMI_DETAILS.name,), parse=parse, wakes=_WAKES
+)

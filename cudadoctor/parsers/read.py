@@ -68,11 +68,9 @@ from cudadoctor.parsers.base import Parser, Text
 
 _MODULES = (
     pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
-    system_names, uname,
-    surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc, worker_nvml, nvml_of_smi,
-    worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed, mentions, setting, package_lists, frameworks,
-    framework_names, gpu_names, driver_names,
-    numba_report, slurm_client, spaced_names,
+    system_names, uname, surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc,
+    worker_nvml, nvml_of_smi, worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed, mentions,
+    setting, package_lists, frameworks, framework_names, gpu_names, driver_names, numba_report, slurm_client, spaced_names,
     cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
