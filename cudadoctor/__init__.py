@@ -12,13 +12,16 @@ Map of the package, in the order in which data flows:
     long_texts.py long logs without their repetitions
     texts.py     what failing rungs, logs and a user's text say of themselves -> Clues
     prescribe/   root cause + facts -> steps for this machine
-    report/      Report -> text or JSON; the pages of codes, things and causes
+    report/      Report -> text, JSON, HTML and the formats of pipelines; the pages of codes, things and causes
     meanings/    a code, a cause, a variable, a GPU, a version -> what is known of it
     assemble/    facts and diagnosis -> the parts of a report
+    slowness.py  what slow figures mean for the verdict
     app.py       collect() and judge(): the two functions that join these stages
     nodes.py     one report on the machines of a bundle: the worst is told, the others are named
     knowledge/   causes, recipes and tables as TOML, and their loader
     model/       the values that flow
+    runner.py    a program that runs as it is, and what it did with the GPUs
+    comparing.py what differs between two reports
     policy/      what a team demands of its machines and what it allows, put beside a report
     api.py       check, explain and require, for programs and notebooks
 """

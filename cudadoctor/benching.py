@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cudadoctor import __version__, terminal
+from cudadoctor import __version__, smoking, terminal
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report
 from cudadoctor.report import text
@@ -115,6 +115,9 @@ def render(report: Report, knowledge: Knowledge, style: text.Style, *, against: 
         for result in report.benchmark:
             if result.gpu == gpu and result.peer is None:
                 _figure(page, result, knowledge)
+        page.gap()
+    if report.lessons:
+        smoking.lesson(page, report.lessons)
         page.gap()
     between = [result for result in report.benchmark if result.peer is not None]
     if between:

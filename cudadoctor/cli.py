@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from cudadoctor import __version__, terminal
+from cudadoctor import __version__, cli_run, terminal
 from cudadoctor import options as groups
 
 if TYPE_CHECKING:
@@ -30,14 +30,7 @@ ROWS = (
 )  # fmt: skip
 
 
-shown = groups.group(
-    click.option(
-        "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour; NO_COLOR and FORCE_COLOR count too."
-    ),
-    click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII."),
-    click.option("--quiet", is_flag=True, help="No text on stdout, only what --format names; the exit code speaks."),
-    click.option("-v", "--verbose", is_flag=True, help="Show all rows with their times."),
-)
+shown = groups.shown
 evidence_options = groups.group(
     click.option(
         "--python",
@@ -161,7 +154,7 @@ def _live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any,
         from cudadoctor.progress import Progress
 
         color = terminal.coloured(options["color"], sys.stderr)
-        watcher = Progress(sys.stderr, color=color, knowledge=_knowledge, wants=requirements.wants)
+        watcher = Progress(sys.stderr, color=color, knowledge=_knowledge, wants=requirements.wants, on_gpus=options.get("on_gpus", ()))
     plan = Plan(
         python=options["python"],
         quick=options.get("quick", False),
@@ -409,6 +402,10 @@ def schema(**options: Any) -> None:
     terminal.write_json(json.schema(), options["plain"])
 
 
+for _command in cli_run.COMMANDS:
+    cli.add_command(_command)
+
+
 def _terminated(*_: object) -> NoReturn:
     """What ends this run (a CI job's time limit) also ends its children, as after Ctrl-C."""
     sys.exit(128 + signal.SIGTERM)
@@ -418,8 +415,9 @@ def main() -> None:
     """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
     terminal.open_streams()
     for name in ("SIGTERM", "SIGHUP"):  # SIGHUP: the terminal was closed; Windows has none
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _terminated)
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
+            signal.signal(number, _terminated)
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -57,6 +57,16 @@ policy_options = group(
 )
 
 
+shown = group(
+    click.option(
+        "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour; NO_COLOR and FORCE_COLOR count too."
+    ),
+    click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII."),
+    click.option("--quiet", is_flag=True, help="No text on stdout, only what --format names; the exit code speaks."),
+    click.option("-v", "--verbose", is_flag=True, help="Show all rows with their times."),
+)
+
+
 # ---------------------------------------------------------------- policy
 def found_policy(options: dict[str, Any], knowledge: Knowledge) -> Found | None:
     """What the options and the policy file demand; None for a command without a policy. A wrong demand ends the run before it begins."""

@@ -77,18 +77,24 @@ def lesson(page: text.Page, rows: Sequence[LessonResult]) -> None:
             chosen = [row for row in rows if (row.gpu, row.step) == (gpu, step)]
             if not chosen:
                 continue
-            page.raw(f"  GPU {gpu}: {step:<10}{'NumPy':>12}{'GPU + copies':>14}{'kernel alone':>14}{'launch call':>13}{'CPU / GPU':>11}")
+            heads = f"{'Python':>11}{'compiled, CPU':>15}{'NumPy':>11}{'GPU + copies':>14}{'kernel':>10}{'launch':>8}{'NumPy / GPU':>13}"
+            page.raw(f"  GPU {gpu}: {step:<10}{heads}")
             for row in chosen:
-                figures = f"{row.cpu_us:>12.1f}{row.gpu_us:>14.1f}{row.kernel_us:>14.1f}{row.launch_us:>13.1f}"
-                figures += f"{row.cpu_us / row.gpu_us if row.gpu_us > 0 else 0.0:>10.2f}x"
-                page.raw(f"  {row.elements:>12,}    {figures}")
+                ratio = row.cpu_us / row.gpu_us if row.gpu_us > 0 else 0.0
+                figures = f"{_maybe(row.python_us):>11}{_maybe(row.compiled_us):>15}{row.cpu_us:>11.1f}{row.gpu_us:>14.1f}"
+                page.raw(f"  {row.elements:>12,}    {figures}{row.kernel_us:>10.1f}{row.launch_us:>8.1f}{ratio:>12.2f}x")
             page.prose(f"The first call took {chosen[0].first_us / 1000:.0f} ms with its compilation. {break_even(chosen)}", indent=2)
     page.prose(
-        "The launch call returns before the kernel has run: a timer without synchronize measures that column. "
-        "CPU / GPU compares NumPy with the GPU and both copies.",
+        "GPU + copies takes the arrays there and back; kernel is the computation alone, by events. The launch call returns before the "
+        "kernel has run: a timer without synchronize measures that column. A function under @jit(target_backend='cuda') or "
+        "@jit(target='cuda') is no kernel: where Numba accepts it, it runs compiled on the CPU; @cuda.jit makes a kernel.",
         indent=2,
         style="dim",
     )
+
+
+def _maybe(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def break_even(rows: Sequence[LessonResult]) -> str:

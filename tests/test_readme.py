@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import sys
@@ -42,7 +43,7 @@ def test_every_command_and_option_exists(line: str) -> None:
     words = shlex.split(re.sub(r'"\$\(.*?\)"', "PATH", line))
     command = cli.commands[words[1]]
     known = {flag for parameter in command.params for flag in parameter.opts if isinstance(parameter, click.Option)}
-    for word in words[2:]:
+    for word in itertools.takewhile(lambda word: word != "--", words[2:]):  # what follows `--` is another program's
         if word.startswith("-"):
             assert word in known, f"{line}: {words[1]} has no {word}"
 

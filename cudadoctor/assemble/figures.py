@@ -7,7 +7,7 @@ from math import isfinite
 import msgspec
 
 from cudadoctor.assemble.known import value
-from cudadoctor.checks.benchmark import assess
+from cudadoctor.checks.benchmark import assess, figure
 from cudadoctor.checks.rows import CHECKS
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
@@ -54,6 +54,8 @@ def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
             kernel_us=one.kernel_us,
             launch_us=one.launch_us,
             first_us=one.first_us,
+            python_us=figure(one.python_us),
+            compiled_us=figure(one.compiled_us),
         )
         for one in ladder.lessons
         if all(isfinite(figure) for figure in (one.cpu_us, one.gpu_us, one.kernel_us, one.launch_us, one.first_us))
@@ -69,7 +71,7 @@ def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResul
     found = sorted(
         ladder.benchmark, key=lambda entry: (entry.peer is not None, entry.gpu, order.get(entry.name, len(order)), entry.peer or 0)
     )
-    return tuple(assess(_with_memory_limit(figure, ladder, facts, knowledge), knowledge, ladder.guests) for figure in found)
+    return tuple(assess(_with_memory_limit(entry, ladder, facts, knowledge), knowledge, ladder.guests) for entry in found)
 
 
 def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowledge: Knowledge) -> Measurement:

@@ -39,6 +39,8 @@ def figure(value: float | None) -> float | None:
 # ---------------------------------------------------------------- limits
 def limit_of(measurement: Measurement, row: FigureRow | None, knowledge: Knowledge) -> tuple[float | None, str | None, str | None]:
     """What the hardware can do, how that is known, and why it is not."""
+    if row is not None and row.of == "peer" and measurement.links and figure(measurement.limit) is None:
+        return _of_links(measurement, knowledge)
     if figure(measurement.limit) is not None or row is None or row.of not in ("arithmetic", "shared"):
         return figure(measurement.limit), measurement.limit_from, None
     count, clock, capability = measurement.sm_count, figure(measurement.clock_mhz), measurement.compute_capability
@@ -54,6 +56,16 @@ def limit_of(measurement: Measurement, row: FigureRow | None, knowledge: Knowled
         return count * per_cycle * clock / 1e3, f"{count} SMs x {per_cycle} bytes x {clock:.0f} MHz, measured under this load", None
     rate = f"{count} SMs x {per_cycle} lanes x 2 x {clock:.0f} MHz, measured under this load"
     return count * per_cycle * 2 * clock / 1e6, rate, None
+
+
+def _of_links(measurement: Measurement, knowledge: Knowledge) -> tuple[float | None, str | None, str | None]:
+    """NVLinks x the rate of one; both ways at once each carries it twice."""
+    capability, links = measurement.compute_capability, measurement.links or 0
+    rate = knowledge.nvlink(capability) if capability is not None else None
+    if rate is None:
+        return None, measurement.limit_from, "what an NVLink of this GPU carries is not known"
+    ways = 2 if measurement.name == "peer_both" else 1
+    return links * rate * ways, f"{links} NVLinks x {rate:g} GB/s{', both ways' if ways == 2 else ''}", None
 
 
 # ---------------------------------------------------------------- verdicts

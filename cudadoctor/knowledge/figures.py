@@ -33,6 +33,7 @@ class RateRow(Row, frozen=True, kw_only=True):
     fp16: int | None = None
     bf16: int | None = None
     shared_bytes: int | None = None
+    nvlink: float | None = None  # GB/s of one link in one direction
     source: Source
 
 
@@ -51,6 +52,10 @@ class FigureTables(DcgmTables):
     def figure(self, name: str) -> FigureRow | None:
         """None for a figure of a later release."""
         return next((row for row in self.figures if row.name == name), None)
+
+    def nvlink(self, capability: ComputeCapability) -> float | None:
+        """GB/s that one NVLink of such a GPU carries in one direction."""
+        return next((row.nvlink for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
 
     def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
         """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory. None: not known."""

@@ -100,7 +100,7 @@ class SmokeResult(Part, frozen=True, kw_only=True):
 
 
 class LessonResult(Part, frozen=True, kw_only=True):
-    """One computation at one size, timed in four ways (microseconds)."""
+    """One computation at one size, timed in several ways (microseconds)."""
 
     gpu: int
     step: str
@@ -110,6 +110,8 @@ class LessonResult(Part, frozen=True, kw_only=True):
     kernel_us: float  # the kernel alone, by events
     launch_us: float  # the launch call alone: what a timer without `synchronize` claims
     first_us: float  # the first call, with its compilation
+    python_us: float | None = None  # a loop in plain Python, where it is short enough
+    compiled_us: float | None = None  # that loop compiled for the CPU
 
 
 class BenchmarkResult(Part, frozen=True, kw_only=True):

@@ -40,6 +40,12 @@ def _junit(report: Report, knowledge: Knowledge, style: Style) -> str:
     return junit.render(report, knowledge)
 
 
+def _html(report: Report, knowledge: Knowledge, style: Style) -> str:
+    from cudadoctor.report import html
+
+    return html.render(report, knowledge)
+
+
 def _markdown(report: Report, knowledge: Knowledge, style: Style) -> str:
     from cudadoctor.report import markdown
 
@@ -92,6 +98,7 @@ FORMATS: dict[str, Format] = {
     "text": Format(_text),
     "json": Format(_json, is_json=True),
     "junit": Format(_junit),
+    "html": Format(_html),
     "markdown": Format(_markdown),
     "github": Format(_github),
     "gitlab": Format(_gitlab, is_json=True),

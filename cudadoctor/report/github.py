@@ -26,10 +26,10 @@ def render(report: Report, knowledge: Knowledge) -> str:
         if report.prescription is not None:
             said += ["", "Fix:", *words.steps(report.prescription)]
         lines.append(command(level, f"cudadoctor: {root.title} [{root.cause}]", "\n".join(said)))
-    elif report.verdict == "undecided":
+    elif report.verdict in ("undecided", "degraded"):
         asks = [f"{ask.command}: {ask.why}" for ask in report.diagnosis.ask]
         said = [words.headline(report), *(f"possible: {one.title} [{one.cause}]" for one in report.diagnosis.suspects), *asks]
-        lines.append(command("error" if report.exit_code else "warning", "cudadoctor: undecided", "\n".join(said)))
+        lines.append(command("error" if report.exit_code else "warning", f"cudadoctor: {report.verdict}", "\n".join(said)))
     unmet = words.unmet(report)
     lines += [command("error", f"cudadoctor: {words.MET[one.met]}: {one.text}", one.why or words.asked(one)) for one in unmet[: SHOWN - 1]]
     for finding in report.diagnosis.also[:SHOWN]:

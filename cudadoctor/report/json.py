@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from cudadoctor.model.explanation import Explanation
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.report import Report
 
@@ -41,7 +40,7 @@ def _units(letter: str) -> list[int]:
     return [int.from_bytes(code[place : place + 2], "big") for place in range(0, len(code), 2)]
 
 
-def render(report: Report | Explanation) -> str:
+def render(report: msgspec.Struct) -> str:
     """Indented JSON with a line break at its end; every key is there."""
     body = _encodable(msgspec.to_builtins(report))
     return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"

@@ -18,6 +18,8 @@ def headline(report: Report) -> str:
     root = report.diagnosis.root
     if root is not None:
         return f"{root.title} [{root.cause}]"
+    if report.verdict == "degraded":
+        return "figures of the benchmark are slow in every run, and no cause that is known agrees"
     return _healthy(report) if report.verdict == "healthy" else _undecided(report)
 
 

@@ -270,6 +270,16 @@ class Collector:
                 started=self.children.append,
                 on_over=self.finished,
             )
+        if "bench" in self.plan.on_gpus and gpus and ran:  # what a timer measures, on one GPU
+            gpu_workers.run(
+                "smoke",
+                gpus[:1],
+                ("--lesson-only",),
+                python=numba or self.python or sys.executable,
+                end=self.end,
+                started=self.children.append,
+                on_over=self.finished,
+            )
 
     def try_frameworks(self) -> None:
         """One after the other, once nothing else of ours is on a GPU. What one does to its process ends with it.

@@ -90,8 +90,9 @@ class Figures:
         if wrong is not None:
             rung = "memory" if hasattr(self.copies, name) else "ptx-kernel"
             words = "{} on GPU {}: {}".format(name, gpu, wrong)
-            seconds = record["seconds"]
-            emit("end", step=rung, status="fail", gpu=gpu, code=None, name=None, output=words, why=None, seconds=seconds)
+            emit("begin", step=rung, gpu=gpu)
+            failed = {"status": "fail", "code": None, "name": None, "output": words, "why": None, "seconds": record["seconds"]}
+            emit("end", step=rung, gpu=gpu, **failed)
 
     def close(self) -> None:
         """Give everything back."""

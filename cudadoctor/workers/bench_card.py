@@ -48,7 +48,7 @@ class Card:
     def __init__(self, driver: Any, gpu: Any, ptx: Any, *, short: bool) -> None:
         self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx, short
         self.device = gpu.device.value
-        self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.03)
+        self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.02)
         self.undo: list[tuple[str, Any]] = []
         self.modules: dict[str, Any] = {}
         self.compile_seconds: dict[str, float] = {}

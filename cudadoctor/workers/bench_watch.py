@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 LIBRARY = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
+START_LIMIT = 2.0  # seconds
 NOT_AVAILABLE = (1 << 64) - 1
 MOST_PROCESSES = 128
 MOST_LINKS = 18
@@ -51,12 +53,20 @@ class Field(ctypes.Structure):
 
 
 def library() -> Any:
-    """The library, started; None where there is none."""
-    try:
-        found = ctypes.CDLL(LIBRARY)
-        return found if found.nvmlInit_v2() == 0 else None
-    except (OSError, AttributeError):
-        return None
+    """The library, started; None where there is none, or where it does not answer: what is measured does not depend on it."""
+    found: list[Any] = []
+
+    def start() -> None:
+        try:
+            loaded = ctypes.CDLL(LIBRARY)
+            found.append(loaded if loaded.nvmlInit_v2() == 0 else None)
+        except (OSError, AttributeError):
+            pass
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    thread.join(START_LIMIT)
+    return found[0] if found else None
 
 
 class Watch:

@@ -2,7 +2,8 @@
 
 Started as `[python, "-u", "-B", /abs/smoke.py, "--gpu", N, "--memory", "256MiB", "--duration", "0", "--limit-seconds", S]`. Each
 step begins with the ladder's rung that its failure would break and ends with a `smoke` event; a failing step ends that rung too, with
-the words that a user would have seen, so that they are read like any other evidence. It imports nothing of ours; Numba only for the steps that need it.
+the words that a user would have seen, so that they are read like any other evidence. It imports nothing of ours, and Numba only for
+the steps that need it.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ def work(ladder: Any, worker: Any, arguments: list[str]) -> None:
         return
     gpu = gpus[0]
     if not worker.climb("context", gpu.context, gpu.index):
+        return
+    if "--lesson-only" in arguments:
+        ladder.sibling("smoke_numba").carry_out(ladder, worker, gpu.index, detailed=True, alone=True)
         return
     card = ladder.sibling("bench_card").Card(driver, gpu, ladder.sibling("smoke_ptx").Modules(ladder.sibling("bench_ptx")), short=True)
     kernels = ladder.sibling("smoke_kernels")

@@ -19,6 +19,7 @@ BLOCKS, THREADS = 128, 256
 TOLERANCE = 1e-4
 OVERLAP = 0.9  # of the time in one stream: below it the streams ran side by side
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+PYTHON_UP_TO = 100_000  # elements that plain Python is given: it takes a tenth of a microsecond for each
 REPEATS = 3
 
 cuda: Any = None
@@ -78,8 +79,8 @@ def blocks(count: int) -> int:
 
 
 # ------------------------------------------------------------------ steps
-def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool) -> None:
-    """All steps. Without Numba there are none: its absence was told before."""
+def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> None:
+    """All steps; `alone`: only the lesson. Without Numba there are none: its absence was told before."""
     global cuda, math, numpy
     try:
         import math as standard_math
@@ -92,10 +93,10 @@ def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool) -> None:
     ladder.sibling("numba_steps").cuda = loaded
     ladder.sibling("numba_steps").quiet()
     steps: list[tuple[str, Callable[[], str | None]]] = [("copies made by Numba", copies), ("ten streams", streams)]
-    for name, action in steps:
+    for name, action in steps if not alone else ():
         if not one(ladder, worker, gpu, name, action):
             return
-    if detailed:
+    if detailed or alone:
         with cuda.gpus[gpu]:
             worker.guard("lesson", lambda: lesson(worker, gpu))
 
@@ -260,8 +261,41 @@ def lesson(worker: Any, gpu: int) -> None:
                 kernel[blocks(size), THREADS](*there, result)
                 cuda.synchronize()
                 first = time.perf_counter() - started
-            took = timings(kernel, arrays, there, result, on_cpu)
+            took = {**timings(kernel, arrays, there, result, on_cpu), **by_loops(name, arrays)}
             worker.emit("lesson", gpu=gpu, step=name, elements=size, first_us=round(first * 1e6, 1), **took)
+
+
+def _add_loop(first: Any, second: Any, result: Any) -> None:
+    for index in range(result.size):
+        result[index] = first[index] + second[index]
+
+
+def _exp_loop(values: Any, result: Any) -> None:
+    for index in range(result.size):
+        result[index] = math.exp(values[index])
+
+
+COMPILED: dict[str, Any] = {}  # the loops, compiled for the CPU once
+
+
+def by_loops(name: str, arrays: list[Any]) -> dict[str, float | None]:
+    """Microseconds of a loop in plain Python, and compiled for the CPU: what `@jit(target_backend="cuda")` gives where it is accepted."""
+    loop: Any = _add_loop if name == "vector add" else _exp_loop
+    result = numpy.empty_like(arrays[0])
+    plain = compiled = None
+    if result.size <= PYTHON_UP_TO:
+        started = time.perf_counter()
+        loop(*arrays, result)
+        plain = round((time.perf_counter() - started) * 1e6, 2)
+    try:
+        import numba
+
+        if name not in COMPILED:
+            COMPILED[name] = numba.njit(loop)
+        compiled = round(fastest(lambda: COMPILED[name](*arrays, result)) * 1e6, 2)
+    except Exception:  # a Numba that cannot compile for the CPU is no matter of the GPU
+        pass
+    return {"python_us": plain, "compiled_us": compiled}
 
 
 def timings(kernel: Any, arrays: list[Any], there: list[Any], result: Any, on_cpu: Callable[..., Any]) -> dict[str, float]:

@@ -10,6 +10,7 @@
    FAKE_CUDA_FAIL      calls that fail, comma separated: cuMemAlloc_v2=2 or, on one device, cuDevicePrimaryCtxRetain@0=46
    FAKE_CUDA_WRONG     "kernel": the kernel computes one element wrongly ("kernel once": the first time); "copy": a byte is lost on the way back;
                        "bench": the same, but only in copies larger than the memory rung's; the name of a kernel: its result is wrong
+   FAKE_CUDA_FREE      MiB of device memory that are free (1024)
    FAKE_CUDA_LOG       what the driver's compiler writes into its error log
    FAKE_CUDA_SAY       printed by cuInit, on descriptor 1 through C's buffers
 */
@@ -106,7 +107,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 int cuDevicePrimaryCtxRetain(void **context, int device) { REFUSE(device); *context = (void *)(intptr_t)(device + 1); return 0; }
 int cuCtxSetCurrent(void *context) { current = (int)(intptr_t)context - 1; REFUSE(current); return 0; }
 int cuCtxSynchronize(void) { REFUSE(current); return 0; }
-int cuMemGetInfo_v2(size_t *available, size_t *total) { REFUSE(current); *available = 1ull << 30; *total = 2ull << 30; return 0; }
+int cuMemGetInfo_v2(size_t *available, size_t *total) { REFUSE(current); *available = (size_t)number("FAKE_CUDA_FREE", 1024) << 20; *total = 2ull << 30; return 0; }
 int cuMemAlloc_v2(ptr *place, size_t size) { REFUSE(current); *place = (ptr)(uintptr_t)malloc(size); return *place ? 0 : 2; }
 int cuMemFree_v2(ptr place) { free((void *)(uintptr_t)place); return 0; }
 int cuMemHostAlloc(void **place, size_t size, unsigned flags) { (void)flags; REFUSE(current); *place = malloc(size); return *place ? 0 : 2; }

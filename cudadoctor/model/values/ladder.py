@@ -91,6 +91,7 @@ class Measurement(Value, frozen=True, kw_only=True):
     sm_count: int | None = None
     clock_mhz: float | None = None
     compute_capability: ComputeCapability | None = None
+    links: int | None = None  # NVLinks between the two GPUs, where the driver does not say what one carries
     single_to_double: int | None = None  # how many times faster single precision is, as the driver says
     load: Load | None = None
     distorted: tuple[str, ...] = ()  # variables that change what is measured
@@ -105,7 +106,7 @@ class GpuLoad(Value, frozen=True, kw_only=True):
 
 
 class Lesson(Value, frozen=True, kw_only=True):
-    """One computation at one size, timed in four ways (microseconds)."""
+    """One computation at one size, timed in several ways (microseconds)."""
 
     gpu: int
     step: str
@@ -115,6 +116,8 @@ class Lesson(Value, frozen=True, kw_only=True):
     kernel_us: float  # the kernel alone, by events
     launch_us: float  # the launch call alone: what a timer without `synchronize` claims
     first_us: float  # the first call, with its compilation
+    python_us: float | None = None  # a loop in plain Python, where it is short enough
+    compiled_us: float | None = None  # that loop compiled for the CPU
 
 
 class Guest(Value, frozen=True, kw_only=True):

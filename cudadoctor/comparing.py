@@ -1,0 +1,249 @@
+"""`cudadoctor compare`: two reports side by side, without what always differs. Pure.
+
+Left out: times, temperatures, process numbers, sizes in use, UUIDs and bus addresses, the path of the interpreter, the wording of rows that
+have the same status, and figures of the benchmark within their spread. What only one side looked at (--quick, a bundle) is no difference;
+a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.comparison import KINDS, Comparison, Difference, Kind, Side
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report, Row
+
+DRIFT = 0.08  # of a figure that the tables do not know
+# Variables that decide what a GPU program finds, of those whose value a recording keeps.
+_SETTINGS = lazy(
+    r"^(?P<name>CUDA\w*|NUMBA\w*|NVIDIA_(?:VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA|DISABLE_REQUIRE)|NCCL_\w*_DISABLE|XLA_FLAGS|"
+    r"LD_LIBRARY_PATH|LD_PRELOAD|PYTHONPATH|PYTHONHOME)=(?P<value>.*)$"
+)
+_HOME = lazy(r"(/home/|/Users/)[^/:]+")
+_UUID = lazy(r"\b(GPU|MIG)-[0-9a-fA-F-]{8,}")
+_NOT_LOOKED_AT = ("skip", "unknown")
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One side: its report, and the evidence where there is any (a report in JSON has none)."""
+
+    name: str
+    report: Report
+    evidence: Evidence | None = None
+
+
+def compare(a: Compared, b: Compared, knowledge: Knowledge) -> Comparison:
+    """All differences, those that bear on the verdict first."""
+    found = sorted(_all(a, b, knowledge), key=lambda one: KINDS.index(one.kind))
+    return Comparison(a=_side(a), b=_side(b), equal=not found, differences=tuple(found), notes=tuple(_notes(a, b)))
+
+
+def _side(one: Compared) -> Side:
+    return Side(name=one.name, verdict=one.report.verdict, quick=one.report.origin.quick)
+
+
+def _all(a: Compared, b: Compared, knowledge: Knowledge) -> Iterator[Difference]:
+    yield from _verdict(a.report, b.report)
+    yield from _findings(a.report, b.report)
+    yield from _rows(a.report, b.report)
+    yield from _asked(a.report, b.report)
+    yield from _smoke(a.report, b.report)
+    yield from _machine(a.report, b.report)
+    yield from _gpus(a.report.machine.gpus, b.report.machine.gpus)
+    yield from _settings(a.evidence, b.evidence)
+    yield from _of(a.report.machine.python.packages, b.report.machine.python.packages, "package")
+    yield from _figures(a.report, b.report, knowledge)
+
+
+def _of(a: Mapping[str, str], b: Mapping[str, str], kind: Kind) -> Iterator[Difference]:
+    """What two tables have not in common."""
+    for what in sorted({*a, *b}):
+        if a.get(what) != b.get(what):
+            yield Difference(kind=kind, what=what, a=a.get(what), b=b.get(what))
+
+
+# ---------------------------------------------------------------- what bears on the verdict
+def _verdict(a: Report, b: Report) -> Iterator[Difference]:
+    if a.verdict != b.verdict:
+        yield Difference(kind="verdict", what="verdict", a=a.verdict, b=b.verdict)
+    if _cause(a) != _cause(b):
+        yield Difference(kind="verdict", what="root cause", a=_cause(a), b=_cause(b))
+
+
+def _cause(report: Report) -> str | None:
+    root = report.diagnosis.root
+    return None if root is None else f"{root.title} [{root.cause}]{_where(root, report)}"
+
+
+def _where(finding: Finding, report: Report) -> str:
+    """` on GPU 1`: by its place, for addresses differ between machines."""
+    if not finding.subject.startswith("gpu:"):
+        return ""
+    places = [number for number, gpu in enumerate(report.machine.gpus) if gpu.address == finding.subject[4:]]
+    return f" on GPU {places[0]}" if places else ""
+
+
+def _findings(a: Report, b: Report) -> Iterator[Difference]:
+    """What else was found, by cause; how it stands there."""
+
+    def listed(report: Report) -> dict[str, str]:
+        diagnosis = report.diagnosis
+        groups = (("suspected", diagnosis.suspects), ("explained", diagnosis.explains), ("also", diagnosis.also))
+        return {f"{one.title} [{one.cause}]{_where(one, report)}": f"{words}, {one.effect}" for words, group in groups for one in group}
+
+    yield from _of(listed(a), listed(b), "finding")
+
+
+def _rows(a: Report, b: Report) -> Iterator[Difference]:
+    others = {row.id: row for row in b.checks}
+    for row in a.checks:
+        other = others.get(row.id)
+        if other is None or row.status == other.status or not _comparable(row, other, a, b):
+            continue
+        yield Difference(kind="row", what=row.id, a=_said(row), b=_said(other))
+
+
+def _said(row: Row) -> str:
+    because = f" (because: {row.because})" if row.because and row.because not in row.summary else ""
+    return f"{row.status}: {row.summary}{because}"
+
+
+def _comparable(row: Row, other: Row, a: Report, b: Report) -> bool:
+    """Not so where a side was asked for less, or left a row out for the fault that is told already."""
+    if {row.status, other.status} <= set(_NOT_LOOKED_AT):
+        return False
+    for one, report, counter in ((row, a, b), (other, b, a)):
+        if one.status not in _NOT_LOOKED_AT:
+            continue
+        less = report.origin.quick and not counter.origin.quick
+        if less or report.origin.bundle is not None or (report.diagnosis.root is not None and one.because == report.diagnosis.root.cause):
+            return False
+    return True
+
+
+def _asked(a: Report, b: Report) -> Iterator[Difference]:
+    words = {True: "met", False: "not met", None: "not known"}
+    one, other = ({result.text: words[result.met] for result in report.requirements} for report in (a, b))
+    yield from _of({text: one[text] for text in one if text in other}, {text: other[text] for text in other if text in one}, "requirement")
+
+
+def _smoke(a: Report, b: Report) -> Iterator[Difference]:
+    one, other = _steps(a), _steps(b)
+    yield from _of({step: one[step] for step in one if step in other}, {step: other[step] for step in other if step in one}, "smoke")
+
+
+def _steps(report: Report) -> dict[str, str]:
+    """Steps that ran, with how they ended."""
+    return {
+        (f"{result.step} on GPU {result.gpu}" if result.gpu is not None else result.step): result.status
+        for result in report.smoke
+        if result.status != "skip"
+    }
+
+
+# ---------------------------------------------------------------- what the machines are made of
+_PARTS: tuple[tuple[str, Callable[[Report], str | None]], ...] = (
+    ("system", lambda one: one.machine.system),
+    ("distribution", lambda one: one.machine.distribution),
+    ("kernel", lambda one: one.machine.kernel),
+    ("container", lambda one: one.machine.container),
+    ("WSL", lambda one: {True: "yes", False: "no", None: None}[one.machine.wsl]),
+    ("driver, kernel module", lambda one: one.machine.driver.module),
+    ("driver, library", lambda one: one.machine.driver.library),
+    ("CUDA of the driver", lambda one: one.machine.driver.cuda),
+    ("kind of kernel module", lambda one: one.machine.driver.flavour),
+    ("Python", lambda one: one.machine.python.version),
+)  # fmt: skip
+
+
+def _machine(a: Report, b: Report) -> Iterator[Difference]:
+    for what, part in _PARTS:
+        one, other = part(a), part(b)
+        if one != other and (_complete(a, b) or (one is not None and other is not None)):
+            yield Difference(kind="machine", what=what, a=one, b=other)
+
+
+def _complete(a: Report, b: Report) -> bool:
+    """Whether both are of machines that were asked in the same way: then what only one of them knows is a difference too."""
+    return all(one.origin.kind != "text" and one.origin.bundle is None for one in (a, b)) and a.origin.quick == b.origin.quick
+
+
+def _gpus(a: Sequence[MachineGpu], b: Sequence[MachineGpu]) -> Iterator[Difference]:
+    if len(a) != len(b):
+        yield Difference(kind="gpu", what="GPUs", a=str(len(a)), b=str(len(b)))
+    for place, (one, other) in enumerate(zip(a, b, strict=False)):
+        for what, first, second in (
+            ("name", one.name, other.name),
+            ("compute capability", one.compute_capability, other.compute_capability),
+            ("memory", _size(one.memory_bytes), _size(other.memory_bytes)),
+            ("visible to CUDA", _yes(one.visible), _yes(other.visible)),
+        ):
+            if first is not None and second is not None and first != second:
+                yield Difference(kind="gpu", what=f"GPU {place}, {what}", a=first, b=second)
+
+
+def _size(number: int | None) -> str | None:
+    return None if number is None else f"{number / (1 << 30):.1f} GiB"
+
+
+def _yes(value: bool | None) -> str | None:
+    return None if value is None else "yes" if value else "no"
+
+
+def _settings(a: Evidence | None, b: Evidence | None) -> Iterator[Difference]:
+    """Variables that a GPU program reads. Names of people and GPUs differ always, and a recording hides them."""
+    one, other = _variables(a), _variables(b)
+    if one is not None and other is not None:
+        yield from _of(one, other, "setting")
+
+
+def _variables(evidence: Evidence | None) -> dict[str, str] | None:
+    item = evidence.get("environment") if evidence is not None else None
+    if item is None or item.status != "ok" or item.stdout is None:
+        return None
+    found = (_SETTINGS.match(line) for line in item.stdout.split("\n"))
+    return {match["name"]: _UUID.sub(r"\1-*", _HOME.sub(r"\1*", match["value"])) for match in found if match is not None}
+
+
+# ---------------------------------------------------------------- what was measured
+def _figures(a: Report, b: Report, knowledge: Knowledge) -> Iterator[Difference]:
+    others = {_key(result): result for result in b.benchmark}
+    for result in a.benchmark:
+        other = others.get(_key(result))
+        if other is None or result.value is None or other.value is None or result.unit != other.unit:
+            continue
+        change = other.value / result.value - 1 if result.value else 0.0
+        row = knowledge.figure(result.name)
+        noise = max(row.drift if row is not None else DRIFT, (result.spread or 0.0) + (other.spread or 0.0))
+        if abs(change) > noise:
+            title = row.title if row is not None else result.name
+            yield Difference(kind="figure", what=f"{title}{_places(result)}", a=_value(result), b=f"{_value(other)} ({change:+.0%})")
+
+
+def _key(result: BenchmarkResult) -> tuple[int, str, int | None]:
+    return result.gpu, result.name, result.peer
+
+
+def _places(result: BenchmarkResult) -> str:
+    return f", GPU {result.gpu}" + (f" to GPU {result.peer}" if result.peer is not None else "")
+
+
+def _value(result: BenchmarkResult) -> str:
+    return f"{result.value:.4g} {result.unit}"
+
+
+# ---------------------------------------------------------------- what could not be compared
+def _notes(a: Compared, b: Compared) -> Iterator[str]:
+    for one, other in ((a, b), (b, a)):
+        if one.report.origin.quick and not other.report.origin.quick:
+            yield f"{one.name} was examined with --quick: kernels, smoke test and benchmark are not compared."
+        if one.report.origin.bundle is not None and other.report.origin.bundle is None:
+            yield f"{one.name} is a report of {one.report.origin.bundle}: what it does not show is not compared."
+    if (a.evidence is None or b.evidence is None) and a.report.origin.kind != "text":
+        names = " and ".join(one.name for one in (a, b) if one.evidence is None)
+        yield f"{names}: a report holds no environment variables, so these are not compared."

@@ -1,0 +1,157 @@
+"""The report as one HTML file that needs no network: it can be mailed, archived by a CI job and printed.
+
+The page is templates/report.html.jinja with its style and script beside it. Words of a machine are made visible (`clean`) and escaped
+wherever the template puts them, and the page's own policy (CSP) runs no script but ours and loads nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import jinja2
+from markupsafe import Markup, escape
+
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Quote
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.recipe import Step, Who
+from cudadoctor.model.report import BenchmarkResult, Report, Row, SmokeResult
+from cudadoctor.report import text, way, words
+from cudadoctor.report.clean import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OfGpu = TypeVar("OfGpu", BenchmarkResult, SmokeResult)
+_CODE = lazy(r"`([^`\n]+)`")
+_HEADS: dict[Who, str] = {"user": "", "administrator": text.ADMINISTRATOR, "afterwards": text.AFTERWARDS}
+
+
+class Part(NamedTuple):
+    """Steps of one person. `start`: the number of the first."""
+
+    head: str
+    start: int
+    steps: tuple[Step, ...]
+
+
+class Bar(NamedTuple):
+    """A figure against its limit: `filled` and `limit` are percentages of the bar, None where no limit is known."""
+
+    title: str
+    said: str
+    of: str
+    slow: bool
+    filled: str | None = None
+    limit: str | None = None
+
+
+def render(report: Report, knowledge: Knowledge) -> str:
+    """The whole page."""
+    root, prescription = report.diagnosis.root, report.prescription
+    steps = prescription.steps if prescription is not None else ()
+    context = {
+        "report": report,
+        "headline": words.headline(report),
+        "why": knowledge.cause(root.cause).why if root is not None else None,
+        "open": report.verdict == "undecided" or (report.verdict == "degraded" and root is None),
+        "failed": next((row for row in report.checks if row.status == "fail" and row.evidence), None),
+        "required": sorted(report.requirements, key=lambda result: bool(result.met)),
+        "parts": tuple(_parts(steps)),
+        "legs": _legs(report, len(steps)),
+        "benchmark": [(gpu, [_bar(one, knowledge) for one in figures]) for gpu, figures in _by_gpu(report.benchmark)],
+        "smoke": _by_gpu(report.smoke),
+        "words": words, "text": text, "way": way,
+    }  # fmt: skip
+    return _environment().get_template("report.html.jinja").render(context)
+
+
+# ---------------------------------------------------------------- what the template reads
+def _parts(steps: Sequence[Step]) -> Iterator[Part]:
+    start = 1
+    for who, group in itertools.groupby(steps, key=lambda step: step.who):
+        part = Part(_HEADS[who], start, tuple(group))
+        start += len(part.steps)
+        yield part
+
+
+def _legs(report: Report, done: int) -> list[tuple[object, int]]:
+    """Each stage of the way with the number of its first step; those of the fix came before."""
+    starts = itertools.accumulate((len(leg.steps) for leg in report.way), initial=done + 1)
+    return list(zip(report.way, starts, strict=False))
+
+
+def _by_gpu(results: Sequence[OfGpu]) -> list[tuple[int | None, list[OfGpu]]]:
+    gpus = dict.fromkeys(result.gpu for result in results)
+    return [(gpu, [result for result in results if result.gpu == gpu]) for gpu in gpus]
+
+
+def _bar(result: BenchmarkResult, knowledge: Knowledge) -> Bar:
+    row = knowledge.figure(result.name)
+    title = row.title if row is not None else result.name
+    if result.peer is not None:
+        title += f", to GPU {result.peer}"
+    if result.value is None:
+        return Bar(title, "not measured", result.why or "no reason recorded", slow=False)
+    said = f"{result.value:.4g} {result.unit}"
+    if result.share is None or result.limit is None:
+        return Bar(title, said, "", slow=result.verdict == "slow")
+    of = f"{result.share:.0%} of {result.limit:.4g} {result.unit} ({result.limit_from})"
+    whole = max(1.0, result.share)  # a figure above its limit: the limit then stands within the bar
+    filled, limit = (f"{max(0.0, part) / whole:.1%}" for part in (result.share, 1.0))
+    return Bar(title, said, of, result.verdict == "slow", filled, limit)
+
+
+# ---------------------------------------------------------------- jinja2
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("cudadoctor.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters.update(prose=_prose, lines=_lines, because=_because, gib=_gib)
+    for name in ("report.css", "report.js"):
+        assert made.loader is not None
+        source = made.loader.get_source(made, name)[0].strip()
+        made.globals[name.partition(".")[2]] = Markup(source)  # noqa: S704 - a file of ours
+        made.globals[f"{name.partition('.')[2]}_hash"] = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+    return made
+
+
+def _finalized(value: object) -> object:
+    """What every expression of the template goes through before it is escaped."""
+    if value is None:
+        return ""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _prose(said: str) -> Markup:
+    """A sentence in which `commands` stand between backticks."""
+    pieces = _CODE.split(clean(said))
+    return Markup("").join(Markup("<code>{}</code>").format(piece) if odd % 2 else escape(piece) for odd, piece in enumerate(pieces))
+
+
+def _lines(quote: Quote) -> list[tuple[int | str, str]]:
+    """The lines of a quote with their numbers, where these are known."""
+    shown = clean(quote.text).split("\n")
+    known = quote.first is not None and quote.last is not None and quote.last - quote.first + 1 == len(shown)
+    return list(zip(itertools.count(quote.first or 1) if known else itertools.repeat(""), shown, strict=False))
+
+
+def _because(row: Row) -> str:
+    told = not row.because or row.because in row.summary or row.summary.startswith("not known")
+    return "" if told else f" (because: {row.because})"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"

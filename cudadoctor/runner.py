@@ -1,0 +1,242 @@
+"""`cudadoctor run`: a program runs as it would without the doctor; then what it did with the GPUs, and why it failed or left them idle.
+
+The watch is a child (sources/use_watch.py), the way through is sources/passing.py. The machine is examined (without kernels) only where
+that is needed: when the program failed, when no GPU was in use by its end, or after some seconds without one, while it still runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.model.use import Ended, Outcome, Reason, Watched
+from cudadoctor.sources import passing
+from cudadoctor.sources.use_watch import UseWatch
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.findings import Finding
+    from cudadoctor.model.report import Report
+
+IDLE = 5.0  # seconds without a GPU after which the machine is examined beside the program
+EXAMINATION = 10.0  # seconds that it may take
+SOURCE_LIMIT = 1 << 20  # bytes read of a program's source
+ON_CPU = "program-not-on-gpu"
+# Causes that let a program run to its end without a GPU, likeliest first.
+SILENT = (
+    ON_CPU, "numba-simulator-enabled", "numba-cuda-disabled", "cuda-visible-devices-hides-all", "cuda-visible-devices-invalid",
+    "scheduler-gave-no-gpu", "container-no-gpu-access", "framework-cpu-build", "numba-cuda-target-missing",
+)  # fmt: skip
+
+
+class Examination:
+    """The machine's own state: asked once, in the background or when it is needed."""
+
+    def __init__(self, python: str | None, knowledge: Callable[[], Knowledge]) -> None:
+        self.python, self.knowledge = python, knowledge
+        self.found: tuple[Report, Evidence] | None = None
+        self.thread: threading.Thread | None = None
+
+    def begin(self, then: Callable[[], object]) -> None:
+        """In the background; `then` is called there as well."""
+
+        def work() -> None:
+            self._examine()
+            then()
+
+        self.thread = threading.Thread(target=work, daemon=True)
+        self.thread.start()
+
+    def _examine(self) -> None:
+        from cudadoctor import nodes
+        from cudadoctor.sources.host import Plan, collect
+        from cudadoctor.sources.platforms import known
+
+        if known(sys.platform):
+            evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION), None)
+            self.found = nodes.judged((evidence,), self.knowledge())
+
+    def result(self) -> tuple[Report, Evidence] | None:
+        if self.thread is None:
+            self._examine()
+        else:
+            self.thread.join()
+        return self.found
+
+
+class Run:
+    """One program from its start to what is said of it."""
+
+    def __init__(self, argv: Sequence[str], knowledge: Callable[[], Knowledge], *, idle: float = IDLE) -> None:
+        self.argv, self.knowledge = tuple(argv), knowledge
+        self.machine = Examination(interpreter(argv), knowledge)
+        self.watch: UseWatch | None = None
+        self.explained = True
+        self.ahead: tuple[Reason, ...] | None = None
+        self.timer = threading.Timer(idle, self._still_idle)
+        self.timer.daemon = True
+
+    def _started(self, pid: int) -> None:
+        self.watch = UseWatch(pid)
+        self.timer.start()
+
+    def _still_idle(self) -> None:
+        if self.explained and self.watch is not None and not self.watch.saw_use():
+            self.machine.begin(self._reason_ahead)
+
+    def _reason_ahead(self) -> None:
+        """What to say if it stays so: said at once when the program ends."""
+        self.ahead = self._reasons(self.machine.found)
+
+    def outcome(self, *, require_gpu: bool, explained: bool = True) -> tuple[Outcome, Ended]:
+        """`explained`: with the reasons. NotStartedError where there is no such program."""
+        self.explained = explained
+        try:
+            ended = passing.run(self.argv, self._started)
+        finally:
+            self._stop_timer()
+        assert self.watch is not None
+        watched = self.watch.ended(ended.seconds)
+        return self._told(ended, watched, require_gpu=require_gpu, explained=explained), ended
+
+    def _stop_timer(self) -> None:
+        self.timer.cancel()
+        if self.timer.ident is not None:
+            self.timer.join()
+
+    def _told(self, ended: Ended, watched: Watched, *, require_gpu: bool, explained: bool) -> Outcome:
+        explained = explained and not ended.asked
+        failure = self._failure(ended.tail) if explained and ended.code != 0 else None
+        idle = explained and watched.used != "yes" and failure is None
+        code = ended.code if ended.code is not None else 128 + (ended.signal or 0)
+        return Outcome(
+            command=self.argv,
+            code=ended.code,
+            signal=ended.signal,
+            exit_code=1 if require_gpu and code == 0 and watched.used != "yes" else code,
+            seconds=round(ended.seconds, 3),
+            used=watched.used,
+            why_unknown=watched.why,
+            gpus=watched.gpus,
+            not_used=self._why_idle() if idle else (),
+            failure=failure,
+        )
+
+    # ------------------------------------------------------------ why it failed
+    def _failure(self, tail: bytes) -> Reason | None:
+        """What its own words name; with the steps for this machine, where its state does not speak against them."""
+        from cudadoctor import nodes
+        from cudadoctor.sources import pasted
+
+        spoken, alone = nodes.judged((pasted.evidence_of(tail),), self.knowledge())
+        named = spoken.diagnosis.root or next(iter(spoken.diagnosis.suspects), None)
+        if named is None:
+            return None
+        examined = self.machine.result()
+        if examined is not None:
+            whole, evidence = nodes.judged(nodes.completed((examined[1],), (pasted.item_of(tail),)), self.knowledge())
+            if whole.diagnosis.root is not None and whole.diagnosis.root.cause == named.cause:
+                return reason(whole.diagnosis.root, whole, evidence, self.knowledge(), source="stderr")
+        return reason(named, spoken, alone, self.knowledge(), source="stderr")
+
+    # ------------------------------------------------------------ why no GPU was used
+    def _why_idle(self) -> tuple[Reason, ...]:
+        """What lets a program run without a GPU: its source, its variables, its packages, the machine."""
+        examined = self.machine.result()
+        return self.ahead if self.ahead is not None else self._reasons(examined)
+
+    def _reasons(self, examined: tuple[Report, Evidence] | None) -> tuple[Reason, ...]:
+        found = []
+        own = self._of_source()
+        if own is not None:
+            found.append(own)
+        if examined is None:
+            return tuple(found)
+        report, evidence = examined
+        diagnosis = report.diagnosis
+        beside = sorted(
+            (one for one in (*diagnosis.also, *diagnosis.explains) if one.cause in SILENT), key=lambda one: SILENT.index(one.cause)
+        )
+        root = [diagnosis.root] if (diagnosis.root is not None and report.verdict == "broken") or _silent(diagnosis.root) else []
+        for finding in (*root, *beside):
+            if finding is not None and finding.cause not in {one.cause for one in found}:
+                found.append(reason(finding, report, evidence, self.knowledge()))
+        return tuple(found)
+
+    def _of_source(self) -> Reason | None:
+        """Whether the script asks Numba's processor compiler for a GPU. Its source may speak of anything else: only this is read in it."""
+        path = script(self.argv)
+        if path is None:
+            return None
+        from cudadoctor import nodes
+        from cudadoctor.sources import pasted
+
+        try:
+            with open(path, "rb") as stream:
+                source = stream.read(SOURCE_LIMIT)
+        except OSError:
+            return None
+        if b"jit(" not in source:
+            return None
+        report, evidence = nodes.judged((pasted.evidence_of(source),), self.knowledge())
+        diagnosis = report.diagnosis
+        every = (diagnosis.root, *diagnosis.explains, *diagnosis.also, *diagnosis.suspects)
+        finding = next((one for one in every if one is not None and one.cause == ON_CPU), None)
+        return None if finding is None else reason(finding, report, evidence, self.knowledge(), source=path)
+
+
+def _silent(finding: Finding | None) -> bool:
+    return finding is not None and finding.cause in SILENT
+
+
+def reason(finding: Finding, report: Report, evidence: Evidence, knowledge: Knowledge, *, source: str | None = None) -> Reason:
+    """A finding with its lines and steps as plain text. `source`: what a text is called where it was the program's."""
+    from cudadoctor import fixing
+    from cudadoctor.report import words
+
+    quotes = [msgspec.structs.replace(quote, source=source) if source and quote.source == "text" else quote for quote in finding.evidence]
+    prescription = fixing.for_cause(finding.cause, report, evidence, knowledge)
+    return Reason(
+        cause=finding.cause,
+        title=finding.title,
+        why=knowledge.cause(finding.cause).why,
+        lines=tuple(words.quoted(quotes)),
+        steps=tuple(words.steps(prescription)) if prescription is not None else (),
+    )
+
+
+# ---------------------------------------------------------------- what the command line says of the program
+def _is_python(path: str) -> bool:
+    return os.path.basename(path).lower().startswith(("python", "pypy"))
+
+
+def interpreter(argv: Sequence[str]) -> str | None:
+    """The Python that runs the program: the command itself, or the first line of a script. None where neither names one."""
+    found = shutil.which(argv[0])
+    if found is None or _is_python(argv[0]):
+        return found
+    try:
+        with open(found, "rb") as stream:
+            first = stream.readline(512)
+    except OSError:
+        return None
+    words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    if len(words) > 1 and os.path.basename(words[0]) == "env":
+        return shutil.which(words[1]) if _is_python(words[1]) else None
+    return words[0] if words and _is_python(words[0]) and os.path.exists(words[0]) else None
+
+
+def script(argv: Sequence[str]) -> str | None:
+    """The program's own source, where the command line names a file of Python."""
+    named = next((word for word in argv[1:] if word.endswith(".py")), None) if _is_python(argv[0]) else None
+    own = named or (
+        argv[0] if argv[0].endswith(".py") else shutil.which(argv[0]) if interpreter(argv) and not _is_python(argv[0]) else None
+    )
+    return own if own is not None and os.path.isfile(own) else None

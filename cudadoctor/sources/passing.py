@@ -1,0 +1,323 @@
+"""Runs a program in the foreground and stays out of its way: its input, output, signals and end are those of a run without the doctor.
+
+stdin and stdout are handed on as they are. stderr goes through a pipe, or a terminal of its own where it is one, and is copied byte for
+byte; its end is kept. Where stdout and stderr are the same file both go that way, so that their order stays. A signal that somebody sends
+to the doctor is sent on; one that the terminal sends (Ctrl-C) has reached the program already. Nothing here knows of GPUs.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+from cudadoctor.model.use import Ended
+
+TAIL = 1 << 20  # bytes of stderr that are kept
+CHUNK = 1 << 16
+NOT_FOUND, NOT_STARTED = 127, 126  # as a shell ends
+_TICK = 0.05  # seconds between looks at a program whose end no signal told
+_PASSED_ON = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2") if hasattr(signal, name)
+)
+_ENDING = frozenset(getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"))
+_FROM_KERNEL = 0x80  # SI_KERNEL: no process sent it, the terminal did
+
+
+class NotStartedError(Exception):
+    """The program cannot be started; `code` is what a shell would end with."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Tail:
+    """The end of a stream, in bounded space."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        self.kept += chunk
+        if len(self.kept) > 2 * TAIL:
+            del self.kept[:-TAIL]
+
+    def content(self) -> bytes:
+        return bytes(self.kept[-TAIL:])
+
+
+def run(argv: Sequence[str], started: Callable[[int], None], *, windows: bool = sys.platform == "win32") -> Ended:
+    """The program from its start to its end. `started` is told its number. NotStartedError where there is no such program."""
+    return _run_simply(argv, started) if windows else _run_as_posix(argv, started)
+
+
+def _start(argv: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(list(argv), close_fds=False, **more)  # files that the caller opened for the program stay open
+    except FileNotFoundError as error:
+        raise NotStartedError(f"{argv[0]}: command not found", NOT_FOUND) from error
+    except OSError as error:
+        raise NotStartedError(f"{argv[0]}: {error.strerror}", NOT_STARTED) from error
+
+
+# ---------------------------------------------------------------- POSIX
+def _run_as_posix(argv: Sequence[str], started: Callable[[int], None]) -> Ended:
+    source, theirs, together = _channel()
+    began = time.monotonic()
+    with _signals_held() as free_again:
+        try:
+            process = _start(argv, stdout=theirs if together else None, stderr=theirs, preexec_fn=free_again)
+        except NotStartedError:
+            os.close(source)
+            raise
+        finally:
+            os.close(theirs)
+        tail = Tail()
+        signals = _Signals(process, source)
+        signals.start()
+        try:
+            started(process.pid)
+            _copy(process, source, tail, signals)
+        finally:
+            signals.stop()
+        seconds = time.monotonic() - began
+    code = process.returncode
+    return Ended(
+        code=code if code >= 0 else None, signal=-code if code < 0 else None, seconds=seconds, tail=tail.content(), asked=signals.asked
+    )
+
+
+def _same(one: int, other: int) -> bool:
+    try:
+        first, second = os.fstat(one), os.fstat(other)
+    except OSError:
+        return False
+    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
+
+
+def _channel() -> tuple[int, int, bool]:
+    """Our end, the program's end, and whether its stdout goes that way too."""
+    together = _same(1, 2)
+    if os.isatty(2):
+        try:
+            return (*_terminal(), together)
+        except OSError:
+            pass  # no terminal is left to be had: a pipe serves, though the program sees the difference
+    return (*os.pipe(), together)
+
+
+def _terminal() -> tuple[int, int]:
+    """A terminal like ours that changes no byte."""
+    import pty
+    import termios
+
+    ours, theirs = pty.openpty()
+    try:
+        settings = termios.tcgetattr(2)
+        settings[1] &= ~termios.OPOST  # line ends are turned once, by the real terminal
+        termios.tcsetattr(theirs, termios.TCSANOW, settings)
+    except termios.error:
+        pass
+    resize(ours)
+    return ours, theirs
+
+
+def resize(ours: int) -> None:
+    """Give the program's terminal the size of ours."""
+    import fcntl
+    import termios
+
+    try:
+        fcntl.ioctl(ours, termios.TIOCSWINSZ, fcntl.ioctl(2, termios.TIOCGWINSZ, bytes(8)))
+    except OSError:
+        pass  # a pipe, or a terminal without a size
+
+
+def _awaited() -> set[int]:
+    """Signals that concern us: not those that the caller ignores (nohup), which stay ignored in the program too."""
+    return {signal.SIGWINCH, signal.SIGCHLD, *(one for one in _PASSED_ON if signal.getsignal(one) is not signal.SIG_IGN)}
+
+
+@contextmanager
+def _signals_held() -> Iterator[Callable[[], None]]:
+    """Signals wait until they are asked for, in every thread that begins here; a child calls what this yields."""
+    wanted = _awaited()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
+
+    def free_again() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        yield free_again
+    finally:
+        free_again()
+
+
+class _Signals:
+    """A thread that waits for signals: passes them on, resizes the terminal, and wakes the copying when a child ended."""
+
+    def __init__(self, process: subprocess.Popen[bytes], source: int) -> None:
+        self.process, self.source = process, source
+        self.wake, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        self.asked = False
+        self._over = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over = True
+        assert self._thread.ident is not None
+        signal.pthread_kill(self._thread.ident, signal.SIGCHLD)
+        self._thread.join()
+        os.close(self.wake)
+        os.close(self._waker)
+
+    def _serve(self) -> None:
+        wanted = _awaited()
+        while not self._over:
+            info = signal.sigwaitinfo(wanted)
+            if info.si_signo == signal.SIGWINCH:
+                resize(self.source)
+            elif info.si_signo == signal.SIGCHLD:
+                self._tell()
+            else:
+                self._pass_on(info)
+
+    def _tell(self) -> None:
+        try:
+            os.write(self._waker, b"!")
+        except OSError:
+            pass  # it is full: the copying wakes anyway
+
+    def _pass_on(self, info: Any) -> None:
+        self.asked = self.asked or info.si_signo in _ENDING
+        if info.si_code == _FROM_KERNEL and info.si_signo != signal.SIGHUP:
+            return  # the terminal told its whole foreground group
+        try:
+            self.process.send_signal(info.si_signo)
+        except OSError:
+            pass  # it ended just now
+
+
+def _copy(process: subprocess.Popen[bytes], source: int, tail: Tail, signals: _Signals) -> None:
+    """Copy until the program has ended, and what it left behind in the channel."""
+    os.set_blocking(source, False)
+    open_end = True
+    with selectors.DefaultSelector() as selector:
+        selector.register(signals.wake, selectors.EVENT_READ)
+        selector.register(source, selectors.EVENT_READ)
+        while process.poll() is None:
+            ready = {key.fd for key, _ in selector.select(None if open_end else _TICK)}
+            if signals.wake in ready:
+                os.read(signals.wake, CHUNK)
+            if source in ready and open_end and not _pump(source, tail):
+                open_end = False
+                selector.unregister(source)
+                os.close(source)
+    while open_end:
+        chunk = _take(source)
+        if not chunk:
+            open_end = False
+            if chunk is None:
+                _leave_to_cat(source)  # a child that goes on without the program still writes there
+            os.close(source)
+        elif not _written(chunk):
+            open_end = False
+            os.close(source)
+        else:
+            tail.add(chunk)
+
+
+def _take(source: int) -> bytes | None:
+    """What is there: b"" at the end (a terminal gives an error then), None where nothing is there yet."""
+    try:
+        return os.read(source, CHUNK)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _pump(source: int, tail: Tail) -> bool:
+    """Copy one piece; False at the end, or where nobody reads any more, which the program learns by its own next word."""
+    chunk = _take(source)
+    if chunk is None:
+        return True
+    if not chunk or not _written(chunk):
+        return False
+    tail.add(chunk)
+    return True
+
+
+def _written(chunk: bytes) -> bool:
+    """Whether all of it reached our stderr."""
+    left = memoryview(chunk)
+    while left:
+        try:
+            left = left[os.write(2, left) :]
+        except BlockingIOError:
+            time.sleep(0.001)  # somebody set the caller's file to non-blocking
+        except OSError:
+            return False
+    return True
+
+
+def _leave_to_cat(source: int) -> None:
+    """Children of the program go on: `cat` copies for them when we are gone, and ends with the last of them."""
+    os.set_blocking(source, True)
+    try:
+        subprocess.Popen(["cat"], stdin=source, stdout=2, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S607
+    except OSError:
+        pass
+
+
+# ---------------------------------------------------------------- Windows
+def _run_simply(argv: Sequence[str], started: Callable[[int], None]) -> Ended:
+    """With a pipe for stderr; Ctrl-C reaches the program by its console."""
+    began = time.monotonic()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = _start(argv, stderr=subprocess.PIPE)
+        started(process.pid)
+        tail = Tail()
+        assert process.stderr is not None
+        copier = threading.Thread(target=_copy_simply, args=(process.stderr, tail), daemon=True)
+        copier.start()
+        code = process.wait()
+        copier.join(1.0)  # a child that goes on holds the pipe open
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return Ended(code=code, signal=None, seconds=time.monotonic() - began, tail=tail.content())
+
+
+def _copy_simply(pipe: IO[bytes], tail: Tail) -> None:
+    while chunk := os.read(pipe.fileno(), CHUNK):
+        tail.add(chunk)
+        if not _written(chunk):
+            break
+
+
+def end_alike(ended: Ended) -> None:
+    """End by the signal that ended the program, so that whoever waits for us sees the same. Returns where that does not end us."""
+    if ended.signal is None:
+        return
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the program wrote its memory to a file, ours interests nobody
+        if ended.signal != signal.SIGKILL:  # which nobody may handle
+            signal.signal(ended.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), ended.signal)
+    except (ImportError, OSError, ValueError):
+        pass

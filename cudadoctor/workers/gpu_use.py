@@ -1,0 +1,327 @@
+"""Worker: watches which GPUs a program and its children use, until it is told that the program has ended; JSON lines.
+
+    gpu_use.py PID      the program; a line or the end of standard input says that it has ended
+
+NVML's lists say which processes compute on each GPU and how much memory each holds; /proc says which of them are the program's. Where the
+lists name nobody (another PID namespace, WSL), memory that grows while the program holds the driver's compute device stands in for them.
+Nothing is written while the program runs but that a GPU was seen in use: what was seen is added up here, in bounded space.
+"""
+
+# ruff: noqa: E402 - the path is put right before anything is imported
+from __future__ import annotations
+
+import sys
+
+HERE = __file__.replace("\\", "/").rpartition("/")[0]
+sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
+
+import os
+
+if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
+    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+
+import ctypes
+import importlib.util
+import json
+import signal
+import threading
+import time
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+FIRST, OFTEN, SELDOM = 3.0, 0.05, 0.2  # seconds: up to when to look often, and how long to wait between two looks
+COLUMN = 0.25  # seconds of the first columns: no shorter than the time between two looks
+COLUMNS = 60  # of the course of utilisation that is kept; when they are full, two become one
+FAMILY = 1.0  # seconds between two looks at the program's children
+COMPUTE_DEVICES = ("/dev/nvidia-uvm", "/dev/dxg")
+GROWTH = 32 << 20  # bytes of device memory; less is no context
+MOST_NAMES = 8
+QUERIES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
+Memory = Dict[int, Optional[int]]
+
+_OUT = 1  # where JSON goes; `start` moves it
+
+
+def start() -> None:
+    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
+    global _OUT
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    except Exception:
+        pass
+    _OUT = os.dup(1)
+    os.dup2(2, 1)
+
+
+def emit(event: str, **fields: Any) -> None:
+    """One JSON line."""
+    line = json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n"
+    os.write(_OUT, line.encode("utf-8", "replace"))
+
+
+def watching() -> Any:
+    """The module with NVML's functions, loaded by its path."""
+    spec = importlib.util.spec_from_file_location("cudadoctor_bench_watch", HERE + "/bench_watch.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read(path: str) -> str:
+    with open(path, "rb") as file:
+        return file.read().decode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------- the program and its children
+class Family:
+    """The program and all that it started. One that was seen stays a member when its parent ends before it."""
+
+    def __init__(self, root: int) -> None:
+        self.members: Set[int] = {root}
+        self.strangers: Set[int] = set()
+        self.looked = 0.0
+
+    def parent(self, pid: int) -> int:
+        return int(read("/proc/%d/stat" % pid).rpartition(")")[2].split()[1])
+
+    def holds(self, pid: int) -> bool:
+        """Whether a process descends from the program."""
+        if pid in self.members:
+            return True
+        if pid in self.strangers:
+            return False
+        line, at = [], pid
+        try:
+            while at > 1 and at not in self.members:
+                line.append(at)
+                at = self.parent(at)
+        except (OSError, ValueError, IndexError):
+            at = 0
+        kind = self.members if at in self.members else self.strangers
+        kind.update(line)
+        return at in self.members
+
+    def refresh(self, now: float) -> bool:
+        """Now and then learn of children while their parents live; a number that is free again is nobody's. Whether it was time to."""
+        if now - self.looked < FAMILY:
+            return False
+        self.looked = now
+        self.strangers.clear()
+        try:
+            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        except OSError:
+            return False  # a system without /proc: its own number is known, no other
+        self.members &= set(pids)
+        for pid in pids:
+            self.holds(pid)
+        return True
+
+    def devices(self) -> Set[str]:
+        """The driver's device files that members hold open."""
+        found = set()
+        for pid in self.members:
+            folder = "/proc/%d/fd" % pid
+            try:
+                for number in os.listdir(folder):
+                    target = os.readlink(folder + "/" + number)
+                    if target.startswith(("/dev/nvidia", "/dev/dxg")):
+                        found.add(target)
+            except OSError:
+                continue  # it ended meanwhile, or is another user's
+        return found
+
+
+def command(pid: int) -> str:
+    try:
+        return read("/proc/%d/cmdline" % pid).replace("\0", " ").strip()[:200]
+    except OSError:
+        return ""
+
+
+# ---------------------------------------------------------------- one GPU
+class Course:
+    """Utilisation over time in at most COLUMNS columns, each the mean of its looks (in percent)."""
+
+    def __init__(self) -> None:
+        self.sums: List[Tuple[float, int]] = []
+        self.width = COLUMN
+
+    def add(self, after: float, percent: float) -> None:
+        while int(after / self.width) >= COLUMNS:
+            pairs = [self.sums[place : place + 2] for place in range(0, len(self.sums), 2)]
+            self.sums = [(sum(one[0] for one in pair), sum(one[1] for one in pair)) for pair in pairs]
+            self.width *= 2
+        column = int(after / self.width)
+        while len(self.sums) <= column:
+            self.sums.append((0.0, 0))
+        total, count = self.sums[column]
+        self.sums[column] = (total + percent, count + 1)
+
+    def shown(self) -> List[Optional[int]]:
+        return [round(total / count) if count else None for total, count in self.sums]
+
+
+class Gpu:
+    """What was seen on one GPU."""
+
+    def __init__(self, index: int, watch: Any) -> None:
+        self.index, self.watch = index, watch
+        self.before = self.memory()
+        self.peak: Optional[int] = None
+        self.basis: Optional[str] = None
+        self.pids: Dict[int, str] = {}
+        self.others: Set[int] = set()
+        self.first: Optional[float] = None
+        self.last: Optional[float] = None
+        self.sum, self.count, self.busiest = 0.0, 0, None  # type: float, int, Optional[int]
+        self.course = Course()
+
+    def string(self, function: str) -> Optional[str]:
+        buffer = ctypes.create_string_buffer(96)
+        known = self.watch.call(function, self.watch.handle, buffer, ctypes.c_uint(96))
+        return buffer.value.decode("utf-8", "replace") if known else None
+
+    def memory(self) -> Optional[Tuple[int, int]]:
+        """Bytes in use and in all."""
+        values = (ctypes.c_ulonglong * 3)()  # nvmlMemory_t: total, free, used
+        if not self.watch.call("nvmlDeviceGetMemoryInfo", self.watch.handle, ctypes.byref(values)):
+            return None
+        return int(values[2]), int(values[0])
+
+    def percent(self, kind: Any) -> Optional[int]:
+        load = kind()
+        known = self.watch.call("nvmlDeviceGetUtilizationRates", self.watch.handle, ctypes.byref(load))
+        return int(load.gpu) if known else None
+
+    def running(self) -> Memory:
+        """PIDs that compute here, with the memory of each where it is known."""
+        found: Memory = {}
+        for query in QUERIES:
+            for pid, used in self.watch.processes(query) or []:
+                found[pid] = max(used or 0, found.get(pid) or 0) or None
+        return found
+
+    def look(self, family: Family, held: Set[str], after: float, kind: Any) -> None:
+        running = self.running()
+        own = {pid: used for pid, used in running.items() if family.holds(pid)}
+        self.others.update(set(running) - set(own))
+        basis, used = None, None  # type: Optional[str], Optional[int]
+        if own:
+            basis, known = "process", [one for one in own.values() if one is not None]
+            used = sum(known) if known else self.growth()
+        elif not running and any(device in held for device in COMPUTE_DEVICES):
+            used = self.growth()
+            basis = "growth" if used is not None and used >= GROWTH else None
+        if basis is None:
+            return
+        if self.first is None:
+            self.first = after
+            emit("use", gpu=self.index, basis=basis)
+        self.last = after
+        self.basis = "process" if "process" in (basis, self.basis) else basis
+        self.peak = max(self.peak or 0, used) if used is not None else self.peak
+        for pid in own:
+            if pid not in self.pids and len(self.pids) < MOST_NAMES:
+                self.pids[pid] = command(pid)
+        load = self.percent(kind)
+        if load is not None:
+            self.sum, self.count, self.busiest = self.sum + load, self.count + 1, max(load, self.busiest or 0)
+            self.course.add(after - self.first, load)
+
+    def growth(self) -> Optional[int]:
+        now = self.memory()
+        return None if now is None or self.before is None else max(0, now[0] - self.before[0])
+
+    def told(self) -> Dict[str, Any]:
+        memory = self.memory()
+        return {
+            "index": self.index,
+            "uuid": self.string("nvmlDeviceGetUUID"),
+            "name": self.string("nvmlDeviceGetName"),
+            "memory_bytes": memory[1] if memory is not None else None,
+            "peak_bytes": self.peak,
+            "basis": self.basis,
+            "first_s": self.first,
+            "last_s": self.last,
+            "mean_percent": round(self.sum / self.count, 1) if self.count else None,
+            "peak_percent": self.busiest,
+            "course": self.course.shown(),
+            "course_s": self.course.width,
+            "processes": [{"pid": pid, "command": words} for pid, words in self.pids.items()],
+            "others": len(self.others),
+        }
+
+
+def gpus_of(module: Any, library: Any) -> List[Gpu]:
+    count = ctypes.c_uint()
+    if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+        raise RuntimeError("NVML does not say how many GPUs there are")
+    found = []
+    for index in range(count.value):
+        watch = module.Watch(None, None)
+        watch.library = library
+        if watch.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), None):
+            found.append(Gpu(index, watch))
+    return found
+
+
+# ---------------------------------------------------------------- the watch
+def device_files() -> Optional[List[str]]:
+    """The device files of NVIDIA's GPUs, on a desktop or server, in WSL, on Jetson; None where a system has no /dev."""
+    try:
+        names = os.listdir("/dev")
+    except OSError:
+        return None
+    return sorted(name for name in names if (name[:6] == "nvidia" and name[6:].isdigit()) or name.startswith(("dxg", "nvhost", "nvgpu")))
+
+
+def heard_end() -> threading.Event:
+    """Set once the parent has said that the program ended, or is gone."""
+    event = threading.Event()
+
+    def wait() -> None:
+        try:
+            os.read(0, 1)
+        finally:
+            event.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return event
+
+
+def main() -> None:
+    """Look until the program has ended, then say what was seen."""
+    start()
+    began = time.monotonic()
+    module = watching()
+    family = Family(int(sys.argv[1]))
+    library = module.library()
+    if library is None:
+        emit("error", error="NVML (%s) cannot be loaded or does not start" % module.LIBRARY, devices=device_files())
+        return
+    try:
+        gpus = gpus_of(module, library)
+    except RuntimeError as error:
+        emit("error", error=str(error), devices=device_files())
+        return
+    emit("watching", after_s=round(time.monotonic() - began, 3), gpus=[gpu.index for gpu in gpus])
+    over, looks, opened, held = heard_end(), 0, set(), set()  # type: threading.Event, int, Set[str], Set[str]
+    while True:
+        after = time.monotonic() - began
+        if family.refresh(after) or after < FIRST:
+            held = family.devices()
+            opened |= held
+        for gpu in gpus:
+            gpu.look(family, held, after, module.Utilisation)
+        looks += 1
+        if over.wait(OFTEN if after < FIRST else SELDOM):
+            break
+    for gpu in gpus:
+        if gpu.basis is not None:
+            emit("gpu", **gpu.told())
+    emit("end", looks=looks, gpus=len(gpus), opened=sorted(opened))
+
+
+if __name__ == "__main__":
+    main()

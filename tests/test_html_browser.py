@@ -1,0 +1,261 @@
+"""The HTML report in a real Chromium: narrow and wide, light and dark, with the keyboard, on paper, and with hostile words.
+
+Needs Playwright (of the test extra) and Chromium (Debian's package `chromium`, or the path in CUDADOCTOR_CHROMIUM).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command_line import HEALTHY, NAMES, NOUVEAU
+from tests.report_pages import page_of, saying
+from tests.test_formats import EVIL, NARROW, report_of
+
+CHROMIUM = os.environ.get("CUDADOCTOR_CHROMIUM") or next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+WAY = "laptop-gt740m-nouveau-nothing-installed"
+LOOKED_AT = (HEALTHY, NOUVEAU, NARROW, WAY, "h200x2-bench", "h200-smoke", "partial-recording")
+THEMES = ("light", "dark")
+Open = Callable[..., Any]
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="THE HTML REPORT WAS NOT LOOKED AT: no Chromium here (Debian: apt-get install chromium)"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="THE HTML REPORT WAS NOT LOOKED AT: no Playwright here (pip install playwright)"
+    )
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a page of HTML from a file. What the console says, a dialog and a request beyond the file fail the test."""
+    contexts, trouble = [], []
+
+    def open_page(body: str, *, width: int = 360, unfold: bool = False, **options: Any) -> Any:
+        file = tmp_path / f"{len(contexts)}.html"
+        file.write_text(body, "utf-8")
+        context = chromium.new_context(viewport={"width": width, "height": 800}, **options)
+        contexts.append(context)
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (trouble.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: request.url in (file.as_uri(), "data:,") or trouble.append(f"request: {request.url}"))
+        page.goto(file.as_uri())
+        if unfold and page.locator("#unfold").is_visible():
+            page.locator("#unfold").click()
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+# ---------------------------------------------------------------- width
+TOO_WIDE = """() => [...document.querySelectorAll('body *')].filter(e => e.checkVisibility() && !e.matches('.sr') &&
+  (e.getBoundingClientRect().right > innerWidth + .5 || e.getBoundingClientRect().left < -.5
+   || (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX != 'visible' && e.clientWidth > 0))).map(e => e.outerHTML.slice(0, 200))"""
+
+
+def check_width(page: Any) -> None:
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(TOO_WIDE) == []
+
+
+def test_no_page_scrolls_sideways_at_360_pixels_nor_says_a_word_on_the_console(opened: Open, tmp_path: Path) -> None:
+    """One window for all hosts: `opened` fails where any of them says a word."""
+    page = opened(page_of(report_of(HEALTHY)))
+    for name in NAMES:
+        (tmp_path / "0.html").write_text(page_of(report_of(name)), "utf-8")
+        page.reload()
+        check_width(page)
+        page.locator("#unfold").click()
+        assert page.locator("details:not([open])").count() == 0, name
+        check_width(page)
+
+
+@pytest.mark.parametrize("word", ["x" * 3000, "x " * 500, "/a/very/long/path" * 60, "\t".join("ab") * 200, "日" * 900])
+def test_a_word_without_end_is_broken(word: str, opened: Open) -> None:
+    page = opened(page_of(saying(word, "h200x2-bench")), unfold=True)
+    check_width(page)
+    page = opened(page_of(saying(word, WAY)), unfold=True)
+    check_width(page)
+
+
+# ---------------------------------------------------------------- contrast
+FAINT = """() => {
+  const numbers = colour => { const n = colour.match(/[\\d.]+/g).map(Number); return n.length > 3 ? n : [...n, 1] };
+  const light = ([r, g, b]) => { const f = v => (v /= 255) <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+    return .2126 * f(r) + .7152 * f(g) + .0722 * f(b) };
+  const behind = e => { for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c[3] == 1) return c; if (c[3] > 0) return [128, 128, 128] } return [255, 255, 255] };
+  const ratio = (e, part) => { const s = getComputedStyle(e, part); if (s.opacity != 1) return 0;
+    const [a, b] = [light(numbers(s.color)), light(behind(e))].sort((x, y) => y - x); return (a + .05) / (b + .05) };
+  const out = []; let seen = 0;
+  for (const e of document.querySelectorAll('body *')) {
+    if (!e.checkVisibility() || e.matches('.sr, script')) continue;
+    if ([...e.childNodes].some(n => n.nodeType == 3 && n.data.trim())) { seen++; if (ratio(e) < 4.5) out.push([ratio(e), e.outerHTML.slice(0, 150)]) }
+    if (e.matches('.line') && ratio(e, '::before') < 4.5) out.push([ratio(e, '::before'), 'number of ' + e.outerHTML.slice(0, 150)]);
+  }
+  return [seen, out];
+}"""
+
+
+@pytest.mark.parametrize("medium", ["screen", "print"])
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_every_word_has_a_contrast_of_4_5(name: str, theme: str, medium: str, opened: Open) -> None:
+    page = opened(page_of(report_of(name)), unfold=True, color_scheme=theme)
+    page.emulate_media(media=medium, color_scheme=theme)
+    seen, faint = page.evaluate(FAINT)
+    assert seen > 30
+    assert faint == []
+
+
+def test_light_is_light_and_dark_is_dark(opened: Open) -> None:
+    grounds = [
+        opened(page_of(report_of(HEALTHY)), color_scheme=theme).evaluate("getComputedStyle(document.body).backgroundColor")
+        for theme in THEMES
+    ]
+    assert grounds == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_bar_can_be_told_from_its_track(theme: str, opened: Open) -> None:
+    page = opened(page_of(report_of(NARROW)), width=800, color_scheme=theme)
+    lengths = page.evaluate(
+        "[...document.querySelectorAll('.bar')].map(b => b.firstElementChild.getBoundingClientRect().width / b.getBoundingClientRect().width)"
+    )
+    assert lengths == pytest.approx([figure.share for figure in report_of(NARROW).benchmark if figure.share is not None], abs=0.01)
+    assert page.evaluate(
+        "(b => getComputedStyle(b).backgroundColor != getComputedStyle(b.firstElementChild).backgroundColor)(document.querySelector('.bar'))"
+    )
+
+
+# ---------------------------------------------------------------- keyboard
+CONTROLS = "[...document.querySelectorAll('a[href], button, summary, input, select, textarea, [tabindex], [onclick]')].filter(e => e.checkVisibility())"
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_tab_reaches_every_control_in_the_order_of_the_page(name: str, opened: Open) -> None:
+    page = opened(page_of(report_of(name)), unfold=True)
+    page.evaluate(
+        "document.activeElement.blur(), document.body.tabIndex = -1, document.body.focus(), document.body.removeAttribute('tabindex')"
+    )
+    count = page.evaluate(f"{CONTROLS}.length")
+    assert count >= len(report_of(name).checks) // 2
+    order, outlines = [], set()
+    for _ in range(count):
+        page.keyboard.press("Tab")
+        order.append(page.evaluate(f"{CONTROLS}.indexOf(document.activeElement)"))
+        outlines.add(
+            page.evaluate("getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth")
+        )
+    assert order == list(range(count))
+    assert outlines == {"solid3px"}  # one sees where one is
+
+
+def test_enter_unfolds_a_row(opened: Open) -> None:
+    page = opened(page_of(report_of(HEALTHY)))
+    row = page.locator("details").first
+    row.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert row.get_attribute("open") is not None
+    assert row.locator("figure").first.is_visible()
+    page.keyboard.press("Enter")
+    assert row.get_attribute("open") is None
+
+
+# ---------------------------------------------------------------- copy
+PASTED = """() => { const a = document.createElement('textarea'); a.id = 'pasted'; document.body.append(a); a.focus() }"""
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["clipboard", "without-clipboard"])
+def test_a_copy_button_copies_its_command(older: bool, opened: Open) -> None:
+    """`older`: a page of plain HTTP has no clipboard."""
+    report = report_of(NOUVEAU)
+    assert report.prescription is not None
+    page = opened(page_of(report))
+    page.evaluate("navigator.clipboard.writeText('before')")  # the clipboard is the browser's, not the page's
+    if older:
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    button = page.get_by_role("button", name="Copy the commands of step 2")
+    button.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.getElementById('status').textContent != ''")
+    assert button.text_content() == "Copied"
+    assert page.locator("#status").text_content() == "Copied to the clipboard"
+    assert page.evaluate("document.activeElement.textContent") == "Copied"  # the focus stays where it was
+    page.evaluate(PASTED)
+    page.keyboard.press("Control+V")
+    assert page.locator("#pasted").input_value() == report.prescription.steps[1].shell
+
+
+# ---------------------------------------------------------------- paper
+@pytest.mark.parametrize("script", [True, False])
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_on_paper_nothing_is_folded(name: str, script: bool, opened: Open) -> None:
+    page = opened(page_of(report_of(name)), width=700, java_script_enabled=script)
+    assert page.locator("details figure").first.is_hidden()
+    page.emulate_media(media="print")
+    quotes = page.locator("details figure")
+    assert quotes.count() == sum(len(row.evidence) for row in report_of(name).checks)
+    assert all(quotes.nth(number).is_visible() for number in range(quotes.count()))
+    assert all(button.is_hidden() for button in page.locator("button").all())
+
+
+def test_the_printer_unfolds_and_leaves_the_page_as_it_was(opened: Open) -> None:
+    page = opened(page_of(report_of(HEALTHY)))
+    page.locator("summary").first.click()
+    page.evaluate("addEventListener('beforeprint', () => window.shut = document.querySelectorAll('details:not([open])').length)")
+    assert page.pdf().startswith(b"%PDF")
+    page.wait_for_function("document.querySelectorAll('details[open]').length == 1")
+    assert page.evaluate("window.shut") == 0
+
+
+# ---------------------------------------------------------------- without script, and with hostile words
+def test_without_script_the_page_says_the_same_and_shows_no_dead_button(opened: Open) -> None:
+    page = opened(page_of(report_of(NOUVEAU)), java_script_enabled=False)
+    assert page.locator("h1").is_visible()
+    assert not any(button.is_visible() for button in page.locator("button").all())
+    page.locator("summary").first.click()
+    assert page.locator("details figure").first.is_visible()
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_hostile_words_stay_text(name: str, opened: Open) -> None:
+    page = opened(page_of(saying(EVIL, name)), unfold=True)
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, form, a, script + *, body script').length") == 1
+    assert "<script>alert(1)</script>" in page.locator("main").text_content()
+    check_width(page)
+
+
+def test_a_script_that_got_in_would_not_run(opened: Open) -> None:
+    """The page's own policy is the second wall."""
+    body = page_of(report_of(HEALTHY)).replace("<main>", "<main><script>window.owned = 1</script>")
+    page = opened("<p>first</p>")
+    messages: list[str] = []
+    context = page.context.browser.new_context()
+    other = context.new_page()
+    other.on("console", lambda message: messages.append(message.text))
+    other.set_content(body)
+    assert other.evaluate("window.owned") is None
+    assert any("Content Security Policy" in message for message in messages)
+    context.close()
