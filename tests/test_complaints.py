@@ -43,9 +43,7 @@ SAID = {
     "libcuda-stub-loaded": ("I added /usr/local/cuda/lib64/stubs to LD_LIBRARY_PATH, since then CUDA fails.",),
     "compute-mode-blocks": ("The GPUs are in Exclusive Process mode, all CUDA devices are said to be busy.",),
     "numba-simulator-enabled": ("TypeError with the Numba CUDA simulator: unexpected keyword argument.",),
-    "library-path-conflict": (
-        "CUBLAS breaks as soon as the system-wide CUDA is in LD_LIBRARY_PATH.",
-    ),
+    "library-path-conflict": ("CUBLAS breaks as soon as the system-wide CUDA is in LD_LIBRARY_PATH.",),
     "vfio-bound": ('supergfxctl: "mode": "Vfio", nvidia is not there',),
     "scheduler-gave-no-gpu": ("In the job CUDA_VISIBLE_DEVICES has the value NoDevFiles.",),
     "process-limits": ("Beyond virtual memory limits on Yarn (GPU)", "CUDA fails where I set ulimit -v 8000000."),
