@@ -38,8 +38,9 @@ def _knowledge() -> Knowledge:
 )
 @click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII.")
 @click.option("--quiet", is_flag=True, help="Say nothing after the program's output; the exit code speaks.")
+@click.option("-v", "--verbose", is_flag=True, help="Say all reasons why no GPU was used, not the likeliest alone.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: str, plain: bool, quiet: bool) -> None:
+def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: str, plain: bool, quiet: bool, verbose: bool) -> None:
     """Run COMMAND as it is, then say on stderr whether it and its children really used a GPU.
 
     Input, output, signals and exit code are the program's own. Where it used no GPU the likely reason follows; where it failed, the cause
@@ -58,7 +59,7 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
     if not quiet:
         if ended.tail and not ended.tail.endswith(b"\n"):
             sys.stderr.write("\n")
-        _say(outcome, color, plain)
+        _say(outcome, color, plain, verbose=verbose)
     if output is not None:
         _write(outcome, output)
     sys.stderr.flush()
@@ -66,7 +67,7 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
     sys.exit(outcome.exit_code)
 
 
-def _style(color: str, plain: bool) -> Style:
+def _style(color: str, plain: bool, *, verbose: bool = False) -> Style:
     """How to write to stderr, whatever stdout is."""
     import shutil
 
@@ -74,14 +75,14 @@ def _style(color: str, plain: bool) -> Style:
 
     unicode = (getattr(sys.stderr, "encoding", None) or "ascii").lower().startswith("utf")
     width = shutil.get_terminal_size((100, 24)).columns
-    return Style(width=width, color=terminal.coloured(color, sys.stderr), ascii=plain or not unicode)
+    return Style(width=width, color=terminal.coloured(color, sys.stderr), ascii=plain or not unicode, verbose=verbose)
 
 
-def _say(outcome: Outcome, color: str, plain: bool) -> None:
+def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
     from cudadoctor.report import run_text
 
     try:
-        sys.stderr.write(run_text.render(outcome, _style(color, plain)))
+        sys.stderr.write(run_text.render(outcome, _style(color, plain, verbose=verbose)))
     except OSError:
         pass  # nobody reads it; the exit code still speaks
 

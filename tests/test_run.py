@@ -20,7 +20,7 @@ import pytest
 
 from cudadoctor import nodes, runner
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.use import Ended, Watched
+from cudadoctor.model.use import Ended, Outcome, Reason, Watched
 from cudadoctor.report import run_text
 from cudadoctor.report.page import Style
 from cudadoctor.sources import passing, use_watch
@@ -489,3 +489,21 @@ def test_the_machine_is_examined_beside_a_program_without_a_gpu(monkeypatch: pyt
     assert outcome.code == 0
     assert len(begun) == 1
     assert begun[0] - started < 0.7
+
+
+def test_verbose_says_every_reason() -> None:
+    reasons = tuple(Reason(cause=f"cause-{number}", title="t", why="w", lines=(), steps=()) for number in range(5))
+    outcome = Outcome(
+        command=("true",),
+        code=0,
+        signal=None,
+        exit_code=0,
+        seconds=1.0,
+        used="no",
+        why_unknown=None,
+        gpus=(),
+        not_used=reasons,
+        failure=None,
+    )
+    assert run_text.render(outcome, Style()).count("[cause-") == run_text.MOST_REASONS
+    assert run_text.render(outcome, Style(verbose=True)).count("[cause-") == len(reasons)

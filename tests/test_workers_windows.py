@@ -159,11 +159,9 @@ def test_the_drivers_dll_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_dll_that_windows_does_not_place_has_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    ladder = load("ladder")
     monkeypatch.setattr(ctypes, "WinDLL", ctypes.CDLL, raising=False)  # there is no kernel32 here
-    monkeypatch.setattr(ladder, "ON_WINDOWS", True)
     if sys.platform != "win32":
-        assert ladder.loaded_file(ctypes.CDLL(None)) is None
+        assert load("windows_library").path_of(ctypes.CDLL(None)) is None
 
 
 def test_nvml_is_looked_for_in_its_old_folder_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def render(outcome: Outcome, style: Style) -> str:
         page.gap()
         page.raw(f"Why it failed: {outcome.failure.title} [{outcome.failure.cause}]", "bold")
         _reason(page, outcome.failure)
-    for number, reason in enumerate(outcome.not_used[:MOST_REASONS]):
+    for number, reason in enumerate(outcome.not_used if style.verbose else outcome.not_used[:MOST_REASONS]):
         page.gap()
         page.raw(f"{'Why' if not number else 'Also'}: {reason.title} [{reason.cause}]", "bold")
         _reason(page, reason)
