@@ -5,7 +5,6 @@ Only Click is imported at the top, so that --help answers at once; everything el
 
 from __future__ import annotations
 
-import functools
 import signal
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from cudadoctor import __version__, cli_run, terminal
+from cudadoctor import __version__, cli_run, gathering, terminal
 from cudadoctor import options as groups
 
 if TYPE_CHECKING:
@@ -59,147 +58,15 @@ def cli() -> None:
 
 
 # ---------------------------------------------------------------- what every judging command does
-@functools.cache
-def _knowledge() -> Knowledge:
-    from cudadoctor.knowledge.load import load
-
-    return load()
-
-
 def _style(options: dict[str, Any]) -> Style:
     return terminal.style(options["color"], options["plain"], options["verbose"])
 
 
-def _warm() -> None:
-    """Import and decode what judging and rendering need while the children work; the parent would only wait.
-
-    A judgement of nothing compiles every pattern and decodes every table that a real one reads.
-    """
-    import threading
-
-    def imports() -> None:
-        import cudadoctor.report.text  # noqa: F401
-        from cudadoctor.app import judge
-        from cudadoctor.model.evidence import Evidence
-
-        judge(Evidence(items=()), _knowledge())
-
-    threading.Thread(target=imports, daemon=True).start()
-
-
-def _extra(log: str | None) -> tuple[Any, ...]:
-    if log is None:
-        return ()
-    from cudadoctor.sources import pasted
-
-    try:
-        return (pasted.item_of(sys.stdin.buffer.read()) if log == "-" else pasted.read_item(log),)
-    except pasted.TextError as error:
-        raise terminal.usage(f"--log {error}") from error
-
-
-def _gather(options: dict[str, Any], requirements: Requirements) -> tuple[Evidence, ...]:
-    """The evidence that the options ask for, of one machine; of several where a bundle holds them."""
-    if options["record"]:
-        terminal.check_target(options["record"])
-    extra = _extra(options["log"])
-    machines = _replayed(options) if options["replay"] is not None else (_live(options, requirements, extra),)
-    if extra:
-        from cudadoctor import nodes
-
-        machines = nodes.completed(machines, extra)
-    if options["record"]:
-        if len(machines) > 1:
-            raise terminal.usage(f"--record: {options['replay']} holds {len(machines)} machines; name the bug report of one")
-        _write_recording(machines[0], options["record"], keep=options["no_redact"])
-    return machines
-
-
-def _replayed(options: dict[str, Any]) -> tuple[Evidence, ...]:
-    """A recording, or the bundle of another tool."""
-    import msgspec
-
-    from cudadoctor.sources import bundles, recording
-
-    try:
-        machines = bundles.replayed(options["replay"])
-    except (recording.RecordingError, bundles.BundleError) as error:
-        raise terminal.usage(f"--replay {error}") from error
-    return tuple(msgspec.structs.replace(machine, distro=options["distro"] or machine.distro) for machine in machines)
-
-
-def _frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ...]:
-    """The frameworks to import: all where the user asked for it, else those that the user's text names."""
-    from cudadoctor.model.frameworks import NAMES, named_in
-
-    if options.get("frameworks") and options.get("quick"):
-        raise terminal.usage("--frameworks imports them, which --quick leaves out: give one of the two")
-    return NAMES if options.get("frameworks") else named_in("\n".join(item.stdout or "" for item in extra))
-
-
-def _live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, ...] = ()) -> Evidence:
-    from cudadoctor.sources.platforms import known
-
-    if not known(sys.platform):
-        click.echo(
-            "A live check needs Linux, WSL or Windows. Give the text of the failure to `cudadoctor explain -`, "
-            "or a recording to `--replay`.",
-            err=True,
-        )
-        sys.exit(3)
-    from cudadoctor.sources.host import Plan, collect
-
-    watcher = None
-    if sys.stderr.isatty() and not options["quiet"]:
-        from cudadoctor.progress import Progress
-
-        color = terminal.coloured(options["color"], sys.stderr)
-        watcher = Progress(sys.stderr, color=color, knowledge=_knowledge, wants=requirements.wants, on_gpus=options.get("on_gpus", ()))
-    plan = Plan(
-        python=options["python"],
-        quick=options.get("quick", False),
-        timeout=options["timeout"],
-        benchmark=requirements.wants("benchmark"),
-        leave_out=_unread(requirements),
-        distro=options["distro"],
-        frameworks=_frameworks(options, extra),
-        busy=bool(options.get("busy") or options.get("on_gpus")),
-        on_gpus=options.get("on_gpus", ()),
-        smoke=options.get("smoke_arguments", ()),
-    )
-    if options.get("judged", True):
-        _warm()
-    evidence = collect(plan, watcher)
-    if watcher is not None:
-        watcher.close()
-    return evidence
-
-
-def _unread(requirements: Requirements) -> frozenset[str]:
-    """Evidence that no chosen row reads."""
-    if not requirements.only and not requirements.skip:
-        return frozenset()
-    from cudadoctor.checks.rows import CHECKS
-
-    read = {item for check in CHECKS if requirements.wants(check.id) for item in check.items}
-    return frozenset({item for check in CHECKS for item in check.items} - read)
-
-
-def _write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:
-    from cudadoctor.sources import recording
-    from cudadoctor.sources.redact import redact
-
-    try:
-        recording.write(evidence if keep else redact(evidence), target)
-    except (OSError, recording.RecordingError) as error:
-        raise terminal.usage(f"the recording could not be written: {error}") from error
-
-
 def _judge(options: dict[str, Any], requirements: Requirements, started: float) -> tuple[Report, Knowledge, Evidence]:
-    options, knowledge = groups.settled(options), _knowledge()
+    options, knowledge = groups.settled(options), gathering.knowledge()
     found = groups.found_policy(options, knowledge)
     requirements = groups.stricter(requirements, found)
-    machines = _gather(options, requirements)
+    machines = gathering.gather(options, requirements)
     import msgspec
 
     from cudadoctor import nodes
@@ -269,7 +136,7 @@ def check(**options: Any) -> None:
 def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
     """Print the steps that cure the root cause (or CAUSE) on this machine. Changes nothing."""
     started = time.monotonic()
-    knowledge = _knowledge()
+    knowledge = gathering.knowledge()
     if cause is not None and cause not in knowledge.causes:
         from cudadoctor.explaining import nearest
 
@@ -344,8 +211,8 @@ def record(target: str, no_redact: bool, **options: Any) -> None:
     from cudadoctor.model.requirements import Requirements
 
     terminal.check_target(target)
-    evidence = _live({**options, "distro": None, "judged": False}, Requirements())
-    _write_recording(evidence, target, keep=no_redact)
+    evidence = gathering.live({**options, "distro": None, "judged": False}, Requirements())
+    gathering.write_recording(evidence, target, keep=no_redact)
     if not options["quiet"]:
         terminal.write(f"{len(evidence.items)} pieces of evidence written to {target}{'' if no_redact else ', redacted'}\n")
 
@@ -363,7 +230,7 @@ def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
     """
     from cudadoctor import explaining
 
-    knowledge = _knowledge()
+    knowledge = gathering.knowledge()
     try:
         body, code = explaining.answer(what, knowledge, form=form, style=_style(options), distro=distro, stdin=sys.stdin.buffer.read)
     except explaining.NotUnderstoodError as error:
@@ -384,7 +251,7 @@ def causes(form: str, pages: str | None, **options: Any) -> None:
     from cudadoctor import explaining
 
     try:
-        body = explaining.listing(_knowledge(), form) if pages is None else explaining.write_files(pages, _knowledge())
+        body = explaining.listing(gathering.knowledge(), form) if pages is None else explaining.write_files(pages, gathering.knowledge())
     except OSError as error:
         raise terminal.usage(f"--pages {pages}: {error.strerror}") from error
     if form == "json" and pages is None:

@@ -5,28 +5,19 @@ As in cli.py only Click is imported at the top: the user's program starts as soo
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cudadoctor import gathering, terminal
 from cudadoctor import options as groups
-from cudadoctor import terminal
 
 if TYPE_CHECKING:
     from cudadoctor.comparing import Compared
-    from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.use import Outcome
     from cudadoctor.report.page import Style
-
-
-@functools.cache
-def _knowledge() -> Knowledge:
-    from cudadoctor.knowledge.load import load
-
-    return load()
 
 
 # ---------------------------------------------------------------- run
@@ -52,7 +43,7 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
     if output is not None:
         terminal.outputs((f"json={output}",), ("json",))
     try:
-        outcome, ended = Run(command, _knowledge).outcome(require_gpu=require_gpu, explained=not quiet or output is not None)
+        outcome, ended = Run(command, gathering.knowledge).outcome(require_gpu=require_gpu, explained=not quiet or output is not None)
     except passing.NotStartedError as error:
         click.echo(f"cudadoctor: {error}", err=True)
         sys.exit(error.code)
@@ -116,7 +107,7 @@ def compare(a: str, b: str, form: str, **options: Any) -> None:
         raise terminal.usage("this machine now is one side: give a report or a recording as the other")
     from cudadoctor import comparing
 
-    comparison = comparing.compare(_side(a, options), _side(b, options), _knowledge())
+    comparison = comparing.compare(_side(a, options), _side(b, options), gathering.knowledge())
     if form == "json":
         from cudadoctor.report import json
 
@@ -136,13 +127,13 @@ def _side(what: str, options: dict[str, Any]) -> Compared:
     from cudadoctor.sources import bundles, recording, saved_reports
 
     if what == "-":
-        report, evidence = nodes.judged((_live(options),), _knowledge())
+        report, evidence = nodes.judged((_live(options),), gathering.knowledge())
         return Compared(name="this machine now", report=report, evidence=evidence)
     try:
         saved = saved_reports.read(what)
         if saved is not None:
             return Compared(name=what, report=saved)
-        report, evidence = nodes.judged(bundles.replayed(what), _knowledge())
+        report, evidence = nodes.judged(bundles.replayed(what), gathering.knowledge())
     except (saved_reports.SavedReportError, recording.RecordingError, bundles.BundleError) as error:
         raise terminal.usage(str(error)) from error
     return Compared(name=what, report=report, evidence=evidence)

@@ -141,7 +141,7 @@ def test_outputs_are_written_beside_stdout(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["check", "fix", "smoke"])
 def test_a_wrong_output_is_told_before_anything_runs(command: str, value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("cudadoctor.cli._gather", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("cudadoctor.gathering.gather", lambda *_: pytest.fail("it ran"))
     result = run(command, "--replay", host(HEALTHY), "--output", value)
     assert result.code == 2
     assert value in result.err
@@ -249,7 +249,7 @@ def test_a_recording_is_not_overwritten_and_that_is_told_first(tmp_path: Path, m
     target = tmp_path / "recording"
     assert run("record", "-o", str(target), "--quick").out.endswith("redacted\n")
     assert recording.read(str(target)).redacted
-    monkeypatch.setattr("cudadoctor.cli._live", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("cudadoctor.gathering.live", lambda *_: pytest.fail("it ran"))
     for arguments in (("record", "-o"), ("check", "--record")):
         result = run(*arguments, str(target))
         assert result.code == 2

@@ -366,12 +366,12 @@ def test_an_nvcc_off_the_path_is_named() -> None:
 def test_what_the_options_ask_for() -> None:
     import click
 
-    from cudadoctor import cli
+    from cudadoctor import gathering
     from cudadoctor.sources.pasted import item_of
 
     log = (item_of(b'File "/x/site-packages/torch/__init__.py"\nRuntimeError: CUDA error\n'),)
-    assert cli._frameworks({}, ()) == ()
-    assert cli._frameworks({}, log) == ("torch",)
-    assert cli._frameworks({"frameworks": True}, log) == NAMES
+    assert gathering.frameworks({}, ()) == ()
+    assert gathering.frameworks({}, log) == ("torch",)
+    assert gathering.frameworks({"frameworks": True}, log) == NAMES
     with pytest.raises(click.UsageError):
-        cli._frameworks({"frameworks": True, "quick": True}, ())
+        gathering.frameworks({"frameworks": True, "quick": True}, ())

@@ -60,7 +60,8 @@ def environment(stubs: Path, **changes: str) -> dict[str, str]:
 @pytest.fixture
 def run(stubs: Path) -> Run:
     def start(name: str, *arguments: str, say: str = "turn\n", **changes: str) -> Events:
-        argv = [sys.executable, "-S", "-u", "-B", str(WORKERS / f"{name}.py"), *arguments]
+        script = ("ladder.py",) if name == "ladder" else ("on_gpus.py", name)
+        argv = [sys.executable, "-S", "-u", "-B", str(WORKERS / script[0]), *script[1:], *arguments]
         done = subprocess.run(argv, input=say, capture_output=True, text=True, env=environment(stubs, **changes), timeout=100, check=False)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -73,7 +74,7 @@ def work_of(events: Events) -> GpuWork:
     item = Item(
         id="benchmark-0",
         kind="worker",
-        what=("python", "bench.py"),
+        what=("python", "on_gpus.py", "bench"),
         status="ok",
         exit=0,
         stdout="".join(json.dumps(event) + "\n" for event in events),

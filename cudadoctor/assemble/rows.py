@@ -31,7 +31,6 @@ ROW_RUNGS: dict[str, tuple[RungName, ...]] = {
     "numba": ("numba-kernel",),
     "smoke": ("numba-kernel",),
 }
-LADDER_ROWS = ("libcuda", "numba", "smoke", "benchmark")
 OF_DRIVER = ("nvml", "health")
 NOT_IN_BUNDLES = (LADDER.name, PYTHON.name)
 KERNEL_ROWS = ("numba", "smoke", "benchmark")  # --quick ends before them

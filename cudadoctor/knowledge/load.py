@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TypeVar
 
-import msgspec
-
 from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables
+from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
 T = TypeVar("T")
 FOLDERS = ("causes", "recipes", "tables")
-
-
-class KnowledgeError(ValueError):
-    """A knowledge file is missing or does not say what its type demands."""
 
 
 def load() -> Knowledge:
@@ -332,11 +327,11 @@ class Knowledge(figures.FigureTables):
 
     @cached_property
     def _cuda_index(self) -> dict[int | str, codes.CudaError]:
-        return _index(self.cuda_errors, lambda row: (row.code, row.driver_name, row.runtime_name))
+        return index(self.cuda_errors, lambda row: (row.code, row.driver_name, row.runtime_name))
 
     @cached_property
     def _nvml_index(self) -> dict[int | str, codes.NvmlError]:
-        return _index(self.nvml_errors, lambda row: (row.code, row.name, row.exception))
+        return index(self.nvml_errors, lambda row: (row.code, row.name, row.exception))
 
     @cached_property
     def _xid_index(self) -> dict[int, codes.Xid]:
@@ -346,57 +341,11 @@ class Knowledge(figures.FigureTables):
         file = f"tables/{name}.toml"
         if file not in self._texts:
             raise KnowledgeError(f"{file}: no such knowledge file")
-        return self.once(file, lambda: _decode(file, self._texts[file], kind))
+        return self.once(file, lambda: decode(file, self._texts[file], kind))
 
     def _folder(self, folder: str, kind: type[T]) -> Mapping[str, T]:
         files = {file[len(folder) + 1 : -len(".toml")]: file for file in self._texts if file.startswith(f"{folder}/")}
-        return _Folder({name: (file, self._texts[file]) for name, file in files.items()}, kind)
-
-
-class _Folder(Mapping[str, T]):
-    """The files of a folder by id, which is the file's name; each is decoded when it is first asked for."""
-
-    def __init__(self, texts: Mapping[str, tuple[str, str]], kind: type[T]) -> None:
-        self._texts = texts
-        self._kind = kind
-        self._made: dict[str, T] = {}
-
-    def __getitem__(self, name: str) -> T:
-        if name not in self._made:
-            file, text = self._texts[name]
-            self._made[name] = _decode(file, text, self._kind, name)
-        return self._made[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._texts
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._texts)
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-
-def _decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
-    """The text as a value of that type. With `name` it is the value's id, whether the file repeats it or not."""
-    try:
-        raw = msgspec.toml.decode(text)
-        if name is not None and raw.setdefault("id", name) != name:
-            raise ValueError(f"its id is {raw['id']!r}, not the file's name")
-        return msgspec.convert(raw, kind)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise KnowledgeError(f"{file}: {error}") from error
-
-
-def _index(rows: Iterable[T], keys: Callable[[T], tuple[int | str | None, ...]]) -> dict[int | str, T]:
-    """Rows by number and by every name; a number may be given as digits."""
-    index: dict[int | str, T] = {}
-    for row in rows:
-        for key in keys(row):
-            if key is not None:
-                index[key] = row
-                index[str(key)] = row
-    return index
+        return Folder({name: (file, self._texts[file]) for name, file in files.items()}, kind)
 
 
 def _chip(architecture: str, capability: str | None) -> tables.Chip:

@@ -83,9 +83,7 @@ def _name(match: re.Match[str]) -> str:
     """The product as NVIDIA writes it: rtx3090ti -> RTX 3090 Ti."""
     if match["series"] is None:
         whole = match["whole"]
-        return re.sub(
-            r"(?i)^(tesla|quadro|jetson|titan)", lambda word: word[0].upper() if word[0].lower() == "titan" else word[0].title(), whole
-        )
+        return re.sub(r"(?i)^(tesla|quadro|jetson|titan)", _cased, whole)
     model = match["model"].upper()
     more = _NUMBERED.sub(r"\1 \2", "0" + match["more"].strip())[1:].strip()
     end = {"ti": "Ti", "super": "SUPER", "ada": "Ada", "m": "M"}.get(more.lower(), more)

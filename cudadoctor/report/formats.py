@@ -34,58 +34,21 @@ def _json(report: Report, knowledge: Knowledge, style: Style) -> str:
     return json.render(report)
 
 
-def _junit(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import junit
+def _machine(name: str) -> Render:
+    """A format for programs: it looks the same wherever it is written, so its module needs no style."""
 
-    return junit.render(report, knowledge)
+    def render(report: Report, knowledge: Knowledge, style: Style) -> str:
+        from importlib import import_module
 
+        return str(import_module(f"cudadoctor.report.{name}").render(report, knowledge))
 
-def _html(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import html
-
-    return html.render(report, knowledge)
-
-
-def _markdown(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import markdown
-
-    return markdown.render(report, knowledge)
-
-
-def _github(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import github
-
-    return github.render(report, knowledge)
-
-
-def _gitlab(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import gitlab
-
-    return gitlab.render(report, knowledge)
-
-
-def _prometheus(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import prometheus
-
-    return prometheus.render(report, knowledge)
-
-
-def _nagios(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import nagios
-
-    return nagios.render(report, knowledge)
+    return render
 
 
 def _nagios_exit(report: Report) -> int:
     from cudadoctor.report import nagios
 
     return nagios.exit_code(report)
-
-
-def _npd(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import npd
-
-    return npd.render(report, knowledge)
 
 
 def _npd_exit(report: Report) -> int:
@@ -97,12 +60,12 @@ def _npd_exit(report: Report) -> int:
 FORMATS: dict[str, Format] = {
     "text": Format(_text),
     "json": Format(_json, is_json=True),
-    "junit": Format(_junit),
-    "html": Format(_html),
-    "markdown": Format(_markdown),
-    "github": Format(_github),
-    "gitlab": Format(_gitlab, is_json=True),
-    "prometheus": Format(_prometheus),
-    "nagios": Format(_nagios, only_stdout=True, exit_code=_nagios_exit),
-    "npd": Format(_npd, only_stdout=True, exit_code=_npd_exit),
+    "junit": Format(_machine("junit")),
+    "html": Format(_machine("html")),
+    "markdown": Format(_machine("markdown")),
+    "github": Format(_machine("github")),
+    "gitlab": Format(_machine("gitlab"), is_json=True),
+    "prometheus": Format(_machine("prometheus")),
+    "nagios": Format(_machine("nagios"), only_stdout=True, exit_code=_nagios_exit),
+    "npd": Format(_machine("npd"), only_stdout=True, exit_code=_npd_exit),
 }

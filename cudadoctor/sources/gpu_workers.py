@@ -72,7 +72,7 @@ def run(
     started: Callable[[Child], None],
     on_over: Callable[[Child], None],
 ) -> None:
-    """Start `name`.py for each GPU, serve them until all are over, then once more for all pairs of them."""
+    """Start on_gpus.py with `name` for each GPU, serve them until all are over, then once more for all pairs of them."""
     turns = Turns()
 
     def over(child: Child) -> None:
@@ -81,14 +81,24 @@ def run(
 
     def start(place: str, arguments: Sequence[str]) -> Child:
         left = end - time.monotonic()
-        argv = [python, "-u", "-B", worker_path(f"{name}.py"), *arguments, *extra, "--limit-seconds", f"{max(LEAST, left - SPARE):.1f}"]
+        argv = [
+            python,
+            "-u",
+            "-B",
+            worker_path("on_gpus.py"),
+            name,
+            *arguments,
+            *extra,
+            "--limit-seconds",
+            f"{max(LEAST, left - SPARE):.1f}",
+        ]
         child = Child(
             f"{'benchmark' if name == 'bench' else name}-{place}",
             "worker",
             argv,
             limit=max(LEAST, left),
             environment={**os.environ, "CUDA_CACHE_DISABLE": "1"},
-            shown=(python, f"{name}.py", *arguments),
+            shown=(python, "on_gpus.py", name, *arguments),
             talks=True,
         )
         child.on_line = lambda line: turns.hear(child, line)

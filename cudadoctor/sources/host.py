@@ -32,7 +32,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     benchmark: bool = True
     busy: bool = False  # measure on GPUs too on which others compute
     on_gpus: tuple[str, ...] = ()  # the workers that do more on every GPU: bench, smoke
-    smoke: tuple[str, ...] = ()  # arguments of smoke.py
+    smoke: tuple[str, ...] = ()  # arguments of the smoke worker
     leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
     frameworks: tuple[str, ...] = ()  # those to import, where they are installed
     distro: str | None = None

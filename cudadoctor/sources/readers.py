@@ -17,7 +17,6 @@ from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.readers_windows import list_driver_dlls, read_windows_version
 
 FILE_LIMIT = 1 << 20  # bytes of one file; nothing that is read here is larger on a sound machine
-PCI_DEVICES = "/sys/bus/pci/devices"
 LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",

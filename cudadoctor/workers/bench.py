@@ -1,17 +1,12 @@
-"""The benchmark of one GPU. As a worker it runs the long form on its own; loaded by ladder.py it gives the short form that `check` runs.
+"""The benchmark of one GPU: the long form where on_gpus.py loads it, the short one that `check` runs where ladder.py does.
 
-Started as `[python, "-u", "-B", /abs/bench.py, "--gpu", N, "--limit-seconds", S]`. It writes one JSON object a line: `begin` and `end` of
-the context, then one `benchmark` event a figure, twice over, so that a figure that was slow once is told from one that is slow. GPUs that
-share the way to the host take turns: a worker asks for its turn (`turn`, ask), goes on with figures of the GPU alone until the line `turn`
-comes on stdin, and says when it is done (`turn`, done). It imports nothing of ours and runs on Python 3.8 and later.
+It writes one JSON object a line: `begin` and `end` of the context, then one `benchmark` event a figure, twice over, so that a figure that
+was slow once is told from one that is slow. GPUs that share the way to the host take turns: a worker asks for its turn (`turn`, ask), goes
+on with figures of the GPU alone until the line `turn` comes on stdin, and says when it is done (`turn`, done). It imports nothing of ours
+and runs on Python 3.8 and later.
 """
 
 from __future__ import annotations
-
-import sys
-
-if __name__ == "__main__" and sys.path and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]  # this folder: its files must not hide modules of the examined interpreter
 
 import os
 import time
@@ -21,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 SHORT_HOST = ("h2d_pinned", "d2h_pinned", "h2d_pageable", "d2h_pageable")
 SHORT_DEVICE = ("d2d", "launch_latency", "fp32")
 LONG_HOST = ("h2d_pinned", "d2h_pinned", "both_pinned", "h2d_pageable", "d2h_pageable", "both_pageable")
@@ -198,48 +192,15 @@ def measure_long(worker: Any, sibling: Callable[[str], Any], driver: Any, gpu: A
         figures.close()
 
 
-def option(arguments: list[str], name: str, otherwise: str) -> str:
-    """The value after an option."""
-    return arguments[arguments.index(name) + 1] if name in arguments else otherwise
-
-
-def main(arguments: list[str]) -> None:
-    """One GPU, or with --peers all pairs of some."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("cudadoctor_ladder", os.path.join(HERE, "ladder.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    ladder = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(ladder)
-    worker = ladder.started()
-    worker.guard("benchmark", lambda: work(ladder, worker, arguments))
-    worker.emit("done")
-    os._exit(0)
-
-
-def work(ladder: Any, worker: Any, arguments: list[str]) -> None:
-    """Initialise, make the context, measure."""
-    ladder.limit_life(float(option(arguments, "--limit-seconds", "60")))
-    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=False)
-    driver = ladder.Driver(ladder.open_library())
-    driver.call("cuInit", 0)
-    steps = ladder.sibling("gpu_steps")
-    watching = ladder.sibling("bench_watch")
-    library = watching.library()
-    indices = [int(part) for part in option(arguments, "--peers", option(arguments, "--gpu", "0")).split(",")]
-    gpus = [steps.Gpu(driver, steps.describe(driver, index), ladder.RungError) for index in indices]
-    watches = [watching.Watch(library, gpu.address) for gpu in gpus]
-    if "--peers" in arguments:
-        ladder.sibling("bench_peers").measure(worker, ladder.sibling, driver, gpus, watches)
+def work(job: Any) -> None:
+    """Make the context, measure; with --peers measure between the GPUs."""
+    sibling, worker = job.ladder.sibling, job.worker
+    if job.peers:
+        sibling("bench_peers").measure(worker, sibling, job.driver, job.gpus, job.watches)
         return
-    gpu, watch = gpus[0], watches[0]
+    gpu, watch = job.gpus[0], job.watches[0]
     others = watch.others()
     if others is not None:
         worker.emit("guest", gpu=gpu.index, **others)
     if worker.climb("context", gpu.context, gpu.index):
-        measure_long(worker, ladder.sibling, driver, gpu, watch)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        measure_long(worker, sibling, job.driver, gpu, watch)

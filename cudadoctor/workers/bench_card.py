@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold a display
 WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
-LONGEST_WARM = 0.4
 ARGUMENTS = {"p": ctypes.c_uint64, "u": ctypes.c_uint32, "q": ctypes.c_uint64, "f": ctypes.c_float, "d": ctypes.c_double}
 OUT_BYTES = 4096
 

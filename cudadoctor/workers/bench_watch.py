@@ -113,13 +113,6 @@ class Watch:
             "reasons": self.reasons(),
         }
 
-    def memory_rate(self) -> tuple[float, str] | None:
-        """GB/s of the device memory by its highest clock and its width, with the derivation."""
-        clock, bits = self.number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint(2)), self.number("nvmlDeviceGetMemoryBusWidth")
-        if not clock or not bits:
-            return None
-        return 2 * clock * 1e6 * bits / 8 / 1e9, "2 x {} MHz memory clock x {} bit".format(clock, bits)
-
     # -------------------------------------------------------- NVLink
     def nvlinks(self) -> tuple[int, float | None]:
         """How many links are up, and the GB/s of one of them in one direction."""

@@ -1,19 +1,12 @@
 """The smoke test's further steps on one GPU, or with --peers between all of them.
 
-Started as `[python, "-u", "-B", /abs/smoke.py, "--gpu", N, "--memory", "256MiB", "--duration", "0", "--limit-seconds", S]`. Each
-step begins with the ladder's rung that its failure would break and ends with a `smoke` event; a failing step ends that rung too, with
-the words that a user would have seen, so that they are read like any other evidence. It imports nothing of ours, and Numba only for
-the steps that need it.
+Loaded by on_gpus.py, with `--memory 256MiB --duration 0` among its arguments. Each step begins with the ladder's rung that its failure
+would break and ends with a `smoke` event; a failing step ends that rung too, with the words that a user would have seen, so that they are
+read like any other evidence. It imports nothing of ours, and Numba only for the steps that need it.
 """
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__" and sys.path and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]  # this folder: its files must not hide modules of the examined interpreter
-
-import os
 import time
 
 TYPE_CHECKING = False
@@ -21,54 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 REPEATED = 2  # times that a wrong result is looked at again
 
 
-def main(arguments: list[str]) -> None:
-    """One GPU, or with --peers all pairs of some."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("cudadoctor_ladder", os.path.join(HERE, "ladder.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    ladder = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(ladder)
-    worker = ladder.started()
-    worker.guard("smoke", lambda: work(ladder, worker, arguments))
-    worker.emit("done")
-    os._exit(0)
-
-
-def work(ladder: Any, worker: Any, arguments: list[str]) -> None:
-    """Initialise, make the context, carry out the steps."""
-    bench = ladder.sibling("bench")
-    ladder.limit_life(float(bench.option(arguments, "--limit-seconds", "60")))
-    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=False)
-    driver = ladder.Driver(ladder.open_library())
-    driver.call("cuInit", 0)
-    steps, watching = ladder.sibling("gpu_steps"), ladder.sibling("bench_watch")
-    library = watching.library()
-    indices = [int(part) for part in bench.option(arguments, "--peers", bench.option(arguments, "--gpu", "0")).split(",")]
-    gpus = [steps.Gpu(driver, steps.describe(driver, index), ladder.RungError) for index in indices]
-    if "--peers" in arguments:
-        watches = [watching.Watch(library, gpu.address) for gpu in gpus]
-        ladder.sibling("bench_peers").check_all(worker, ladder.sibling, driver, gpus, watches)
+def work(job: Any) -> None:
+    """Make the context, carry out the steps; with --peers those between the GPUs."""
+    ladder, worker, arguments = job.ladder, job.worker, job.arguments
+    if job.peers:
+        ladder.sibling("bench_peers").check_all(worker, ladder.sibling, job.driver, job.gpus, job.watches)
         return
-    gpu = gpus[0]
+    gpu, watch = job.gpus[0], job.watches[0]
     if not worker.climb("context", gpu.context, gpu.index):
         return
     if "--lesson-only" in arguments:
         ladder.sibling("smoke_numba").carry_out(ladder, worker, gpu.index, detailed=True, alone=True)
         return
-    card = ladder.sibling("bench_card").Card(driver, gpu, ladder.sibling("smoke_ptx").Modules(ladder.sibling("bench_ptx")), short=True)
+    card = ladder.sibling("bench_card").Card(job.driver, gpu, ladder.sibling("smoke_ptx").Modules(ladder.sibling("bench_ptx")), short=True)
     kernels = ladder.sibling("smoke_kernels")
-    watch = watching.Watch(library, gpu.address)
     test = kernels.Kernels(
         card,
         watch,
-        memory=bench.option(arguments, "--memory", "256MiB"),
-        duration=float(bench.option(arguments, "--duration", "0")),
+        memory=job.option("--memory", "256MiB"),
+        duration=float(job.option("--duration", "0")),
     )
     try:
         card.prepare()
@@ -137,7 +104,3 @@ def report_load(worker: Any, gpu: int, looks: list[dict[str, Any]]) -> None:
     if looks:
         worst = max(looks, key=lambda look: (len(look.get("reasons") or ()), look.get("temperature_c") or 0))
         worker.emit("load", gpu=gpu, load=worst)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -26,7 +26,6 @@ DOUBLES, HALVES = 1 << 16, 1 << 12
 MIXED, MIX_TURNS, REPEATS, MIX_CHECKED = 1 << 20, 256, 40, 256
 SMALL_N, SMALL_GRID, SMALL_BLOCK = 1000, 8, 128  # 24 threads more than elements
 MEET_LIMIT = 2_000_000_000  # nanoseconds
-WALL_LIMIT = 0.6  # seconds that a cooperative launch is given
 GOLDEN = 0x9E3779B97F4A7C15
 KEPT_FREE = 64 * MIB
 LOOK_EVERY = 1.0  # seconds between looks at a GPU under load

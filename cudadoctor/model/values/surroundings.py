@@ -37,7 +37,6 @@ class User(Value, frozen=True, kw_only=True):
     uid: int
     gid: int
     groups: tuple[str, ...] = ()
-    may_make_nodes: bool | None = None  # CAP_MKNOD in the effective set
 
 
 class OperatingSystem(Value, frozen=True, kw_only=True):

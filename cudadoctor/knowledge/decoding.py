@@ -1,0 +1,60 @@
+"""How a knowledge file becomes typed values: one file, a folder of them, rows found by any of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class KnowledgeError(ValueError):
+    """A knowledge file is missing or does not say what its type demands."""
+
+
+class Folder(Mapping[str, T]):
+    """The files of a folder by id, which is the file's name; each is decoded when it is first asked for."""
+
+    def __init__(self, texts: Mapping[str, tuple[str, str]], kind: type[T]) -> None:
+        self._texts = texts
+        self._kind = kind
+        self._made: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._made:
+            file, text = self._texts[name]
+            self._made[name] = decode(file, text, self._kind, name)
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._texts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+
+def decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
+    """The text as a value of that type. With `name` it is the value's id, whether the file repeats it or not."""
+    try:
+        raw = msgspec.toml.decode(text)
+        if name is not None and raw.setdefault("id", name) != name:
+            raise ValueError(f"its id is {raw['id']!r}, not the file's name")
+        return msgspec.convert(raw, kind)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise KnowledgeError(f"{file}: {error}") from error
+
+
+def index(rows: Iterable[T], keys: Callable[[T], tuple[int | str | None, ...]]) -> dict[int | str, T]:
+    """Rows by number and by every name; a number may be given as digits."""
+    found: dict[int | str, T] = {}
+    for row in rows:
+        for key in keys(row):
+            if key is not None:
+                found[key] = row
+                found[str(key)] = row
+    return found

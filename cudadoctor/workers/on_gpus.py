@@ -1,0 +1,63 @@
+"""Work on GPUs that the ladder found fit, in a process of its own: one GPU, or with --peers all pairs of some.
+
+Started as `[python, "-u", "-B", /abs/on_gpus.py, NAME, "--gpu", N, "--limit-seconds", S, ...]`. NAME is the module beside it whose `work`
+measures or tests; this one initialises the driver, describes the GPUs and leaves without tearing anything down. It writes one JSON object a
+line, as the ladder does, imports nothing of ours and runs on Python 3.8 and later.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__" and sys.path and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]  # this folder: its files must not hide modules of the examined interpreter
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Job:
+    """What a module's `work` is given: the ladder's module, the worker that speaks, the driver, the GPUs and the arguments."""
+
+    def __init__(self, ladder: Any, worker: Any, arguments: list[str]) -> None:
+        self.ladder, self.worker, self.arguments = ladder, worker, arguments
+        ladder.limit_life(float(self.option("--limit-seconds", "60")))
+        worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=False)
+        self.driver = ladder.Driver(ladder.open_library())
+        self.driver.call("cuInit", 0)
+        steps = ladder.sibling("gpu_steps")
+        self.peers = "--peers" in arguments
+        indices = [int(part) for part in self.option("--peers", self.option("--gpu", "0")).split(",")]
+        self.gpus = [steps.Gpu(self.driver, steps.describe(self.driver, index), ladder.RungError) for index in indices]
+        watching = ladder.sibling("bench_watch")
+        library = watching.library()
+        self.watches = [watching.Watch(library, gpu.address) for gpu in self.gpus]
+
+    def option(self, name: str, otherwise: str) -> str:
+        """The value after an option."""
+        return self.arguments[self.arguments.index(name) + 1] if name in self.arguments else otherwise
+
+
+def main(arguments: list[str]) -> None:
+    """Carry out the module that the first argument names."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("cudadoctor_ladder", os.path.join(HERE, "ladder.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    ladder = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(ladder)
+    worker = ladder.started()
+    name = arguments[0]
+    worker.guard(name, lambda: ladder.sibling(name).work(Job(ladder, worker, arguments[1:])))
+    worker.emit("done")
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
