@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def knowledge() -> Knowledge:
+    """What is known apart from any machine; one for the whole process."""
     from cudadoctor.knowledge.load import load
 
     return load()
@@ -95,6 +96,7 @@ def frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ..
 
 
 def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, ...] = ()) -> Evidence:
+    """The evidence of this machine. Ends with 3 on a system that the doctor cannot examine."""
     from cudadoctor.sources.platforms import known
 
     if not known(sys.platform):
@@ -143,6 +145,7 @@ def _unread(requirements: Requirements) -> frozenset[str]:
 
 
 def write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:
+    """Write a recording, redacted unless `keep`; a usage error where it cannot be written."""
     from cudadoctor.sources import recording
     from cudadoctor.sources.redact import redact
 
