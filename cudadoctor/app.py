@@ -76,7 +76,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     shown = guard.run("assemble", "rows", (), assemble.rows, facts, full, knowledge, judged, rungs, wanted, guard)
     of_text = guard.run("assemble", "text", None, assemble.text_row, full, knowledge, judged)
     machine = guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge)
-    smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts)
+    smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts, lambda text: _planted(text, knowledge))
     past_lines = [quote.text for clue in past for quote in clue.quotes]
     said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)), knowledge)
     verdict, diagnosis = _with_crashes(judged, guard)
@@ -105,6 +105,15 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         timing=assemble.timing(evidence),
         notes=said,
     )
+
+
+def _planted(text: str, knowledge: Knowledge) -> report.Planted:
+    """What the doctor says to the words of a failure that a test made on purpose, as to anybody's."""
+    item = Item(id="text", kind="text", what="text", status="ok", stdout=text, origin="text")
+    found = judge(Evidence(items=(item,), origin="text", platform="unknown"), knowledge)
+    root, prescription = found.diagnosis.root, found.prescription
+    advice = prescription.steps[0].text if prescription is not None and prescription.steps else None
+    return report.Planted(text=text, cause=root.cause if root is not None else None, advice=advice)
 
 
 def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.report import LessonResult, Report
+from cudadoctor.model.report import LessonResult, Planted, Report
 from cudadoctor.report import text
 
 SIZE = re.compile(r"\d+(?:\.\d+)? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
@@ -61,11 +61,19 @@ def steps(report: Report, style: text.Style) -> str:
         page.pair(f"{result.status:<5}", text.STATUS_STYLE[result.status], f"{took}  {where}: {result.step}{why}")
         if result.said:
             page.prose(result.said, style="dim", indent=21)
+        if result.planted is not None:
+            page.prose(planted(result.planted), style="dim", indent=21)
     if report.lessons:
         lesson(page, report.lessons)
     if passed(report):
         page.raw(f"Every kernel ran on {count} GPU{'s' if count != 1 else ''} and its result was right.", style="bold green")
     return page.text()
+
+
+def planted(failure: Planted) -> str:
+    """What the failure that a step made on purpose is called, and what would cure it."""
+    named = f"{failure.cause} (as it should: this failure was made on purpose)" if failure.cause else "undecided"
+    return f"{' '.join(failure.text.split())}: diagnosed as {named}. {failure.advice or ''}".rstrip()
 
 
 def lesson(page: text.Page, rows: Sequence[LessonResult]) -> None:

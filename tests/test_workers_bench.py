@@ -268,7 +268,9 @@ def test_every_step_of_the_driver_alone(run: Run) -> None:
     ]
     assert set(steps.values()) == {"pass"}
     said = {entry["step"]: entry["said"] for entry in of(events, "smoke")}
-    assert said["launch limits"] == "1024 threads a block ran; 1025 are refused (CUDA_ERROR_INVALID_VALUE)"
+    assert said["launch limits"] == "1024 threads a block ran; 1025 are refused"
+    refused = next(entry["planted"] for entry in of(events, "smoke") if entry["step"] == "launch limits")
+    assert re.fullmatch(r"write\[1, 1025\]\(\.\.\.\)\ncuLaunchKernel returned 1 \(CUDA_ERROR_INVALID_VALUE\).*", refused)
     assert said["memory pattern"] == "16 MiB, 4 patterns"
 
 

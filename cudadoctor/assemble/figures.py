@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite
 
 import msgspec
@@ -16,8 +17,8 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import LADDER, NVML, Ladder, Measurement
 
 
-def smoke(facts: Facts) -> tuple[report.SmokeResult, ...]:
-    """Each step on each visible GPU, from the context to the last Numba kernel."""
+def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[report.SmokeResult, ...]:
+    """Each step on each visible GPU, from the context to the last Numba kernel. `explain`: what the doctor makes of a text."""
     ladder = value(facts, LADDER)
     if ladder is None:
         return ()
@@ -33,7 +34,15 @@ def smoke(facts: Facts) -> tuple[report.SmokeResult, ...]:
         if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel")
     ]
     steps = [
-        report.SmokeResult(gpu=step.gpu, step=step.step, status=step.status, why=step.why, seconds=step.seconds, said=step.said)
+        report.SmokeResult(
+            gpu=step.gpu,
+            step=step.step,
+            status=step.status,
+            why=step.why,
+            seconds=step.seconds,
+            said=step.said,
+            planted=explain(step.planted) if step.planted else None,
+        )
         for step in ladder.smoke
     ]
     return tuple(rungs + steps)

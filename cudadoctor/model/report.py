@@ -90,6 +90,14 @@ class RequirementResult(Part, frozen=True, kw_only=True):
     why: str | None
 
 
+class Planted(Part, frozen=True, kw_only=True):
+    """A failure that a step made on purpose, and what the doctor makes of its words."""
+
+    text: str
+    cause: str | None
+    advice: str | None  # the first step of its fix
+
+
 class SmokeResult(Part, frozen=True, kw_only=True):
     gpu: int | None
     step: str
@@ -97,6 +105,7 @@ class SmokeResult(Part, frozen=True, kw_only=True):
     why: str | None
     seconds: float | None
     said: str | None = None  # what a step that passed has to tell
+    planted: Planted | None = None
 
 
 class LessonResult(Part, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.prescribe import frameworks, free_gpu, pip
 from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.launches import LAUNCHES
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 from cudadoctor.prescribe.places import KUBERNETES, PLACES, RAY, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
@@ -383,5 +384,6 @@ CONDITIONS: dict[str, Condition] = {
     "process-of-service": lambda case: _service(case) and _mine(case),
     **PLACES,
     **WITHOUT_GPU,
+    **LAUNCHES,
     **RECOVERY,
 }

@@ -18,7 +18,7 @@ from cudadoctor.model.values import (
     TOOLKITS,
     USER,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, pip, without_gpu
+from cudadoctor.prescribe import frameworks, free_gpu, launches, pip, without_gpu
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
 from cudadoctor.prescribe.shellwords import Script, Value, one_line
@@ -74,6 +74,7 @@ WORDS: dict[str, str] = {
     "cmake_architectures": "native",
     "default_gpu_name": "device 0", "free_gpu": "GPU-...", "free_gpu_name": "with free memory, by its UUID from `nvidia-smi -L`",
     "other_gpus": "GPUs of other makers",
+    "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
 }  # fmt: skip
 
 
@@ -261,4 +262,5 @@ def _requirement(text: str | None) -> str | None:
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
     driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, without_gpu.values,
+    launches.values,
 )  # fmt: skip

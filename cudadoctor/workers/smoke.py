@@ -81,7 +81,9 @@ def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung:
             worker.emit("smoke", gpu=gpu, step=name, status="skip", why=unfit[0], seconds=seconds)
         return True
     if outcome:
-        worker.emit("smoke", gpu=gpu, step=name, status="pass", why=None, said=said[0], seconds=seconds)
+        worker.emit(
+            "smoke", gpu=gpu, step=name, status="pass", why=None, said=said[0], seconds=seconds, planted=getattr(said[0], "planted", None)
+        )
         return True
     worker.emit("smoke", gpu=gpu, step=name, status="fail", why=worker.last_output, seconds=seconds)
     return bool(wrong)  # a wrong result leaves the context as it was, an error of the driver does not

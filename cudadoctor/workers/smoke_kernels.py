@@ -39,6 +39,13 @@ class Unfit(Exception):
     """A step has no place on this GPU, which is nobody's fault: nothing is said of it."""
 
 
+class Told(str):
+    """What a step has to say, with the words of a failure that it made on purpose: the doctor diagnoses those as it does anybody's."""
+
+    __slots__ = ("planted",)
+    planted: str
+
+
 class Kernels:
     """The steps of one GPU. `steps`: name, the ladder's rung whose failure it would be, what carries it out."""
 
@@ -209,16 +216,19 @@ class Kernels:
             refused = self.refusal(kernel, most + 1, place)
         finally:
             self.card.release(place)
-        return "{} threads a block ran; {}".format(most, refused)
+        told = Told("{} threads a block ran; {} are refused".format(most, most + 1))
+        told.planted = refused
+        return told
 
     def refusal(self, kernel: Any, threads: int, place: Any) -> str:
-        """What the driver says to a block that is too large. That it says nothing would be wrong."""
+        """The launch of a block that is too large, and what the driver says to it. That it says nothing would be wrong."""
         try:
             self.card.launch(kernel, 1, threads, "pqqquq", place, 1, 3, 5, 63, 0)
         except Exception as error:
-            if not hasattr(error, "output"):
+            output = getattr(error, "output", None)
+            if output is None:
                 raise
-            return "{} are refused ({})".format(threads, getattr(error, "name", None) or error)
+            return "write[1, {}](...)\n{}".format(threads, output)
         raise Wrong("kernel write[1, {}]: a block larger than the device allows was not refused".format(threads))
 
     # -------------------------------------------------------- memory

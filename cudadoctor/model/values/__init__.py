@@ -82,6 +82,7 @@ from cudadoctor.model.values.processes import (
     Process,
     Processes,
 )
+from cudadoctor.model.values.program import LAUNCH, Launch
 from cudadoctor.model.values.python import (
     ASKED_FRAMEWORKS,
     FRAMEWORK_BUILDS,
@@ -181,6 +182,7 @@ __all__ = [
     "KERNEL",
     "KERNEL_LOG",
     "LADDER",
+    "LAUNCH",
     "LIBRARIES",
     "LIMITS",
     "LISTED_PACKAGES",
@@ -248,6 +250,7 @@ __all__ = [
     "KernelModule",
     "KernelModules",
     "Ladder",
+    "Launch",
     "Lesson",
     "Libraries",
     "LibraryFile",

@@ -53,6 +53,7 @@ class SmokeStep(Value, frozen=True, kw_only=True):
     status: Literal["pass", "fail", "skip"]
     why: str | None = None
     said: str | None = None  # what a step that passed has to tell
+    planted: str | None = None  # a failure that the step made on purpose, in the driver's words
     seconds: float | None = None
     line: int = 0
 

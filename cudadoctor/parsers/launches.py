@@ -1,0 +1,53 @@
+"""Kernel launches with their configuration in numbers, in the source lines of a traceback or a program: Numba, CUDA C++, PyCUDA, CuPy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import LAUNCH, Launch
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import plain_lines
+
+_SHAPE = r"(?:\d{1,10}|\( ?\d{1,10}(?: ?, ?\d{1,10}){0,2} ?,? ?\))"
+_NAME = r"\b(?P<kernel>[A-Za-z_]\w{0,60})"
+_GRID, _BLOCK = rf"(?P<grid>{_SHAPE})", rf"(?P<block>{_SHAPE})"
+_FORMS = (
+    ("[", "numba", lazy(rf"{_NAME}\[ ?{_GRID} ?, ?{_BLOCK} ?(?:,[^\]\n]{{0,60}})?\] ?\(")),
+    ("<<<", "cuda", lazy(rf"{_NAME} ?<<< ?(?:dim3)?{_GRID} ?, ?(?:dim3)?{_BLOCK} ?(?:,[^>\n]{{0,60}})?>>>")),
+    ("block", "pycuda", lazy(rf"{_NAME}\([^\n]{{0,200}}?\bblock ?= ?{_BLOCK}[^\n]{{0,60}}?\bgrid ?= ?{_GRID}")),
+)
+_LONGEST = 400  # characters of a source line
+
+
+def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The launch whose block is the largest: the one that a refused configuration is about."""
+    found = [launch for number, line in enumerate(plain_lines(text), 1) if len(line) <= _LONGEST for launch in _launches(line, number)]
+    if found:
+        largest = max(found, key=lambda launch: prod(launch.block))
+        yield text.fact(LAUNCH, largest, text.quote(largest.line), whole=False)
+
+
+def _launches(line: str, number: int) -> Iterator[Launch]:
+    for mark, form, pattern in _FORMS:
+        shown = pattern.search(line) if mark in line else None
+        if shown is not None:
+            grid, block = _numbers(shown["grid"]), _numbers(shown["block"])
+            yield Launch(kernel=shown["kernel"], form=form, grid=grid, block=block, line=number)
+
+
+def _numbers(shape: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", shape))
+
+
+PARSER = Parser(
+    name="launches",
+    reads=(),
+    keys=(LAUNCH.name,),
+    parse=parse,
+    wakes=("Launch", "launch", "invalid configuration", "INVALID_VALUE", "invalid argument"),
+)
