@@ -72,8 +72,8 @@ def steps(report: Report, style: text.Style) -> str:
 
 def planted(failure: Planted) -> str:
     """What the failure that a step made on purpose is called, and what would cure it."""
-    named = f"{failure.cause} (as it should: this failure was made on purpose)" if failure.cause else "undecided"
-    return f"{' '.join(failure.text.split())}: diagnosed as {named}. {failure.advice or ''}".rstrip()
+    named = f"diagnosed as {failure.cause}" if failure.cause else "not diagnosed"
+    return f"made on purpose, and {named}: {' '.join(failure.text.split())}. {failure.advice or ''}".rstrip()
 
 
 def lesson(page: text.Page, rows: Sequence[LessonResult]) -> None:

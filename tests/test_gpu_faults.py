@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+FOLDER = Path(__file__).resolve().parent
 PATIENT = os.environ.get("CUDADOCTOR_PATIENT", "")
 TOO_NEW = os.environ.get("CUDADOCTOR_TOO_NEW_NUMPY", "")  # an interpreter whose NumPy its numba-cuda does not know
 OLD_DRIVER = os.environ.get("CUDADOCTOR_OLD_DRIVER", "")
@@ -44,6 +45,13 @@ def _hide(library: str) -> str:
     return HIDE_LIBCUDA.replace("*/libcuda.so*", f"*/{library}*")
 
 
+# The driver's library gets one in front that spoils what passes through: faults/meddle.c.
+MEDDLE = (
+    LIBRARY_FOLDER + "; F=$(basename $(readlink -f $L/libcuda.so.1)); mkdir -p $D/real $D/meddle && "
+    "cc -shared -o $D/real/$F -x c /dev/null && "  # without a name of its own: the one in front then asks for it by its path
+    f"cc -shared -fPIC -o $D/meddle/libcuda.so.1 {FOLDER}/faults/meddle.c -Wl,-soname,libcuda.so.1 -Wl,--no-as-needed $D/real/$F -ldl && "
+    "mount --bind $L $D/real && mount --bind $D/meddle/libcuda.so.1 $L/$F && export "
+)
 ONE_GPU = "[ $(ls /dev/nvidia[0-9]* | wc -l) = 1 ]"
 HIDE_TOOLKIT = "for t in /usr/local/cuda-*; do mount -t tmpfs none $t; done"
 HOLD = """
@@ -74,6 +82,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     after: str = ":"  # clean up
     needs: str = "true"
     rows: dict[str, str] = {}
+    command: str = "check"
+
+
+def _spoiled(name: str, root: str, how: str, *, command: str = "check") -> Fault:
+    return Fault(name=name, root=root, verdict="broken", setup=MEDDLE + how, needs="command -v cc", command=command)
 
 
 def _visible(value: str, root: str, verdict: str = "broken") -> Fault:
@@ -215,6 +228,13 @@ FAULTS = (
     ),
     Fault(name="an ordinary user", root=None, verdict="healthy", prefix=NOBODY),
     Fault(name="no HOME, no temporary folder", root=None, verdict="healthy", setup="unset HOME; export TMPDIR=/nonexistent"),
+    _spoiled("the driver's kernel computes wrong", "gpu-computes-wrong", 'MEDDLE_PTX="xor.b32 %r6=>or.b32 %r6"'),
+    _spoiled("a bit flips on the way back", "gpu-computes-wrong", "MEDDLE_FLIP=1000000"),
+    _spoiled("a kernel writes out of bounds", "program-memory-fault", 'MEDDLE_PTX="st.global.u32 [%rd4]=>st.global.u32 [%rd3]"'),
+    _spoiled("a sum is wrong", "gpu-computes-wrong", 'MEDDLE_PTX="add.u32 %r13, %r13, %r14;=>add.u32 %r13, %r13, 1;"', command="smoke"),
+    _spoiled("surplus threads write", "gpu-computes-wrong", 'MEDDLE_PTX="setp.ge.u64 %p1, %rd10, %rd2=>setp.ge.u64 %p1, %rd10, -1"', command="smoke"),
+    _spoiled("a pattern is written out of bounds", "program-memory-fault", 'MEDDLE_PTX="add.u64 %rd11, %rd1, %rd11=>add.u64 %rd11, %rd11, 8"', command="smoke"),
+    _spoiled("memory is not what was written", "gpu-computes-wrong", 'MEDDLE_PTX="ld.global.u64 %rd14, [%rd11]=>ld.global.u64 %rd14, [%rd1]"', command="smoke"),
     Fault(
         name="NumPy too new", root="python-abi-mismatch", verdict="broken", python=TOO_NEW, needs=f"[ -x '{TOO_NEW}' ]",
     ),
@@ -228,8 +248,8 @@ def _script(fault: Fault, folder: Path) -> str:
     lines = [
         f"export D={folder} PATIENT={fault.python}; chmod 777 $D; chmod 755 $D/..; cd /; export PYTHONPATH={Path(__file__).resolve().parent.parent}",
         fault.setup,
-        f"{doctor} check {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
-        f"{sys.executable} -m cudadoctor check --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",
+        f"{doctor} {fault.command} {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
+        f"{sys.executable} -m cudadoctor {fault.command} --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",
     ]
     if fault.cured is not None:
         lines += [
@@ -277,7 +297,8 @@ def test_fault(fault: Fault, tmp_path: Path) -> None:
     assert isinstance(diagnosis, dict)
     assert isinstance(checks, list)
     assert [finding["cause"] for finding in diagnosis["also"] if finding["effect"] == "blocks"] == []
-    _broken_where_the_kernel_failed(before)
+    if fault.command == "check":  # `smoke` goes on after that kernel
+        _broken_where_the_kernel_failed(before)
     statuses = {row["id"]: row["status"] for row in checks}
     assert {row: statuses[row] for row in fault.rows} == fault.rows
     replay = _load(tmp_path / "replay.json")

@@ -85,7 +85,7 @@ def test_the_refusal_that_smoke_asks_for_is_diagnosed() -> None:
     assert told.planted is not None
     assert told.planted.cause == "program-launch-config"
     shown = " ".join(smoking.steps(report, Style()).split())
-    assert re.search(r"CUDA_ERROR_INVALID_VALUE\): diagnosed as program-launch-config .*`write\[5, 256\]\(\.\.\.\)`", shown)
+    assert re.search(r"diagnosed as program-launch-config: write\[1, 1025\].*`write\[5, 256\]\(\.\.\.\)`", shown)
 
 
 def _with(output: str, planted: str) -> str:
