@@ -169,6 +169,11 @@ def _address(told: dict[str, Any]) -> str | None:
     return found if found.count(":") == 2 else None
 
 
+def _asks_reset(value: str) -> bool:
+    """The column's words: Reset, Reboot, Drain P2P; Drain and Reset is for rows to be remapped."""
+    return value.split("  ")[0].lower() in ("reset", "reboot", "bus reset", "system reboot", "drain p2p")
+
+
 def _many(value: str) -> bool:
     return value.isdecimal() and int(value) > 0
 
@@ -180,7 +185,7 @@ PENDING_COLUMNS = ("remapped_rows.pending", "remapped_rows.failure", "retired_pa
 _SHOWN: dict[str, tuple[Function, ...]] = {
     ECC: (_shown(ECC, _uncorrected_shown), _table_counts, _listed(ECC, ECC_COLUMNS, _many)),
     ROWS: (_shown(ROWS, _remapping_shown), _listed(ROWS, PENDING_COLUMNS, lambda value: value in ("Yes", "1"))),
-    RESET: (_shown(RESET, _to_reset_shown), _cells_ask),
+    RESET: (_shown(RESET, _to_reset_shown), _cells_ask, _listed(RESET, ("gpu_recovery_action",), _asks_reset)),
     CLOCKS: (_shown(CLOCKS, _throttled_shown), _listed(CLOCKS, _CSV_REASONS, lambda value: value == "Active")),
 }
 

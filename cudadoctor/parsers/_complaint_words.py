@@ -16,9 +16,10 @@ _ON_HOST = r"nvidia-smi`?(?: (?:once|first|again|manually|by hand|on the host(?:
 COMPLAINTS = (
     Sign(
         "container-lost-devices",
-        ("estart",),
+        ("estart", "nknown error", "nknown Error"),
         lazy(
-            r"(?i)\b(?:only|just|until I|have to|need to|must|after I|simply)\b[^.\n]{0,24}\brestart(?:ing|ed)?\b[^.\n]{0,16}"
+            r"(?i)\bnvml:? unknown error\b[^\n]{0,40}\b(?:inside|in) (?:the |a |my )?(?:docker|container|pod)\b"
+            r"|\b(?:only|just|until I|have to|need to|must|after I|simply)\b[^.\n]{0,24}\brestart(?:ing|ed)?\b[^.\n]{0,16}"
             r"\b(?:container|pod|docker)\b"
             r"|\brestart(?:ing|ed)? (?:the|my|that) (?:docker )?(?:container|pod)\b[^.\n]{0,24}\b(?:fix|solve|resolve|help|cure|bring|work)"
             r"|\brestart(?:ing)? the (?:docker|container|pod)\b[^.\n]{0,24}\b(?:every|each|daily|nightly)\b"
@@ -143,6 +144,35 @@ COMPLAINTS = (
         lazy(
             r"(?i)\b(?:not|without|n't)\b[^.\n]{0,16}\binstall(?:s|ed|ing)? [`'\"]?nvidia-open\b"
             r"|\bafter install(?:ing)? [`'\"]?nvidia-open\b[^.\n]{0,40}\bwork"
+        ),
+    ),
+    Sign(
+        "gpu-powered-off",
+        ("nvy", "NVY"),
+        lazy(r"(?i)\benvy ?control\b[^.\n]{0,60}\bintegrated\b|\bintegrated\b[^.\n]{0,40}\benvy ?control\b"),
+    ),
+    Sign(
+        "container-driver-capabilities",
+        ("apabilit",),
+        lazy(
+            r"(?i)\butility[\"'`]? (?:driver )?capabilit(?:y|ies)\b"
+            r"|\bdriver capabilities\b[^.\n]{0,30}\b(?:utility|compute|missing)\b"
+        ),
+    ),
+    Sign(
+        "wsl-linux-driver-installed",
+        ("libcuda.so",),
+        lazy(
+            r"libcuda\.so\.\d{1,3}[\d.]{0,12}[`'\"]? (?:in|from|under|at|of) [`'\"]?/(?:usr/)?lib/x86_64-linux-gnu"
+            r"[^\n]{0,120}/usr/lib/wsl/lib"
+        ),
+    ),
+    Sign(
+        "peer-access-broken",
+        ("eer access", "2P", "anAccessPeer"),
+        lazy(
+            r"(?i)\b(?:P2P|peer(?: access)?)\b[^.\n]{0,80}\b(?:silently|wrong|corrupt\w{0,4}|garbage|NaNs?|zeros|drops?|lost)\b"
+            r"|\bCanAccessPeer\b[^\n]{0,160}\b(?:do(?:es)? not work|fails?|silently|wrong|corrupt\w{0,4})\b"
         ),
     ),
 )  # fmt: skip

@@ -21,6 +21,10 @@ _KNOWN = frozenset(
 )  # fmt: skip
 _HEADING = lazy(r"^[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?(?:, ?[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?){0,40}$")
 _UNIT = lazy(r" \[[A-Za-z%]{1,8}\]$")
+_COMMAND = lazy(
+    r"nvidia-smi .{0,200}?--query-(?:gpu|compute-apps)=\"?(?P<fields>[a-z][a-z0-9_.]{1,60}(?:, ?[a-z][a-z0-9_.]{1,60}){0,40})\"? "
+)
+_REMARK = lazy(r"\s{2,20}(?:<[=-]|#|//).{0,200}$")  # what people write behind a line
 _LONGEST = 2000  # characters of a heading
 
 
@@ -28,7 +32,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact for each heading with the lines below it that have as many fields."""
     lines = plain_lines(text)
     for number, line in enumerate(lines, 1):
-        fields = _fields(line.strip(), asked="--query-" in lines[number - 2] if number > 1 else False)
+        fields = _fields(line.strip(), asked="--query-" in lines[number - 2] if number > 1 else False) or _asked(line)
         if not fields:
             continue
         rows, end = _rows(lines, number, len(fields))
@@ -46,11 +50,17 @@ def _fields(line: str, *, asked: bool = False) -> tuple[str, ...]:
     return fields if known and (known > 1 or units or asked) else ()
 
 
+def _asked(line: str) -> tuple[str, ...]:
+    """The names that a command without a heading asks for."""
+    command = _COMMAND.search(line) if "noheader" in line and len(line) <= _LONGEST else None
+    return tuple(field.strip() for field in command["fields"].split(",")) if command is not None else ()
+
+
 def _rows(lines: list[str], start: int, width: int) -> tuple[list[tuple[str, ...]], int]:
     """The lines from index `start` that have `width` fields, and the index behind them."""
     rows: list[tuple[str, ...]] = []
     for index in range(start, len(lines)):
-        line = lines[index].strip()
+        line = _REMARK.sub("", lines[index]).strip()
         values = tuple(value.strip() for value in line.split(","))
         if not line or len(line) > _LONGEST or len(values) != width or _fields(line) or is_prompt(lines[index]):
             return rows, index
@@ -85,5 +95,6 @@ PARSER = Parser(
         "compute_mode",
         "compute_cap",
         "display_active",
+        "gpu_recovery_action",
     ),
 )

@@ -11,7 +11,7 @@ from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspecte
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, SECURE_BOOT
+from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, NAMED_GPUS, SECURE_BOOT
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
 TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
 REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
+CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"
 VGPU, OFF = "vgpu-problem", "gpu-powered-off"
 YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
 _NO_CONTACT = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
+_DESKTOP_DRIVER = lazy(r"\b(?:nvidia-driver-\d{3}|cuda-drivers|nvidia-dkms-\d{3})\b")
 _NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 
 
@@ -53,6 +55,16 @@ def module_not_found(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
         yield finding(MISSING, lines, trace)
     elif answers[2] is not None and _present(facts, DRIVER_PACKAGES):
         yield finding(NOT_INSTALLED, lines, some(facts[DRIVER_PACKAGES])[:1])
+
+
+def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Packages of the driver for desktops and servers do not go together on a Jetson: they do not belong there at all."""
+    lines, named = stated(said, CONFLICT, words=_DESKTOP_DRIVER), facts.get(NAMED_GPUS)
+    boards = [
+        gpu for gpu in (named.value.gpus if isinstance(named, Fact) and named.value is not None else ()) if "Jetson" in (gpu.name or "")
+    ]
+    if lines and boards and isinstance(named, Fact):
+        yield finding(PLATFORM, lines, line_of(named, boards[0].line))
 
 
 def module_there_but_not_loaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -163,4 +175,12 @@ def installed(facts: Facts) -> traces.Installed | None:
         return None
 
 
-TIES = (module_not_found, secure_boot_on, module_there_but_not_loaded, uvm_out, not_supported, beyond_the_open_flavour)
+TIES = (
+    module_not_found,
+    desktop_driver_on_jetson,
+    secure_boot_on,
+    module_there_but_not_loaded,
+    uvm_out,
+    not_supported,
+    beyond_the_open_flavour,
+)
