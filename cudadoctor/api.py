@@ -125,9 +125,9 @@ def require(*requirements: str, python: str | None = None, replay: str | None = 
 # ---------------------------------------------------------------- how
 @functools.cache
 def _knowledge() -> Knowledge:
-    from cudadoctor.knowledge.load import load
+    from cudadoctor import installed
 
-    return load()
+    return installed.knowledge()
 
 
 def _of(report: model.Report) -> Report:

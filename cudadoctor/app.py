@@ -42,7 +42,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     wanted = requirements or Requirements()
     guard = Guard()
     full, (evidence, numbering) = evidence, guard.run("parse", "long texts", (evidence, {}), long_texts.shortened, evidence)
-    facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard)
+    facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard, knowledge.more_parsers)
     outcomes = rows.apply(facts, knowledge, guard)
     clues = [clue for outcome in outcomes for clue in outcome.clues]
     clues.extend(texts.stated(evidence, facts, knowledge, guard))
@@ -102,8 +102,8 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         smoke=smoke,
         benchmark=figures,
         lessons=guard.run("assemble", "lessons", (), assemble.lessons, facts),
-        timing=assemble.timing(evidence),
-        notes=said,
+        timing=assemble.timing(evidence, knowledge),
+        notes=(*said, *knowledge.left_out),
     )
 
 

@@ -16,6 +16,8 @@ from cudadoctor import __version__, cli_run, gathering, terminal
 from cudadoctor import options as groups
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
@@ -27,6 +29,22 @@ ROWS = (
     "gpu", "driver", "device-nodes", "container", "nvidia-smi", "nvml", "libcuda", "visible-devices", "toolkit", "cuda-home",
     "python", "numba", "health", "processes", "smoke", "benchmark",
 )  # fmt: skip
+
+
+class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A row's id; the rows of extensions are looked up only where the doctor has none of that name."""
+
+    name = "row"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in ROWS and value not in {check.id for check in gathering.knowledge().more_checks}:
+            self.fail(f"{value!r} is not a row; `cudadoctor check --list` lists them", param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(row) for row in ROWS if row.startswith(incomplete)]
 
 
 shown = groups.shown
@@ -104,8 +122,8 @@ def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requireme
 @cli.command()
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
 @frameworks_option
-@click.option("--only", multiple=True, type=click.Choice(ROWS), help="Only this row; may be repeated.")
-@click.option("--skip", multiple=True, type=click.Choice(ROWS), help="Not this row; may be repeated.")
+@click.option("--only", multiple=True, type=RowType(), help="Only this row; may be repeated.")
+@click.option("--skip", multiple=True, type=RowType(), help="Not this row; may be repeated.")
 @click.option("--list", "list_rows", is_flag=True, help="List the rows and what each looks at.")
 @click.option("--busy", is_flag=True, help="Measure on a GPU too on which another process computes.")
 @groups.policy_options
@@ -115,9 +133,9 @@ def check(**options: Any) -> None:
     """Examine this machine, name the root cause, and end with a smoke test and a mini benchmark."""
     started = time.monotonic()
     if options["list_rows"]:
-        from cudadoctor.checks.rows import CHECKS
+        from cudadoctor.checks import rows
 
-        terminal.write("".join(f"{row.id:<16} {row.title}: {row.looks_at}\n" for row in CHECKS))
+        terminal.write("".join(f"{row.id:<16} {row.title}: {row.looks_at}\n" for row in rows.of(gathering.knowledge())))
         return
     groups.outputs(options)
     report, knowledge, _ = _judge(options, _requirements(options), started)

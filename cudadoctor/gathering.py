@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @functools.cache
 def knowledge() -> Knowledge:
     """What is known apart from any machine; one for the whole process."""
-    from cudadoctor.knowledge.load import load
+    from cudadoctor import installed
 
-    return load()
+    return installed.knowledge()
 
 
 def _warm() -> None:
@@ -125,6 +125,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         busy=bool(options.get("busy") or options.get("on_gpus")),
         on_gpus=options.get("on_gpus", ()),
         smoke=options.get("smoke_arguments", ()),
+        more=knowledge().more_probes,
     )
     if options.get("judged", True):
         _warm()
@@ -138,10 +139,11 @@ def _unread(requirements: Requirements) -> frozenset[str]:
     """Evidence that no chosen row reads."""
     if not requirements.only and not requirements.skip:
         return frozenset()
-    from cudadoctor.checks.rows import CHECKS
+    from cudadoctor.checks import rows
 
-    read = {item for check in CHECKS if requirements.wants(check.id) for item in check.items}
-    return frozenset({item for check in CHECKS for item in check.items} - read)
+    checks = rows.of(knowledge())
+    read = {item for check in checks if requirements.wants(check.id) for item in check.items}
+    return frozenset({item for check in checks for item in check.items} - read)
 
 
 def write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:

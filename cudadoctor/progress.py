@@ -63,21 +63,21 @@ class Progress:
         return all(item in self.items for item in items if item in self.expected and item not in late)
 
     def update(self, *, final: bool) -> None:
-        from cudadoctor.checks.rows import CHECKS, describe
+        from cudadoctor.checks.rows import describe, of
         from cudadoctor.model.guard import Guard
         from cudadoctor.parsers.read import read
         from cudadoctor.report.clean import one_line
 
+        knowledge = self.knowledge()
         ready = [
             check
-            for check in CHECKS
+            for check in of(knowledge)
             if check.id not in self.shown and self.wants(check.id) and (final or self.complete(check.id, check.items))
         ]
         if not ready:
             return
         guard = Guard()
-        facts = read(Evidence(items=tuple(self.items.values())), guard)
-        knowledge = self.knowledge()
+        facts = read(Evidence(items=tuple(self.items.values())), guard, knowledge.more_parsers)
         for check in ready:
             self.shown.add(check.id)
             line = guard.run("describe", check.id, None, describe, check, facts, knowledge)

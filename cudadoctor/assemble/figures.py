@@ -8,8 +8,8 @@ from math import isfinite
 import msgspec
 
 from cudadoctor.assemble.known import value
+from cudadoctor.checks import rows
 from cudadoctor.checks.benchmark import assess, figure
-from cudadoctor.checks.rows import CHECKS
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
@@ -109,7 +109,7 @@ def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | Non
     return rate, f"2 x {gpu.memory_clock_max_mhz} MHz x {gpu.memory_bus_bits} bit (NVML)"
 
 
-def timing(evidence: Evidence) -> report.Timing:
+def timing(evidence: Evidence, knowledge: Knowledge) -> report.Timing:
     seconds = {item.id: item.seconds for item in evidence.items}
-    per_row = {check.id: round(max((seconds.get(item, 0.0) for item in check.items), default=0.0), 3) for check in CHECKS}
+    per_row = {check.id: round(max((seconds.get(item, 0.0) for item in check.items), default=0.0), 3) for check in rows.of(knowledge)}
     return report.Timing(total_s=None, rows=per_row)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cudadoctor.assemble.figures import benchmark
 from cudadoctor.assemble.known import said
 from cudadoctor.checks.base import Check, Line
-from cudadoctor.checks.rows import CHECKS, describe
+from cudadoctor.checks.rows import describe, of
 from cudadoctor.diagnose import Judged
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
@@ -41,7 +41,7 @@ def rows(
 ) -> tuple[report.Row, ...]:
     """Every chosen row with its status, computed after the diagnosis."""
     out = []
-    for check in CHECKS:
+    for check in of(knowledge):
         if not wanted.wants(check.id):
             continue
         crashed = Line("this row could not be described: see crashes", because="a part of the doctor failed")

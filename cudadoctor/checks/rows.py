@@ -46,10 +46,15 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
+def of(knowledge: Knowledge) -> tuple[Check, ...]:
+    """All rows: the doctor's own, then those of extensions."""
+    return (*CHECKS, *knowledge.more_checks)
+
+
 def apply(facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Outcome, ...]:
     """Every rule of every row, each in its own guard. All rules always run: they are pure and cheap."""
     outcomes = []
-    for check in CHECKS:
+    for check in of(knowledge):
         for rule in check.rules:
             crash = Outcome(row=rule.row, causes=rule.causes, crashed=True)
             outcomes.append(guard.run("check", f"{rule.row}: {rule.function.__name__}", crash, _outcome, rule, facts, knowledge))

@@ -10,10 +10,11 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables
 from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
+from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
 
@@ -36,15 +37,40 @@ def load() -> Knowledge:
 class Knowledge(figures.FigureTables):
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
+    def __init__(self, texts: Mapping[str, str], extensions: tuple[Extension, ...] = (), left_out: tuple[str, ...] = ()) -> None:
         self._texts = dict(texts)
         self._made: dict[str, object] = {}
+        self.extensions = extensions
+        self.left_out = left_out  # why extensions are not used, a sentence each
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gives, made once for this knowledge: indexes that recognisers build from tables."""
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]  # type: ignore[return-value]
+
+    # ------------------------------------------------------------ what others add
+    def extended(self, extension: Extension) -> Knowledge:
+        """This knowledge and an extension's causes and recipes; their files are decoded when they are first used, as all are."""
+        added = {f"causes/{name}.toml": text for name, text in extension.causes.items()}
+        added.update({f"recipes/{name}.toml": text for name, text in extension.recipes.items()})
+        return Knowledge({**self._texts, **added}, (*self.extensions, extension), self.left_out)
+
+    def without(self, why: str) -> Knowledge:
+        """This knowledge, and a sentence on an extension that is left out of it."""
+        return Knowledge(self._texts, self.extensions, (*self.left_out, why))
+
+    @property
+    def more_probes(self) -> tuple[Any, ...]:
+        return tuple(probe for extension in self.extensions for probe in extension.probes)
+
+    @property
+    def more_parsers(self) -> tuple[Any, ...]:
+        return tuple(parser for extension in self.extensions for parser in extension.parsers)
+
+    @property
+    def more_checks(self) -> tuple[Any, ...]:
+        return tuple(check for extension in self.extensions for check in extension.checks)
 
     # ------------------------------------------------------------ causes and recipes
     @cached_property

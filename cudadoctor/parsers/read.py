@@ -88,12 +88,12 @@ def text_of(item: Item, *, with_stderr: bool = False) -> Text:
     return Text(body, source=item.source, origin=item.origin, whole=item.whole, item=item)
 
 
-def read(evidence: Evidence, guard: Guard) -> Facts:
-    """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts."""
+def read(evidence: Evidence, guard: Guard, more: tuple[Parser, ...] = ()) -> Facts:
+    """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts. `more`: those of extensions."""
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
     pasted = {item.id: attempts.present(text_of(item)) for item in evidence.items if item.kind == "text"}
-    for parser in PARSERS:
+    for parser in (*PARSERS, *more):
         for item in evidence.items:
             if item.kind == "text":
                 found = _from_pasted(parser, pasted[item.id], guard)

@@ -36,6 +36,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
     frameworks: tuple[str, ...] = ()  # those to import, where they are installed
     distro: str | None = None
+    more: tuple[Probe, ...] = ()  # what extensions ask
     platform: str = sys.platform
 
 
@@ -44,7 +45,7 @@ class Collector:
 
     def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
         self.plan, self.progress = plan, progress
-        self.probes = probes_of(plan.platform)
+        self.probes = (*probes_of(plan.platform), *plan.more)
         self.end = time.monotonic() + plan.timeout
         self.items: dict[str, Item] = {}
         self.python, self.python_why = examined_python(plan.python)

@@ -15,3 +15,8 @@ def known(platform: str) -> bool:
 
 def probes_of(platform: str) -> tuple[Probe, ...]:
     return _TABLES[platform]
+
+
+def every_item() -> frozenset[str]:
+    """The ids of all evidence that is asked for on any system."""
+    return frozenset(probe.id for table in _TABLES.values() for probe in table)

@@ -1,0 +1,51 @@
+"""The doctor's knowledge with what the installed extensions add (extensions.py says what one is)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from cudadoctor.knowledge.load import Knowledge, load
+
+GROUP = "cudadoctor.checks"  # of entry points
+
+
+def knowledge() -> Knowledge:
+    """What is known apart from any machine. An extension that cannot be used is left out, and a note says so."""
+    found = load()
+    entries = _entries()
+    if entries:
+        from cudadoctor import extensions
+
+        for name, read in entries:
+            try:
+                found = extensions.joined(found, name, extensions.within(extensions.LIMIT, read))
+            except Exception as error:
+                found = found.without(f"extension {name} is left out: {extensions.words_of(error)}")
+    return found
+
+
+def _entries() -> list[tuple[str, Callable[[], object]]]:
+    """The entry points by name. importlib.metadata is slow: it is asked only where a file of the group is there."""
+    if not any(_declares(folder) for folder in dict.fromkeys(sys.path)):
+        return []
+    from importlib.metadata import entry_points
+
+    return sorted(((entry.name, entry.load) for entry in entry_points(group=GROUP)), key=lambda entry: entry[0])
+
+
+def _declares(folder: str) -> bool:
+    """Whether a distribution in this folder has an entry point of the group."""
+    try:
+        names = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]
+    except OSError:
+        return False
+    for name in names:
+        try:
+            with open(os.path.join(folder, name, "entry_points.txt"), encoding="utf-8", errors="replace") as file:
+                if GROUP in file.read():
+                    return True
+        except OSError:
+            continue
+    return False
