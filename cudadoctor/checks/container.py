@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks import traces
+from cudadoctor.checks import container_stack, traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import driver_cuda, variable_quote, variables_of
 from cudadoctor.checks.device_nodes import UVM, WSL_DEVICE, missing
@@ -27,11 +27,12 @@ from cudadoctor.checks.reading import (
     told,
     unknown,
 )
-from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
+    CONTAINER_STACK,
     DEVICE_NODES,
     DRIVER_PACKAGES,
     ENVIRONMENT,
@@ -239,7 +240,16 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         if isinstance(hypervisor, Fact) and hypervisor.value is not None:
             words.append(f"a virtual machine ({hypervisor.value})")
             quotes = some(hypervisor)[:1]
-    return Line(", ".join(words), quotes)
+    engines = _engines(facts)
+    return Line("; ".join([", ".join(words), *engines[:1]]), quotes, details=engines[1:])
+
+
+def _engines(facts: Facts) -> tuple[str, ...]:
+    """Whether containers would get the GPUs here, for each engine."""
+    stack, driver = facts.get(CONTAINER_STACK), facts.get(LOADED_DRIVER)
+    if isinstance(stack, Unknown) or stack.value is None or isinstance(driver, Unknown) or driver.value is None:
+        return ()
+    return tuple(way.words for way in container_stack.ways(stack.value, driver.value))
 
 
 def _wsl_kind(facts: Facts) -> str:
@@ -255,7 +265,7 @@ CHECK = Check(
     looks_at="marks of a container, WSL's kernel and /dev/dxg, the hypervisor; driver libraries and nodes inside",
     items=(
         "cgroup", "dockerenv", "containerenv", "environment", "proc-version", "uname", "dmi", "dev", "pci", "modules", "driver-version",
-        "ldconfig", "driver-libraries", "wsl-lib", "packages", "ladder", "nvml", "nvidia-smi",
+        "ldconfig", "driver-libraries", "wsl-lib", "container-stack", "packages", "ladder", "nvml", "nvidia-smi",
     ),
     rules=(
         Rule("container", ("container-no-gpu-access",), no_access),

@@ -16,6 +16,7 @@ from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, Hang
 from cudadoctor.parsers import (
     attempts,
     computed,
+    container_stack,
     cuda_mentions,
     dcgm,
     dev,
@@ -73,7 +74,7 @@ _MODULES = (
     worker_nvml, nvml_of_smi, worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed, mentions,
     setting, package_lists, frameworks, framework_names, gpu_names, driver_names, numba_report, slurm_client, spaced_names,
     cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
-    launches,
+    launches, container_stack,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
 HANG_STATUSES = ("timed-out", "abandoned")

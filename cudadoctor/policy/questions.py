@@ -53,6 +53,7 @@ QUESTIONS: Mapping[str, Entry] = {
     "driver-branch": Entry("count", software.branch, "the first number of the driver's version"),
     "cuda": Entry("version", software.cuda, "the newest CUDA that the driver supports"),
     "toolkit": Entry("version", software.toolkit, "the CUDA toolkit: nvcc, else what Numba would load", alone=True),
+    "container-gpu": Entry("switch", software.container_gpu, "an engine for containers is set up to hand GPUs on", alone=True),
     **{
         name: Entry("version", software.package(name), f"the package {name} of the examined Python", alone=True)
         for name in ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "nvidia-ml-py")

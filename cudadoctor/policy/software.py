@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from cudadoctor.checks.container_stack import ways
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.values import (
+    CONTAINER_STACK,
     FRAMEWORK_BUILDS,
     LADDER,
     LOADED_DRIVER,
@@ -77,6 +79,19 @@ def toolkit(view: View) -> Answers:
         best = max(folders, key=lambda entry: entry.version.numbers if entry.version is not None else ())
         return (Answer(value=str(best.version), shown=f"{best.version} ({best.path})"),)
     return (Answer(is_fault=True, shown="no toolkit was found"),)
+
+
+def container_gpu(view: View) -> Answers:
+    """Whether Docker, Podman or containerd would hand the GPUs on; no container is started for that."""
+    stack = view.known(CONTAINER_STACK)
+    if isinstance(stack, Unknown):
+        return (Answer(why=stack.why),)
+    if stack is None:
+        return (Answer(value="off", shown="neither Docker nor Podman nor containerd is installed"),)
+    best = ways(stack, view.value(LOADED_DRIVER))[0]
+    if best.ready is None:
+        return (Answer(why=best.words),)
+    return (Answer(value="on" if best.ready else "off", shown=best.words),)
 
 
 # ---------------------------------------------------------------- Python

@@ -73,6 +73,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(id="driver-libraries", wave="look", kind="listing", what="driver libraries", reader="list_driver_libraries"),
     Probe(id="nvidia-modprobe", wave="look", kind="file", what="nvidia-modprobe", reader="find_program"),
     Probe(id="slurm", wave="look", kind="file", what="srun", reader="find_program"),
+    Probe(id="container-stack", wave="look", kind="listing", what="container engines", reader="read_container_stack"),
     # -- look: commands and workers that open no device
     Probe(id="processes", wave="look", kind="worker", what="processes.py", own_python=True, limit=5),
     Probe(id="ldconfig", wave="look", kind="command", what=("ldconfig", "-p")),

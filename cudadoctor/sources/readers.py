@@ -13,6 +13,7 @@ import shutil
 import stat
 from collections.abc import Callable
 
+from cudadoctor.sources.container_stack import read_container_stack
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.readers_windows import list_driver_dlls, read_windows_version
 
@@ -180,6 +181,6 @@ READERS: dict[str, Callable[[str], str]] = {
     function.__name__: function
     for function in (
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
-        read_user, read_uname, find_program, read_windows_version, list_driver_dlls,
+        read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
     )
 }  # fmt: skip

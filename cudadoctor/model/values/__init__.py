@@ -5,6 +5,7 @@ A field that is None was not stated by that source.
 """
 
 from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.containers import CONTAINER_STACK, CdiSpec, ContainerEngine, ContainerStack
 from cudadoctor.model.values.dcgm import DCGM, DcgmDiag, DcgmError, DcgmFailure
 from cudadoctor.model.values.driver import (
     DRIVER_FILES,
@@ -163,6 +164,7 @@ __all__ = [
     "CGROUP_LIMITS",
     "COMPUTED",
     "CONTAINER_MARKS",
+    "CONTAINER_STACK",
     "COPY_RATES",
     "CUDA_MENTIONS",
     "DCGM",
@@ -215,8 +217,11 @@ __all__ = [
     "USER",
     "WSL",
     "WSL_LIBRARIES",
+    "CdiSpec",
     "Component",
     "ConfigLine",
+    "ContainerEngine",
+    "ContainerStack",
     "CopyRates",
     "CudaDevice",
     "CudaMention",
