@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from cudadoctor import __version__, cli_run, gathering, terminal
+from cudadoctor import __version__, cli_run, cli_setup, gathering, terminal
 from cudadoctor import options as groups
 
 if TYPE_CHECKING:
@@ -125,6 +125,14 @@ def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requireme
 @click.option("--only", multiple=True, type=RowType(), help="Only this row; may be repeated.")
 @click.option("--skip", multiple=True, type=RowType(), help="Not this row; may be repeated.")
 @click.option("--list", "list_rows", is_flag=True, help="List the rows and what each looks at.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=5.0,
+    type=click.FloatRange(min=0.5),
+    metavar="[SECONDS]",
+    help="Look again every 5 s, or so many, until Ctrl-C; a pipe gets a line for each change.",
+)
 @click.option("--busy", is_flag=True, help="Measure on a GPU too on which another process computes.")
 @groups.policy_options
 @evidence_options
@@ -138,13 +146,39 @@ def check(**options: Any) -> None:
         terminal.write("".join(f"{row.id:<16} {row.title}: {row.looks_at}\n" for row in rows.of(gathering.knowledge())))
         return
     groups.outputs(options)
+    if options["watch"] is not None:
+        _watch(options)
     report, knowledge, _ = _judge(options, _requirements(options), started)
     _finish(report, knowledge, options)
     sys.exit(groups.exit_code(report, options))
 
 
+def _watch(options: dict[str, Any]) -> NoReturn:
+    """Ends with the exit code of the last look."""
+    clash = next((name for name in ("replay", "record", "output") if options[name]), None)
+    if clash is not None or options["form"] != "text" or options["log"] == "-":
+        other = f"--{clash}" if clash is not None else "--log -" if options["log"] == "-" else f"--format {options['form']}"
+        raise terminal.usage(f"--watch looks at this machine again and again: it does not go with {other}")
+    from cudadoctor import watching
+    from cudadoctor.report import text
+
+    def look() -> Report:
+        return _judge({**options, "quiet": True}, _requirements(options), time.monotonic())[0]
+
+    def page(report: Report) -> str:
+        return text.render(report, gathering.knowledge(), _style(options))
+
+    last = watching.watch(look, page, every=options["watch"], screen=sys.stdout.isatty())
+    sys.exit(130 if last is None else groups.exit_code(last, options))
+
+
+def _causes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes."""
+    return [cause for cause in gathering.knowledge().causes if cause.startswith(incomplete)]
+
+
 @cli.command()
-@click.argument("cause", required=False)
+@click.argument("cause", required=False, shell_complete=_causes)
 @click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")
 @click.option("--script", is_flag=True, help="Print the steps as a shell script to review.")
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
@@ -236,7 +270,7 @@ def record(target: str, no_redact: bool, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("what")
+@click.argument("what", shell_complete=_causes)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04.")
 @shown
@@ -287,7 +321,7 @@ def schema(**options: Any) -> None:
     terminal.write_json(json.schema(), options["plain"])
 
 
-for _command in cli_run.COMMANDS:
+for _command in (*cli_run.COMMANDS, *cli_setup.COMMANDS):
     cli.add_command(_command)
 
 

@@ -12,6 +12,20 @@ SAID = {
         "After a day nvidia-smi stops working in my container. I only need to restart the container.",
         "The GPU is gone after a while; restarting the container helps.",
         "CUDA stops after some days, so I restart the docker automatically every night.",
+        "Transcoding with nvidia in the container stops working after 2 hours.",
+        "nvidia-smi: failed to initialize nvml unknown error inside the docker container.",
+    ),
+    "uvm-unavailable": ("nvidia-smi works, and yet I don't have /dev/nvidia-uvm here.", "On this host /dev/nvidia-uvm is missing."),
+    "gpu-powered-off": ("I used EnvyControl's integrated mode, and now nvidia is gone.",),
+    "container-driver-capabilities": ("The compose file sets the utility capability alone, so nvidia is of no use to CUDA.",),
+    "wsl-linux-driver-installed": ("There is a libcuda.so.535 in /lib/x86_64-linux-gnu beside the one in /usr/lib/wsl/lib.",),
+    "peer-access-broken": (
+        "NCCL hangs between the GPUs; with NCCL_P2P_DISABLE=1 it runs.",
+        "Copies with peer access on are silently dropped by CUDA.",
+    ),
+    "device-permission-denied": (
+        "In the container CUDA works as root and not as my user.",
+        "No nvidia GPU: run as non-root user in the container.",
     ),
     "device-nodes-missing": (
         "The service can't find /dev/nvidia0 after a boot.",

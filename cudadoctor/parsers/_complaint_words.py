@@ -16,13 +16,22 @@ _ON_HOST = r"nvidia-smi`?(?: (?:once|first|again|manually|by hand|on the host(?:
 COMPLAINTS = (
     Sign(
         "container-lost-devices",
-        ("estart", "nknown error", "nknown Error"),
+        ("estart", "nknown error", "nknown Error", "stop", "Stop"),
         lazy(
-            r"(?i)\bnvml:? unknown error\b[^\n]{0,40}\b(?:inside|in) (?:the |a |my )?(?:docker|container|pod)\b"
+            r"(?i)\bstop(?:s|ped|ping)? working\b[^.\n]{0,24}\b(?:after|later)\b[^.\n]{0,24}\b(?:minutes?|hours?|days?|while)\b"
+            r"|\bnvml:? unknown error\b[^\n]{0,40}\b(?:inside|in) (?:the |a |my )?(?:docker|container|pod)\b"
             r"|\b(?:only|just|until I|have to|need to|must|after I|simply)\b[^.\n]{0,24}\brestart(?:ing|ed)?\b[^.\n]{0,16}"
             r"\b(?:container|pod|docker)\b"
             r"|\brestart(?:ing|ed)? (?:the|my|that) (?:docker )?(?:container|pod)\b[^.\n]{0,24}\b(?:fix|solve|resolve|help|cure|bring|work)"
             r"|\brestart(?:ing)? the (?:docker|container|pod)\b[^.\n]{0,24}\b(?:every|each|daily|nightly)\b"
+        ),
+    ),
+    Sign(
+        "uvm-unavailable",
+        ("nvidia-uvm",),
+        lazy(
+            r"(?i)(?:\b(?:no|not have|without|missing|lacks?)|n't have)\b[^.\n]{0,12}/dev/nvidia-uvm\b"
+            r"|/dev/nvidia-uvm[`'\"]? (?:is|was) (?:missing|absent|not there)"
         ),
     ),
     Sign(
@@ -171,8 +180,18 @@ COMPLAINTS = (
         "peer-access-broken",
         ("eer access", "2P", "anAccessPeer"),
         lazy(
-            r"(?i)\b(?:P2P|peer(?: access)?)\b[^.\n]{0,80}\b(?:silently|wrong|corrupt\w{0,4}|garbage|NaNs?|zeros|drops?|lost)\b"
+            r"(?i)\bNCCL_P2P_DISABLE=1\b[^.\n]{0,40}\b(?:works?|runs?|helps?|fixe[sd]|solve[sd]|cures?)\b"
+            r"|\b(?:works?|runs?) with NCCL_P2P_DISABLE=1\b"
+            r"|\b(?:P2P|peer(?: access)?)\b[^.\n]{0,80}\b(?:silently|wrong|corrupt\w{0,4}|garbage|NaNs?|zeros|drops?|lost)\b"
             r"|\bCanAccessPeer\b[^\n]{0,160}\b(?:do(?:es)? not work|fails?|silently|wrong|corrupt\w{0,4})\b"
+        ),
+    ),
+    Sign(
+        "device-permission-denied",
+        ("root", "sudo"),
+        lazy(
+            r"(?i)\b(?:works?|runs?|fine|success\w{0,5})\b[^.\n]{0,24}\b(?:only )?(?:as root|with sudo)\b[^.\n]{0,60}\bnot\b"
+            r"|\b(?:access|works?|run|runs)\b[^.\n]{0,24}\bas (?:a |an )?(?:non-?root|normal|ordinary|unprivileged) user\b"
         ),
     ),
 )  # fmt: skip

@@ -88,6 +88,11 @@ SIGNS = (
     Sign("wsl-1", ("-Microsoft", "Version 10.0."), lazy(r"\b4\.4\.0-\d{5}-Microsoft\b|\[Version 10\.0\.1(?:[0-8]\d{3}|904[1-3])\b")),
     Sign("windows", ("C:\\", "D:\\", "E:\\", "Windows", "win32", "win-64"), lazy(r"\b[C-E]:\\|\bWindows\b|\bwin32\b|\bwin-64\b")),
     Sign(
+        "cuda-compat",
+        ("cuda-compat", "/compat"),
+        lazy(r"\bcuda-compat(?:-\d{1,2}[-.]\d{1,2})?\b|/cuda(?:-[\d.]{2,5})?/compat\b"),
+    ),
+    Sign(
         "snap-docker",
         ("snap", "canonical"),
         lazy(

@@ -28,6 +28,7 @@ _PHRASE = lazy(
     r"(?P<after>\d{3}(?:\.\d{2,3}(?:\.\d{1,2})?)?)(?P<open>-open)?"
     r"(?![\w.]*\d|xx|-\d| ?(?:gpus?|cards?|mb|mib|ti|m|super)\b|\.\d)"
     r"|\b(?P<before>\d{3}\.\d{2,3}(?:\.\d{2})?)(?: (?:nvidia|linux|proprietary|open|graphics|kernel)){0,3} (?:driver|modules?)\b"
+    r"|\bdrivers?\b[^.\n]{0,80} is (?P<told>\d{3}\.\d{2,3}(?:\.\d{2})?)"
     r"|\blegacy ?(?P<legacy>\d{3})\b"
 )
 _OPEN = lazy(r"\bnvidia-open(?:-dkms|-lts)?\b(?:[ =-]{1,2}v?(?P<branch>\d{3})(?:\.\d+)*)?")
@@ -83,7 +84,7 @@ def _clause(line: str, match: re.Match[str]) -> str:
 
 def _driver(match: re.Match[str], is_open: bool, number: int) -> NamedDriver | None:
     named = match.groupdict()
-    version = next((named[name] for name in ("branch", "old", "file", "after", "before", "legacy") if named.get(name)), None)
+    version = next((named[name] for name in ("branch", "old", "file", "after", "before", "told", "legacy") if named.get(name)), None)
     branch = int(version.split(".")[0]) if version is not None else None
     if branch is not None and not _OLDEST <= branch <= _NEWEST:
         return None

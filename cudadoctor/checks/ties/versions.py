@@ -76,7 +76,7 @@ def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     lines = next((clue.quotes[:1] for clue in said if clue.cause == "forward-compat-unsupported"), ())
     if not lines:
         return
-    compat = _compat_library(facts) or _newer_cuda(facts, knowledge)
+    compat = _compat_library(facts) or _newer_cuda(facts, knowledge) or Place(facts).said("cuda-compat")
     loaded, file = facts.get(LOADED_DRIVER), _other_library(facts)
     if compat:
         yield finding("forward-compat-unsupported", lines, compat)

@@ -1,0 +1,171 @@
+"""What one sets up once: scripts for runners and Slurm, completion of a shell; and a check that looks again and again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cudadoctor import cli_setup, watching
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.report import Report
+from tests.command_line import ROOT, environment, evidence_of, host, run
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
+
+
+def doctor(folder: Path, recording: str) -> str:
+    """A program that is the doctor, looking at a recording."""
+    path = folder / "cudadoctor"
+    path.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m cudadoctor "$@" --replay "{host(recording)}"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def carried_out(name: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    script = folder / f"{name}.sh"
+    script.write_text(run("hook", name).out)
+    return subprocess.run(["sh", str(script)], env=environment(variables), capture_output=True, text=True, timeout=60, check=False)
+
+
+# ---------------------------------------------------------------- hooks
+@posix
+@pytest.mark.parametrize(("name", "refusal"), [("github-runner", 1), ("gitlab-runner", 1)])
+def test_a_broken_runner_refuses_the_job(name: str, refusal: int, tmp_path: Path) -> None:
+    broken = carried_out(name, tmp_path, CUDADOCTOR=doctor(tmp_path, "driver-not-loaded"))
+    assert broken.returncode == refusal
+    assert "[driver-not-loaded]" in broken.stdout
+    assert "is not fit for the job" in broken.stdout
+    healthy = carried_out(name, tmp_path, CUDADOCTOR=doctor(tmp_path, "h200-healthy"))
+    assert healthy.returncode == 0
+    assert "not fit" not in healthy.stdout
+
+
+@posix
+@pytest.mark.parametrize("name", ["github-runner", "gitlab-runner"])
+def test_a_demand_that_is_not_met_refuses_and_a_doctor_that_is_not_there_does_not(name: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('require = ["gpus>=4"]\n')
+    unmet = carried_out(name, tmp_path, CUDADOCTOR=doctor(tmp_path, "h200-healthy"), CUDADOCTOR_POLICY=str(policy))
+    assert (unmet.returncode, "gpus>=4" in unmet.stdout) == (1, True)
+    absent = carried_out(name, tmp_path, CUDADOCTOR="/no/such/doctor")
+    assert (absent.returncode, "could not be judged (exit code 127)" in absent.stdout) == (0, True)
+
+
+@posix
+def test_a_custom_executor_hears_of_a_failure_of_the_system(tmp_path: Path) -> None:
+    done = carried_out("gitlab-runner", tmp_path, CUDADOCTOR=doctor(tmp_path, "driver-not-loaded"), SYSTEM_FAILURE_EXIT_CODE="47")
+    assert done.returncode == 47
+
+
+@posix
+def test_a_prolog_drains_nothing_unless_it_is_told_to(tmp_path: Path) -> None:
+    broken = {"CUDADOCTOR": doctor(tmp_path, "driver-not-loaded"), "SLURM_JOB_ID": "17"}
+    told = carried_out("slurm-prolog", tmp_path, **broken)
+    assert told.stdout.startswith("cudadoctor: job 17: driver-not-loaded")
+    assert told.returncode == 0
+    assert carried_out("slurm-prolog", tmp_path, **broken, CUDADOCTOR_DRAIN="1").returncode == 1
+    assert carried_out("slurm-prolog", tmp_path, CUDADOCTOR="/no/such/doctor", CUDADOCTOR_DRAIN="1").returncode == 0
+
+
+@posix
+@pytest.mark.parametrize("name", cli_setup.HOOKS)
+def test_a_hook_is_a_script_for_any_shell(name: str, tmp_path: Path) -> None:
+    text = run("hook", name).out
+    for shell in ("sh", "bash", "dash"):
+        if shutil.which(shell):
+            assert subprocess.run([shell, "-n"], input=text, text=True, check=False).returncode == 0
+    assert text.startswith("#!/bin/sh\n# ")
+    assert f"cudadoctor hook {name} > " in text
+
+
+# ---------------------------------------------------------------- completion
+@posix
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("cudadoctor che", "plain,check"),
+        ("cudadoctor check --only nvi", "plain,nvidia-smi"),
+        ("cudadoctor fix nouv", "plain,nouveau-bound"),
+        ("cudadoctor explain Xid-or-cau", ""),
+        ("cudadoctor check --format jun", "plain,junit"),
+    ],
+)
+def test_a_shell_completes(words: str, expected: str) -> None:
+    variables = {
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+        "_CUDADOCTOR_COMPLETE": "bash_complete",
+        "PYTHONPATH": str(ROOT),
+    }
+    code = "import sys; sys.argv = ['cudadoctor']; from cudadoctor.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(variables), capture_output=True, text=True, timeout=60, check=False)
+    assert expected in done.stdout.split("\n")
+
+
+@pytest.mark.parametrize("shell", cli_setup.SHELLS)
+def test_completion_is_printed_for_each_shell(shell: str) -> None:
+    text = run("completion", shell).out
+    assert f"_CUDADOCTOR_COMPLETE={shell}_complete" in text
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n"], input=text, text=True, check=False).returncode == 0
+
+
+# ---------------------------------------------------------------- watch
+def report(name: str) -> Report:
+    return judge(evidence_of(name), load())
+
+
+def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
+    looks = iter(["driver-not-loaded", "driver-not-loaded", "h200-healthy", "h200-healthy"])
+
+    def look() -> Report:
+        try:
+            return report(next(looks))
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    last = watching.watch(look, lambda _: "page", every=0.001, screen=False)
+    assert last is not None
+    assert last.verdict == "healthy"
+    lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert [line.split(":")[0] for line in lines] == ["broken", "healthy"]
+    assert "[driver-not-loaded]" in lines[0]
+
+
+def test_a_terminal_shows_the_last_look_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    def sleepless() -> Report:
+        if "page" in (shown := capsys.readouterr().out):
+            assert shown.startswith(watching.CLEAR)
+            raise KeyboardInterrupt
+        return report("h200-healthy")
+
+    assert watching.watch(sleepless, lambda _: "page\n", every=0.001, screen=True) is not None
+
+
+@posix
+def test_ctrl_c_ends_with_the_exit_code_of_the_last_look() -> None:
+    argv = [sys.executable, "-m", "cudadoctor", "check", "--quick", "--watch", "0.5"]
+    with subprocess.Popen(argv, env={**environment(), "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(30)
+    assert (code == 0) == (" healthy: " in first)
+    assert code in (0, 1, 3)
+    assert not os.path.exists(f"/proc/{process.pid}/task")
+
+
+@pytest.mark.parametrize("other", [("--replay", "x"), ("--format", "json"), ("--log", "-"), ("--record", "x")])
+def test_watch_looks_at_this_machine(other: tuple[str, str]) -> None:
+    result = run("check", "--watch", *other)
+    assert result.code == 2
+    assert "--watch looks at this machine again and again" in result.err
