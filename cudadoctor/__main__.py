@@ -1,5 +1,17 @@
-"""`python -m cudadoctor`."""
+"""`python -m cudadoctor`, and the program `cudadoctor`. Ctrl-C while Python still reads the modules ends without a traceback too."""
 
-from cudadoctor.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """The command line."""
+    try:
+        from cudadoctor import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

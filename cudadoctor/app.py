@@ -25,7 +25,7 @@ from cudadoctor.model.values import RungName
 from cudadoctor.parsers import read
 from cudadoctor.rungs import Rungs, observe
 
-EXIT_HEALTHY, EXIT_BROKEN, EXIT_USAGE, EXIT_UNDECIDED, EXIT_CRASHED = 0, 1, 2, 3, 4
+EXIT_HEALTHY, EXIT_BROKEN, EXIT_USAGE, EXIT_UNDECIDED, EXIT_CRASHED, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 def collect(source: Callable[[], Evidence], *, extra: tuple[Item, ...] = ()) -> Evidence:
@@ -142,6 +142,21 @@ def exit_code(verdict: Verdict, diagnosis: Diagnosis, wanted: Requirements) -> i
     if verdict == "undecided":
         return EXIT_CRASHED if diagnosis.crashes else EXIT_UNDECIDED
     return EXIT_HEALTHY
+
+
+def interrupted(found: report.Report) -> report.Report:
+    """The report on a collection that Ctrl-C ended. What it names may follow from what was not asked any more: it is possible, no more."""
+    diagnosis = found.diagnosis
+    possible = tuple(msgspec.structs.replace(one, basis="suspected") for one in ((diagnosis.root,) if diagnosis.root is not None else ()))
+    return msgspec.structs.replace(
+        found,
+        verdict="undecided",
+        exit_code=EXIT_INTERRUPTED,
+        action="collect-evidence",
+        diagnosis=msgspec.structs.replace(diagnosis, root=None, suspects=(*possible, *diagnosis.suspects)),
+        prescription=None,
+        way=(),
+    )
 
 
 def _action(verdict: Verdict, prescription: Prescription | None) -> Action:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cudadoctor.report.text import Style
 
 FORMATS = ("text", "json")
+INTERRUPTED = 130  # exit code
 ROWS = (
     "gpu", "driver", "device-nodes", "container", "nvidia-smi", "nvml", "libcuda", "visible-devices", "toolkit", "cuda-home",
     "python", "numba", "health", "processes", "smoke", "benchmark",
@@ -80,16 +81,28 @@ def _style(options: dict[str, Any]) -> Style:
     return terminal.style(options["color"], options["plain"], options["verbose"])
 
 
+def _gathered(options: dict[str, Any], requirements: Requirements) -> tuple[tuple[Evidence, ...], bool]:
+    """The evidence, and whether Ctrl-C ended the collection: what is known by then is shown all the same."""
+    try:
+        return gathering.gather(options, requirements), False
+    except KeyboardInterrupt as stop:
+        if not hasattr(stop, "evidence"):
+            raise
+        return (stop.evidence,), True
+
+
 def _judge(options: dict[str, Any], requirements: Requirements, started: float) -> tuple[Report, Knowledge, Evidence]:
     options, knowledge = groups.settled(options), gathering.knowledge()
     found = groups.found_policy(options, knowledge)
     requirements = groups.stricter(requirements, found)
-    machines = gathering.gather(options, requirements)
+    machines, interrupted = _gathered(options, requirements)
     import msgspec
 
-    from cudadoctor import nodes
+    from cudadoctor import app, nodes
 
     report, evidence = nodes.judged(machines, knowledge, requirements)
+    if interrupted:
+        return app.interrupted(report), knowledge, evidence
     report = groups.with_policy(report, evidence, knowledge, found, requirements)
     if evidence.origin == "live":
         report = msgspec.structs.replace(
@@ -349,4 +362,4 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
         click.echo("interrupted", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

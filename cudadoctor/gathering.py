@@ -129,10 +129,11 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
     )
     if options.get("judged", True):
         _warm()
-    evidence = collect(plan, watcher)
-    if watcher is not None:
-        watcher.close()
-    return evidence
+    try:
+        return collect(plan, watcher)
+    finally:
+        if watcher is not None:
+            watcher.close()
 
 
 def _unread(requirements: Requirements) -> frozenset[str]:

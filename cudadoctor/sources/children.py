@@ -110,9 +110,11 @@ class Child:
 
     def _announce_lines(self) -> None:
         buffer = self.buffers["stdout"]
-        while (end := buffer.find(b"\n", self._line_start)) >= 0:
+        end = buffer.find(b"\n", self._line_start)
+        while end >= 0:
             line = bytes(buffer[self._line_start : end]).decode("utf-8", "replace")
             self._line_start = end + 1
+            end = buffer.find(b"\n", self._line_start)
             if self.on_line is not None:
                 self.on_line(line)
 

@@ -29,7 +29,7 @@ MOST_LINES, LONGEST = 200, 300
 
 def read_container_stack(_: str) -> str:
     """FileNotFoundError where there is no engine."""
-    programs = [line for name in PROGRAMS if (line := _program(name))]
+    programs = list(filter(None, map(_program, PROGRAMS)))
     if not programs:
         raise FileNotFoundError(2, "No such file or directory", "docker, podman, containerd")
     lines = programs + [f"socket: {path}" for path in map(_path, SOCKETS) if path and os.path.exists(path)]

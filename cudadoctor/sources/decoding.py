@@ -12,7 +12,8 @@ def decoded(content: bytes, *, windows: bool = sys.platform == "win32") -> str:
     """The text, without a mark of byte order. What cannot be read is replaced, never an error."""
     wide = _wide(content)
     if wide is not None:
-        return content.decode(wide, "replace").removeprefix("\ufeff")
+        text = content.decode(wide, "replace")
+        return text[1:] if text.startswith("\ufeff") else text
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

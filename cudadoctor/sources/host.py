@@ -40,6 +40,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     platform: str = sys.platform
 
 
+INTERRUPTED = "interrupted: what had not answered by then is not known"
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a collection; `evidence` is what was there by then."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        super().__init__()
+        self.evidence = evidence
+
+
 class Collector:
     """One collection. Items are kept in the order in which the probes are listed, whatever order they end in."""
 
@@ -125,7 +136,7 @@ class Collector:
         if probe.id == "processes":
             return ["--doctor", str(os.getpid())]
         if probe.id.startswith("framework-"):
-            return [probe.id.removeprefix("framework-"), *(["--devices"] if self.at_gate else [])]
+            return [probe.id[len("framework-") :], *(["--devices"] if self.at_gate else [])]
         return []
 
     def finished(self, child: Child) -> None:
@@ -161,7 +172,8 @@ class Collector:
 
     def run_children(self, probes: list[Probe], until: Callable[[], bool] | None = None) -> None:
         """Start every probe at once, then those that stand in for one that did not answer."""
-        started = [child for probe in probes if not probe.instead_of and (child := self.start(probe)) is not None]
+        begun = [self.start(probe) for probe in probes if not probe.instead_of]
+        started = [child for child in begun if child is not None]
         for child in started:
             if child.item == "ladder":
                 self.ladder = child
@@ -185,23 +197,32 @@ class Collector:
                 self.ladder.deadline = self.end  # it answered in time; what it now waits for is our word
 
     def collect(self) -> Evidence:
-        look = self.wave("look")
+        try:
+            self.carry_out()
+        except KeyboardInterrupt:
+            self.stop("interrupted")
+            raise Interrupted(self.evidence(INTERRUPTED)) from None
+        except BaseException:
+            self.stop("interrupted")
+            raise
+        return self.evidence()
+
+    def carry_out(self) -> None:
+        look, ask = self.wave("look"), self.wave("ask")
         # Listings and files first: they take a few milliseconds and no child may have opened a device before them.
         for probe in look:
             if probe.reader is not None:
                 self.read(probe)
-        ask = [probe for probe in self.wave("ask") if probe.reader is None]
-        try:
-            self.run_look_and_ask([probe for probe in look if probe.reader is None], ask)
-            for probe in self.wave("ask"):
-                if probe.reader is not None:
-                    self.read(probe)
-            self.load()
-            self.work_on_gpus()
-            self.try_frameworks()
-        except BaseException:
-            self.stop("interrupted")
-            raise
+        self.run_look_and_ask([probe for probe in look if probe.reader is None], [probe for probe in ask if probe.reader is None])
+        for probe in ask:
+            if probe.reader is not None:
+                self.read(probe)
+        self.load()
+        self.work_on_gpus()
+        self.try_frameworks()
+
+    def evidence(self, *remarks: str) -> Evidence:
+        """What is there. A child that had not ended is left out: what it had said is no answer."""
         order = {probe.id: number for number, probe in enumerate(self.probes)}
         items = sorted(self.items.values(), key=lambda item: order.get(item.id, len(order)))
         return Evidence(
@@ -211,6 +232,7 @@ class Collector:
             python_why=self.python_why,
             quick=self.plan.quick,
             distro=self.plan.distro,
+            remarks=remarks,
         )
 
     def run_look_and_ask(self, look: list[Probe], ask: list[Probe]) -> None:

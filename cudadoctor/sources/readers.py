@@ -35,7 +35,10 @@ def read_file(path: str) -> str:
     try:
         chunks = []
         left = FILE_LIMIT
-        while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 16))):
+        while left > 0:
+            chunk = os.read(descriptor, min(left, 1 << 16))
+            if not chunk:
+                break
             chunks.append(chunk)
             left -= len(chunk)
     finally:

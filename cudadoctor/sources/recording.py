@@ -140,7 +140,7 @@ def _archive_files(path: Path) -> dict[str, bytes]:
                         continue
                     raise RecordingError(f"{path}: {member.name!r} is a link or device; not read")
                 stream = archive.extractfile(member)
-                name = member.name.removeprefix("./")
+                name = member.name[2:] if member.name.startswith("./") else member.name
                 # A directory may have been packed with its own name in front.
                 files[name if name == MEMBER or name.startswith("evidence/") else name.partition("/")[2]] = stream.read() if stream else b""
     except (tarfile.TarError, OSError, EOFError) as error:

@@ -92,8 +92,10 @@ class PumpedStream:
 def _pump(pipe: IO[bytes], sink: socket.socket) -> None:
     with pipe, sink:
         try:
-            while chunk := os.read(pipe.fileno(), CHUNK):
+            chunk = os.read(pipe.fileno(), CHUNK)
+            while chunk:
                 sink.sendall(chunk)
+                chunk = os.read(pipe.fileno(), CHUNK)
         except OSError:
             pass  # nobody reads any more
 
@@ -143,7 +145,8 @@ def _taskkill(pid: int) -> None:
     try:
         subprocess.run(
             [os.path.join(folder, "taskkill.exe"), "/F", "/T", "/PID", str(pid)],
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             timeout=TASKKILL_LIMIT,
             check=False,
         )

@@ -1,6 +1,6 @@
 """Real faults on a machine with an NVIDIA GPU, made as root in mount namespaces, by environment and by helper processes.
 
-    CUDADOCTOR_PATIENT=/path/to/python pytest -m gpu tests/test_gpu_faults.py
+    CUDADOCTOR_PATIENT=/path/to/python pytest -m gpu_faults tests/faults
 
 The patient is an interpreter in which Numba kernels run. The card's settings are never touched, and each fault ends with its
 namespace. Where a fault can be cured on the spot, the printed steps are run in the same shell and the machine is examined again.
@@ -23,7 +23,7 @@ PATIENT = os.environ.get("CUDADOCTOR_PATIENT", "")
 TOO_NEW = os.environ.get("CUDADOCTOR_TOO_NEW_NUMPY", "")  # an interpreter whose NumPy its numba-cuda does not know
 OLD_DRIVER = os.environ.get("CUDADOCTOR_OLD_DRIVER", "")
 READY = bool(PATIENT) and os.path.exists("/dev/nvidiactl") and hasattr(os, "geteuid") and os.geteuid() == 0
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not READY, reason="needs root, an NVIDIA GPU and CUDADOCTOR_PATIENT")]
+pytestmark = [pytest.mark.gpu_faults, pytest.mark.skipif(not READY, reason="needs root, an NVIDIA GPU and CUDADOCTOR_PATIENT")]
 
 NO_MKNOD = "setpriv --bounding-set -mknod --inh-caps -mknod --"
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --"
@@ -45,11 +45,11 @@ def _hide(library: str) -> str:
     return HIDE_LIBCUDA.replace("*/libcuda.so*", f"*/{library}*")
 
 
-# The driver's library gets one in front that spoils what passes through: faults/meddle.c.
+# The driver's library gets one in front that spoils what passes through: meddle.c.
 MEDDLE = (
     LIBRARY_FOLDER + "; F=$(basename $(readlink -f $L/libcuda.so.1)); mkdir -p $D/real $D/meddle && "
     "cc -shared -o $D/real/$F -x c /dev/null && "  # without a name of its own: the one in front then asks for it by its path
-    f"cc -shared -fPIC -o $D/meddle/libcuda.so.1 {FOLDER}/faults/meddle.c -Wl,-soname,libcuda.so.1 -Wl,--no-as-needed $D/real/$F -ldl && "
+    f"cc -shared -fPIC -o $D/meddle/libcuda.so.1 {FOLDER}/meddle.c -Wl,-soname,libcuda.so.1 -Wl,--no-as-needed $D/real/$F -ldl && "
     "mount --bind $L $D/real && mount --bind $D/meddle/libcuda.so.1 $L/$F && export "
 )
 ONE_GPU = "[ $(ls /dev/nvidia[0-9]* | wc -l) = 1 ]"
@@ -235,6 +235,72 @@ FAULTS = (
     _spoiled("surplus threads write", "gpu-computes-wrong", 'MEDDLE_PTX="setp.ge.u64 %p1, %rd10, %rd2=>setp.ge.u64 %p1, %rd10, -1"', command="smoke"),
     _spoiled("a pattern is written out of bounds", "program-memory-fault", 'MEDDLE_PTX="add.u64 %rd11, %rd1, %rd11=>add.u64 %rd11, %rd11, 8"', command="smoke"),
     _spoiled("memory is not what was written", "gpu-computes-wrong", 'MEDDLE_PTX="ld.global.u64 %rd14, [%rd11]=>ld.global.u64 %rd14, [%rd1]"', command="smoke"),
+    # -- the surroundings: they change nothing about the GPU
+    Fault(name="temporary folder is read-only", root=None, verdict="healthy", setup="mkdir $D/ro; mount -t tmpfs -o ro none $D/ro; export TMPDIR=$D/ro"),
+    Fault(
+        name="temporary folder is full", root=None, verdict="healthy",
+        setup="mkdir $D/full; mount -t tmpfs -o size=16k none $D/full; head -c 16k /dev/zero > $D/full/x; export TMPDIR=$D/full",
+    ),
+    Fault(name="temporary folder forbids programs", root=None, verdict="healthy", setup="mkdir $D/n; mount -t tmpfs -o noexec none $D/n; export TMPDIR=$D/n"),
+    Fault(name="no PATH", root=None, verdict="healthy", setup="hash -r; export PATH="),
+    Fault(name="working directory is gone", root=None, verdict="healthy", setup="mkdir $D/gone; cd $D/gone; rmdir $D/gone"),
+    Fault(name="a terminal of one column", root=None, verdict="healthy", setup="export COLUMNS=1 LINES=1"),
+    Fault(name="an unknown language", root=None, verdict="healthy", setup="export LC_ALL=xx_YY.none LANG=xx PYTHONIOENCODING=latin-1"),
+    Fault(name="a library to preload that is not there", root=None, verdict="healthy", setup="export LD_PRELOAD=/nonexistent/lib.so"),
+    Fault(name="files are made for nobody", root=None, verdict="healthy", setup="umask 077"),
+    Fault(name="/sys hidden", root=None, verdict="healthy", setup="mount -t tmpfs none /sys"),
+    Fault(
+        name="nvidia-smi prints without end", root=None, verdict="healthy", rows={"nvidia-smi": "unknown"},
+        setup='mkdir $D/bin; printf "#!/bin/sh\\nexec yes\\n" > $D/bin/nvidia-smi; chmod +x $D/bin/nvidia-smi; export PATH="$D/bin:$PATH"',
+    ),
+    Fault(
+        name="dmesg and ldconfig hang", root=None, verdict="healthy",
+        setup='mkdir $D/bin; for n in dmesg ldconfig modinfo dpkg-query; do printf "#!/bin/sh\\nexec sleep 300\\n" > $D/bin/$n; chmod +x $D/bin/$n; done;'
+        ' export PATH="$D/bin:$PATH"',
+    ),
+    Fault(name="few open files", root=None, verdict="healthy", setup="ulimit -n 128"),
+    # -- libraries, nodes, packages and processes in other ways
+    Fault(
+        name="libcuda of another machine", root="driver-libraries-incomplete", verdict="broken",
+        setup=LIBRARY_FOLDER + "; F=$(basename $(readlink -f $L/libcuda.so.1)); cp $L/$F $D/other; printf '\\267' | dd of=$D/other bs=1 seek=18 conv=notrunc "
+        "2>/dev/null; mount --bind $D/other $L/$F",
+    ),
+    Fault(
+        name="libnvidia-ml of an older driver", root="driver-version-mismatch", verdict="degraded", needs=f"[ -e '{OLD_DRIVER}/libnvidia-ml.so.1' ]",
+        setup=f'mkdir $D/ml; cp {OLD_DRIVER}/libnvidia-ml.so.* $D/ml; export LD_LIBRARY_PATH="$D/ml:$LD_LIBRARY_PATH"',
+    ),
+    Fault(
+        name="a plain file in a node's place", root="device-nodes-missing", verdict="broken", prefix=NO_MKNOD, cured="healthy",
+        setup=f"{COPY_DEV}; rm /dev/nvidiactl; touch /dev/nvidiactl",
+    ),
+    Fault(
+        name="a node that leads nowhere", root="device-nodes-missing", verdict="broken", prefix=NO_MKNOD,
+        setup=f"{COPY_DEV}; rm /dev/nvidiactl; ln -s /nonexistent /dev/nvidiactl",
+    ),
+    Fault(
+        name="a stopped process holds the memory", root="gpu-memory-held-by-others", verdict="broken",
+        setup=_hold("1.0", orphan=False) + "; kill -STOP $HELPER", after="kill -9 $HELPER 2>/dev/null", cured="healthy",
+    ),
+    Fault(
+        name="another user holds the memory", root="gpu-memory-held-by-others", verdict="broken", cured="healthy",
+        setup="chmod 777 $D; " + _hold("1.0", orphan=False).replace('"$PATIENT" $D', f'{NOBODY} "$PATIENT" $D'),
+        after="kill -9 $(cat $D/held) $HELPER 2>/dev/null",
+    ),
+    Fault(name="a defunct process", root=None, verdict="healthy", setup="sh -c 'sleep 0.1 & exec sleep 60' & HELPER=$!; sleep 0.5", after="kill -9 $HELPER"),
+    Fault(
+        name="a pynvml that fails", root=None, verdict="healthy",
+        setup='mkdir $D/p; echo "raise RuntimeError(1)" > $D/p/pynvml.py; export PYTHONPATH=$D/p:$PYTHONPATH',
+    ),
+    Fault(
+        name="half of Numba is gone", root="python-abi-mismatch", verdict="broken",
+        setup='N=$("$PATIENT" -c "import os, numba; print(os.path.dirname(numba.__file__))"); mount -t tmpfs none $N/core',
+    ),
+    Fault(
+        name="half of NumPy is gone", root="python-abi-mismatch", verdict="broken",
+        setup='N=$("$PATIENT" -c "import os, numpy; print(os.path.dirname(numpy.__file__))"); mount -t tmpfs none $N/_core',
+    ),
+    Fault(name="a kernel must be compiled anew", root=None, verdict="healthy", setup="export CUDA_CACHE_DISABLE=1 CUDA_LAUNCH_BLOCKING=1"),
+    Fault(name="Numba's cache may not be written", root=None, verdict="healthy", setup="export NUMBA_CACHE_DIR=/proc/nowhere", prefix=NOBODY),
     Fault(
         name="NumPy too new", root="python-abi-mismatch", verdict="broken", python=TOO_NEW, needs=f"[ -x '{TOO_NEW}' ]",
     ),
@@ -246,7 +312,7 @@ def _script(fault: Fault, folder: Path) -> str:
     doctor = f"{fault.prefix} {sys.executable} -m cudadoctor"
     options = f"--python {fault.python} --format json --timeout 60"
     lines = [
-        f"export D={folder} PATIENT={fault.python}; chmod 777 $D; chmod 755 $D/..; cd /; export PYTHONPATH={Path(__file__).resolve().parent.parent}",
+        f"export D={folder} PATIENT={fault.python}; chmod 777 $D; chmod 755 $D/..; cd /; export PYTHONPATH={FOLDER.parent.parent}",
         fault.setup,
         f"{doctor} {fault.command} {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
         f"{sys.executable} -m cudadoctor {fault.command} --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",
