@@ -64,6 +64,10 @@ def _nowhere(facts: Facts, quote: Quote) -> Clue:
         if isinstance(found, Unknown) or found.value is None:
             continue
         copies = [file for file in found.value.find("libcuda.so") if not _STUBS.search(file.path) and not _COMPAT.search(file.path)]
+        foreign = next((file for file in copies if file.foreign is not None), None)
+        if foreign is not None:
+            values = {"library": "libcuda.so.1", "path": foreign.path, "reason": f"made for {foreign.foreign}"}
+            return Clue(cause=INCOMPLETE, quotes=(quote, *line_of(found, foreign.line)), from_rung="libcuda", values=values)
         if copies:
             values = {"library": "libcuda.so.1", "path": copies[0].path, "libcuda_folder": copies[0].path.rpartition("/")[0]}
             return Clue(cause=MISSING, quotes=(quote, *line_of(found, copies[0].line)), from_rung="libcuda", values=values)

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import passed, plural, rung_quote
-from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_container, merged, off_the_bus, some
+from cudadoctor.checks.common import passed, plural, rung_quote, variables_of
+from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_container, merged, off_the_bus, some, unknown
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import LADDER, LOADED_DRIVER, SMI, Smi
+from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, SMI, Smi
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 MISSING = "nvidia-smi-missing"
+NO_PATH = "PATH is empty, and nvidia-smi is in none of the usual folders"
 
 
 def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -23,9 +24,17 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     smi = facts[SMI]
     if smi.present or off_the_bus(facts, smi) is not None:
         return
+    if _no_path(facts):
+        raise unknown(SMI, NO_PATH)
     works = first_true(lambda: _loaded_here(facts, smi), lambda: _cuda_answers(facts))
     if works:
         yield Clue(cause=MISSING, quotes=merged(some(smi), works))
+
+
+def _no_path(facts: Facts) -> bool:
+    """PATH names no folder: then nobody knows where nvidia-smi would be."""
+    environment = facts.get(ENVIRONMENT)
+    return isinstance(environment, Fact) and environment.whole and not variables_of(environment).get("PATH")
 
 
 def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:
@@ -47,6 +56,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     found = facts[SMI]
     if found.value is None:
         skip = off_the_bus(facts) if found.origin != "text" else None
+        if skip is None and _no_path(facts):
+            return Line(NO_PATH, some(found), because=NO_PATH)
         return Line("nvidia-smi is not installed", some(found), skip=skip)
     smi = found.value
     if smi.failure is not None:
@@ -66,7 +77,7 @@ CHECK = Check(
     id="nvidia-smi",
     title="nvidia-smi",
     looks_at="the command nvidia-smi: its table, its message and its exit code",
-    items=("nvidia-smi", "driver-version", "ladder"),
+    items=("nvidia-smi", "environment", "driver-version", "ladder"),
     rules=(Rule("nvidia-smi", (MISSING,), _missing),),
     describe=_describe,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_FILES, WSL_LIBRARIES, Libraries, LibraryFile
@@ -15,6 +17,7 @@ from cudadoctor.parsers.shell import pasted, plain_lines, whole
 WSL_FOLDER = "/usr/lib/wsl/lib"
 _NAME = lazy(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
 _BARE = lazy(r"^\s{0,16}(?P<path>/(?:[\w.+@-]{1,100}/){1,20}lib(?:cuda|nvidia-ml)\.so[\d.]{0,40})$")
+_FOREIGN = lazy(r"^(?P<path>/\S{1,300}): ELF for (?P<machine>[\w-]{1,20}), this machine runs [\w-]{1,20}$")
 _DLL = lazy(r"^\s{0,16}(?P<path>[A-Za-z]:\\(?:[^\\/:*?\"<>|]{1,100}\\){1,20}(?P<name>nvcuda|nvml)\.dll)$")
 _NOTHING = {"System32": "System32: neither nvcuda.dll nor nvml.dll"}  # by the item's name; elsewhere there are several folders
 _WSL_NAME = lazy(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvidia-smi)$")
@@ -28,6 +31,10 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if dll is not None:
             files[dll["path"]] = LibraryFile(name=f"{dll['name']}.dll", path=dll["path"], line=number)
         if ".so" not in line:
+            continue
+        foreign = _FOREIGN.match(line) if ": ELF for " in line else None
+        if foreign is not None and foreign["path"] in files:
+            files[foreign["path"]] = msgspec.structs.replace(files[foreign["path"]], foreign=foreign["machine"], line=number)
             continue
         bare = _BARE.match(line)
         entry = None if bare else entry_of(line)

@@ -138,12 +138,17 @@ def _from_item(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | 
     return found + [Unknown(key=key, why=why) for key in parser.keys if key not in stated]
 
 
+def _hangs_there(item: Item) -> bool:
+    """Whether it gave no answer. One that prints without end is no sign of a driver that hangs."""
+    return item.id in HANG_NAMES and item.status in HANG_STATUSES and not item.dropped_bytes
+
+
 def _hangs(evidence: Evidence) -> Fact[object]:
     """Which probes gave no answer within their limit: known for every run, whatever the answers would have been."""
     entries = []
     asked = tuple(item.id for item in evidence.items if item.id in HANG_NAMES and item.status != "not-run")
     for item in evidence.items:
-        if item.id in HANG_NAMES and item.status in HANG_STATUSES:
+        if _hangs_there(item):
             entries.append(
                 Hang(
                     item=item.id,
@@ -153,11 +158,7 @@ def _hangs(evidence: Evidence) -> Fact[object]:
                     uninterruptible=item.status == "abandoned",
                 )
             )
-    quotes = tuple(
-        Quote(source=item.source, text=item.why or item.status)
-        for item in evidence.items
-        if item.status in HANG_STATUSES and item.id in HANG_NAMES
-    )
+    quotes = tuple(Quote(source=item.source, text=item.why or item.status) for item in evidence.items if _hangs_there(item))
     return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries), asked=asked), quotes=quotes, origin=evidence.origin)
 
 

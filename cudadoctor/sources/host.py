@@ -181,9 +181,9 @@ class Collector:
         watch(started, until=until, on_over=self.finished)
         for probe in probes:
             if probe.instead_of and not any(self.answered(item) for item in probe.instead_of):
-                child = self.start(probe)
-                if child is not None:
-                    watch([child], on_over=self.finished)
+                other = self.start(probe)
+                if other is not None:
+                    watch([other], on_over=self.finished)
 
     def answered(self, item: str) -> bool:
         known = self.items.get(item)
@@ -331,8 +331,11 @@ class Collector:
 
 def own_packages() -> str:
     """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
-    here = os.getcwd()
-    return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != os.path.realpath(here))
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:
+        here = ""  # the folder was deleted: nothing can lie in it
+    return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != here)
 
 
 def useful(item: Item) -> bool:

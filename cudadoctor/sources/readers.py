@@ -11,6 +11,7 @@ import platform
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 
 from cudadoctor.sources.container_stack import read_container_stack
@@ -24,6 +25,7 @@ LIBRARY_FOLDERS = (
     "/usr/lib/aarch64-linux-gnu/tegra", "/usr/lib/aarch64-linux-gnu/nvidia", "/run/opengl-driver/lib", "/usr/local/cuda/compat",
 )  # fmt: skip
 # The core module of every packaging: nvidia.ko, Debian's nvidia-current.ko and nvidia-legacy-390xx.ko, Ubuntu's old nvidia_352.ko.
+_MACHINES = {3: "x86", 21: "PowerPC64", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 MODULE_NAME = re.compile(r"^(nvidia([-_](current|legacy|tesla|open|\d).*)?|nouveau|nova[-_]core)\.ko(\.|$)")
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows lacks the first two
 NIXOS_MODULES = "/run/booted-system/kernel-modules/lib/modules"  # NixOS has no /lib/modules
@@ -152,7 +154,31 @@ def list_driver_libraries(_: str) -> str:
         seen.add(real)
         names = [name for name in sorted(os.listdir(real)) if name.startswith(("libcuda.so", "libnvidia-ml.so"))]
         lines.extend(_long(f"{folder}/{name}") for name in names)
+        lines.extend(filter(None, (_foreign(f"{folder}/{name}") for name in names)))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _foreign(path: str) -> str | None:
+    """Said of a library of another processor's: the loader passes it over as if it were not there."""
+    own, machine = _elf_machine(sys.executable), _elf_machine(path)
+    if own is None or machine is None or machine == own:
+        return None
+    return f"{path}: ELF for {_MACHINES.get(machine, machine)}, this machine runs {_MACHINES.get(own, own)}"
+
+
+def _elf_machine(path: str) -> int | None:
+    """e_machine of the ELF header."""
+    try:
+        descriptor = os.open(path, _OPEN)
+    except OSError:
+        return None
+    try:
+        head = os.read(descriptor, 20)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return int.from_bytes(head[18:20], "little") if len(head) == 20 and head[:4] == b"\x7fELF" else None
 
 
 def read_user(_: str) -> str:

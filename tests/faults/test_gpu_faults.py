@@ -288,7 +288,7 @@ FAULTS = (
     ),
     Fault(name="a defunct process", root=None, verdict="healthy", setup="sh -c 'sleep 0.1 & exec sleep 60' & HELPER=$!; sleep 0.5", after="kill -9 $HELPER"),
     Fault(
-        name="a pynvml that fails", root=None, verdict="healthy",
+        name="a pynvml that fails", root="python-module-shadowed", verdict="degraded",
         setup='mkdir $D/p; echo "raise RuntimeError(1)" > $D/p/pynvml.py; export PYTHONPATH=$D/p:$PYTHONPATH',
     ),
     Fault(

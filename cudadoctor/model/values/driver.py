@@ -15,6 +15,7 @@ class LibraryFile(Value, frozen=True, kw_only=True):
     name: str
     path: str
     target: str | None = None  # what a link points to
+    foreign: str | None = None  # the processor that it was made for, where it is another one
     line: int = 0
 
 

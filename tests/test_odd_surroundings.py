@@ -1,0 +1,75 @@
+"""Recordings of odd surroundings, made from healthy ones: what is no fault of the GPU's accuses nothing, what is one is named."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.report import Report
+from cudadoctor.sources import host, readers
+from tests.command_line import evidence_of
+
+KNOWLEDGE = load()
+
+
+def judged(evidence: Evidence, **changes: dict[str, object]) -> Report:
+    items = tuple(msgspec.structs.replace(item, **changes.get(item.id.replace("-", "_"), {})) for item in evidence.items)
+    return judge(msgspec.structs.replace(evidence, items=items), KNOWLEDGE)
+
+
+def test_without_a_path_a_missing_nvidia_smi_is_no_finding() -> None:
+    evidence = evidence_of("h200-nvidia-smi-absent")
+    assert judged(evidence).diagnosis.root is not None
+    text = next(item.stdout or "" for item in evidence.items if item.id == "environment")
+    empty = "".join("PATH=\n" if line.startswith("PATH=") else line for line in text.splitlines(keepends=True))
+    report = judged(evidence, environment={"stdout": empty})
+    assert (report.verdict, report.diagnosis.root) == ("healthy", None)
+    assert next(row for row in report.checks if row.id == "nvidia-smi").status in ("pass", "unknown")
+
+
+def test_a_tool_that_prints_without_end_is_no_driver_that_hangs() -> None:
+    evidence = evidence_of("h200-nvidia-smi-hangs")
+    assert judged(evidence).diagnosis.root is not None
+    report = judged(evidence, nvidia_smi={"stdout": "y\n" * 1000, "dropped_bytes": 1 << 30})
+    assert (report.verdict, report.diagnosis.root) == ("healthy", None)
+    assert next(row for row in report.checks if row.id == "nvidia-smi").status == "unknown"
+
+
+def test_a_library_of_another_processor_is_named() -> None:
+    evidence = evidence_of("h200-libcuda-hidden")
+    line = "-rwxr-xr-x 1 root root 90000000 /usr/lib64/libcuda.so.1\n/usr/lib64/libcuda.so.1: ELF for AArch64, this machine runs x86-64\n"
+    item = Item(id="driver-libraries", kind="listing", what="driver libraries", status="ok", stdout=line)
+    items = (*(one for one in evidence.items if one.id != "driver-libraries"), item)
+    report = judge(msgspec.structs.replace(evidence, items=items), KNOWLEDGE)
+    assert report.diagnosis.root is not None
+    assert report.diagnosis.root.cause == "driver-libraries-incomplete"
+    assert any("ELF for AArch64" in quote.text for quote in report.diagnosis.root.evidence)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF")
+def test_the_processor_of_a_library_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = bytearray(Path(sys.executable).resolve().read_bytes()[:64])
+    (tmp_path / "libcuda.so.2").write_bytes(bytes(head))
+    head[18:20] = (8).to_bytes(2, "little")  # MIPS
+    (tmp_path / "libcuda.so.1").write_bytes(bytes(head))
+    (tmp_path / "libcuda.so.3").write_bytes(b"\x7fELF")
+    monkeypatch.setattr(readers, "LIBRARY_FOLDERS", (str(tmp_path),))
+    said = [line for line in readers.list_driver_libraries("").splitlines() if ": ELF for " in line]
+    assert len(said) == 1
+    assert said[0].startswith(f"{tmp_path}/libcuda.so.1: ELF for 8, this machine runs ")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a folder that is in use")
+def test_a_working_directory_that_is_gone_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert os.pathsep.join(path for path in sys.path if path) == host.own_packages()
