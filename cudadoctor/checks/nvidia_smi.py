@@ -57,7 +57,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if found.value is None:
         skip = off_the_bus(facts) if found.origin != "text" else None
         if skip is None and _no_path(facts):
-            return Line(NO_PATH, some(found), because=NO_PATH)
+            return Line(NO_PATH, some(found), skip=NO_PATH)
         return Line("nvidia-smi is not installed", some(found), skip=skip)
     smi = found.value
     if smi.failure is not None:
