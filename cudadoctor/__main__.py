@@ -2,6 +2,8 @@
 
 import sys
 
+sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's own; pip compiles at the installation
+
 
 def main() -> None:
     """The command line."""

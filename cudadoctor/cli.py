@@ -264,22 +264,32 @@ def bench(save: str | None, against: str | None, **options: Any) -> None:
 
 
 @cli.command()
-@click.option("-o", "--output", "target", required=True, metavar="PATH", help="A folder, or a file that ends in .tar.gz.")
+@click.option("-o", "--output", "target", metavar="PATH", help="A folder, or a file that ends in .tar.gz.")
+@click.option("--script", is_flag=True, help="Print a program that records a machine where only Python 3.6 or later is; see its --help.")
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
 @frameworks_option
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
 @shown
-def record(target: str, no_redact: bool, **options: Any) -> None:
+def record(target: str | None, script: bool, no_redact: bool, **options: Any) -> None:
     """Write the evidence of this machine as a recording that `check --replay` reads anywhere."""
     from cudadoctor.model.requirements import Requirements
 
+    if script:
+        if target is not None:
+            raise terminal.usage("--script prints the program; -o is an option of the program itself")
+        from cudadoctor.sources import collecting
+
+        terminal.write(collecting.script(gathering.knowledge().more_probes))
+        return
+    if target is None:
+        raise terminal.usage("-o names the recording: a folder, or a file that ends in .tar.gz")
     terminal.check_target(target)
     evidence = gathering.live({**options, "distro": None, "judged": False}, Requirements())
-    gathering.write_recording(evidence, target, keep=no_redact)
+    said = gathering.write_recording(evidence, target, keep=no_redact)
     if not options["quiet"]:
-        terminal.write(f"{len(evidence.items)} pieces of evidence written to {target}{'' if no_redact else ', redacted'}\n")
+        terminal.write(said)
 
 
 @cli.command()

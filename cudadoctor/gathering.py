@@ -147,12 +147,15 @@ def _unread(requirements: Requirements) -> frozenset[str]:
     return frozenset({item for check in checks for item in check.items} - read)
 
 
-def write_recording(evidence: Evidence, target: str, *, keep: bool) -> None:
-    """Write a recording, redacted unless `keep`; a usage error where it cannot be written."""
-    from cudadoctor.sources import recording
-    from cudadoctor.sources.redact import redact
+def write_recording(evidence: Evidence, target: str, *, keep: bool) -> str:
+    """Write a recording, redacted unless `keep`, and say what it holds; a usage error where it cannot be written."""
+    from cudadoctor.report.clean import clean
+    from cudadoctor.sources import recording, redact
 
+    taken = None if keep else redact.redacted(evidence)
     try:
-        recording.write(evidence if keep else redact(evidence), target)
+        recording.write(evidence if taken is None else taken.evidence, target)
     except (OSError, recording.RecordingError) as error:
         raise terminal.usage(f"the recording could not be written: {error}") from error
+    said = [f"{len(evidence.items)} pieces of evidence written to {clean(target)}, {'not redacted' if taken is None else 'redacted'}"]
+    return "".join(f"{line}\n" for line in (*said, *(redact.account(taken) if taken is not None else ())))

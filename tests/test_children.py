@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +89,27 @@ def test_a_crash_shows_its_signal() -> None:
     assert one.status == "failed"
     assert one.process is not None
     assert one.process.returncode == -11
+
+
+VFORK = """
+#define _DEFAULT_SOURCE
+#include <unistd.h>
+int main(void) { if (vfork() == 0) { sleep(60); _exit(0); } return 0; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None or not sys.platform.startswith("linux"), reason="needs a C compiler and Linux")
+def test_a_child_in_uninterruptible_sleep_holds_nobody(tmp_path: Path) -> None:
+    """The parent of a vfork waits in state D until its child is gone."""
+    (tmp_path / "d.c").write_text(VFORK)
+    program = str(tmp_path / "d")
+    subprocess.run(["cc", "-w", "-o", program, str(tmp_path / "d.c")], check=True)
+    stuck = Child("d", "command", [program], limit=0.5, environment=dict(os.environ), shown=("d",))
+    assert stuck.process is not None
+    time.sleep(0.2)
+    assert Path(f"/proc/{stuck.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "D"
+    began = time.monotonic()
+    watch([stuck])
+    assert stuck.status in ("timed-out", "abandoned")
+    assert time.monotonic() - began < 10
+    stuck.process.wait(10)  # its whole group was ended

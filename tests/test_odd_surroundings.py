@@ -13,7 +13,7 @@ from cudadoctor.app import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import Report
-from cudadoctor.sources import host, readers
+from cudadoctor.sources import host, programs, readers
 from tests.command_line import evidence_of
 
 KNOWLEDGE = load()
@@ -71,5 +71,21 @@ def test_a_working_directory_that_is_gone_stops_nothing(tmp_path: Path, monkeypa
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
+    assert host.stand_somewhere() == ()
     gone.rmdir()
-    assert os.pathsep.join(path for path in sys.path if path) == host.own_packages()
+    evidence = host.collect(host.Plan(quick=True))
+    assert os.getcwd() == "/"
+    assert any("the working directory was deleted" in remark for remark in evidence.remarks)
+    assert next(item for item in evidence.items if item.id == "processes").status == "ok"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+def test_a_program_in_no_folder_is_absent_whatever_the_folders_forbid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "nvcc"
+    there.write_text("#!/bin/sh\n")
+    assert programs.lies_there("nvcc", str(tmp_path))  # not executable: the answer is that it is denied
+    assert not programs.lies_there("no-such-program", f"{tmp_path}:/nonexistent")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    items = {item.id: item for item in host.collect(host.Plan(quick=True)).items}
+    assert items["nvcc"].status == "denied"
+    assert items["dkms"].status == "absent"

@@ -83,7 +83,8 @@ RESERVED, CACHED = "reserved in total by PyTorch", "cached"
         (TORCH_1.format("20.00 MiB", "10.76 GiB", "2.42 GiB", "26.12 MiB", "2.75 GiB", RESERVED), OTHERS),
         (TORCH_1.format("12.50 MiB", "10.92 GiB", "8.57 MiB", "9.28 GiB", "4.68 MiB", CACHED), None),  # there was room
         (TORCH_1.format("244.00 MiB", "2.00 GiB", "1.12 GiB", "25.96 MiB", "333.35 MiB", CACHED), OWN),  # the context fills the rest
-        (TORCH_1.format("1.00 GiB", "23.00 GiB", "12.00 GiB", "26.00 MiB", "12.50 GiB", RESERVED), None),  # half and half
+        (TORCH_1.format("1.00 GiB", "23.00 GiB", "12.00 GiB", "26.00 MiB", "12.50 GiB", RESERVED), OTHERS),  # 9.5 GiB are no context
+        (TORCH_1.format("1.00 GiB", "12.00 GiB", "6.00 GiB", "26.00 MiB", "6.50 GiB", RESERVED), None),  # half and half
         (TORCH_2.format("1.50 GiB.", "", "23.69 GiB", "812.94 MiB", "", "21.20 GiB", "1.20 GiB"), OWN),
         (TORCH_2.format("1.50 GiB.", "i", "23.69 GiB", "812.94 MiB", "", "21.20 GiB", "1.20 GiB"), OWN),
         (

@@ -34,7 +34,7 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _no_path(facts: Facts) -> bool:
     """PATH names no folder: then nobody knows where nvidia-smi would be."""
     environment = facts.get(ENVIRONMENT)
-    return isinstance(environment, Fact) and environment.whole and not variables_of(environment).get("PATH")
+    return isinstance(environment, Fact) and variables_of(environment).get("PATH") == ""
 
 
 def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:

@@ -21,7 +21,7 @@ OWN, OTHERS = "program-out-of-memory", "gpu-memory-held-by-others"
 MOST = 0.8  # of what is in use: from here on the program itself is what fills the GPU
 LITTLE = 0.2
 HALF = 0.5
-MUCH = 0.25  # of the whole GPU: no program keeps so much beside its allocator
+MUCH = 8 << 30  # bytes: no program keeps so much beside its allocator
 FEW = 0.1
 CONTEXT = 300 << 20  # bytes that a process's CUDA context and kernels take beside what its allocator counts
 BESIDE_ALLOCATOR = 1 << 30  # and at most, with the work space of libraries
@@ -83,7 +83,7 @@ def _whose(used: float, total: float, own: float, foreign: float) -> str | None:
     elsewhere = used - own - BESIDE_ALLOCATOR
     if own >= MOST * used or (elsewhere <= FEW * total and own > HALF * used):
         return OWN
-    return OTHERS if used >= HALF * total and (max(elsewhere, foreign) > own or elsewhere > MUCH * total) else None
+    return OTHERS if used >= HALF * total and (max(elsewhere, foreign) > own or elsewhere > MUCH) else None
 
 
 def _foreign(message: str, own: float) -> float:

@@ -26,3 +26,14 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """The same on one line."""
     return clean(text).replace("\n", " ").replace("\t", " ").strip()
+
+
+def clean_json(body: str) -> str:
+    """The same of JSON, in which these characters stand inside strings: there an escape means the character itself."""
+    return _UNSAFE.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _units(match.group())), body)
+
+
+def _units(letter: str) -> list[int]:
+    """The numbers that UTF-16 has for a character."""
+    code = letter.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(code[place : place + 2], "big") for place in range(0, len(code), 2)]

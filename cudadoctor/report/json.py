@@ -9,6 +9,7 @@ import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.report import Report
+from cudadoctor.report.clean import clean_json
 
 _NOT_ASCII = lazy("[^\x00-\x7f]")
 
@@ -43,7 +44,7 @@ def _units(letter: str) -> list[int]:
 def render(report: msgspec.Struct) -> str:
     """Indented JSON with a line break at its end; every key is there."""
     body = _encodable(msgspec.to_builtins(report))
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+    return clean_json(msgspec.json.format(msgspec.json.encode(body), indent=2).decode()) + "\n"
 
 
 def schema() -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import worker_path
+from cudadoctor.sources.spawning import uninterrupted
 
 SPARE = 1.0  # seconds before the end of the run by which a worker ends itself
 LEAST = 3.0
@@ -92,17 +93,18 @@ def run(
             "--limit-seconds",
             f"{max(LEAST, left - SPARE):.1f}",
         ]
-        child = Child(
-            f"{'benchmark' if name == 'bench' else name}-{place}",
-            "worker",
-            argv,
-            limit=max(LEAST, left),
-            environment={**os.environ, "CUDA_CACHE_DISABLE": "1"},
-            shown=(python, "on_gpus.py", name, *arguments),
-            talks=True,
-        )
+        with uninterrupted():
+            child = Child(
+                f"{'benchmark' if name == 'bench' else name}-{place}",
+                "worker",
+                argv,
+                limit=max(LEAST, left),
+                environment={**os.environ, "CUDA_CACHE_DISABLE": "1"},
+                shown=(python, "on_gpus.py", name, *arguments),
+                talks=True,
+            )
+            started(child)
         child.on_line = lambda line: turns.hear(child, line)
-        started(child)
         if child.over:
             over(child)
         return child

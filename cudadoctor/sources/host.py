@@ -15,9 +15,9 @@ from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import examined_python, worker_path
 from cudadoctor.sources.platforms import probes_of
 from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
-from cudadoctor.sources.programs import candidates, search_path
+from cudadoctor.sources.programs import candidates, lies_there, search_path
 from cudadoctor.sources.readers import READERS
-from cudadoctor.sources.spawning import ON_WINDOWS
+from cudadoctor.sources.spawning import ON_WINDOWS, uninterrupted
 
 LEAST_FOR_FRAMEWORK = 3.0  # seconds: with less none of them can be imported
 Progress = Callable[[Item], None]
@@ -57,8 +57,9 @@ class Collector:
     def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
         self.plan, self.progress = plan, progress
         self.probes = (*probes_of(plan.platform), *plan.more)
-        self.end = time.monotonic() + plan.timeout
+        self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
+        self.remarks = stand_somewhere()
         self.python, self.python_why = examined_python(plan.python)
         self.ladder: Child | None = None
         self.at_gate = False
@@ -115,12 +116,14 @@ class Collector:
             environment["PATH"] = search_path(argv[0])
             # Popen looks a name up in the parent's PATH, not in the one it hands on; on Windows in the working directory too.
             found = candidates(argv[0], environment["PATH"])
-            if not found and ON_WINDOWS:
+            if not found and (ON_WINDOWS or not lies_there(argv[0], environment["PATH"])):
                 self.keep(Item(id=probe.id, kind=probe.kind, what=shown, status="absent", why=f"{argv[0]}: command not found"))
                 return None
             argv[0] = found[0] if found else argv[0]
-        child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=probe.id.startswith("ladder"))
-        self.children.append(child)  # at once, so that an interrupt during the start ends it too
+        talks = probe.id.startswith("ladder")
+        with uninterrupted():
+            child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=talks)
+            self.children.append(child)
         if child.over:  # it could not be started
             self.finished(child)
         return child
@@ -232,7 +235,7 @@ class Collector:
             python_why=self.python_why,
             quick=self.plan.quick,
             distro=self.plan.distro,
-            remarks=remarks,
+            remarks=(*self.remarks, *remarks),
         )
 
     def run_look_and_ask(self, look: list[Probe], ask: list[Probe]) -> None:
@@ -329,12 +332,19 @@ class Collector:
             child.kill(why)
 
 
+def stand_somewhere() -> tuple[str, ...]:
+    """Where the working directory was deleted, go on in /: programs that ask where they are (Numba does) would fail for that alone."""
+    try:
+        os.getcwd()
+    except OSError:
+        os.chdir(os.sep)
+        return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
+    return ()
+
+
 def own_packages() -> str:
     """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
-    try:
-        here = os.path.realpath(os.getcwd())
-    except OSError:
-        here = ""  # the folder was deleted: nothing can lie in it
+    here = os.path.realpath(os.getcwd())
     return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != here)
 
 

@@ -15,7 +15,7 @@ from cudadoctor.model.evidence import Kind
 Wave = Literal["look", "ask", "load"]
 ANSWER_LIMIT = 10.0  # seconds within which nvidia-smi, NVML and cuInit must answer
 FRAMEWORK_LIMIT = 45.0  # for the import of a framework, whose libraries have several GB, and a small computation
-QUICK_LIMIT = 4.5  # the same for --quick
+QUICK_LIMIT = 4.0  # the same for --quick
 SMI_LIMIT_AFTER_NVML = 3.0  # once NVML has answered, nvidia-smi has no reason to take longer
 
 

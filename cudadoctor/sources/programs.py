@@ -42,3 +42,8 @@ def candidates(program: str, path: str, *, windows: bool = ON_WINDOWS) -> list[s
     folders = [folder.strip('"') if windows else folder for folder in path.split(os.pathsep) if folder]
     found = (os.path.join(folder, name) for folder in folders if not windows or os.path.isabs(folder) for name in names)
     return [name for name in found if os.path.isfile(name) and os.access(name, os.X_OK)]
+
+
+def lies_there(program: str, path: str) -> bool:
+    """Whether a file of that name is in a folder of PATH, executable or not. Folders that may not be read show nothing."""
+    return any(os.path.lexists(os.path.join(folder, program)) for folder in path.split(os.pathsep) if folder)

@@ -1,14 +1,18 @@
 """Recordings: evidence in a directory or a .tar.gz of one, format cudadoctor-recording/1.
 
 `recording.json` lists the items; their texts lie under `evidence/`. An item that is not listed was not recorded: unknown, never
-absent. Recordings come from strangers: only plain files inside the archive are read, with limits on their number and size.
+absent. Recordings come from strangers: only plain files inside the archive are read, with limits on their number and size, on what the
+archive's own headers hold, and on the texts of all items together (several may name one file).
 """
 
 from __future__ import annotations
 
 import io
+import lzma
 import os
+import re
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Literal
 
@@ -20,14 +24,21 @@ from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
+MAX_HEAD = 4 << 20  # of recording.json
+MAX_HEADER = 1 << 20  # of a header that holds a member's long name, say
 MEMBER = "recording.json"
+_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
+_NOT_IN_NAME = re.compile(r"[^\w.-]")
+# What reading a damaged or hostile archive ends with. A chain of headers that each announce the next is too deep.
+DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, ValueError, OverflowError, RecursionError, MemoryError)
 
 
 class RecordingError(Exception):
     """The recording cannot be read; the message says what is wrong with it."""
 
 
-class RecordedItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+# A later release may add fields; what this one does not know of them it does not need.
+class RecordedItem(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     kind: Kind
     what: tuple[str, ...] | str
@@ -42,7 +53,7 @@ class RecordedItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     excerpt: bool = False
 
 
-class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True):
     platform: str
     redacted: bool
     python: str | None = None
@@ -54,12 +65,29 @@ class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     remarks: tuple[str, ...] = ()
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["cudadoctor-recording/1"]
     tool: str
     origin: RecordedOrigin
     evidence: tuple[RecordedItem, ...]
     note: str | None = None  # where a fixture comes from
+
+
+class Member(tarfile.TarInfo):
+    """A member of a stranger's archive. tarfile reads headers whole before anybody sees their size, and maps of holes in files too."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Member:
+        member = super().frombuf(buf, encoding, errors)
+        headers = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+        if member.size < 0 or (member.type in headers and member.size > MAX_HEADER):
+            raise tarfile.ReadError(f"a header that claims {member.size} bytes")
+        if member.type == tarfile.GNUTYPE_SPARSE:
+            raise tarfile.ReadError("a file with holes")
+        return member
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise tarfile.ReadError("a file with holes")
 
 
 def files_of(evidence: Evidence) -> dict[str, bytes]:
@@ -69,7 +97,7 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
     def keep(item: Item, stream: str, text: str | None) -> str | None:
         if text is None:
             return None
-        path = f"evidence/{item.id}.{stream}.txt"
+        path = f"evidence/{_NOT_IN_NAME.sub('_', item.id)}.{stream}.txt"
         files[path] = text.encode("utf-8", "replace")
         return path
 
@@ -112,12 +140,17 @@ def write(evidence: Evidence, target: str) -> None:
     path = Path(target)
     if path.name.endswith((".tar.gz", ".tgz")):
         partial = path.with_name(path.name + ".partial")
-        with tarfile.open(partial, "w:gz") as archive:
-            for name, content in sorted(files.items()):
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content))
-        os.replace(partial, path)
+        try:
+            with tarfile.open(partial, "w:gz") as archive:
+                for name, content in sorted(files.items(), key=lambda file: (file[0] != MEMBER, file[0])):  # a reader knows it by the first
+                    member = tarfile.TarInfo(name)
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
+            os.replace(partial, path)
+        except BaseException:  # a full disk, or Ctrl-C
+            if partial.exists():
+                partial.unlink()
+            raise
         return
     if (path / MEMBER).exists():
         raise RecordingError(f"{target} already holds a recording")
@@ -130,22 +163,32 @@ def _archive_files(path: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(path, "r:*") as archive:
-            for number, member in enumerate(archive):
-                total += max(0, member.size)
+        with tarfile.open(path, "r:*", tarinfo=Member) as archive:
+            for number, member in enumerate(iter(archive.next, None)):
+                archive.members = []  # type: ignore[attr-defined]  # or it would keep each
+                total += member.size
                 if number >= MAX_FILES or total > MAX_BYTES:
                     raise RecordingError(f"{path}: more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB; not read")
-                if not member.isfile():
-                    if member.isdir():
-                        continue
-                    raise RecordingError(f"{path}: {member.name!r} is a link or device; not read")
+                if member.isdir():
+                    continue
+                name = _name_inside(path, member)
+                if name in files:
+                    raise RecordingError(f"{path}: {name!r} is in it twice; not read")
                 stream = archive.extractfile(member)
-                name = member.name[2:] if member.name.startswith("./") else member.name
-                # A directory may have been packed with its own name in front.
-                files[name if name == MEMBER or name.startswith("evidence/") else name.partition("/")[2]] = stream.read() if stream else b""
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise RecordingError(f"{path}: not a whole .tar.gz ({error})") from error
+                files[name] = stream.read() if stream else b""
+    except DAMAGED as error:
+        raise RecordingError(f"{path}: not a whole .tar.gz ({str(error) or type(error).__name__})") from error
     return files
+
+
+def _name_inside(path: Path, member: tarfile.TarInfo) -> str:
+    """The name of a plain file within the recording. A directory may have been packed with its own name in front."""
+    if not member.isreg():
+        raise RecordingError(f"{path}: {member.name!r} is a link or device; not read")
+    if member.name.startswith("/") or ".." in member.name.split("/"):
+        raise RecordingError(f"{path}: {member.name!r} lies outside the recording; not read")
+    name = member.name[2:] if member.name.startswith("./") else member.name
+    return name if name == MEMBER or name.startswith("evidence/") else name.partition("/")[2]
 
 
 def _directory_file(path: Path, name: str) -> bytes:
@@ -156,6 +199,23 @@ def _directory_file(path: Path, name: str) -> bytes:
     if target.stat().st_size > MAX_BYTES:
         raise RecordingError(f"{path}: {name!r} is larger than {MAX_BYTES >> 20} MiB")
     return target.read_bytes()
+
+
+def _head(source: str, body: bytes) -> Recording:
+    """What recording.json lists. RecordingError where it is of another format, or names a piece of evidence as no probe does."""
+    if len(body) > MAX_HEAD:
+        raise RecordingError(f"{source}: {MEMBER} is larger than {MAX_HEAD >> 20} MiB; not read")
+    try:
+        head = msgspec.json.decode(body, type=Recording)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise RecordingError(f"{source}: recording.json is not of format {FORMAT}: {error}") from error
+    names = [item.id for item in head.evidence]
+    odd = next((name for name in names if not _ID.fullmatch(name)), None)
+    if odd is not None:
+        raise RecordingError(f"{source}: recording.json lists {odd[:100]!r}, which names no piece of evidence")
+    if len(names) > MAX_FILES or len(set(names)) < len(names):
+        raise RecordingError(f"{source}: recording.json lists more than {MAX_FILES} pieces of evidence, or one of them twice")
+    return head
 
 
 def read(source: str) -> Evidence:
@@ -172,13 +232,18 @@ def read(source: str) -> Evidence:
             raise RecordingError(f"{source}: {name!r} is missing from the archive")
         return archive[name]
 
-    try:
-        head = msgspec.json.decode(content(MEMBER), type=Recording)
-    except msgspec.MsgspecError as error:
-        raise RecordingError(f"{source}: recording.json is not of format {FORMAT}: {error}") from error
+    head = _head(source, content(MEMBER))
+    total = 0
 
     def text(name: str | None) -> str | None:
-        return None if name is None else content(name).decode("utf-8", "replace")
+        nonlocal total
+        if name is None:
+            return None
+        body = content(name)
+        total += len(body)
+        if total > MAX_BYTES:
+            raise RecordingError(f"{source}: its texts have more than {MAX_BYTES >> 20} MiB; not read")
+        return body.decode("utf-8", "replace")
 
     items = tuple(
         Item(

@@ -1,244 +1,279 @@
 """Takes what names a person or a machine out of evidence, when a recording is written.
 
-Equal things stay equal, a prefix of a UUID stays a prefix of its pseudonym, line counts stay, and a path keeps its tail below the
-home directory. The salt is drawn anew for each recording, so pseudonyms of two recordings do not match.
+What a text's form alone gives away is in sensitive.py; the names of users, hosts, groups and accounts that the evidence as a whole shows
+are collected in names_in_evidence.py, and replaced wherever they stand, each by one pseudonym. Here is what each piece needs besides.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
+import json
 import re
-import secrets
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.sources import names_in_evidence
+from cudadoctor.sources.names_in_evidence import KEPT_VARIABLES, NAMING_ITEMS, SECRET_NAME, VARIABLE, Names
+from cudadoctor.sources.sensitive import GONE, Pseudonyms
 
-# Variables whose value a diagnosis reads. All others keep their name and lose their value.
-KEPT_VARIABLES = re.compile(
-    r"^(CUDA\w*|NUMBA\w*|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA|DISABLE_REQUIRE)|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|"
-    r"PATH|PYTHONPATH|PYTHONHOME|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|CUDNN_\w*|TORCH_CUDA_ARCH_LIST|NCCL_\w*_DISABLE|XLA_FLAGS|"
-    r"SLURM_JOB_ID|SLURM_JOBID|SLURM_JOB_GPUS|SLURM_STEP_GPUS|SLURM_GPUS\w*|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|"
-    r"PBS_JOBID|PBS_GPUFILE|LSB_JOBID|LSB_GPU_ALLOC|JOB_ID|WSL_DISTRO_NAME|WSL_INTEROP|WSLENV|container|LANG|LC_\w+|TERM|TMPDIR)$"
-)
-_SECRET_NAME = re.compile(r"(TOKEN|SECRET|PASSW|KEY|CREDENTIAL)", re.IGNORECASE)
-_UUID = re.compile(r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|\b([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b")
-_HOME = re.compile(r"(/home/|/Users/)([^/\s:;'\",]+)")
-# C:\Users\name, in JSON with every backslash twice. The name may hold blanks where the path goes on behind it.
-_HOME_OF_WINDOWS = re.compile(
-    r"([A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?!(?:Public|Default|All Users)\b)([^\\/:*?\"<>|\r\n\t;]{1,64}(?=[\\/])|[^\\/:*?\"<>|\s;,']+)",
-    re.IGNORECASE,
-)
-# The end of a device's name in Windows, which may be the card's serial number.
-_INSTANCE = re.compile(r"(PCI\\{1,2}VEN_[0-9A-F]{4}[^\\\s\"]{0,80}\\{1,2})([0-9A-F&]{4,64})", re.IGNORECASE)
-_IPV4 = re.compile(r"\b(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)\b")
-_MAC = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE)
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+\.[\w.]+")
-_COMMAND_FIELD = re.compile(r'("command": ?")((?:[^"\\]|\\.)*)(")')
-_USER_FIELD = re.compile(r'("user": ?")((?:[^"\\]|\\.)*)(")')
-_SERIALS = re.compile(
-    r'((?:Serial Number|GPU PDI)[ \t]{0,60}: |<(?:serial|gpu_pdi)>|"serial_num"[ \t]{0,8}:[ \t]{0,8}")(?!N/A)[^\s"<]{1,80}'
-)
-_BOOT_LINE = re.compile(r"((?:C|Kernel c)ommand line:)[^\n]*")  # boot parameters may hold addresses and keys
-_CREDENTIALS = re.compile(r"(://)[^/\s@]+@")  # user:password@ in an address
-_IPV6 = re.compile(r"\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{0,4}\b|\b[0-9a-f]{1,4}(?::[0-9a-f]{1,4}){1,5}::[0-9a-f:]*", re.IGNORECASE)
+# Evidence in which the name of a group stands: `id`, and what `ls -l` prints.
+_GROUP_ITEMS = frozenset({"user", "dev", "dev-after", "driver-libraries", "text"})
+# Evidence of which a whole column is a name, also one that is a common word.
+_LISTS = frozenset({"uname", "user", "dev", "dev-after", "driver-libraries"})
+# Evidence that says nothing of people besides in paths: versions and symbols with an @ stand in it.
+_NO_PERSON_AT_HOST = frozenset({"kernel-log", "packages", "ldconfig", "modules", "pci", "modinfo"})
 # Lines of the kernel log that any reader of it looks at; what the rest of a log says of a machine concerns nobody.
 _KERNEL_LINE = re.compile(
     r"nvidia|nvrm|nouveau|nova|vfio|pci-stub|xid|linux version|module|lockdown|secure ?boot|pcieport|10de|blocked for more than|bbswitch|"
     r"command line",
     re.IGNORECASE,
 )
-# Names that tell nobody who somebody is, and that stand in paths, package names and JSON keys as ordinary words.
-_COMMON_USERS = frozenset(
-    [
-        "root",
-        "nobody",
-        "daemon",
-        "video",
-        "render",
-        "vglusers",
-        "admin",
-        "user",
-        "users",
-        "ubuntu",
-        "debian",
-        "fedora",
-        "centos",
-        "rocky",
-        "arch",
-        "ec2-user",
-        "azureuser",
-        "opc",
-        "nvidia",
-        "cuda",
-        "gpu",
-        "python",
-        "conda",
-        "numba",
-        "docker",
-        "jovyan",
-        "vscode",
-        "runner",
-        "builder",
-        "home",
-        "local",
-        "opt",
-        "usr",
-        "lib",
-        "bin",
-        "data",
-        "work",
-        "app",
-        "test",
-    ]
+_SECRET_KEY = re.compile(
+    r"(?:.*[_-])?(?:token|secret|password|passwd|passphrase|api_?key|access_?key|private_?key|credentials?|authorization|jwt)", re.I
 )
-# Groups that every system has under these names: they tell what a user may do, and nothing of who it is. Others are named after
-# departments, projects and people.
-_COMMON_GROUPS = _COMMON_USERS | frozenset(
-    (
-        "adm", "admins", "audio", "cdrom", "dialout", "dip", "disk", "floppy", "games", "google-sudoers", "input", "kvm", "libvirt", "lp",
-        "lpadmin", "lxd", "netdev", "nogroup", "optical", "plugdev", "podman", "power", "sambashare", "scanner", "sgx", "staff", "storage",
-        "sudo", "sudoers", "sys", "systemd-journal", "tape", "tty", "usb", "utmp", "wheel",
-    )
-)  # fmt: skip
-# Evidence in which the name of a group stands: `id`, and what `ls -l` prints.
-_GROUP_ITEMS = frozenset({"user", "dev", "dev-after", "driver-libraries"})
-# Evidence in which a bare user or host name stands; elsewhere only paths below a home folder name a person.
-_NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text", "dev", "dev-after", "driver-libraries"})
+_SERIAL_KEY = re.compile(r"(?:.*[_-])?serial(?:[_-]?(?:number|num|no))?|gpu_pdi", re.IGNORECASE)
+_FOUR_NUMBERS = re.compile(r"\d{1,4}(?:\.\d{1,4}){3}")
+_VERSION_KEY = re.compile(r"version|build|release|driver|library|nvidia|^cu|^lib", re.IGNORECASE)
+# A process in the table of nvidia-smi, in `nvidia-smi -q` and in its XML: its command line, of which the program stays.
+_SMI_ROW = re.compile(
+    r"^(\|\s{1,8}\d{1,3}(?:\s{1,6}\S{1,6}){0,2}\s{1,20}\d{1,9}\s{1,8}[CGM+]{1,5}\s{1,8})(\S+)( \S.{0,400}?)(\s{1,60}(?:\d{1,9}MiB|"
+    r"N/A)\s{1,4}\|)",
+    re.M,
+)
+_SMI_NAME = re.compile(
+    r"(^\s{1,40}Process ID\s{1,60}:[^\n]*\n(?:\s{1,40}(?:Type|GPU instance ID|"
+    r"Compute instance ID)[^\n]*\n){0,4}\s{1,40}Name\s{1,60}: \S+)[^\n]*",
+    re.M,
+)
+_SMI_XML = re.compile(r"(<process_name>[^\s<]+)[^<\n]*")
+_ESCAPED = re.compile(r"(\\[ntr])")
+
+
+class Redacted(NamedTuple):
+    """Evidence without names, and what was taken: the number of different things of each kind, and variables that lost their value."""
+
+    evidence: Evidence
+    replaced: dict[str, int]
+    withheld: int
+    variables: int
 
 
 class Redactor:
-    """One recording's pseudonyms."""
+    """One recording's names and their pseudonyms."""
 
-    def __init__(self, names: frozenset[str], hosts: frozenset[str], groups: frozenset[str] = frozenset()) -> None:
-        self.salt = secrets.token_bytes(16)
-        words = [re.escape(name) for name in sorted(names - _COMMON_USERS, key=len, reverse=True) if len(name) > 1]
-        machines = [
-            re.escape(host)
-            for host in sorted(hosts, key=len, reverse=True)
-            if len(host) > 2 and host not in _COMMON_USERS | {"localhost", "host"}
-        ]
-        self.users = re.compile(r"(?<![\w.-])(" + "|".join(words) + r")(?![\w-])") if words else None
-        self.hosts = re.compile(r"(?<![\w.-])(" + "|".join(machines) + r")(?![\w-])") if machines else None
+    def __init__(self, names: Names) -> None:
+        self.pseudonyms, self.names = Pseudonyms(), names
+        self.withheld = self.variables = 0
+        made = self.pseudonyms
+        self.everywhere = (
+            (_any_of(names.secrets, loose=True), made.gone),
+            (_any_of(names.distinct(names.hosts), loose=True), made.host),
+            (_any_of(names.siblings(), loose=True, numbered=True), made.host),
+            (_any_of(names.distinct(names.users), loose=True), made.user),
+            (_any_of(names.distinct(names.accounts), loose=True), lambda name: made.of("account", name)),
+        )
+        # Words of the trade, and short ones: replaced as whole words, in evidence that speaks of people.
+        self.where_named = (
+            (_any_of(names.ordinary(names.hosts)), made.host),
+            (_any_of(names.ordinary(names.users)), made.user),
+        )
+        self.in_lists = (*self.everywhere[1:4], (_any_of(names.hosts), made.host), (_any_of(names.users), made.user))
+        self.groups = _any_of(names.groups)
 
-        others = [re.escape(group) for group in sorted(groups - names - _COMMON_GROUPS, key=len, reverse=True) if not group.isdigit()]
-        self.groups = re.compile(r"(?<![\w.-])(" + "|".join(others) + r")(?![\w-])") if others else None
-
-    def digest(self, text: str, length: int = 6) -> str:
-        return hashlib.blake2s(text.encode(), key=self.salt).hexdigest()[:length]
-
-    def uuid(self, match: re.Match[str]) -> str:
-        head, tail = (match.group(1), match.group(2)) if match.group(1) else ("", match.group(3))
-        out = []
-        for place, letter in enumerate(tail):
-            if letter == "-":
-                out.append(letter)
-            else:
-                shift = int(self.digest(tail[:place].lower(), 1), 16)
-                shifted = f"{(int(letter, 16) + shift) % 16:x}"
-                out.append(shifted.upper() if letter.isupper() else shifted)
-        return head + "".join(out)
-
-    def text(self, text: str, *, names: bool = True) -> str:
-        text = _CREDENTIALS.sub(r"\1<redacted>@", text)
-        text = _SERIALS.sub(r"\1<redacted>", text)
-        text = _UUID.sub(self.uuid, text)
-        text = _HOME_OF_WINDOWS.sub(lambda match: f"{match.group(1)}user-{self.digest(match.group(2).lower())}", text)
-        text = _INSTANCE.sub(lambda match: f"{match.group(1)}{self.digest(match.group(2).lower(), 12).upper()}", text)
-        text = _HOME.sub(lambda match: f"{match.group(1)}user-{self.digest(match.group(2))}", text)
-        text = _EMAIL.sub("<address>", text)
-        text = _IPV4.sub(lambda match: match.group() if self.version_like(text, match) else "<ip>", text)
-        text = _MAC.sub("<mac>", text)
-        text = _IPV6.sub("<ip>", text)
-        if not names:
-            return text
-        if self.hosts is not None:
-            text = self.hosts.sub("host", text)
-        if self.users is not None:
-            text = self.users.sub(lambda match: f"user-{self.digest(match.group(1))}", text)
-        return text
+    # ------------------------------------------------------------ texts
+    def text(self, text: str, *, named: bool = True, people: bool = True) -> str:
+        """`named`: the text speaks of people. `people`: what is written ada@crunch7 in it is one."""
+        text = self.pseudonyms.text(self.replaced(text, self.everywhere[:1]))
+        if people:
+            text = self.pseudonyms.people_at_hosts(text)
+        text = names_in_evidence.in_their_place(text, self.pseudonyms)
+        return self.replaced(text, self.everywhere[1:] + (self.where_named if named else ()))
 
     @staticmethod
-    def version_like(text: str, match: re.Match[str]) -> bool:
-        """Package versions such as 13.1.0.3 have the form of an address; what stands before them tells."""
-        before = text[max(0, match.start() - 24) : match.start()]
-        return not re.search(r"(addr|inet|host|from|to|ip|@|//)[ :=]*$", before, re.IGNORECASE)
+    def replaced(text: str, parts: Iterable[tuple[re.Pattern[str] | None, Callable[[str], str]]]) -> str:
+        for pattern, pseudonym in parts:
+            if pattern is not None:
+                text = pattern.sub(lambda match, pseudonym=pseudonym: pseudonym(match.group()), text)  # type: ignore[misc]
+        return text
 
+    def lines(self, text: str, redact: Callable[[str], str]) -> str:
+        """Lines of JSON are read, for in them a line break is two letters of a word; all others are taken together."""
+        if not re.search(r"^\{\"", text, re.MULTILINE):
+            return redact(text)
+        return "\n".join(self.json_line(line, redact) for line in text.split("\n"))
+
+    def json_line(self, line: str, redact: Callable[[str], str]) -> str:
+        if line.lstrip()[:1] == "{":
+            try:
+                before = json.loads(line)
+            except (ValueError, RecursionError):
+                before = None
+            if isinstance(before, dict):
+                after = self.value(before, redact)
+                separators = (", ", ": ") if '": ' in line else (",", ":")
+                return line if after == before else json.dumps(after, ensure_ascii=False, separators=separators)
+        return "".join(part if number % 2 else redact(part) for number, part in enumerate(_ESCAPED.split(line)))
+
+    def value(self, value: Any, redact: Callable[[str], str], key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {redact(name): self.value(inner, redact, name) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self.value(inner, redact, key) for inner in _arguments(value)]
+        if not isinstance(value, str) or not value:
+            return value
+        if _SECRET_KEY.fullmatch(key):
+            return self.pseudonyms.gone(value)
+        if _SERIAL_KEY.fullmatch(key) and value.upper() != "N/A":
+            return self.pseudonyms.of("serial", value)
+        if _FOUR_NUMBERS.fullmatch(value) and _VERSION_KEY.search(key):
+            return value
+        return redact(value)
+
+    # ------------------------------------------------------------ single kinds of evidence
     def environment(self, text: str) -> str:
         lines = []
         for line in text.split("\n"):
-            name, equals, value = line.partition("=")
-            if equals and (not KEPT_VARIABLES.match(name) or _SECRET_NAME.search(name) or _CREDENTIALS.search(value)):
-                value = "<redacted>"
-            lines.append(f"{name}{equals}{value}")
+            found = VARIABLE.match(line)
+            if found is None:
+                lines.append(GONE if line.strip() else line)  # the rest of a value with line breaks
+                continue
+            head, name, value = found.groups()
+            self.variables += 1
+            if value and (not KEPT_VARIABLES.match(name) or SECRET_NAME.search(name) or re.search(r"://[^/\s]*@", value)):
+                self.withheld += value != GONE
+                value = GONE
+            lines.append(head + value)
         return "\n".join(lines)
 
-    def processes(self, text: str) -> str:
-        text = _COMMAND_FIELD.sub(lambda match: match.group(1) + (match.group(2).split(" ")[0]) + match.group(3), text)
-        return _USER_FIELD.sub(lambda match: match.group(1) + self.user(match.group(2)) + match.group(3), text)
+    def kernel_log(self, text: str) -> str:
+        return "\n".join(line if not line or _KERNEL_LINE.search(line) else GONE for line in text.split("\n"))
 
-    def user(self, name: str) -> str:
-        return name if name in _COMMON_USERS else f"user-{self.digest(name)}"
+    def processes(self, text: str) -> str:
+        """Of a command line the program stays, of a user the pseudonym; `DOMAIN\\name` is the user of that name."""
+        lines = []
+        for line in text.split("\n"):
+            try:
+                entry = json.loads(line) if line[:1] == "{" else None
+            except (ValueError, RecursionError):
+                entry = None
+            if not isinstance(entry, dict):
+                lines.append(re.sub(r'("command": ?"[^" ]*)[^\n]*', r"\1", line))
+                continue
+            if isinstance(entry.get("command"), str):
+                entry["command"] = entry["command"].split(" ")[0]
+            if isinstance(entry.get("user"), str) and names_in_evidence.personal(entry["user"]):
+                entry["user"] = self.pseudonyms.user(entry["user"].rpartition("\\")[2])
+            lines.append(json.dumps(entry, ensure_ascii=False))
+        return "\n".join(lines)
+
+    def packages(self, text: str) -> str:
+        """Packages of other things than GPUs are nobody's business where they are called after a machine or a person."""
+        kept = []
+        for line in text.split("\n"):
+            bare = self.replaced(line, self.everywhere)
+            kept.append(line if bare == line or "nvidia" in line or "cuda" in line else GONE)
+        return "\n".join(kept)
 
     def item(self, item: Item) -> Item:
-        out, err = item.stdout, item.stderr
+        people = item.id not in _NO_PERSON_AT_HOST
+
+        def plain(text: str) -> str:
+            return self.text(text, people=people)
+
+        def redact(text: str) -> str:
+            return self.text(text, named=item.id in NAMING_ITEMS, people=people)
+
+        out = item.stdout
         if out is not None:
-            if item.kind == "environment":
-                out = self.environment(out)
-            if item.id == "kernel-log":
-                out = _BOOT_LINE.sub(r"\1 <redacted>", out)
-                out = "\n".join(line if not line or _KERNEL_LINE.search(line) else "<redacted>" for line in out.split("\n"))
-            if item.id == "processes":
-                out = self.processes(out)
-            out = self.text(out, names=item.id in _NAMING_ITEMS)
+            out = self.lines(self.prepared(item.id, item.kind, out), redact)
+            out = self.replaced(out, self.in_lists) if item.id in _LISTS else out
             if self.groups is not None and item.id in _GROUP_ITEMS:
-                out = self.groups.sub(lambda match: f"group-{self.digest(match.group(1))}", out)
-        what = self.text(item.what) if isinstance(item.what, str) else tuple(self.text(word) for word in item.what)
+                out = self.groups.sub(lambda match: self.pseudonyms.of("group", match.group()), out)
+        what: Any = item.what
+        what = redact(what) if isinstance(what, str) else tuple(redact(word) for word in _arguments(what))
         return msgspec.structs.replace(
             item,
             what=what,
             stdout=out,
-            stderr=None if err is None else self.text(err),
-            why=None if item.why is None else self.text(item.why),
+            stderr=None if item.stderr is None else self.lines(item.stderr, plain),
+            why=None if item.why is None else plain(item.why),
         )
 
-
-def _groups_of(evidence: Evidence) -> frozenset[str]:
-    """The groups that `id` names."""
-    user = evidence.get("user")
-    found = re.search(r"groups=(.*)", user.stdout) if user is not None and user.stdout else None
-    return frozenset(re.findall(r"\d+\(([^)]+)\)", found[1])) if found is not None else frozenset()
-
-
-def _names_of(evidence: Evidence) -> tuple[frozenset[str], frozenset[str]]:
-    """User and host names that the evidence itself shows."""
-    users: set[str] = set()
-    hosts: set[str] = set()
-    user = evidence.get("user")
-    if user is not None and user.stdout:
-        users.update(re.findall(r"uid=\d+\(([^)]+)\)", user.stdout))
-    uname = evidence.get("uname")
-    if uname is not None and uname.stdout:
-        hosts.update(uname.stdout.split()[1:2])
-        hosts.update(name.split(".")[0] for name in uname.stdout.split()[1:2])
-    environment = evidence.get("environment")
-    if environment is not None and environment.stdout:
-        users.update(re.findall(r"^(?:USER|LOGNAME|SUDO_USER|USERNAME)=(.+)$", environment.stdout, re.MULTILINE))
-        hosts.update(re.findall(r"^(?:HOSTNAME|COMPUTERNAME|USERDOMAIN)=(.+)$", environment.stdout, re.MULTILINE))
-        users.update(os.path.basename(home) for home in re.findall(r"^HOME=(/(?:home|Users)/[^/\n]+)$", environment.stdout, re.MULTILINE))
-    return frozenset(users), frozenset(hosts)
+    def prepared(self, name: str, kind: str, text: str) -> str:
+        """What only evidence of this kind needs."""
+        if kind == "environment":
+            return self.environment(text)
+        if name == "kernel-log":
+            return self.kernel_log(text)
+        if name == "processes":
+            return self.processes(text)
+        if name == "packages":
+            return self.packages(text)
+        if name.startswith("nvidia-smi") or name == "text":
+            text = _SMI_ROW.sub(lambda match: f"{match[1]}{match[2]}{' ' * len(match[3])}{match[4]}", text)
+            text = _SMI_XML.sub(r"\1", _SMI_NAME.sub(r"\1", text))
+        return names_in_evidence.without_dumped_variables(text) if name == "text" else text
 
 
-def redact(evidence: Evidence) -> Evidence:
-    """The same evidence without names of people and machines."""
-    redactor = Redactor(*_names_of(evidence), _groups_of(evidence))
-    return msgspec.structs.replace(
+def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> re.Pattern[str] | None:
+    """Any of these words, the longest first. `loose`: in any case, and joined to others by - _ . too; `numbered`: with a number."""
+    words = "|".join(re.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))
+    if not words:
+        return None
+    if not loose:
+        return re.compile(rf"(?<![\w.-])(?:{words})(?![\w-])")
+    return re.compile(rf"(?<![A-Za-z0-9])(?:{words}){r'[0-9]{1,6}' if numbered else ''}(?![A-Za-z0-9])", re.IGNORECASE)
+
+
+def _arguments(words: Iterable[Any]) -> Iterator[Any]:
+    """The words of a command line; what follows `--token` is gone."""
+    before = ""
+    for word in words:
+        hidden = isinstance(word, str) and before.startswith("-") and _SECRET_KEY.fullmatch(before.lstrip("-")) and not word.startswith("-")
+        yield GONE if hidden else word
+        before = word if isinstance(word, str) else ""
+
+
+def redacted(evidence: Evidence) -> Redacted:
+    """The same evidence without names of people and machines, and an account of what was taken."""
+    redactor = Redactor(names_in_evidence.of(evidence))
+    made = redactor.pseudonyms
+
+    def said(text: str | None) -> str | None:
+        return None if text is None else redactor.text(text)
+
+    taken = msgspec.structs.replace(
         evidence,
         items=tuple(redactor.item(item) for item in evidence.items),
         redacted=True,
-        python=None if evidence.python is None else redactor.text(evidence.python),
-        python_why=None if evidence.python_why is None else redactor.text(evidence.python_why),
+        python=said(evidence.python),
+        python_why=said(evidence.python_why),
         node=None if evidence.node is None else "node",
-        remarks=tuple(redactor.text(remark).replace(evidence.node or "\n", "node") for remark in evidence.remarks),
+        remarks=tuple(redactor.text(remark.replace(evidence.node or "\n", "node")) for remark in evidence.remarks),
     )
+    replaced = {kind: len(things) for kind, things in sorted(made.replaced.items())}
+    return Redacted(taken, replaced, redactor.withheld, redactor.variables)
+
+
+_KINDS = {
+    "user": ("user name", "user names"), "host": ("host name", "host names"), "group": ("group name", "group names"),
+    "account": ("account name", "account names"), "address": ("e-mail address", "e-mail addresses"), "ip": ("IP address", "IP addresses"),
+    "mac": ("MAC address", "MAC addresses"), "serial": ("serial number", "serial numbers"), "UUID": ("UUID", "UUIDs"),
+    "sid": ("number of a Windows account", "numbers of Windows accounts"), "secret": ("secret", "secrets"),
+}  # fmt: skip
+
+
+def account(taken: Redacted) -> tuple[str, ...]:
+    """What was taken, in words: one sentence on names and numbers, one on variables."""
+    counts = [f"{count} {_KINDS[kind][count != 1]}" for kind, count in taken.replaced.items()]
+    return (
+        f"Replaced: {', '.join(counts) or 'nothing'}.",
+        f"{taken.withheld} of {taken.variables} environment variables kept only their name.",
+    )
+
+
+def redact(evidence: Evidence) -> Evidence:
+    """The same evidence without names of people and machines, and nothing else."""
+    return redacted(evidence).evidence

@@ -1,7 +1,11 @@
-"""A report that an earlier run wrote as JSON (schema cudadoctor.report/1), of this release or of a later one."""
+"""A report that an earlier run wrote as JSON (schema cudadoctor.report/1), of this release, of an earlier or of a later one.
+
+Keys that a later release added are left out; those that an earlier one did not know yet are what they are where nobody knows.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -10,6 +14,7 @@ from msgspec import inspect
 from cudadoctor.model.report import SCHEMA, Report
 
 LIMIT = 32 << 20  # bytes
+_ANY_SCHEMA = re.compile(rb"cudadoctor\.report/(\d{1,6})")
 
 
 class SavedReportError(Exception):
@@ -18,7 +23,7 @@ class SavedReportError(Exception):
 
 def looks_like_one(head: bytes) -> bool:
     """Whether a file that begins so is JSON, as no recording and no bundle is but those of single tools."""
-    return head.lstrip()[:1] == b"{" and SCHEMA.encode() in head
+    return head.lstrip()[:1] == b"{" and _ANY_SCHEMA.search(head) is not None
 
 
 def read(path: str) -> Report | None:
@@ -31,20 +36,44 @@ def read(path: str) -> Report | None:
     if not looks_like_one(body[:4096]):
         return None
     try:
-        return msgspec.convert(_known(msgspec.json.decode(body), inspect.type_info(Report)), Report)
-    except (msgspec.MsgspecError, ValueError, AttributeError) as error:
+        found = msgspec.json.decode(body)
+        _check_schema(path, found)
+        return msgspec.convert(_known(found, inspect.type_info(Report)), Report)
+    except (msgspec.MsgspecError, ValueError, AttributeError, RecursionError) as error:
         raise SavedReportError(f"{path} is not a report that this release reads: {error}") from error
 
 
+def _check_schema(path: str, found: Any) -> None:
+    """Keys may come, but a new number says that others have gone."""
+    written = found.get("schema") if isinstance(found, dict) else None
+    if written != SCHEMA:
+        raise SavedReportError(f"{path} is a report of schema {written}; this release reads {SCHEMA}. The release that wrote it reads it.")
+
+
 def _known(value: Any, kind: inspect.Type) -> Any:
-    """The value without the keys that a later release added."""
+    """The value without the keys that a later release added, and with those that an earlier one lacked."""
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     if isinstance(value, dict):
         struct = next((one for one in kinds if isinstance(one, inspect.StructType)), None)
         if struct is not None:
-            return {one.encode_name: _known(value[one.encode_name], one.type) for one in struct.fields if one.encode_name in value}
+            found = {one.encode_name: _known(value[one.encode_name], one.type) for one in struct.fields if one.encode_name in value}
+            return {**_nothing_known(struct), **found}
     elif isinstance(value, list):
         sequence = next((one for one in kinds if isinstance(one, inspect.VarTupleType | inspect.ListType)), None)
         if sequence is not None:
             return [_known(one, sequence.item_type) for one in value]
     return value
+
+
+def _nothing_known(struct: inspect.StructType) -> dict[str, Any]:
+    """null and empty lists for fields that may be so and have no other default. A verdict, say, may not."""
+    empty: dict[str, Any] = {}
+    for field in struct.fields:
+        kinds = field.type.types if isinstance(field.type, inspect.UnionType) else (field.type,)
+        if not field.required:
+            continue
+        if any(isinstance(kind, inspect.NoneType) for kind in kinds):
+            empty[field.encode_name] = None
+        elif any(isinstance(kind, inspect.VarTupleType | inspect.ListType) for kind in kinds):
+            empty[field.encode_name] = []
+    return empty

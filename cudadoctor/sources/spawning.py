@@ -13,6 +13,8 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any, Protocol
 
 ON_WINDOWS = sys.platform == "win32"
@@ -21,6 +23,30 @@ CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW = 0x00000200, 0x08000000  # of the Wi
 CHUNK = 1 << 16
 SETTLE = 0.5  # seconds in which a pipe's thread hands on what an ended child had written
 TASKKILL_LIMIT = 5.0  # seconds
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and the signals that end a run wait until the end of this block: a child that was just started is known by then.
+
+    Python would raise KeyboardInterrupt between the fork and the name for what was forked, and nobody would end that child.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread alone
+        return
+    came = []  # type: list[int]
+    before = {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and callable(signal.getsignal(number)):
+            before[number] = signal.signal(number, lambda signum, frame: came.append(signum))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in came[:1]:
+        signal.raise_signal(number) if hasattr(signal, "raise_signal") else os.kill(os.getpid(), number)
 
 
 class Stream(Protocol):

@@ -307,6 +307,20 @@ FAULTS = (
 )  # fmt: skip
 
 
+COLLECTED = frozenset(
+    (
+        "as it is",
+        "visible-devices='bash'",
+        "simulator",
+        "no uvm node, no right to make it",
+        "libcuda hidden",
+        "CUDA_HOME absent",
+        "nvidia-smi hangs",
+        "little memory held",
+    )
+)
+
+
 def _script(fault: Fault, folder: Path) -> str:
     (folder / "hold.py").write_text(HOLD)
     doctor = f"{fault.prefix} {sys.executable} -m cudadoctor"
@@ -317,6 +331,12 @@ def _script(fault: Fault, folder: Path) -> str:
         f"{doctor} {fault.command} {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
         f"{sys.executable} -m cudadoctor {fault.command} --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",
     ]
+    if fault.name in COLLECTED:  # the file that needs no installation, run by a Python without any package
+        lines += [
+            f"{sys.executable} -m cudadoctor record --script > $D/collect.py; chmod 644 $D/collect.py",
+            f"{fault.prefix} {os.path.realpath(sys.executable)} -S -E -s $D/collect.py -o $D/collected --python {fault.python} > $D/collect.out 2>&1",
+            f"{sys.executable} -m cudadoctor check --replay $D/collected --format json > $D/collected.json 2>> $D/before.err",
+        ]
     if fault.cured is not None:
         lines += [
             f'{sys.executable} -c \'import json, sys; p = json.load(open(sys.argv[1]))["prescription"];'
@@ -370,6 +390,8 @@ def test_fault(fault: Fault, tmp_path: Path) -> None:
     replay = _load(tmp_path / "replay.json")
     same = [key for key in before if key not in ("origin", "timing")]
     assert {key: replay[key] for key in same} == {key: before[key] for key in same}
+    if fault.name in COLLECTED:
+        assert said(_load(tmp_path / "collected.json")) == (fault.root, fault.verdict), (tmp_path / "collect.out").read_text("utf-8")
     if fault.cured is not None:
         after = _load(tmp_path / "after.json")
         assert said(after) == (None, fault.cured), (tmp_path / "fix.sh").read_text("utf-8") + (tmp_path / "fix.out").read_text("utf-8")

@@ -75,7 +75,7 @@ def of_bytes(content: bytes, name: str = "standard input") -> Opened:
     """The same of bytes that were read already."""
     try:
         if unpacking.is_archive(content):
-            return _of_members(unpacking.unpacked(content, _wanted), name)
+            return _of_members(unpacking.unpacked(content, _wanted, _of_recording), name)
         plain, remarks = unpacking.expanded(content)
         if plain is not content and not plain.strip(b"\x00 \t\r\n"):
             raise BundleError("there is nothing in it")
@@ -97,11 +97,15 @@ def _wanted(name: str) -> bool:
 
 def _single(name: str) -> bool:
     """Files with one tool's output near the top of an archive: `nvidia-smi.txt`, `dcgmi-diag.json`, `report.log`."""
-    return name.count("/") <= 1 and name.endswith((".txt", ".log", ".json", ".xml", ".gz"))
+    return name.count("/") <= 1 and name.endswith((".txt", ".log", ".json", ".xml", ".gz")) and not name.startswith("evidence/")
+
+
+def _of_recording(name: str) -> bool:
+    return name == RECORDING or name.endswith(f"/{RECORDING}")
 
 
 def _of_members(found: unpacking.Unpacked, name: str) -> Opened:
-    if any(member == RECORDING or member.endswith(f"/{RECORDING}") for member in found.names):
+    if any(map(_of_recording, found.names)):
         return Opened(recording=True)
     remarks = tuple(found.remarks)
     if sos.is_report(found.names):

@@ -13,15 +13,16 @@ import lzma
 import os
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable
 from typing import IO, Protocol
 
 import msgspec
 
+from cudadoctor.sources import recording
+
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
-MAX_MEMBERS = 200_000  # a report of sos has some ten thousand files
+MAX_MEMBERS = 100_000  # a report of sos has some ten thousand files
 MAX_MEMBER = 192 * MIB  # bytes kept of one member; the rest of it is counted and dropped
 MAX_KEPT = 512 * MIB  # bytes kept of all
 MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
@@ -29,7 +30,7 @@ MAX_RATIO = 1000  # times its size that a stream may unpack to, beyond RATIO_FRO
 RATIO_FROM = 64 * MIB
 _CHUNK = 1 << 20
 _TAR_AT = 257  # where a tar's header says "ustar"
-_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, ValueError, NotImplementedError)
+_DAMAGED = (*recording.DAMAGED, zipfile.BadZipFile, NotImplementedError)
 
 
 class BundleError(Exception):
@@ -89,10 +90,12 @@ def head(content: bytes) -> str | None:
 def read_file(path: str) -> bytes:
     """The bytes of a bundle."""
     try:
-        if os.path.getsize(path) > MAX_INPUT:
+        size = os.path.getsize(path)
+        if size > MAX_INPUT:
             raise BundleError(f"{path}: larger than {MAX_INPUT // MIB} MiB; not read")
         with open(path, "rb") as stream:
-            return stream.read(MAX_INPUT + 1)
+            first = stream.read(size or _CHUNK)  # a pipe has no size; room for more than there is would be taken at once
+            return first + stream.read(MAX_INPUT - len(first)) if not size and first else first
     except OSError as error:
         raise BundleError(f"{path}: {error.strerror}") from error
 
@@ -120,13 +123,17 @@ def is_archive(content: bytes) -> bool:
         return False
 
 
-def unpacked(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
-    """The wanted members of an archive. BundleError where not one member can be read."""
+def _never(_: str) -> bool:
+    return False
+
+
+def unpacked(content: bytes, wanted: Callable[[str], bool], enough: Callable[[str], bool] = _never) -> Unpacked:
+    """The wanted members of an archive, up to one whose name is `enough` to know it. BundleError where not one member can be read."""
     if head(content) == "zip":
         return _of_zip(content, wanted)
     opener = _opener(content)
     stream: _Reads = opener(io.BytesIO(content)) if opener is not None else io.BytesIO(content)
-    return _of_tar(_Counted(stream, len(content)), wanted)
+    return _of_tar(_Counted(stream, len(content)), wanted, enough)
 
 
 def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
@@ -152,17 +159,20 @@ def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
 
 
 # ---------------------------------------------------------------- one kind each
-def _of_tar(source: _Counted, wanted: Callable[[str], bool]) -> Unpacked:
+def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[str], bool]) -> Unpacked:
     found = Unpacked({}, [])
     try:
-        with tarfile.open(fileobj=source, mode="r|", errorlevel=0) as archive:
-            for number, member in enumerate(archive):
+        with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=recording.Member) as archive:
+            for number, member in enumerate(iter(archive.next, None)):
+                archive.members = []  # type: ignore[attr-defined]  # or it would keep each
                 if number >= MAX_MEMBERS:
                     raise BundleError(f"more than {MAX_MEMBERS} members; not read")
                 if not member.isfile():
                     continue
                 name = plain_name(member.name)
                 found.names.append(name)
+                if enough(name):
+                    break
                 stream = archive.extractfile(member) if wanted(name) else None
                 if stream is not None:
                     _keep(found, name, stream)

@@ -1,0 +1,289 @@
+"""Whose evidence it is: the names of users, hosts, groups and accounts that its pieces show, and the secrets among its variables.
+
+A name that is a word of the trade, or that stands in evidence on packages, modules and devices, is told apart: replaced wherever it stands
+it would take away what a diagnosis reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.sources.common_names import GROUPS, SERVICES, USERS, WORDS
+from cudadoctor.sources.sensitive import GONE, HOME, HOME_OF_WINDOWS, PSEUDONYM, Pseudonyms
+
+# Variables whose value a diagnosis reads. All others keep their name and lose their value.
+KEPT_VARIABLES = re.compile(
+    r"^(CUDA\w*|NUMBA\w*|NVIDIA_(VISIBLE_DEVICES|DRIVER_CAPABILITIES|REQUIRE_CUDA|DISABLE_REQUIRE)|LD_LIBRARY_PATH|LD_PRELOAD|LIBRARY_PATH|"
+    r"PATH|PYTHONPATH|PYTHONHOME|VIRTUAL_ENV|CONDA_PREFIX|CONDA_DEFAULT_ENV|CUDNN_\w*|TORCH_CUDA_ARCH_LIST|NCCL_\w*_DISABLE|XLA_FLAGS|"
+    r"SLURM_JOB_ID|SLURM_JOBID|SLURM_JOB_GPUS|SLURM_STEP_GPUS|SLURM_GPUS\w*|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|"
+    r"PBS_JOBID|PBS_GPUFILE|LSB_JOBID|LSB_GPU_ALLOC|JOB_ID|WSL_DISTRO_NAME|WSL_INTEROP|WSLENV|container|LANG|LC_\w+|TERM|TMPDIR)$"
+)
+SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|_AUTH$|_PAT$|_DSN$|KEY|CREDENTIAL|JWT|COOKIE", re.IGNORECASE)
+VARIABLE = re.compile(r"^([ \t]{0,8}(?:declare -\w{1,6} |export )?([A-Za-z_][^\s=]{0,200})[ \t]{0,8}=)(.*)$", re.DOTALL)
+# Evidence in which a bare user or host name stands; elsewhere a name that is also a common word stays.
+NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text", "dev", "dev-after", "driver-libraries"})
+_LISTINGS = frozenset({"dev", "dev-after", "driver-libraries"})
+# Evidence on hardware and software. A word in it is a word of the trade, whoever is called so.
+_TECHNICAL = frozenset(
+    {
+        "pci", "modules", "sys-modules", "driver-version", "sys-driver-version", "module-files", "os-release", "wsl-lib", "ldconfig",
+        "nvcc", "dkms", "mokutil", "modinfo", "lspci", "lsmod", "lshw", "video-controllers", "windows-version", "tegra", "dmi",
+        "nvidia-modprobe",
+    }
+)  # fmt: skip
+_USER_VARIABLES = re.compile(r"^(?:USER|LOGNAME|SUDO_USER|USERNAME|SLURM_JOB_USER|PBS_O_LOGNAME|JUPYTERHUB_USER|LSFUSER|NB_USER)$")
+_HOST_VARIABLES = re.compile(
+    r"^(?:HOSTNAME|HOST|COMPUTERNAME|USERDOMAIN|SLURMD_NODENAME|SLURM_SUBMIT_HOST|SLURM_TOPOLOGY_ADDR|SLURM_CLUSTER_NAME|PBS_O_HOST|"
+    r"LSB_SUB_HOST|"
+    r"MASTER_ADDR|NODE_NAME|SLURM_LAUNCH_NODE_HOST|SLURM_JOB_NODELIST|SLURM_NODELIST)$"
+)
+_ACCOUNT_VARIABLES = re.compile(r"^(?:SLURM_JOB_ACCOUNT|SLURM_ACCOUNT|SBATCH_ACCOUNT|SALLOC_ACCOUNT|PBS_ACCOUNT|LSB_PROJECT_NAME)$")
+_GIVES_ACCESS = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|_PAT$|_PASS$|CREDENTIAL|JWT", re.IGNORECASE
+)
+
+_NAME = r"[A-Za-z_][\w.-]{0,62}\$?"
+_HOST = r"[A-Za-z0-9][\w.-]{0,200}"
+_PROMPT = re.compile(
+    rf"(?:^|[\s(\[\x07])({_NAME})@({_HOST})(?=(?::| )[~/][^\n]{{0,200}}?[$#%>](?:\s|$)|[ :][^\n\]]{{0,80}}\][$#%])", re.MULTILINE
+)
+_STAMP = r"^(?:\S{0,40}\| )?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,20}|\[ {0,6}\d{1,9}\.\d{1,9}\])"
+_DAEMON = r"(?:kernel|systemd|sshd|sudo|slurmd|slurmstepd|dockerd|containerd|kubelet|nvidia-\w+|gnome-shell|CRON|cron)"
+_OF_USERS = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"\buid=\d+\(([^)\n]+)\)",
+        rf"\buser ({_NAME})\(uid=",
+        rf"\bof user ({_NAME})\.?$",
+        rf"\b(?:publickey|password|session opened) for (?:invalid user |user )?({_NAME})\b",
+        rf"\bsudo(?:\[\d+\])?: {{1,8}}({_NAME}) : ",
+        rf"^[^\n#]{{0,40}}\b(?:LOGNAME|USER|SUDO_USER)=({_NAME})$",
+        rf"(?<![\w./-])[Uu]ser(?:[Nn]ame)?[\"']?(?:=| {{0,2}}: {{0,2}})[\"']?({_NAME})(?=[\"',;)\s]|$)",
+    )
+)
+_OF_HOSTS = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        rf"{_STAMP} ({_HOST}) {_DAEMON}\b[^\n]{{0,20}}:",
+        rf"\b[Hh]ost_?[Nn]ame[\"']? {{0,2}}[=:] {{0,2}}[\"']?({_HOST})",
+        rf"\b(?:srun|sbatch|slurmstepd|slurmd|mpirun)(?:-[\w.-]{{1,60}})?: error: ({_HOST}): ",
+        rf"\bON ({_HOST}) CANCELLED\b",
+        rf"\b(?:connect to host|resolve host(?:name)?|Connection (?:to|closed by|reset by)) ({_HOST})",
+        r"\[([A-Za-z][\w.-]{1,200})\]:\d{2,5}\b",
+        rf"^({_HOST}):\d+:\d+ \[\d+\] NCCL\b",
+        r"\b(?:[Cc]onnect(?:ing|ed)?(?: to)?|[Rr]each(?:ing)?|[Ll]istening on|server at) ([A-Za-z][\w.-]{2,200}):\d{2,5}\b",
+        r"^\s{0,20}(?:Host|Node|Machine|Server)(?:[Nn]ame)?: {1,20}([A-Za-z][\w.-]{2,200})$",
+        rf"\b(?:MASTER_ADDR|SLURMD_NODENAME|nodename|NodeName|node_name|NodeList|BatchHost) ?[=:] ?({_HOST})",
+        rf"\b(?:ssh|scp|rsync) (?:-\S+ ){{0,4}}(?:{_NAME}@)({_HOST})",
+    )
+)
+_OF_ACCOUNTS = re.compile(
+    r"(?:--account(?:=| )|#SBATCH -A |\b(?:SLURM_JOB_|SBATCH_|SLURM_)?ACCOUNT=|\bAccount=|\b[Aa]ccount[:=] ?|\b(?:srun|sbatch|"
+    r"salloc)\b[^\n]{0,80} -A )[\"']?([A-Za-z][\w.-]{1,60})"
+)
+_PS_HEAD = re.compile(r"^\s*(?:USER|UID|RUSER)\s+PID\s", re.MULTILINE)
+_TOP_HEAD = re.compile(r"^\s*PID\s+(?:USER|RUSER)\s", re.MULTILINE)
+_LS = re.compile(r"^[-bcdlps][-rwxsStT]{9}[.+@]? {1,8}\d+ {1,20}(\S+) {1,20}(\S+) {1,20}[\d,.]+[KMG]? ", re.MULTILINE)
+# What stands before the numbers of other things than hosts.
+_BEFORE_NUMBERS = re.compile(
+    r"(?:gpu|cuda|nvidia|device|dev|card|rank|cpu|mig|sm|cu|lib|python|py|torch|rtx|gtx|h|a|v|t)[-_]?|node|.*[._]", re.IGNORECASE
+)
+_DUMPED = re.compile(r"^(?:export |declare -x )?[A-Za-z_]\w*=.*$")
+
+
+class Names:
+    """The names of one evidence. `technical`: its texts on hardware and software."""
+
+    def __init__(self, technical: str) -> None:
+        self.users: set[str] = set()
+        self.hosts: set[str] = set()
+        self.groups: set[str] = set()
+        self.accounts: set[str] = set()
+        self.secrets: set[str] = set()
+        self.technical = technical
+
+    def distinct(self, names: Iterable[str]) -> set[str]:
+        return {name for name in names if not self._is_ordinary(name)}
+
+    def ordinary(self, names: Iterable[str]) -> set[str]:
+        return {name for name in names if self._is_ordinary(name) and name.lower() not in WORDS}
+
+    def siblings(self) -> set[str]:
+        """What the names of numbered hosts begin with: where one is node-17, node-31 is one too."""
+        found = (re.fullmatch(r"([A-Za-z][\w-]{2,60}?)\d{1,6}", host) for host in self.distinct(self.hosts))
+        return {one[1] for one in found if one is not None and _BEFORE_NUMBERS.fullmatch(one[1]) is None}
+
+    def _is_ordinary(self, name: str) -> bool:
+        if len(name) < 3 or name.lower() in WORDS:
+            return True
+        return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", self.technical, re.I) is not None
+
+
+def personal(name: str) -> bool:
+    """Whether a user's name tells who somebody is."""
+    bare = name.rpartition("\\")[2]
+    return bare.lower() not in USERS and not bare.isdigit() and SERVICES.match(bare) is None and bool(bare)
+
+
+def of(evidence: Evidence) -> Names:
+    """All names, of every piece of evidence."""
+    names = Names(_technical(evidence))
+    for item in evidence.items:
+        for text in (item.stdout, item.stderr, item.why):
+            if text and item.id not in _TECHNICAL and item.id != "packages":
+                _from_text(names, text, item.id)
+        if item.kind == "environment" and item.stdout:
+            _from_environment(names, item.stdout)
+        if item.id == "processes" and item.stdout:
+            names.users.update(user.rpartition("\\")[2] for user in _fields(item.stdout, "user"))
+        if item.id == "uname" and item.stdout:
+            names.hosts.update(item.stdout.split()[1:2])
+    if evidence.node is not None:
+        names.hosts.add(evidence.node)
+    names.users = {name for name in names.users if personal(name) and len(name) > 1 and not PSEUDONYM.fullmatch(name)}
+    names.hosts = {name for host in names.hosts for name in _host_names(host)}
+    names.accounts = {name for name in names.accounts if name.lower() not in USERS | WORDS and len(name) > 2}
+    names.groups = {name for name in names.groups - names.users - GROUPS if not name.isdigit() and SERVICES.match(name) is None}
+    names.secrets = {secret for secret in names.secrets if not re.search(re.escape(secret), names.technical)}
+    return names
+
+
+def _technical(evidence: Evidence) -> str:
+    """What evidence on hardware and software says, and the keys and single words of the workers' lines."""
+    parts = [item.stdout or "" for item in evidence.items if item.id in _TECHNICAL]
+    for item in evidence.items:
+        if item.id == "packages":
+            parts += [line for line in (item.stdout or "").split("\n") if "nvidia" in line or "cuda" in line]
+        elif item.id.startswith("nvidia-smi"):
+            parts.append((item.stdout or "").partition("Processes")[0])
+        elif item.kind == "worker" and item.id != "processes":
+            parts += _words_of(item.stdout or "")
+    return HOME_OF_WINDOWS.sub(r"\1", HOME.sub(r"\1", "\n".join(parts)))
+
+
+def _words_of(text: str) -> Iterator[str]:
+    for entry in _entries(text):
+        for key, value in entry.items():
+            yield key
+            if isinstance(value, str) and (key == "name" or re.fullmatch(r"[\w.+-]{1,60}", value)):
+                yield value
+
+
+def _entries(text: str) -> Iterator[dict[str, object]]:
+    for line in text.split("\n"):
+        try:
+            entry = json.loads(line) if line[:1] == "{" else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield entry
+
+
+def _fields(text: str, key: str) -> Iterator[str]:
+    for entry in _entries(text):
+        value = entry.get(key)
+        if isinstance(value, str):
+            yield value
+
+
+def _host_names(host: str) -> Iterator[str]:
+    """A host's name, its first label, and the domain behind it. Slurm's lists (gpu[01-04]) give what stands before the bracket."""
+    host = host.split("[")[0].strip(".,:")
+    if re.fullmatch(r"[\d.]+", host) or PSEUDONYM.fullmatch(host) or host.endswith((".py", ".so", ".cpp", ".cu", ".log")):
+        return
+    first, _, domain = host.partition(".")
+    for name in (host, first, domain if "." in domain else ""):
+        if len(name) > 2 and name.lower() not in USERS and not name.isdigit():
+            yield name
+
+
+def _from_environment(names: Names, text: str) -> None:
+    for line in text.split("\n"):
+        found = VARIABLE.match(line)
+        if found is None or found[3] in ("", GONE):
+            continue
+        name, value = found[2], found[3].strip("\"'")
+        if _USER_VARIABLES.match(name):
+            names.users.add(value)
+        elif _HOST_VARIABLES.match(name):
+            names.hosts.add(value)
+        elif _ACCOUNT_VARIABLES.match(name):
+            names.accounts.add(value)
+        elif name in ("HOME", "USERPROFILE"):
+            names.users.add(os.path.basename(value.replace("\\", "/").rstrip("/")))
+        elif _GIVES_ACCESS.search(name) and len(value) > 5 and not value.startswith(("/", "~", "file:")) and not value.isdigit():
+            names.secrets.update({value} if value.lower() not in WORDS | USERS else ())
+
+
+def _from_text(names: Names, text: str, item: str) -> None:
+    for pattern in (HOME, HOME_OF_WINDOWS):
+        names.users.update(match[2] for match in pattern.finditer(text) if re.fullmatch(r"[^\W\d][\w .-]*", match[2]))
+    for match in _PROMPT.finditer(text):
+        names.users.add(match[1])
+        names.hosts.add(match[2])
+    for patterns, found in ((_OF_USERS, names.users), (_OF_HOSTS, names.hosts)):
+        for pattern in patterns:
+            found.update(match[1] for match in pattern.finditer(text) if match[1].lower() not in WORDS)
+    names.accounts.update(match[1] for match in _OF_ACCOUNTS.finditer(text))
+    if item in _LISTINGS or item == "text":
+        for match in _LS.finditer(text):
+            names.users.add(match[1])
+            names.groups.add(match[2])
+    groups = re.search(r"\bgroups=(\S+)", text)
+    names.groups.update(re.findall(r"\d+\(([^)]+)\)", groups[1]) if groups else ())
+    if item == "text":
+        names.users.update(_of_process_tables(text))
+
+
+def _of_process_tables(text: str) -> Iterator[str]:
+    """Who stands in the first column below `USER PID`, or in the second below `PID USER`."""
+    for head, place in ((_PS_HEAD, 0), (_TOP_HEAD, 1)):
+        for match in head.finditer(text):
+            for line in text[match.start() :].lstrip("\n").split("\n")[1:2000]:
+                columns = line.split()
+                if len(columns) < 3 or not columns[1 - place].isdigit():
+                    break
+                yield columns[place].rstrip("+")
+
+
+# ---------------------------------------------------------------- in their place
+def in_their_place(text: str, pseudonyms: Pseudonyms) -> str:
+    """Accounts where they are named as such, also those that are common words."""
+    return _OF_ACCOUNTS.sub(lambda match: match[0][: match.start(1) - match.start()] + _account(match[1], pseudonyms), text)
+
+
+def _account(name: str, pseudonyms: Pseudonyms) -> str:
+    return name if PSEUDONYM.fullmatch(name) or name.lower() in WORDS else pseudonyms.of("account", name)
+
+
+def without_dumped_variables(text: str) -> str:
+    """A text that shows `env`: three and more lines in a row that set a variable keep the values that a recording of this machine keeps."""
+    lines = text.split("\n")
+    start = 0
+    while start < len(lines):
+        end = start
+        while end < len(lines) and _DUMPED.match(lines[end]):
+            end += 1
+        if end - start >= 3:
+            lines[start:end] = [_dumped(line) for line in lines[start:end]]
+        start = end + 1
+    return "\n".join(lines)
+
+
+def _dumped(line: str) -> str:
+    found = VARIABLE.match(line)
+    if found is None or (KEPT_VARIABLES.match(found[2]) and not SECRET_NAME.search(found[2])) or _BUILDS.match(found[2]):
+        return line
+    return found[1] + GONE
+
+
+# What builds and frameworks read; a text shows these, and a recording of the machine does not need them.
+_BUILDS = re.compile(
+    r"^(?:NV\w*|NCCL\w*|TORCH\w*|PYTORCH\w*|TF_\w+|XLA\w*|JAX\w*|CUPY\w*|CMAKE\w*|C?CC|CXX|\w*FLAGS|FORCE_CUDA|SLURM_\w+|PBS_\w+|"
+    r"LSB_\w+|CONDA_\w+|"
+    r"[A-Z][A-Z0-9_]*VERSION|NAME|ID|ID_LIKE|PRETTY_NAME|VARIANT\w*|\w+_URL|[a-z]\w*)$"
+)

@@ -1,0 +1,260 @@
+"""What in a text opens a door or names a person or a machine whatever evidence it stands in: secrets, addresses, numbers of devices.
+
+`Pseudonyms.text` replaces it. Equal things get equal pseudonyms, a prefix of a UUID stays a prefix of its pseudonym, line counts stay, and
+a path keeps its tail below the home directory. The salt is drawn anew for each recording, so pseudonyms of two recordings do not match.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+from cudadoctor.sources.common_names import PUBLIC, USERS
+
+GONE = "<redacted>"
+PSEUDONYM = re.compile(r"(?:user|host|group|account|serial)-[0-9a-f]{6}")
+# ---------------------------------------------------------------- what opens a door
+_PEM = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----.{0,20000}?(?:-----END \1-----|\Z)", re.DOTALL)
+_CREDENTIALS = re.compile(r"(://)[^/\s\"'<>]{1,400}@")  # user:password@ in an address; a password may hold an @
+_KNOWN_FORMS = re.compile(
+    r"\b(?:(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|gl(?:pat|rt|dt|cbt|ptt|"
+    r"soat)-[\w-]{16,200}|"
+    r"(?:api_org|hf)_[A-Za-z0-9]{16,200}|nvapi-[\w-]{16,200}|xox[abeoprs]-[\w-]{10,200}|sk-[A-Za-z0-9_-]{16,250}|sk_(?:live|"
+    r"test)_\w{16,200}|"
+    r"AIza[\w-]{35}|ya29\.[\w-]{16,400}|pypi-[\w-]{16,400}|npm_[A-Za-z0-9]{30,60}|dckr_(?:pat|oat)_[\w-]{16,100}|dop_v1_[0-9a-f]{40,80}|"
+    r"SG\.[\w-]{16,40}\.[\w-]{16,60}|wandb_v1_\w{16,200}|eyJ[\w-]{8,4000}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?|"
+    r"(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S{1,30}) [A-Za-z0-9+/]{20,4000}={0,3}|SHA256:[A-Za-z0-9+/]{43})"
+)
+# 40 letters of both cases and digits without a separator: what a cloud calls a secret key. Mangled names of C++ have _ before them.
+_OPAQUE = re.compile(
+    r"(?<![\w+/=.-])(?=[A-Za-z0-9+]{0,39}[A-Z])(?=[A-Za-z0-9+]{0,39}[a-z])(?=[A-Za-z0-9+]{0,39}\d)[A-Za-z0-9+]{40}(?![\w+/=.-])"
+)
+_OPENER = (
+    r"(?:token|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret[_-]?key|"
+    r"account[_-]?key|"
+    r"shared[_-]?key|licen[cs]e[ _-]?key|credential|signature|jwt)s?"
+)
+_HARMLESS = r"(?!\d+(?![\w.-])|(?:none|null|true|false|yes|no|not|missing|invalid|required|expired|is|was)\b|<redacted>|[$%{\[(]|\.\.\.)"
+_VALUE = r"(?:[^\s\"',;&<>\])}\\]|\\(?![\"'ntr]))"  # in JSON a quote or a line break follows a backslash
+_NAMED = re.compile(
+    rf"((?:{_OPENER}|\bpwd|\bsig|\bpat)(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
+    rf":(?!:))[ \t]{{0,4}}(?:\\{{0,3}}[\"'])?)({_HARMLESS}{_VALUE}{{4,4000}})",
+    re.IGNORECASE,
+)
+_ARGUMENT = re.compile(
+    rf"(--?[\w-]{{0,40}}?{_OPENER}(?:[\"']\s{{0,4}},\s{{0,8}}[\"']|[ \t]{{1,4}}[\"']?))({_HARMLESS}[^\s\"'-][^\s\"']{{0,4000}})",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(
+    r"(\b(?:authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:(?:bearer|basic|token|negotiate|digest)\s{1,2})?|bearer\s{1,2}|x-api-key:\s{0,2}|"
+    r"set-cookie:\s{0,2}|\bcookie:\s{0,2}))(?!authentication|token\b)([^\s\"']{6,4000})",
+    re.IGNORECASE,
+)
+_AT_A_DOOR = re.compile(
+    r"(\b(?:sshpass[ \t]{1,4}-p|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user)|"
+    r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
+    r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)([^\s\"']{3,400})"
+)
+_IN_PROSE = re.compile(
+    r"(\b(?:password|passphrase|token)(?: is)?[ \t]{1,4}[\"']?)((?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~-]{6,200})", re.I
+)
+_CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way to put a token into a channel
+# ---------------------------------------------------------------- what names a person or a machine
+_UUID = re.compile(
+    r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|"
+    r"(?:(?<![0-9a-fA-F])|(?<=pod))((?<!-)[0-9a-fA-F]{8}([-_])[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{12}|"
+    r"[0-9a-f]{64}|[0-9a-f]{32})(?![0-9a-zA-Z])"
+)
+HOME = re.compile(r"(/home/|/homes/|/Users/)((?<=/Users/)[^/\s:;'\",\\]{1,40}(?: [^/\s:;'\",\\]{1,40}){1,2}(?=/)|[^/\s:;'\",\\<>|)\]}]+)")
+_HOME_IN_WSL = re.compile(r"(\\{1,2}home\\{1,2})([^\\/\s:;'\",<>|]+)")
+# C:\Users\name, in JSON with every backslash twice. The name may hold blanks where the path goes on behind it.
+HOME_OF_WINDOWS = re.compile(
+    r"([A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?!(?:Public|Default|All Users)\b)([^\\/:*?\"<>|\r\n\t;]{1,64}(?=[\\/])|[^\\/:*?\"<>|\s;,']+)",
+    re.IGNORECASE,
+)
+# The end of a device's name in Windows, which may be the card's serial number.
+_INSTANCE = re.compile(r"(PCI\\{1,2}VEN_[0-9A-F]{4}[^\\\s\"]{0,80}\\{1,2})([0-9A-F&]{4,64})", re.IGNORECASE)
+_SID = re.compile(r"\bS-1-5-21-\d{1,12}(?:-\d{1,12}){2,3}\b")
+_SERIAL = re.compile(
+    r"((?:\bserial(?:[ _-]?(?:number|num|no))?|\bGPU PDI|\bgpu_pdi|\bS/N|service[ _-]tag|asset[ _-]tag)[\"']?[ \t]{0,60}(?:[:=#]|"
+    r">)[ \t]{0,20}[\"']?)"
+    r"(?!\[?N/A|unknown|none|not |to be|default|<|serial-[0-9a-f]{6}\b)([^\s\"'<,;]{3,80})",
+    re.IGNORECASE,
+)
+# Boot parameters may hold addresses and keys. Those that concern a GPU stay.
+_SERIAL_IN_PROSE = re.compile(
+    r"(\b(?:serial(?: (?:number|no\.?))?|S/N)[ \t]{1,8})((?=[\w-]{0,40}\d{4})[A-Za-z0-9][\w-]{6,60})", re.IGNORECASE
+)
+_BOOT_LINE = re.compile(r"((?:C|Kernel c)ommand line:|^[ \t]{0,8}(?=BOOT_IMAGE=))([^\n]*)", re.MULTILINE)
+_BOOT_WORD = re.compile(
+    r"(?:nomodeset|(?:nouveau|nvidia[\w-]*|nova[\w-]*|modprobe|module|rd\.driver|vfio[\w-]*)[._]\w[\w.-]*=[\w.,:-]*|(?:intel_|"
+    r"amd_)?iommu=\w+|"
+    r"module_blacklist=[\w,-]+|pci(?:e_\w+)?=[\w,:]+|lockdown=\w+)"
+)
+# user@host of whoever built a kernel or a driver at home. Those of distributions and of NVIDIA name nobody.
+_BUILDER = re.compile(
+    r"\((?!(?:dvs-builder|buildd|mockbuild|root|builder|linux|abuild|geeko|reproducible)@)([\w.-]{1,64})@([\w.-]{1,200})\)"
+)
+# Units of systemd (user@1000.service) and symbols of libraries (name@libcudart.so) are written so as well.
+EMAIL = re.compile(
+    r"(?<![\w.+-])(?!git@)[\w.+-]{1,100}@(?![\w.-]{0,100}\.(?:service|slice|socket|target|timer|scope|mount|so|py|"
+    r"whl)\b)(?:[\w-]{1,100}\.){1,10}[A-Za-z]\w{0,40}"
+)
+# Without a dot behind the @, where nothing else is written so.
+_AT_HOST = re.compile(
+    r"(?<![\w.+@/-])(?!git@)([A-Za-z_][\w.-]{1,63})@(?!(?:https?|file|git|ssh|main|master|latest|"
+    r"develop)\b)([A-Za-z][\w-]{1,63})(?![\w.(@])"
+)
+URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{1,20}://(?:<redacted>@)?)([A-Za-z0-9_][\w.-]{0,200})")
+_SHARE = re.compile(r"((?:^|(?<=[\s\"'=(]))(?:\\\\){1,2})(?!wsl)([A-Za-z][\w.-]{1,200})(?=\\)", re.MULTILINE)
+_WITH_PORT = re.compile(r"(?<![\w/.@-])([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8})(?=:\d{2,5}/)")
+_BY_ITS_END = re.compile(
+    r"(?<![\w.-])(?:[\w-]{1,63}\.){1,6}(?:localdomain|lan|corp|intranet|home\.arpa|cluster\.local|compute\.internal|ec2\.internal|"
+    r"c\.[\w-]{1,60}\.internal)\b"
+    r"|\bip-\d{1,3}(?:-\d{1,3}){3}\b"
+)
+_IPV4 = re.compile(r"(?<![\w.-])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w]|\.\d)")
+_MAC = re.compile(
+    r"(?<![\w:.-])(?:(?:[0-9a-f]{2}:){5}(?:[0-9a-f]{2}:){0,14}[0-9a-f]{2}|(?:[0-9a-f]{2}-){5}[0-9a-f]{2}|"
+    r"(?=[\d.]{0,12}[a-f])[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}|"
+    r"(?!(?:[0-9a-f]{4}:){0,2}10de:)(?:[0-9a-f]{4}:){3}[0-9a-f]{4})(?![\w:-]|\.\w)",
+    re.IGNORECASE,
+)
+_IPV6 = re.compile(
+    r"(?<![\w:.])(?:(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}|(?=[0-9a-f:]{0,40}\d)(?:[0-9a-f]{1,4}:){1,6}(?::[0-9a-f]{1,4}){1,6}|"
+    r"(?:[0-9a-f]{1,4}:){2,7}:)"
+    r"(?![\w:])",
+    re.IGNORECASE,
+)
+_ADDRESSED = re.compile(
+    r"(?:\b(?:\w{0,20}_)?(?:addr(?:ess)?|inet|host|server|from|to|ip|at|src|dst|gateway|proxy)|@|//|\[)[ :=\"']{0,3}$", re.IGNORECASE
+)
+# Package versions such as 13.1.0.3 have the form of an address; what stands around them tells.
+_OF_PACKAGE = re.compile(
+    r"(?:[=<>~!]=\s?[\"']?|[<>]\s?|[\w)]-|[_+vV]|\.so\.|version[\"']?\s?[:=]?\s?[\"']?|release\s|"
+    r"(?:nvidia|cud|cub|cuf|cur|cus|nccl|npp|nvjpeg|nvjit|nvtx|tensorrt|torch|cupy|numba|lib)[\w.+\[\]-]{0,60}[\s|:,\"'(=]{1,60})$",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(r"(?:[-+][\w]|\.(?:whl|tar|run|deb|rpm|zip|conda)\b|\.\*)")
+_LONG, _SHORT = 80, 16  # characters looked at before and after
+
+
+class Pseudonyms:
+    """One recording's pseudonyms, and what was replaced: the different things of each kind."""
+
+    def __init__(self) -> None:
+        self.salt = secrets.token_bytes(16)
+        self.replaced: dict[str, set[str]] = {}
+
+    def digest(self, text: str, length: int = 6) -> str:
+        return hashlib.blake2s(text.encode("utf-8", "replace"), key=self.salt).hexdigest()[:length]
+
+    def note(self, kind: str, original: str) -> None:
+        self.replaced.setdefault(kind, set()).add(self.digest(original, 16))
+
+    def of(self, kind: str, original: str) -> str:
+        """`user-3f2a1c`: the same for the same name, whatever the case of its letters."""
+        self.note(kind, original.lower())
+        return f"{kind}-{self.digest(original.lower())}"
+
+    def gone(self, original: str) -> str:
+        self.note("secret", original)
+        return GONE
+
+    def uuid(self, match: re.Match[str]) -> str:
+        head, tail = (match.group(1), match.group(2)) if match.group(1) else ("", match.group(3))
+        self.note("UUID", tail.lower())
+        out = []
+        for place, letter in enumerate(tail):
+            if letter in "-_":
+                out.append(letter)
+            else:
+                shift = int(self.digest(tail[:place].lower(), 1), 16)
+                shifted = f"{(int(letter, 16) + shift) % 16:x}"
+                out.append(shifted.upper() if letter.isupper() else shifted)
+        return head + "".join(out)
+
+    # ------------------------------------------------------------ a text
+    def text(self, text: str) -> str:
+        """The text without what its form alone shows to be private."""
+        return self.addresses(self.numbers(self.secrets(text)))
+
+    def secrets(self, text: str) -> str:
+        if "PRIVATE KEY" in text:
+            text = _PEM.sub(lambda match: self.gone(match.group()) + "\n" * match.group().count("\n"), text)
+        if "://" in text:
+            text = _CREDENTIALS.sub(lambda match: f"{match.group(1)}{self.gone(match.group())}@", text)
+            text = _CHANNEL.sub(lambda match: match.group(1) + self.gone(match.group()), text)
+        text = _KNOWN_FORMS.sub(lambda match: self.gone(match.group()), text)
+        for pattern in (_AT_A_DOOR, _HEADER, _ARGUMENT, _NAMED, _IN_PROSE):
+            text = pattern.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
+        return _OPAQUE.sub(lambda match: self.gone(match.group()), text)
+
+    def numbers(self, text: str) -> str:
+        """Numbers of devices and of systems, and what the boot loader was told."""
+        text = _BOOT_LINE.sub(lambda match: match.group(1) + boot_words(match.group(2)), text)
+        text = _SERIAL.sub(lambda match: match.group(1) + self.serial(match.group(2)), text)
+        text = _SERIAL_IN_PROSE.sub(lambda match: match.group(1) + self.serial(match.group(2)), text)
+        text = _UUID.sub(self.uuid, text)
+        text = _INSTANCE.sub(lambda match: f"{match.group(1)}{self.digest(match.group(2).lower(), 12).upper()}", text)
+        return _SID.sub(lambda match: self.of("sid", match.group()), text)
+
+    def addresses(self, text: str) -> str:
+        """Where somebody lives or can be reached."""
+        for pattern in (HOME_OF_WINDOWS, HOME, _HOME_IN_WSL):
+            text = pattern.sub(lambda match: match.group(1) + self.user(match.group(2)), text)
+        text = _BUILDER.sub(lambda match: f"({self.user(match.group(1))}@{self.host(match.group(2))})", text)
+        if "://" in text:
+            text = URL_HOST.sub(lambda match: match.group(1) + self.url_host(match.group(2)), text)
+        if "@" in text:
+            text = EMAIL.sub(lambda match: self.of("address", match.group()), text)
+        text = _SHARE.sub(lambda match: match.group(1) + self.host(match.group(2)), text)
+        text = _WITH_PORT.sub(lambda match: self.url_host(match.group(1)), text)
+        text = _BY_ITS_END.sub(lambda match: self.host(match.group()), text)
+        text = _IPV4.sub(lambda match: match.group() if version_like(text, match) else self.of("ip", match.group()), text)
+        text = _MAC.sub(lambda match: self.of("mac", match.group()), text)
+        return _IPV6.sub(lambda match: self.of("ip", match.group()), text)
+
+    def people_at_hosts(self, text: str) -> str:
+        """`ada@crunch7`, which in a text of a user's is a person; a kernel log and a list of packages write devices and versions so."""
+
+        def pseudonym(match: re.Match[str]) -> str:
+            user, host = match.groups()
+            user = user if user.lower() in USERS else self.user(user)
+            return f"{user}@{host if host.lower() in USERS else self.host(host)}"
+
+        return _AT_HOST.sub(pseudonym, text) if "@" in text else text
+
+    # ------------------------------------------------------------ names
+    def serial(self, number: str) -> str:
+        return number if PSEUDONYM.fullmatch(number) else self.of("serial", number)
+
+    def user(self, name: str) -> str:
+        return name if PSEUDONYM.fullmatch(name) else self.of("user", name)
+
+    def host(self, name: str) -> str:
+        return name if name == "host" or PSEUDONYM.fullmatch(name) else self.of("host", name)
+
+    def url_host(self, name: str) -> str:
+        """Addresses on the public web stay: they say where to read on."""
+        bare = name.rstrip(".")
+        plain = PUBLIC.search(bare) is not None or re.fullmatch(r"[\d.]+", bare) is not None
+        return name if plain else self.host(bare) + name[len(bare) :]
+
+
+def boot_words(said: str) -> str:
+    """The boot parameters that concern a GPU, and a mark for the others."""
+    return "".join(f" {word}" for word in said.split() if _BOOT_WORD.fullmatch(word)) + f" {GONE}"
+
+
+def version_like(text: str, match: re.Match[str]) -> bool:
+    """Whether four numbers are a version: unless they stand where an address does, what is before or behind them says so."""
+    before = text[max(0, match.start() - _LONG) : match.start()].rpartition("\n")[2]
+    behind = text[match.end() : match.end() + _SHORT]
+    if match.group() in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - every machine's own
+        return True
+    if _ADDRESSED.search(before) or re.match(r"[:/]\d", behind):
+        return False
+    return _OF_PACKAGE.search(before) is not None or _GOES_ON.match(behind) is not None

@@ -1,0 +1,303 @@
+"""A redacted recording holds no name of a person or a machine and no secret; nor does any report that is made of it."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from cudadoctor.app import judge
+from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.report.formats import FORMATS
+from cudadoctor.report.page import Style
+from cudadoctor.sources import recording
+from cudadoctor.sources.redact import redact, redacted
+from tests.command_line import evidence_of, lines, run
+
+KNOWLEDGE: Knowledge = load()
+CARRIERS = (
+    "h200-healthy", "h200x2-default-gpu-full", "h200-in-use", "h200-memory-held-by-orphan", "shared-default-gpu-full", "gpu-fell-off-bus",
+    "seed-mx250-python3-process", "no-gpu-slurm-login", "mig-slice-healthy", "wsl2-healthy", "windows-healthy-rtx3060", "h200-two-cupys",
+    "framework-cpu-build", "container-no-gpu-access", "jetson-orin-healthy", "driver-hung",
+)  # fmt: skip
+
+
+class Plant(NamedTuple):
+    """A secret, and the lines by item in which it stands. `text` is what a user gave with --log, `*.err` an item's standard error."""
+
+    secret: str
+    where: dict[str, str]
+
+
+def _event(**fields: object) -> str:
+    return lines([fields])
+
+
+def _framework_error(words: str) -> str:
+    return _event(event="error", step="import", error=words)
+
+
+PLANTS = (
+    # -- people
+    Plant("zebulon", {"user": "uid=1001(zebulon) gid=1001(zebulon) groups=1001(zebulon)\n", "text": "zebulon started it again\n"}),
+    Plant("Quentinius", {"environment": "LD_LIBRARY_PATH=/home/Quentinius/lib\n", "python-env": _framework_error("denied to Quentinius\nat once")}),
+    Plant("marguerite", {"text": "(base) marguerite@lab-box9:~/proj$ python train.py\nTraceback of marguerite's run\n"}),
+    Plant("lab-box9", {"text": "lab-box9 is slow\n", "nvidia-smi.err": "nvidia-smi on lab-box9: broken\n"}),
+    Plant("oswaldo", {"processes": _event(event="process", pid=4242, ppid=1, user="oswaldo", state="running", own=False)}),
+    Plant("thaddeus", {"text": "USER         PID %CPU %MEM\nthaddeus    7711  0.0  0.1 python\n\nkilled by thaddeus\n"}),
+    Plant("perpetua", {"text": "Nov 21 10:00:00 box sshd[99]: Accepted publickey for perpetua from 10.9.8.7 port 2222 ssh2\n"}),
+    Plant("leopoldine", {"environment": "PYTHONPATH=/Users/leopoldine/src\n", "ladder": _framework_error("/Users/leopoldine/src/numba.py")}),
+    Plant("Hieronymus", {"text": 'File "C:\\Users\\Hieronymus Bosch\\env\\lib\\x.py", line 3\n'}),
+    Plant("gwendolyn", {"dev": "crw-rw---- 1 gwendolyn chemlab-q4 195, 9 /dev/nvidia9\n"}),
+    Plant("chemlab-q4", {"user": "groups=1001(chemlab-q4)\n"}),
+    Plant("rosalind", {"kernel-log": "[    9.1] Linux version 6.8.0 (rosalind@forge17) (gcc 13) #1\n"}),
+    # -- machines
+    Plant("crunchbox77", {"uname": "Linux crunchbox77.deep.thoughtlab.de 6.8.0-40-generic #1 SMP x86_64 GNU/Linux\n"}),
+    Plant("thoughtlab.de", {"text": "ssh: connect to host login2.deep.thoughtlab.de port 22: refused\n"}),
+    Plant("forge17", {"driver-version": "NVRM version: NVIDIA UNIX x86_64 (root2@forge17)\n"}),
+    Plant("node-kappa-3", {"environment": "SLURMD_NODENAME=node-kappa-3\n", "text": "task 0: node-kappa-3: killed\n"}),
+    Plant("gpunode042", {"text": "slurmstepd: error: *** JOB 77 ON gpunode042 CANCELLED AT 2026-11-21T10:00:00 ***\n"}),
+    Plant("raven-compute", {"text": "Nov 21 10:00:00 raven-compute kernel: NVRM: Xid (PCI:0000:01:00): 13, pid=7\n"}),
+    Plant("nas5.corp", {"text": "OSError: cannot reach nas5.corp for the data\n"}),
+    # -- addresses
+    Plant("ada.l@analytic.org", {"text": "mail ada.l@analytic.org about it\n", "dkms.err": "signed by ada.l@analytic.org\n"}),
+    Plant("10.20.30.40", {"text": "NCCL could not reach 10.20.30.40:29500\n", "kernel-log": "[ 1.0] nvidia: nfs at 10.20.30.40\n"}),
+    Plant("192.168.77.5", {"environment": "CUDA_MPS_SERVER=192.168.77.5\n", "framework-torch": _framework_error("socket 192.168.77.5 refused")}),
+    Plant("203.0.113.99", {"text": "listening on 203.0.113.99\n"}),
+    Plant("fe80::1c2d:3eff:fe4f:5a6b", {"text": "inet6 fe80::1c2d:3eff:fe4f:5a6b scope link\n"}),
+    Plant("2001:db8:85a3:8d3:1319:8a2e:370:7348", {"kernel-log": "[ 1.0] module nfs: 2001:db8:85a3:8d3:1319:8a2e:370:7348\n"}),
+    Plant("3c:ec:ef:12:34:56", {"kernel-log": "[ 1.0] mlx5: module eth0 3c:ec:ef:12:34:56\n", "text": "ether 3c:ec:ef:12:34:56\n"}),
+    # -- numbers of devices
+    Plant("1650522003820", {"nvidia-smi": "    Serial Number                         : 1650522003820\n"}),
+    Plant("VMW-77-a1-B2", {"lshw": "       serial: VMW-77-a1-B2\n"}),
+    Plant("0324718054731", {"nvml": _event(event="board", serial="0324718054731")}),
+    Plant("GPU-7f3c9a10-22bb-4c1d-9e8f-aabbccddeeff", {"nvidia-smi": "GPU 0: NVIDIA H200 (UUID: GPU-7f3c9a10-22bb-4c1d-9e8f-aabbccddeeff)\n"}),
+    Plant("MIG-1b2c3d4e-5f60-5718-9a0b-c1d2e3f40516", {"environment": "CUDA_MODULE=MIG-1b2c3d4e-5f60-5718-9a0b-c1d2e3f40516\n"}),
+    Plant("4C4C4544-0042-3510-8052-B4C04F4A4E32", {"text": "System UUID: 4C4C4544-0042-3510-8052-B4C04F4A4E32\n"}),
+    Plant("0c1d2e3f405162738495a6b7c8d9eafb", {"text": "machine-id 0c1d2e3f405162738495a6b7c8d9eafb\n"}),
+    # -- values of variables
+    Plant("correct-horse-7", {"environment": "MY_DB_PASSWORD=correct-horse-7\n", "text": "login with correct-horse-7 failed\n"}),
+    Plant("blue-whale-project", {"environment": "COMPANY_PROJECT=blue-whale-project\n"}),
+    Plant("innermost-line", {"environment": "MULTI=first\ninnermost-line of a value\n"}),
+    Plant("AKIAIOSFODNN7EXAMPLQ", {"environment": "AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLQ\n", "text": "aws: AKIAIOSFODNN7EXAMPLQ denied\n"}),
+    Plant("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", {"text": "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY\n"}),
+    Plant("ghp_16C7e42F292c6912E7710c838347Ae178B4a", {"text": "remote: ghp_16C7e42F292c6912E7710c838347Ae178B4a is revoked\n"}),
+    Plant("hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345", {"framework-torch": _framework_error("401 for\nhf_AbCdEfGhIjKlMnOpQrStUvWxYz012345")}),
+    # -- tokens in addresses and in command lines
+    Plant("s3cr3tindex", {"text": "Looking in indexes: https://bob:s3cr3tindex@pypi.thoughtlab.de/simple\n"}),
+    Plant("pypi.thoughtlab.de", {"text": "ERROR: index https://pypi.thoughtlab.de/simple has no torch\n"}),
+    Plant("an-4d5e6f70-aa", {"text": "channel https://conda.anaconda.org/t/an-4d5e6f70-aa/private\n"}),
+    Plant("sigABCdef123", {"text": "GET https://x.blob.core.windows.net/m.bin?sv=2021&sig=sigABCdef123&se=1\n"}),
+    Plant("jup-tok-991", {"processes": _event(event="process", pid=99, ppid=1, user="root", own=False, state="running", devices=["/dev/nvidia0"],
+                                              command="/usr/bin/python3 -m jupyter --token=jup-tok-991")}),
+    Plant(
+        "plain-argument-77",
+        {"processes": _event(event="process", pid=98, ppid=1, user="root", own=False, state="running", command="/usr/bin/python3 x.py plain-argument-77")},
+    ),
+    Plant("spoken-pw-4711", {"text": "login with password spoken-pw-4711 failed\n"}),
+    Plant("1322521045678", {"text": "board serial 1322521045678\n"}),
+    Plant("10.8.0.9", {"text": "SSH_CLIENT=10.8.0.9 51234 22\n"}),
+    Plant("fileserver09", {"text": "at \\\\fileserver09\\models\\x\n"}),
+    Plant("node-kappa-11", {"text": "rank 3 on node-kappa-11 is gone\n"}),
+    Plant("4c4c4544_0042_3510_8052_b4c04f4a4e99", {"cgroup": "0::/kubepods/pod4c4c4544_0042_3510_8052_b4c04f4a4e99/x.scope\n"}),
+    Plant("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", {"cgroup": "1:x:/docker-9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08.scope\n"}),
+    Plant("smi-arg-secret", {"nvidia-smi": "|    0   N/A  N/A           9911      C   python3 serve.py smi-arg-secret         300MiB |\n"}),
+    Plant("hunter2hunter2", {"text": "$ python serve.py --api-key hunter2hunter2 --port 80\n"}),
+    Plant("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", {"text": "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl\n"}),
+    Plant("kernelkey99", {"kernel-log": "[    0.0] Command line: BOOT_IMAGE=/vmlinuz root=/dev/sda1 ks=http://h/k?x=kernelkey99 nouveau.modeset=0\n"}),
+    Plant("registry-pass-1", {"container-stack": '/etc/docker/daemon.json:{"runtimes": {"nvidia": {"args": ["--token", "registry-pass-1"]}}}\n'}),
+    Plant("harbor.thoughtlab.de", {"container-stack": '/etc/docker/daemon.json:  "nvidia-mirror": "https://harbor.thoughtlab.de:5000"\n'}),
+    Plant("astro-grant-55", {"text": "sbatch: error: --account=astro-grant-55 is not valid\n", "environment": "SLURM_JOB_ACCOUNT=astro-grant-55\n"}),
+    Plant("MIIEpAIBAAKCAQEA", {"text": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA75\n-----END RSA PRIVATE KEY-----\n"}),
+)  # fmt: skip
+KINDS = {"environment": "environment", "text": "text", "processes": "worker", "python-env": "worker", "nvml": "worker", "ladder": "worker"}
+
+
+def planted(name: str) -> Evidence:
+    """A recorded host with every secret in it: behind the lines that it has, in pieces of evidence that it lacks."""
+    evidence = evidence_of(name)
+    more: dict[str, str] = {}
+    for plant in PLANTS:
+        for where, words in plant.where.items():
+            more[where] = more.get(where, "") + words
+    items = []
+    for item in evidence.items:
+        out, err = more.pop(item.id, ""), more.pop(f"{item.id}.err", "")
+        known = item.stdout or ("" if out else None)
+        text = (
+            out + (known or "") if item.id == "uname" else f"{known}\n{out}" if known and not known.endswith("\n") else (known or "") + out
+        )
+        status = "ok" if out and item.status not in ("ok", "failed") else item.status
+        items.append(
+            msgspec.structs.replace(
+                item, stdout=text if known is not None else None, stderr=(item.stderr or "") + err or None, status=status
+            )
+        )
+    for where, words in more.items():
+        if not where.endswith(".err"):
+            kind = "worker" if where.startswith("framework-") else KINDS.get(where, "command")
+            origin = "text" if where == "text" else "recording"
+            items.append(Item(id=where, kind=kind, what=where, status="ok", stdout=words, origin=origin))  # type: ignore[arg-type]
+    python = "/home/Quentinius/env/bin/python"
+    return msgspec.structs.replace(
+        evidence, items=tuple(items), python=python, python_why="VIRTUAL_ENV of zebulon", remarks=("made on crunchbox77",)
+    )
+
+
+@cache
+def taken(name: str) -> Evidence:
+    return redact(planted(name))
+
+
+def _found(text: str) -> list[str]:
+    lower = text.lower()
+    return [plant.secret for plant in PLANTS if plant.secret.lower() in lower]
+
+
+def test_there_are_fifty_and_each_is_in_the_evidence_before() -> None:
+    assert len({plant.secret for plant in PLANTS}) >= 50
+    whole = "\n".join(part for item in planted("h200-healthy").items for part in (item.stdout, item.stderr) if part)
+    absent = {plant.secret for plant in PLANTS} - set(_found(whole))
+    assert not {secret for secret in absent if "dkms.err" not in str([plant.where for plant in PLANTS if plant.secret == secret])}
+
+
+def _members(path: Path) -> Iterator[bytes]:
+    with tarfile.open(path) as archive:
+        for member in archive:
+            yield f"{member.name} {member.uname} {member.gname} {member.pax_headers}".encode()
+            stream = archive.extractfile(member)
+            yield stream.read() if stream is not None else b""
+
+
+@pytest.mark.parametrize("name", CARRIERS)
+def test_none_of_them_is_in_the_recording_or_in_a_report(name: str, tmp_path: Path) -> None:
+    evidence = taken(name)
+    recording.write(evidence, str(tmp_path / "folder"))
+    recording.write(evidence, str(tmp_path / "file.tar.gz"))
+    files = [path for path in (tmp_path / "folder").rglob("*") if path.is_file()]
+    assert _found("\n".join(f"{path.name}\n{path.read_text('utf-8')}" for path in files)) == []
+    assert _found(b"\n".join(_members(tmp_path / "file.tar.gz")).decode()) == []
+    report = judge(recording.read(str(tmp_path / "file.tar.gz")), KNOWLEDGE)
+    assert report.diagnosis.crashes == ()
+    for form, known in FORMATS.items():
+        assert _found(known.render(report, KNOWLEDGE, Style(verbose=True))) == [], form
+
+
+# ---------------------------------------------------------------- what stays
+def items_of(**texts: str) -> Evidence:
+    items = []
+    for key, body in texts.items():
+        name = key.replace("_", "-")
+        items.append(Item(id=name, kind=KINDS.get(name, "command"), what=name, status="ok", stdout=body))  # type: ignore[arg-type]
+    return Evidence(items=tuple(items))
+
+
+def out(evidence: Evidence, name: str) -> str:
+    item = evidence.get(name)
+    assert item is not None
+    return item.stdout or ""
+
+
+def test_equal_things_stay_equal_and_different_ones_differ() -> None:
+    evidence = redact(
+        items_of(
+            user="uid=1000(ada) gid=1000(ada) groups=1000(ada)\n",
+            text="ada@box1:~$ ls /home/ada /home/bob\n/mnt/nfs/ada/x\nfrom 10.1.1.1 to 10.1.1.2\nmail a@b.org, c@d.org, a@b.org\n",
+            processes=lines([{"event": "process", "pid": 1, "user": "ada"}, {"event": "process", "pid": 2, "user": "bob"}]),
+            python_env=lines([{"event": "error", "error": "not writable for\nada on box1"}]),
+        )
+    )
+    (ada,) = set(re.findall(r"uid=1000\((user-\w+)\)", out(evidence, "user")))
+    text = out(evidence, "text")
+    homes = re.findall(r"/home/(user-\w+)", text)
+    assert homes[0] == ada
+    assert homes[1] != ada
+    assert f"/mnt/nfs/{ada}/x" in text
+    assert re.search(rf"^{ada}@host-\w+:~\$ ls ", text) is not None, "still a prompt"
+    assert f'"{ada}"' in out(evidence, "processes")
+    assert f'"{homes[1]}"' in out(evidence, "processes")
+    assert ada in out(evidence, "python-env")
+    first, second = re.search(r"from (ip-\w+) to (ip-\w+)", text).groups()  # type: ignore[union-attr]
+    assert first != second
+    a, c, again = re.findall(r"address-\w+", text)
+    assert a == again != c
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nvidia-cublas-cu12        12.1.3.1", "numba==0.60.0 nvidia-cudnn-cu12==9.1.0.70", "ii  libcublas-12-0  12.0.2.224-1  amd64", "Version: 8.9.2.26",
+        "libcublas 12.1.0.26 0 nvidia", "cudnn-linux-x86_64-8.9.7.29_cuda12-archive", "| nvidia-cufft-cu12 | 11.0.2.54 |", "0000:00:06.0 3D controller",
+        "c10::cuda::CUDAError at::native::add std::bad_alloc", "memcpy@GLIBC_2.14 cuInit@libcuda.so.1", "[10de:2335] 10DE:1EB8:10DE:12A2",
+        "See https://docs.nvidia.com/deploy and https://numba.readthedocs.io/en/stable/", "pip install torch --index-url https://download.pytorch.org/whl/cu121",
+        "max_new_tokens=128 tokenizer: fast pad_token: None", "SyntaxError: unexpected token: }", "0::/user.slice/user-1000.slice/user@1000.service",
+        "_ZN3c104cuda20CUDACachingAllocator9allocatorE", "/usr/local/cuda-12.4/nvvm/lib64/libnvvm.so.4.0.0 at 10:00:00", "@cuda.jit(device=True)",
+        "driver 580.159.04, CUDA 13.0, 2026-11-21 10:00:00.123456", "bind 127.0.0.1:8080", "RuntimeError: CUDA error: invalid device ordinal",
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_a_secret_stays(line: str) -> None:
+    assert out(redact(items_of(text=f"{line}\n")), "text") == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["device", "memory", "torch", "nvidia", "cuda", "kernel", "max", "no", "H200", "libcuda", "running", "numba-cuda"]
+)
+def test_a_user_or_a_host_called_like_a_thing_takes_no_evidence_away(name: str) -> None:
+    evidence = evidence_of("h200-healthy")
+    items = {item.id: item for item in evidence.items}
+    user = msgspec.structs.replace(items["user"], stdout=f"uid=1000({name}) gid=1000({name}) groups=1000({name})\n")
+    uname = msgspec.structs.replace(items["uname"], stdout=f"Linux {name} 6.18.44-gpu #1 SMP x86_64 GNU/Linux\n")
+    odd = msgspec.structs.replace(evidence, items=tuple({**items, "user": user, "uname": uname}.values()))
+    before, after = judge(odd, KNOWLEDGE), judge(redact(odd), KNOWLEDGE)
+    assert [(row.id, row.status, row.summary) for row in after.checks if row.id != "gpu"] == [
+        (row.id, row.status, row.summary) for row in before.checks if row.id != "gpu"
+    ]
+    assert after.machine.gpus[0].name == before.machine.gpus[0].name
+    assert after.machine.python.packages == before.machine.python.packages
+
+
+def test_boot_parameters_that_concern_a_gpu_stay() -> None:
+    log = "[    0.0] Command line: BOOT_IMAGE=/vmlinuz root=UUID=0c1d2e3f-4051-6273-8495-a6b7c8d9eafb nouveau.modeset=0 ip=10.0.0.7 pci=realloc\n"
+    assert out(redact(items_of(kernel_log=log)), "kernel-log") == "[    0.0] Command line: nouveau.modeset=0 pci=realloc <redacted>\n"
+
+
+def test_an_escaped_line_break_hides_no_name() -> None:
+    """In half a line of JSON, which a worker that was killed leaves, a line break is a backslash and an n."""
+    whole = lines([{"event": "error", "error": "for\nzebulon\tgwen: token=abcdef99\nnext"}])
+    for text in (whole, whole[:-3]):
+        redacted_text = out(redact(items_of(user="uid=1000(zebulon) groups=5(x)\n", python_env=text)), "python-env")
+        assert "zebulon" not in redacted_text
+        assert "abcdef99" not in redacted_text
+        assert "\\nnext" in redacted_text
+
+
+# ---------------------------------------------------------------- what is told
+def test_the_account_counts_different_things() -> None:
+    account = redacted(
+        items_of(
+            environment="A=x\nB=y\nCUDA_HOME=/home/ada/cuda\nEMPTY=\n",
+            text="/home/ada /home/ada /home/bob 10.0.0.1:80 GPU-5b1e0c7a-90ab-4d12-8f3e-1c2d3e4f5a6b\n",
+        )
+    )
+    assert account.replaced == {"UUID": 1, "ip": 1, "user": 2}
+    assert (account.withheld, account.variables) == (2, 4)
+
+
+def test_record_prints_what_it_kept(tmp_path: Path) -> None:
+    result = run("record", "-o", str(tmp_path / "a"), "--quick", variables={"SOME_TOKEN": "abcdefgh99"})
+    assert result.code == 0
+    assert re.match(rf"\d+ pieces of evidence written to {re.escape(str(tmp_path / 'a'))}, redacted\n", result.out)
+    assert re.search(r"^Replaced: .*\d+ host name", result.out, re.MULTILINE)
+    assert re.search(r"^\d+ of \d+ environment variables kept only their name\.$", result.out, re.MULTILINE)
+    assert "abcdefgh99" not in "".join(path.read_text("utf-8") for path in (tmp_path / "a").rglob("*.*") if path.is_file())
+    plain = run("record", "-o", str(tmp_path / "b"), "--quick", "--no-redact", variables={"SOME_TOKEN": "abcdefgh99"})
+    assert plain.code == 0
+    assert "not redacted" in plain.out
+    assert "abcdefgh99" in (tmp_path / "b" / "evidence" / "environment.out.txt").read_text("utf-8")
