@@ -23,7 +23,7 @@ KEPT_VARIABLES = re.compile(
     r"PBS_JOBID|PBS_GPUFILE|LSB_JOBID|LSB_GPU_ALLOC|JOB_ID|WSL_DISTRO_NAME|WSL_INTEROP|WSLENV|container|LANG|LC_\w+|TERM|TMPDIR)$"
 )
 SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|_AUTH$|_PAT$|_DSN$|KEY|CREDENTIAL|JWT|COOKIE", re.IGNORECASE)
-VARIABLE = re.compile(r"^([ \t]{0,8}(?:declare -\w{1,6} |export )?([A-Za-z_][^\s=]{0,200})[ \t]{0,8}=)(.*)$", re.DOTALL)
+VARIABLE = re.compile(r"^((?:declare -\w{1,6} |export )?([ \t]{0,8}[A-Za-z_][^\s=]{0,200}[ \t]{0,8})=)(.*)$", re.DOTALL)
 # Evidence in which a bare user or host name stands; elsewhere a name that is also a common word stays.
 NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text", "dev", "dev-after", "driver-libraries"})
 _LISTINGS = frozenset({"dev", "dev-after", "driver-libraries"})
