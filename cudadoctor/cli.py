@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from cudadoctor import __version__, cli_run, cli_setup, gathering, terminal
+from cudadoctor import cli_run, cli_setup, gathering, terminal
 from cudadoctor import options as groups
 
 if TYPE_CHECKING:
@@ -70,8 +70,16 @@ frameworks_option = click.option(
 )
 
 
+def _version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from cudadoctor import about
+
+        terminal.write(about.text())
+        context.exit()
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="cudadoctor")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show versions, for a bug report.")
 def cli() -> None:
     """Names the one cause that keeps a GPU program from running, shows the lines that prove it, and prints the fix."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import platform
 import re
 import shlex
 import sys
@@ -107,5 +108,8 @@ def test_help_answers_and_explains_every_option(command: str) -> None:
 def test_version() -> None:
     from cudadoctor import __version__
 
-    assert run("--version").out == f"cudadoctor, version {__version__}\n"
+    said = run("--version").out
+    assert said.startswith(f"cudadoctor, version {__version__}\n")
+    for word in (platform.python_version(), sys.executable, platform.system(), "numba ", "numba-cuda ", "nvidia-ml-py "):
+        assert word in said
     assert PROJECT["version"] == __version__
