@@ -30,10 +30,10 @@ def one_line(text: str) -> str:
 
 def clean_json(body: str) -> str:
     """The same of JSON, in which these characters stand inside strings: there an escape means the character itself."""
-    return _UNSAFE.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _units(match.group())), body)
+    return _UNSAFE.sub(escaped, body)
 
 
-def _units(letter: str) -> list[int]:
-    """The numbers that UTF-16 has for a character."""
-    code = letter.encode("utf-16-be", "surrogatepass")
-    return [int.from_bytes(code[place : place + 2], "big") for place in range(0, len(code), 2)]
+def escaped(match: re.Match[str]) -> str:
+    """A character as JSON's escapes, one for each of its numbers in UTF-16."""
+    code = match.group().encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{int.from_bytes(code[place : place + 2], 'big'):04x}" for place in range(0, len(code), 2))

@@ -9,7 +9,7 @@ import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.report import Report
-from cudadoctor.report.clean import clean_json
+from cudadoctor.report.clean import clean_json, escaped
 
 _NOT_ASCII = lazy("[^\x00-\x7f]")
 
@@ -33,12 +33,7 @@ def _encodable(thing: Any) -> Any:
 
 def ascii_only(body: str) -> str:
     """The same JSON in ASCII: all else stands inside strings, where an escape means the same."""
-    return _NOT_ASCII.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _units(match.group())), body)
-
-
-def _units(letter: str) -> list[int]:
-    code = letter.encode("utf-16-be")
-    return [int.from_bytes(code[place : place + 2], "big") for place in range(0, len(code), 2)]
+    return _NOT_ASCII.sub(escaped, body)
 
 
 def render(report: msgspec.Struct) -> str:
