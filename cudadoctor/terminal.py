@@ -63,9 +63,8 @@ def _takes_unicode() -> bool:
 def write_json(body: str, plain: bool) -> None:
     """JSON to stdout; where that takes no Unicode, or --ascii asks for it, with escapes."""
     from cudadoctor.report import json
-    from cudadoctor.report.clean import clean_json
 
-    write(json.ascii_only(body) if plain or not _takes_unicode() else clean_json(body))
+    write(json.ascii_only(body) if plain or not _takes_unicode() else body)
 
 
 def write(body: str) -> None:

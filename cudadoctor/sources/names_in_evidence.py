@@ -85,8 +85,8 @@ _OF_ACCOUNTS = re.compile(
     r"(?:--account(?:=| )|#SBATCH -A |\b(?:SLURM_JOB_|SBATCH_|SLURM_)?ACCOUNT=|\bAccount=|\b[Aa]ccount[:=] ?|\b(?:srun|sbatch|"
     r"salloc)\b[^\n]{0,80} -A )[\"']?([A-Za-z][\w.-]{1,60})"
 )
-_PS_HEAD = re.compile(r"^\s*(?:USER|UID|RUSER)\s+PID\s", re.MULTILINE)
-_TOP_HEAD = re.compile(r"^\s*PID\s+(?:USER|RUSER)\s", re.MULTILINE)
+_PS_HEAD = re.compile(r"^[ \t]{0,40}(?:USER|UID|RUSER)[ \t]{1,40}PID[ \t]", re.MULTILINE)
+_TOP_HEAD = re.compile(r"^[ \t]{0,40}PID[ \t]{1,40}(?:USER|RUSER)[ \t]", re.MULTILINE)
 _LS = re.compile(r"^[-bcdlps][-rwxsStT]{9}[.+@]? {1,8}\d+ {1,20}(\S+) {1,20}(\S+) {1,20}[\d,.]+[KMG]? ", re.MULTILINE)
 # What stands before the numbers of other things than hosts.
 _BEFORE_NUMBERS = re.compile(

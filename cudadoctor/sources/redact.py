@@ -31,9 +31,9 @@ _KERNEL_LINE = re.compile(
     re.IGNORECASE,
 )
 _SECRET_KEY = re.compile(
-    r"(?:.*[_-])?(?:token|secret|password|passwd|passphrase|api_?key|access_?key|private_?key|credentials?|authorization|jwt)", re.I
+    r"(?:.{0,80}[_-])?(?:token|secret|password|passwd|passphrase|api_?key|access_?key|private_?key|credentials?|authorization|jwt)", re.I
 )
-_SERIAL_KEY = re.compile(r"(?:.*[_-])?serial(?:[_-]?(?:number|num|no))?|gpu_pdi", re.IGNORECASE)
+_SERIAL_KEY = re.compile(r"(?:.{0,80}[_-])?serial(?:[_-]?(?:number|num|no))?|gpu_pdi", re.IGNORECASE)
 _FOUR_NUMBERS = re.compile(r"\d{1,4}(?:\.\d{1,4}){3}")
 _VERSION_KEY = re.compile(r"version|build|release|driver|library|nvidia|^cu|^lib", re.IGNORECASE)
 # A process in the table of nvidia-smi, in `nvidia-smi -q` and in its XML: its command line, of which the program stays.

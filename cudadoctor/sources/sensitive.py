@@ -16,7 +16,7 @@ from cudadoctor.sources.common_names import PUBLIC, USERS
 GONE = "<redacted>"
 PSEUDONYM = re.compile(r"(?:user|host|group|account|serial)-[0-9a-f]{6}")
 # ---------------------------------------------------------------- what opens a door
-_PEM = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----.{0,20000}?(?:-----END \1-----|\Z)", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----(?:(?!-----BEGIN).){0,20000}?(?:-----END \1-----|\Z)", re.DOTALL)
 _CREDENTIALS = re.compile(r"(://)[^/\s\"'<>]{1,400}@")  # user:password@ in an address; a password may hold an @
 _KNOWN_FORMS = re.compile(
     r"\b(?:(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|gl(?:pat|rt|dt|cbt|ptt|"
@@ -44,7 +44,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _ARGUMENT = re.compile(
-    rf"(--?[\w-]{{0,40}}?{_OPENER}(?:[\"']\s{{0,4}},\s{{0,8}}[\"']|[ \t]{{1,4}}[\"']?))({_HARMLESS}[^\s\"'-][^\s\"']{{0,4000}})",
+    rf"((?<![\w-])--?[\w-]{{0,40}}?{_OPENER}(?:[\"']\s{{0,4}},\s{{0,8}}[\"']|[ \t]{{1,4}}[\"']?))({_HARMLESS}[^\s\"'-][^\s\"']{{0,4000}})",
     re.IGNORECASE,
 )
 _HEADER = re.compile(
