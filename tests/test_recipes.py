@@ -37,7 +37,7 @@ from cudadoctor.model.values import (
     Toolkits,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion
-from cudadoctor.prescribe import CHECK_AGAIN, CONDITIONS, prescribe, render_step
+from cudadoctor.prescribe import CHECK_AGAIN, CONDITIONS, placeholders, prescribe, render_step
 from cudadoctor.prescribe.placeholders import WORDS
 from cudadoctor.prescribe.shellwords import fill_shell, names, quoted, with_sudo
 from cudadoctor.prescribe.steps import case_of
@@ -209,6 +209,39 @@ def test_every_command_parses(distro: str) -> None:
     for shell in ("bash", "sh"):
         result = subprocess.run([shell, "-n"], input="\n".join(dict.fromkeys(lines)), text=True, capture_output=True, check=False)
         assert result.returncode == 0, result.stderr
+
+
+EVILS = (
+    EVIL,
+    "$(reboot)",
+    "`reboot`",
+    "x;reboot",
+    "x&&reboot",
+    "x|reboot",
+    "x\nreboot",
+    "x>/etc/passwd",
+    "-rf",
+    "--index-url=http://x",
+    "{path}",
+)
+
+
+@pytest.mark.parametrize("evil", EVILS)
+@pytest.mark.parametrize("distro", ["ubuntu-24.04", "fedora-42", "arch", "nixos-25.05"])
+def test_whatever_every_parameter_holds_stays_one_word(distro: str, evil: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each placeholder at once, past the sources that give it: either its form refuses the value, or it is quoted."""
+    plain = "plain-word"
+    for values in (lambda word: word, lambda word: (word, word)):
+        written = []
+        for word in (evil, plain):
+            given = [(name, values(word)) for name in WORDS if placeholders._fits(name, values(evil))]
+            monkeypatch.setattr(placeholders, "_SOURCES", (lambda case, given=given: given,))
+            case = case_of(finding("libcuda-missing"), {}, facts_of(state_with(PLAIN)), KNOWLEDGE, distro)
+            steps = [render_step(step, case) for _, _, step in STEPS]
+            written.append([text for step in steps for text in (step.shell, step.verify, step.undo)])
+        for bad, good in zip(*written, strict=True):
+            if bad is not None and good is not None and bad != good:
+                assert list(_words(bad)) == [word.replace(plain, evil) for word in _words(good)]
 
 
 # ---------------------------------------------------------------- Windows
