@@ -94,8 +94,8 @@ def _gathered(options: dict[str, Any], requirements: Requirements) -> tuple[tupl
     try:
         return gathering.gather(options, requirements), False
     except KeyboardInterrupt as stop:
-        if not hasattr(stop, "evidence"):
-            raise
+        if not hasattr(stop, "evidence") or options.get("watch") is not None:
+            raise  # a watch shows its last whole look
         return (stop.evidence,), True
 
 

@@ -164,6 +164,20 @@ def test_ctrl_c_ends_with_the_exit_code_of_the_last_look() -> None:
     assert not os.path.exists(f"/proc/{process.pid}/task")
 
 
+@posix
+def test_ctrl_c_within_a_look_ends_it_too(tmp_path: Path) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nexec sleep 300\n")
+    tool.chmod(0o755)
+    variables = {**environment({"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}), "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-m", "cudadoctor", "check", "--quick", "--watch", "0.5"]
+    with subprocess.Popen(argv, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        time.sleep(1.5)  # the first look waits for nvidia-smi
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+
+
 @pytest.mark.parametrize("other", [("--replay", "x"), ("--format", "json"), ("--log", "-"), ("--record", "x")])
 def test_watch_looks_at_this_machine(other: tuple[str, str]) -> None:
     result = run("check", "--watch", *other)
