@@ -10,9 +10,10 @@ own row, which then says so, and nothing else.
 
 from __future__ import annotations
 
-import contextlib
-import io
+import os
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -84,6 +85,27 @@ def _refuse_taken(base: Knowledge, extension: Extension) -> None:
 
 
 # ---------------------------------------------------------------- guards
+class _Mutable:
+    """A standard stream that is mute for the threads of extensions alone: others may write at the same time."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_NOWHERE if threading.current_thread() in _MUTE else self._stream, name)
+
+
+_NOWHERE = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - as long as the process
+_MUTE: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def _mute(thread: threading.Thread) -> None:
+    _MUTE.add(thread)
+    for name in ("stdout", "stderr"):
+        if not isinstance(getattr(sys, name), _Mutable):
+            setattr(sys, name, _Mutable(getattr(sys, name)))
+
+
 def within(seconds: float, function: Callable[..., T], *arguments: Any) -> T:
     """The function's result. TimeoutError where it does not return; what it prints is lost."""
     result: list[T] = []
@@ -96,9 +118,9 @@ def within(seconds: float, function: Callable[..., T], *arguments: Any) -> T:
             errors.append(error)
 
     thread = threading.Thread(target=work, daemon=True)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        thread.start()
-        thread.join(seconds)
+    _mute(thread)
+    thread.start()
+    thread.join(seconds)
     if errors:
         raise errors[0] if isinstance(errors[0], Exception) else RuntimeError(words_of(errors[0]))
     if not result:

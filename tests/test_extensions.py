@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -125,6 +126,17 @@ def test_what_it_prints_is_lost(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     report = judged(with_row(prints), monkeypatch)
     assert (report.checks[-1].status, report.checks[-1].summary) == ("pass", "printed")
     assert capsys.readouterr() == ("", "")
+
+
+def test_others_may_write_while_an_extension_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The doctor prints its report while a judgement in the background still asks an extension."""
+    monkeypatch.setattr(extensions, "LIMIT", 5.0)
+    slow = threading.Thread(target=lambda: extensions.within(5.0, lambda: (time.sleep(0.3), print("mine"))))
+    slow.start()
+    time.sleep(0.1)
+    print("the report")
+    slow.join()
+    assert capsys.readouterr().out == "the report\n"
 
 
 def test_a_parser_that_fails_leaves_its_facts_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

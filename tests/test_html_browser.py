@@ -16,6 +16,7 @@ import pytest
 from tests.command_line import HEALTHY, NAMES, NOUVEAU
 from tests.report_pages import page_of, saying
 from tests.test_formats import EVIL, NARROW, report_of
+from tests.worker_runs import wait_until as until  # a wait inside the page would need eval, which it forbids
 
 CHROMIUM = os.environ.get("CUDADOCTOR_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -199,7 +200,7 @@ def test_a_copy_button_copies_its_command(older: bool, opened: Open) -> None:
     button = page.get_by_role("button", name="Copy the commands of step 2")
     button.focus()
     page.keyboard.press("Enter")
-    page.wait_for_function("document.getElementById('status').textContent != ''")
+    until(lambda: page.locator("#status").text_content() != "")
     assert button.text_content() == "Copied"
     assert page.locator("#status").text_content() == "Copied to the clipboard"
     assert page.evaluate("document.activeElement.textContent") == "Copied"  # the focus stays where it was
@@ -226,7 +227,7 @@ def test_the_printer_unfolds_and_leaves_the_page_as_it_was(opened: Open) -> None
     page.locator("summary").first.click()
     page.evaluate("addEventListener('beforeprint', () => window.shut = document.querySelectorAll('details:not([open])').length)")
     assert page.pdf().startswith(b"%PDF")
-    page.wait_for_function("document.querySelectorAll('details[open]').length == 1")
+    until(lambda: page.evaluate("document.querySelectorAll('details[open]').length") == 1)
     assert page.evaluate("window.shut") == 0
 
 

@@ -103,8 +103,8 @@ def run(
                 shown=(python, "on_gpus.py", name, *arguments),
                 talks=True,
             )
+            child.on_line = lambda line: turns.hear(child, line)
             started(child)
-        child.on_line = lambda line: turns.hear(child, line)
         if child.over:
             over(child)
         return child
