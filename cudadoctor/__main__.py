@@ -2,6 +2,8 @@
 
 import sys
 
+from cudadoctor import exit_codes
+
 sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's own; pip compiles at the installation
 
 
@@ -12,7 +14,7 @@ def main() -> None:
 
         cli.main()
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(exit_codes.INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ Nothing here imports a GPU library into the calling process: children ask, as on
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import html
 import sys
 import time
@@ -123,7 +122,6 @@ def require(*requirements: str, python: str | None = None, replay: str | None = 
 
 
 # ---------------------------------------------------------------- how
-@functools.cache
 def _knowledge() -> Knowledge:
     from cudadoctor import installed
 
@@ -164,6 +162,7 @@ def _live(python: str | None, quick: bool, frameworks: bool, timeout: float, dis
         timeout=timeout,
         distro=distro,
         frameworks=NAMES if frameworks and not quick else (),
+        more=_knowledge().more_probes,
     )
     return collect(plan, None)
 

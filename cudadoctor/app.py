@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cudadoctor import __version__, assemble, long_texts, prescribe, slowness, texts
+from cudadoctor import __version__, assemble, exit_codes, long_texts, prescribe, slowness, texts
 from cudadoctor.checks import rows
 from cudadoctor.diagnose import Judged, diagnose, rungs_shown_failing
 from cudadoctor.knowledge.load import Knowledge
@@ -24,8 +24,7 @@ from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
 from cudadoctor.parsers import read
 from cudadoctor.rungs import Rungs, observe
-
-EXIT_HEALTHY, EXIT_BROKEN, EXIT_USAGE, EXIT_UNDECIDED, EXIT_CRASHED, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
+from cudadoctor.sources import pasted
 
 
 def collect(source: Callable[[], Evidence], *, extra: tuple[Item, ...] = ()) -> Evidence:
@@ -109,8 +108,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
 
 def _planted(text: str, knowledge: Knowledge) -> report.Planted:
     """What the doctor says to the words of a failure that a test made on purpose, as to anybody's."""
-    item = Item(id="text", kind="text", what="text", status="ok", stdout=text, origin="text")
-    found = judge(Evidence(items=(item,), origin="text", platform="unknown"), knowledge)
+    found = judge(pasted.evidence_of(text.encode("utf-8", "surrogateescape")), knowledge)
     root, prescription = found.diagnosis.root, found.prescription
     advice = prescription.steps[0].text if prescription is not None and prescription.steps else None
     return report.Planted(text=text, cause=root.cause if root is not None else None, advice=advice)
@@ -138,10 +136,10 @@ def _with_crashes(judged: Judged, guard: Guard) -> tuple[Verdict, Diagnosis]:
 def exit_code(verdict: Verdict, diagnosis: Diagnosis, wanted: Requirements) -> int:
     """1 broken, or degraded under --strict; 4 undecided because a part crashed, 3 undecided otherwise; 0 healthy or degraded."""
     if verdict == "broken" or (verdict == "degraded" and wanted.strict):
-        return EXIT_BROKEN
+        return exit_codes.BROKEN
     if verdict == "undecided":
-        return EXIT_CRASHED if diagnosis.crashes else EXIT_UNDECIDED
-    return EXIT_HEALTHY
+        return exit_codes.CRASHED if diagnosis.crashes else exit_codes.UNDECIDED
+    return exit_codes.HEALTHY
 
 
 def interrupted(found: report.Report) -> report.Report:
@@ -151,7 +149,7 @@ def interrupted(found: report.Report) -> report.Report:
     return msgspec.structs.replace(
         found,
         verdict="undecided",
-        exit_code=EXIT_INTERRUPTED,
+        exit_code=exit_codes.INTERRUPTED,
         action="collect-evidence",
         diagnosis=msgspec.structs.replace(diagnosis, root=None, suspects=(*possible, *diagnosis.suspects)),
         prescription=None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from cudadoctor import cli_run, cli_setup, gathering, terminal
+from cudadoctor import cli_run, cli_setup, exit_codes, gathering, terminal
 from cudadoctor import options as groups
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cudadoctor.report.text import Style
 
 FORMATS = ("text", "json")
-INTERRUPTED = 130  # exit code
 ROWS = (
     "gpu", "driver", "device-nodes", "container", "nvidia-smi", "nvml", "libcuda", "visible-devices", "toolkit", "cuda-home",
     "python", "numba", "health", "processes", "smoke", "benchmark",
@@ -190,7 +189,7 @@ def _watch(options: dict[str, Any]) -> NoReturn:
         return text.render(report, gathering.knowledge(), _style(options))
 
     last = watching.watch(look, page, every=options["watch"], screen=sys.stdout.isatty())
-    sys.exit(130 if last is None else groups.exit_code(last, options))
+    sys.exit(exit_codes.INTERRUPTED if last is None else groups.exit_code(last, options))
 
 
 def _causes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -226,8 +225,7 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
         else fixing.render(report, prescription, knowledge, _style(options), named=cause)
     )
     _finish(report, knowledge, options, body)
-    well = cause is None and report.verdict == "healthy"
-    sys.exit(0 if well or (prescription is not None and prescription.steps and prescription.no_software_fix is None) else 3)
+    sys.exit(fixing.exit_code(report, prescription, named=cause is not None))
 
 
 @cli.command()
@@ -374,10 +372,10 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except terminal.FullError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+        sys.exit(exit_codes.USAGE)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
         click.echo("interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(exit_codes.INTERRUPTED)

@@ -15,9 +15,7 @@ from cudadoctor import options as groups
 
 if TYPE_CHECKING:
     from cudadoctor.comparing import Compared
-    from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.use import Outcome
-    from cudadoctor.report.page import Style
 
 
 # ---------------------------------------------------------------- run
@@ -58,22 +56,11 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
     sys.exit(outcome.exit_code)
 
 
-def _style(color: str, plain: bool, *, verbose: bool = False) -> Style:
-    """How to write to stderr, whatever stdout is."""
-    import shutil
-
-    from cudadoctor.report.page import Style
-
-    unicode = (getattr(sys.stderr, "encoding", None) or "ascii").lower().startswith("utf")
-    width = shutil.get_terminal_size((100, 24)).columns
-    return Style(width=width, color=terminal.coloured(color, sys.stderr), ascii=plain or not unicode, verbose=verbose)
-
-
 def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
     from cudadoctor.report import run_text
 
     try:
-        sys.stderr.write(run_text.render(outcome, _style(color, plain, verbose=verbose)))
+        sys.stderr.write(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)))
     except OSError:
         pass  # nobody reads it; the exit code still speaks
 
@@ -127,7 +114,9 @@ def _side(what: str, options: dict[str, Any]) -> Compared:
     from cudadoctor.sources import bundles, recording, saved_reports
 
     if what == "-":
-        report, evidence = nodes.judged((_live(options),), gathering.knowledge())
+        from cudadoctor.model.requirements import Requirements
+
+        report, evidence = nodes.judged((gathering.live({**options, "distro": None}, Requirements()),), gathering.knowledge())
         return Compared(name="this machine now", report=report, evidence=evidence)
     try:
         saved = saved_reports.read(what)
@@ -137,15 +126,6 @@ def _side(what: str, options: dict[str, Any]) -> Compared:
     except (saved_reports.SavedReportError, recording.RecordingError, bundles.BundleError) as error:
         raise terminal.usage(str(error)) from error
     return Compared(name=what, report=report, evidence=evidence)
-
-
-def _live(options: dict[str, Any]) -> Evidence:
-    from cudadoctor.sources.host import Plan, collect
-    from cudadoctor.sources.platforms import known
-
-    if not known(sys.platform):
-        raise terminal.usage("`-` needs Linux, WSL or Windows; reports and recordings are compared everywhere")
-    return collect(Plan(python=options["python"], quick=options["quick"], timeout=options["timeout"]), None)
 
 
 COMMANDS: tuple[click.Command, ...] = (run, compare)

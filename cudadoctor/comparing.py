@@ -7,7 +7,7 @@ a note says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
@@ -16,7 +16,9 @@ from cudadoctor.model.comparison import KINDS, Comparison, Difference, Kind, Sid
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report, Row
+from cudadoctor.model.report import BenchmarkResult, Report, Row
+from cudadoctor.model.units import size
+from cudadoctor.report import words
 
 DRIFT = 0.08  # of a figure that the tables do not know
 # Variables that decide what a GPU program finds, of those whose value a recording keeps.
@@ -54,9 +56,9 @@ def _all(a: Compared, b: Compared, knowledge: Knowledge) -> Iterator[Difference]
     yield from _asked(a.report, b.report)
     yield from _smoke(a.report, b.report)
     yield from _machine(a.report, b.report)
-    yield from _gpus(a.report.machine.gpus, b.report.machine.gpus)
+    yield from _gpus(a.report, b.report)
     yield from _settings(a.evidence, b.evidence)
-    yield from _of(a.report.machine.python.packages, b.report.machine.python.packages, "package")
+    yield from _packages(a.report, b.report)
     yield from _figures(a.report, b.report, knowledge)
 
 
@@ -94,7 +96,7 @@ def _findings(a: Report, b: Report) -> Iterator[Difference]:
     def listed(report: Report) -> dict[str, str]:
         diagnosis = report.diagnosis
         groups = (("suspected", diagnosis.suspects), ("explained", diagnosis.explains), ("also", diagnosis.also))
-        return {f"{one.title} [{one.cause}]{_where(one, report)}": f"{words}, {one.effect}" for words, group in groups for one in group}
+        return {f"{one.title} [{one.cause}]{_where(one, report)}": f"{how}, {one.effect}" for how, group in groups for one in group}
 
     yield from _of(listed(a), listed(b), "finding")
 
@@ -109,8 +111,7 @@ def _rows(a: Report, b: Report) -> Iterator[Difference]:
 
 
 def _said(row: Row) -> str:
-    because = f" (because: {row.because})" if row.because and row.because not in row.summary else ""
-    return f"{row.status}: {row.summary}{because}"
+    return f"{row.status}: {row.summary}{words.because(row)}"
 
 
 def _comparable(row: Row, other: Row, a: Report, b: Report) -> bool:
@@ -127,8 +128,7 @@ def _comparable(row: Row, other: Row, a: Report, b: Report) -> bool:
 
 
 def _asked(a: Report, b: Report) -> Iterator[Difference]:
-    words = {True: "met", False: "not met", None: "not known"}
-    one, other = ({result.text: words[result.met] for result in report.requirements} for report in (a, b))
+    one, other = ({result.text: words.MET[result.met] for result in report.requirements} for report in (a, b))
     yield from _of({text: one[text] for text in one if text in other}, {text: other[text] for text in other if text in one}, "requirement")
 
 
@@ -173,10 +173,27 @@ def _complete(a: Report, b: Report) -> bool:
     return all(one.origin.kind != "text" and one.origin.bundle is None for one in (a, b)) and a.origin.quick == b.origin.quick
 
 
-def _gpus(a: Sequence[MachineGpu], b: Sequence[MachineGpu]) -> Iterator[Difference]:
-    if len(a) != len(b):
-        yield Difference(kind="gpu", what="GPUs", a=str(len(a)), b=str(len(b)))
-    for place, (one, other) in enumerate(zip(a, b, strict=False)):
+def _packages(a: Report, b: Report) -> Iterator[Difference]:
+    if _python_known(a) and _python_known(b):
+        yield from _of(a.machine.python.packages, b.machine.python.packages, "package")
+
+
+def _python_known(report: Report) -> bool:
+    """Whether a Python was asked: without packages is not the same as nobody looked."""
+    return report.machine.python.version is not None or bool(report.machine.python.packages)
+
+
+def _gpus_known(report: Report) -> bool:
+    """Whether all GPUs are known, be there none: a text names those that it speaks of."""
+    row = next((row for row in report.checks if row.id == "gpu"), None)
+    return report.origin.kind != "text" and (bool(report.machine.gpus) or (row is not None and row.status not in _NOT_LOOKED_AT))
+
+
+def _gpus(a: Report, b: Report) -> Iterator[Difference]:
+    ours, theirs = a.machine.gpus, b.machine.gpus
+    if len(ours) != len(theirs) and _gpus_known(a) and _gpus_known(b):
+        yield Difference(kind="gpu", what="GPUs", a=str(len(ours)), b=str(len(theirs)))
+    for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         for what, first, second in (
             ("name", one.name, other.name),
             ("compute capability", one.compute_capability, other.compute_capability),
@@ -187,8 +204,8 @@ def _gpus(a: Sequence[MachineGpu], b: Sequence[MachineGpu]) -> Iterator[Differen
                 yield Difference(kind="gpu", what=f"GPU {place}, {what}", a=first, b=second)
 
 
-def _size(number: int | None) -> str | None:
-    return None if number is None else f"{number / (1 << 30):.1f} GiB"
+def _size(count: int | None) -> str | None:
+    return None if count is None else size(count)
 
 
 def _yes(value: bool | None) -> str | None:
@@ -244,6 +261,9 @@ def _notes(a: Compared, b: Compared) -> Iterator[str]:
             yield f"{one.name} was examined with --quick: kernels, smoke test and benchmark are not compared."
         if one.report.origin.bundle is not None and other.report.origin.bundle is None:
             yield f"{one.name} is a report of {one.report.origin.bundle}: what it does not show is not compared."
+        for what, known in (("GPUs", _gpus_known), ("Python", _python_known)):
+            if not known(one.report) and known(other.report):
+                yield f"{one.name} does not say which {what} it has, so that is not compared."
     if (a.evidence is None or b.evidence is None) and a.report.origin.kind != "text":
         names = " and ".join(one.name for one in (a, b) if one.evidence is None)
         yield f"{names}: a report holds no environment variables, so these are not compared."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudadoctor import prescribe
+from cudadoctor import exit_codes, prescribe
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.findings import Finding
@@ -27,6 +27,14 @@ def for_cause(cause: str, report: Report, evidence: Evidence, knowledge: Knowled
     )
     facts = read(evidence, Guard())
     return prescribe.prescribe(finding, {}, facts, knowledge, evidence.distro)
+
+
+def exit_code(report: Report, prescription: Prescription | None, *, named: bool) -> int:
+    """0 where the steps cure it, or where there is nothing to cure; `named`: the user asked about a cause, whatever the verdict is."""
+    if report.exit_code == exit_codes.INTERRUPTED:
+        return exit_codes.INTERRUPTED
+    cures = prescription is not None and prescription.steps and prescription.no_software_fix is None
+    return exit_codes.HEALTHY if cures or (report.verdict == "healthy" and not named) else exit_codes.UNDECIDED
 
 
 def render(report: Report, prescription: Prescription | None, knowledge: Knowledge, style: text.Style, *, named: str | None = None) -> str:

@@ -6,13 +6,12 @@ needed, so that the children of a live run start at once.
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor import terminal
+from cudadoctor import exit_codes, terminal
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from cudadoctor.model.requirements import Requirements
 
 
-@functools.cache
 def knowledge() -> Knowledge:
-    """What is known apart from any machine; one for the whole process."""
+    """What is known apart from any machine."""
     from cudadoctor import installed
 
     return installed.knowledge()
@@ -101,11 +99,11 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
 
     if not known(sys.platform):
         click.echo(
-            "A live check needs Linux, WSL or Windows. Give the text of the failure to `cudadoctor explain -`, "
-            "or a recording to `--replay`.",
+            "This machine cannot be examined: that needs Linux, WSL or Windows. Texts are read here (`cudadoctor explain -`), and so are "
+            "reports and recordings (`--replay`, `cudadoctor compare`).",
             err=True,
         )
-        sys.exit(3)
+        sys.exit(exit_codes.UNDECIDED)
     from cudadoctor.sources.host import Plan, collect
 
     watcher = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from cudadoctor.knowledge.load import Knowledge, load
 GROUP = "cudadoctor.checks"  # of entry points
 
 
+@functools.cache
 def knowledge() -> Knowledge:
-    """What is known apart from any machine. An extension that cannot be used is left out, and a note says so."""
+    """What is known apart from any machine; one for the whole process. An extension that cannot be used is left out, and a note says so."""
     found = load()
     entries = _entries()
     if entries:

@@ -7,6 +7,7 @@ that is needed: when the program failed, when no GPU was in use by its end, or a
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import threading
@@ -35,6 +36,11 @@ SILENT = (
     "scheduler-gave-no-gpu", "container-no-gpu-access", "framework-cpu-build", "numba-cuda-target-missing",
 )  # fmt: skip
 
+# Python's own options: letters may stand together (-uc); -c and -m take all that follows, -X and -W one value, here or in the next word.
+_LETTERS = r"-[bBdEhiIOPqRsStuvVx]*"
+_RUNS_OTHERWISE = re.compile(rf"{_LETTERS}[cm]|-$")
+_TAKES_NEXT = re.compile(rf"{_LETTERS}[XW]$|--check-hash-based-pycs$")
+
 
 class Examination:
     """The machine's own state: asked once, in the background or when it is needed."""
@@ -60,7 +66,7 @@ class Examination:
         from cudadoctor.sources.platforms import known
 
         if known(sys.platform):
-            evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION), None)
+            evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION, more=self.knowledge().more_probes), None)
             self.found = nodes.judged((evidence,), self.knowledge())
 
     def result(self) -> tuple[Report, Evidence] | None:
@@ -115,6 +121,7 @@ class Run:
         explained = explained and not ended.asked
         failure = self._failure(ended.tail) if explained and ended.code != 0 else None
         idle = explained and watched.used != "yes" and failure is None
+        reasons = self._why_idle() if idle else ()
         code = ended.code if ended.code is not None else 128 + (ended.signal or 0)
         return Outcome(
             command=self.argv,
@@ -125,8 +132,9 @@ class Run:
             used=watched.used,
             why_unknown=watched.why,
             gpus=watched.gpus,
-            not_used=self._why_idle() if idle else (),
+            not_used=reasons,
             failure=failure,
+            notes=self._without_reason() if idle and not reasons else (),
         )
 
     # ------------------------------------------------------------ why it failed
@@ -151,6 +159,15 @@ class Run:
         """What lets a program run without a GPU: its source, its variables, its packages, the machine."""
         examined = self.machine.result()
         return self.ahead if self.ahead is not None else self._reasons(examined)
+
+    def _without_reason(self) -> tuple[str, ...]:
+        """What can be said where no reason was found: that depends on how much was seen."""
+        examined = self.machine.result()
+        if examined is None:
+            return ("Why is not known: a machine is examined on Linux, WSL and Windows alone.",)
+        if examined[0].verdict == "undecided":
+            return ("Why is not known: not enough of this machine could be seen. `cudadoctor check` says what would settle it.",)
+        return ("Nothing that is known keeps this program from a GPU: it may have no work for one.",)
 
     def _reasons(self, examined: tuple[Report, Evidence] | None) -> tuple[Reason, ...]:
         found = []
@@ -235,8 +252,21 @@ def interpreter(argv: Sequence[str]) -> str | None:
 
 def script(argv: Sequence[str]) -> str | None:
     """The program's own source, where the command line names a file of Python."""
-    named = next((word for word in argv[1:] if word.endswith(".py")), None) if _is_python(argv[0]) else None
-    own = named or (
-        argv[0] if argv[0].endswith(".py") else shutil.which(argv[0]) if interpreter(argv) and not _is_python(argv[0]) else None
-    )
+    if _is_python(argv[0]):
+        own = _given_to_python(argv[1:])
+    else:
+        own = argv[0] if argv[0].endswith(".py") else shutil.which(argv[0]) if interpreter(argv) else None
     return own if own is not None and os.path.isfile(own) else None
+
+
+def _given_to_python(words: Sequence[str]) -> str | None:
+    """The file behind Python's own options: `-X dev -u train.py`. None for `-c`, `-m` and standard input, whatever follows them."""
+    left = iter(words)
+    for word in left:
+        if not word.startswith("-"):
+            return word
+        if _RUNS_OTHERWISE.match(word):
+            return None
+        if _TAKES_NEXT.match(word):
+            next(left, None)
+    return None

@@ -48,23 +48,24 @@ def _understands_colours(stream: TextIO) -> bool:
     return True
 
 
-def style(color: str, plain: bool, verbose: bool) -> Style:
-    """How to write text to stdout."""
+def style(color: str, plain: bool, verbose: bool, stream: TextIO | None = None) -> Style:
+    """How to write text to a stream, stdout where none is given."""
     from cudadoctor.report.page import Style
 
+    stream = stream or sys.stdout
     width = shutil.get_terminal_size((100, 24)).columns
-    return Style(width=width, color=coloured(color, sys.stdout), ascii=plain or not _takes_unicode(), verbose=verbose)
+    return Style(width=width, color=coloured(color, stream), ascii=plain or not _takes_unicode(stream), verbose=verbose)
 
 
-def _takes_unicode() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "ascii").lower().startswith("utf")
+def _takes_unicode(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "ascii").lower().startswith("utf")
 
 
 def write_json(body: str, plain: bool) -> None:
     """JSON to stdout; where that takes no Unicode, or --ascii asks for it, with escapes."""
     from cudadoctor.report import json
 
-    write(json.ascii_only(body) if plain or not _takes_unicode() else body)
+    write(json.ascii_only(body) if plain or not _takes_unicode(sys.stdout) else body)
 
 
 def write(body: str) -> None:

@@ -468,15 +468,20 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 @pytest.mark.parametrize(
-    ("sent", "code", "said"), [(signal.SIGINT, 130, b"interrupted: what had not answered by then is not known"), (signal.SIGTERM, 143, b"")]
+    ("command", "sent", "code", "said"),
+    [
+        ("check", signal.SIGINT, 130, b"interrupted: what had not answered by then is not known"),
+        ("check", signal.SIGTERM, 143, b""),
+        ("fix", signal.SIGINT, 130, b"the cause is not certain, so no steps are given"),
+    ],
 )
-def test_an_interrupt_leaves_no_process_behind(sent: signal.Signals, code: int, said: bytes, tmp_path: Path) -> None:
+def test_an_interrupt_leaves_no_process_behind(command: str, sent: signal.Signals, code: int, said: bytes, tmp_path: Path) -> None:
     started, marker = tmp_path / "started", f"CUDADOCTOR_TEST={tmp_path}"
     tool = tmp_path / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\necho $$ > {started}\nsleep 300 & sleep 300\n", "utf-8")
     tool.chmod(0o755)
     variables = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "CUDADOCTOR_TEST": str(tmp_path)}
-    process = start("check", variables=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = start(command, variables=variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
     while not started.exists() and time.monotonic() < end:
         time.sleep(0.02)

@@ -25,7 +25,7 @@ from cudadoctor.sources import collecting, recording
 from cudadoctor.sources.probes import Probe
 
 from .command_line import run as doctor
-from .worker_runs import STUBS, wait_until
+from .worker_runs import STUBS, driver_stubs, wait_until
 
 OLD = (3, 6)
 PYTHONS = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3")) + [
@@ -247,14 +247,7 @@ def test_workers_answer_in_the_collecting_python(python: str, program: Path, tmp
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder with a driver's libraries that answer as the environment says."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no gcc")
-    folder = tmp_path_factory.mktemp("driver")
-    for library, source in (("libcuda.so.1", "fakecuda.c"), ("libnvidia-ml.so.1", "fakenvml.c")):
-        flags = ["-shared", "-fPIC", f"-Wl,-soname,{library}", "-o", str(folder / library), str(STUBS / source), "-ldl"]
-        subprocess.run([compiler, *flags], check=True)
-    return str(folder)
+    return str(driver_stubs(tmp_path_factory.mktemp("driver")))
 
 
 def events(evidence: Evidence, name: str) -> list[dict[str, Any]]:

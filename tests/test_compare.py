@@ -190,6 +190,29 @@ def test_exit_codes_and_streams(tmp_path: Path) -> None:
     assert run("compare", str(tmp_path / "report.json"), host(HEALTHY)).code == 0
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_one_side_does_not_say_is_no_difference(turned: bool) -> None:
+    whole = side(H200)
+    python = msgspec.structs.replace(whole.report.machine.python, version=None, packages={})
+    rows = tuple(msgspec.structs.replace(row, status="unknown") if row.id == "gpu" else row for row in whole.report.checks)
+    machine = msgspec.structs.replace(whole.report.machine, python=python, gpus=())
+    silent = Compared(name="silent", report=msgspec.structs.replace(whole.report, machine=machine, checks=rows))
+    comparison = found(silent, whole) if turned else found(whole, silent)
+    assert of(comparison, "package") == of(comparison, "gpu") == []
+    assert "silent does not say which GPUs it has, so that is not compared." in comparison.notes
+    assert "silent does not say which Python it has, so that is not compared." in comparison.notes
+
+
+def test_none_is_not_the_same_as_unsaid() -> None:
+    """A Python without packages and a machine without a GPU are differences."""
+    whole = side(H200)
+    bare = msgspec.structs.replace(whole.report.machine.python, packages={})
+    machine = msgspec.structs.replace(whole.report.machine, python=bare, gpus=())
+    comparison = found(whole, Compared(name="bare", report=msgspec.structs.replace(whole.report, machine=machine)))
+    assert {one.what for one in of(comparison, "package")} == set(whole.report.machine.python.packages)
+    assert [(one.a, one.b) for one in of(comparison, "gpu")] == [("1", "0")]
+
+
 def test_json(tmp_path: Path) -> None:
     body = json.loads(run("compare", host(HEALTHY), host(DEGRADED), "--format", "json").out)
     assert body["schema"] == "cudadoctor.comparison/1"

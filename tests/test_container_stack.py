@@ -36,6 +36,9 @@ def stack(text: str) -> ContainerStack:
     return fact.need()  # type: ignore[no-any-return]
 
 
+DENIED = "/etc/docker/daemon.json: Permission denied\n"
+
+
 @pytest.mark.parametrize(
     ("text", "ready", "words"),
     [
@@ -44,7 +47,12 @@ def stack(text: str) -> ContainerStack:
         (DOCKER + TOOLKIT + RUNTIME, True, "the NVIDIA runtime is configured in /etc/docker/daemon.json"),
         (DOCKER + TOOLKIT + RUNTIME + "socket: /run/user/1000/docker.sock\n", True, "daemon.json, rootless"),
         (DOCKER + RUNTIME, False, "nvidia-container-runtime is not installed"),
-        (DOCKER + "/etc/docker/daemon.json: Permission denied\n", None, "/etc/docker/daemon.json may not be read by this user"),
+        (DOCKER + DENIED, None, "/etc/docker/daemon.json may not be read by this user"),
+        (DOCKER + "/root/.docker/config.json: Permission denied\n", None, "/root/.docker/config.json may not be read"),
+        (DOCKER + "/etc/cdi: Permission denied\n", None, "/etc/cdi may not be read by this user"),
+        (PODMAN + DENIED, False, "there is no CDI specification"),  # nor does it matter to Podman who may read them
+        (PODMAN + "/etc/cdi/nvidia.yaml: Permission denied\n", None, "/etc/cdi/nvidia.yaml may not be read by this user"),
+        (DOCKER + "/etc/containerd/config.toml: Permission denied\n", False, "no NVIDIA runtime"),
         ("docker: /snap/bin/docker -> /usr/bin/snap\n" + TOOLKIT + RUNTIME, False, "is a snap"),
         (DOCKER + TOOLKIT + RUNTIME + "context: desktop-linux\n", False, "Docker Desktop"),
         (PODMAN + TOOLKIT, False, "there is no CDI specification"),

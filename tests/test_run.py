@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from cudadoctor import nodes, runner
@@ -409,6 +410,19 @@ def test_a_healthy_machine_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert outcome.not_used == ()
     assert "Nothing that is known keeps this program from a GPU" in run_text.render(outcome, Style())
     assert told(["train"], used="yes").not_used == ()
+    assert told(["train"], asked=True).notes == (), "nobody looked for a reason"
+
+
+def test_what_was_not_looked_at_is_not_called_sound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner.Examination, "result", lambda self: None)
+    (note,) = told(["train"]).notes
+    assert note.startswith("Why is not known: a machine is examined on Linux")
+    assert note in run_text.render(told(["train"]), Style(width=200))
+    nothing = nodes.judged((msgspec.structs.replace(evidence_of("h200-healthy"), items=()),), load())
+    assert nothing[0].verdict == "undecided"
+    monkeypatch.setattr(runner.Examination, "result", lambda self: nothing)
+    (note,) = told(["train"]).notes
+    assert note.startswith("Why is not known: not enough of this machine could be seen")
 
 
 def test_the_source_that_asks_the_processors_compiler_for_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -469,6 +483,26 @@ def test_the_interpreter_and_the_script_of_a_program(tmp_path: Path) -> None:
     assert runner.script([str(script), "a.py"]) == str(script)
     assert runner.script([sys.executable, "-m", "json.tool"]) is None
     assert runner.script([sys.executable, "no-such-file.py"]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["own.py", "other.py"], True),
+        (["-u", "-X", "dev", "-Wignore", "own.py"], True),
+        (["-uX", "dev", "-Ximporttime", "--check-hash-based-pycs", "never", "own.py"], True),
+        (["-c", "pass", "own.py"], False),
+        (["-uc", "pass", "own.py"], False),
+        (["-cpass", "own.py"], False),
+        (["-m", "json.tool", "own.py"], False),
+        (["-", "own.py"], False),
+        (["tool", "own.py"], False),  # a folder or file without the ending is the program; what follows it are its arguments
+    ],
+)
+def test_the_source_is_the_file_that_python_runs(words: list[str], found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert runner.script(["python3", *words]) == ("own.py" if found else None)
 
 
 def test_the_end_of_stderr_is_kept() -> None:

@@ -29,7 +29,7 @@ from cudadoctor.progress import Progress
 from cudadoctor.sources import gpu_workers
 from cudadoctor.sources.children import Child
 from cudadoctor.sources.host import Collector, Plan
-from tests.worker_runs import STUBS, WORKERS, load, of
+from tests.worker_runs import WORKERS, driver_stubs, load, of
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the workers load Linux libraries")
 
@@ -42,14 +42,7 @@ PTX = ("gate", "copy", "chase", "add", "shared", "fp32", "fp64", "fp16", "bf16")
 
 @pytest.fixture(scope="session")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no gcc")
-    folder = tmp_path_factory.mktemp("stubs")
-    for library, source in (("libcuda.so.1", "fakecuda.c"), ("libnvidia-ml.so.1", "fakenvml.c")):
-        target = str(folder / library)
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", target, str(STUBS / source), f"-Wl,-soname,{library}", "-ldl"], check=True)
-    return folder
+    return driver_stubs(tmp_path_factory.mktemp("stubs"))
 
 
 def environment(stubs: Path, **changes: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.worker_runs import driver_stubs
+
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the worker loads Linux libraries")
 
 TESTS = Path(__file__).parent
@@ -28,13 +30,8 @@ Events = list[dict[str, Any]]
 @pytest.fixture(scope="session")
 def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a libcuda.so.1 that answers as the environment says."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no gcc")
-    folder = tmp_path_factory.mktemp("libcuda")
-    source = str(TESTS / "stubs" / "fakecuda.c")
-    library = folder / "libcuda.so.580.0.1"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), source, "-Wl,-soname,libcuda.so.1", "-ldl"], check=True)
+    folder = driver_stubs(tmp_path_factory.mktemp("libcuda"), only="libcuda.so.1")
+    library = (folder / "libcuda.so.1").rename(folder / "libcuda.so.580.0.1")
     (folder / "libcuda.so.1").symlink_to(library.name)
     return folder
 

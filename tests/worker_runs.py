@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 WORKERS = Path(__file__).parent.parent / "cudadoctor" / "workers"
 STUBS = Path(__file__).parent / "stubs"
@@ -66,3 +69,15 @@ def letter(pid: int) -> str:
         return stat_fields(pid)[0]
     except FileNotFoundError:
         return "gone"
+
+
+def driver_stubs(folder: Path, *, only: str | None = None) -> Path:
+    """The folder, with a driver's libraries that answer as the environment says."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no gcc")
+    for library, source in (("libcuda.so.1", "fakecuda.c"), ("libnvidia-ml.so.1", "fakenvml.c")):
+        if only in (None, library):
+            flags = ["-shared", "-fPIC", f"-Wl,-soname,{library}", "-o", str(folder / library), str(STUBS / source), "-ldl"]
+            subprocess.run([compiler, *flags], check=True)
+    return folder

@@ -25,8 +25,6 @@ from cudadoctor.model.version import CudaVersion
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-GIB = 1 << 30
-
 
 def any_of(facts: Facts, knowledge: Knowledge, *branches: Function) -> Iterator[Clue]:
     """The clues of all branches. Only where none found anything does an unknown fact in one of them leave the rule undecided."""
@@ -164,10 +162,3 @@ def package_quote(fact: Fact[PythonEnvironment], package: PythonPackage) -> Quot
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-def size(count: int) -> str:
-    """Bytes in the unit that a reader expects."""
-    if count >= GIB:
-        return f"{count / GIB:.1f} GiB"
-    return f"{count / (1 << 20):.0f} MiB"

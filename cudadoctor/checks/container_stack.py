@@ -9,7 +9,8 @@ import msgspec
 
 from cudadoctor.model.values import CdiSpec, ContainerStack, LoadedDriver
 
-BY_RUNTIME = {"docker": ("/docker/",), "nerdctl": ("/containerd/",), "containerd": ("/containerd/",), "podman": ()}
+BY_RUNTIME = {"docker": ("/docker/", "/.docker/"), "nerdctl": ("/containerd/",), "containerd": ("/containerd/",), "podman": ()}
+SPECIFICATIONS = ("/etc/cdi", "/var/run/cdi")  # read by every engine
 SHOWN = {"docker": "Docker", "podman": "Podman", "nerdctl": "nerdctl", "containerd": "containerd"}
 
 
@@ -38,7 +39,8 @@ def _way(engine: str, stack: ContainerStack, driver: LoadedDriver | None) -> Way
         return Way(engine=engine, ready=False, why=f"{entry.path} is a snap, which does not see the host's driver")
     if engine == "docker" and stack.desktop:
         return Way(engine=engine, ready=False, why="Docker Desktop runs containers in a virtual machine without the GPU")
-    settings = [path for path in stack.runtimes if any(part in path for part in BY_RUNTIME[engine])]
+    settings = [path for path in stack.runtimes if _reads(engine, path)]
+    denied = [path for path in stack.denied if _reads(engine, path) or path.startswith(SPECIFICATIONS)]
     named = next((spec for spec in stack.specifications if (spec.kind or "").startswith("nvidia.com/")), None)
     rootless = ", rootless" if stack.rootless and engine == "docker" else ""
     if settings and stack.toolkit is None:
@@ -47,10 +49,15 @@ def _way(engine: str, stack: ContainerStack, driver: LoadedDriver | None) -> Way
         return Way(engine=engine, ready=True, why=f"the NVIDIA runtime is configured in {settings[0]}{rootless}")
     if named is not None:
         return _by_specification(engine, named, driver)
-    if stack.denied:
-        return Way(engine=engine, ready=None, why=f"{stack.denied[0]} may not be read by this user")
+    if denied:
+        return Way(engine=engine, ready=None, why=f"{denied[0]} may not be read by this user")
     missing = "no NVIDIA runtime and no CDI specification is configured" if engine != "podman" else "there is no CDI specification"
     return Way(engine=engine, ready=False, why=missing + ("" if stack.toolkit else "; the NVIDIA Container Toolkit is not installed"))
+
+
+def _reads(engine: str, path: str) -> bool:
+    """Whether a file of settings is this engine's."""
+    return any(part in path for part in BY_RUNTIME[engine])
 
 
 def _by_specification(engine: str, spec: CdiSpec, driver: LoadedDriver | None) -> Way:

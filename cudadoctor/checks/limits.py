@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import broken, rung_quote, size
+from cudadoctor.checks.common import broken, rung_quote
 from cudadoctor.checks.reading import Quotes, line_of, statements, told
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.units import size
 from cudadoctor.model.values import CGROUP_LIMITS, LADDER, LIMITS, NVML, Limits, RungResult
 
 if TYPE_CHECKING:

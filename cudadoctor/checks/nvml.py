@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks import device_state
 from cudadoctor.checks.base import Check, Line
-from cudadoctor.checks.common import plural, size
+from cudadoctor.checks.common import plural
 from cudadoctor.checks.reading import some
 from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.units import size
 from cudadoctor.model.values import NVML, TEGRA, NvmlGpu
 
 if TYPE_CHECKING:

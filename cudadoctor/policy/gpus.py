@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from cudadoctor.checks.common import size
 from cudadoctor.devices import Device, cuda_answered, devices_of, same_address
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.pattern import lazy
+from cudadoctor.model.units import size
 from cudadoctor.model.values import LADDER, NVML, GpuProcess, NvmlGpu
 from cudadoctor.policy.base import Answer, Answers, Question, View
 

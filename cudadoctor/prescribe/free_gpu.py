@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from cudadoctor.devices import Device, cuda_answered, devices_of, same_address
 from cudadoctor.model.pattern import lazy
+from cudadoctor.model.units import size
 from cudadoctor.model.values import LADDER, NVML
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.places import JOBS, in_pod
 
 USED_LITTLE = 0.10  # of its memory: a GPU of which others hold no more counts as free (checks/processes.py blames from here on)
-GIB = 1 << 30
 _NAMED_BY = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")  # lists of numbers: 0,1 or 0-1
 _COUNTED_BY = "SLURM_GPUS_ON_NODE"
 _RANGE = lazy(r"(\d{1,4})(?:-(\d{1,4}))?")
@@ -132,6 +132,6 @@ def _named(device: Device, case: Case) -> str:
     room = _room(device, case)
     numbers = [f"CUDA device {device.number}"]
     numbers += [f"nvidia-smi's GPU {device.index}"] if device.index is not None else []
-    numbers += [f"{room / GIB:.1f} GiB free"] if room is not None else []
+    numbers += [f"{size(room)} free"] if room is not None else []
     place = f" at {device.address}" if device.address is not None else ""
     return f"{device.name or 'the GPU'}{place} ({', '.join(numbers)})"

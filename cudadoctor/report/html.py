@@ -20,7 +20,8 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Step, Who
-from cudadoctor.model.report import BenchmarkResult, Report, Row, SmokeResult
+from cudadoctor.model.report import BenchmarkResult, Report, SmokeResult
+from cudadoctor.model.units import size
 from cudadoctor.report import text, way, words
 from cudadoctor.report.clean import clean
 
@@ -119,7 +120,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(prose=_prose, lines=_lines, because=_because, gib=_gib)
+    made.filters.update(prose=_prose, lines=_lines, because=words.because, size=size)
     for name in ("report.css", "report.js"):
         assert made.loader is not None
         source = made.loader.get_source(made, name)[0].strip()
@@ -146,12 +147,3 @@ def _lines(quote: Quote) -> list[tuple[int | str, str]]:
     shown = clean(quote.text).split("\n")
     known = quote.first is not None and quote.last is not None and quote.last - quote.first + 1 == len(shown)
     return list(zip(itertools.count(quote.first or 1) if known else itertools.repeat(""), shown, strict=False))
-
-
-def _because(row: Row) -> str:
-    told = not row.because or row.because in row.summary or row.summary.startswith("not known")
-    return "" if told else f" (because: {row.because})"
-
-
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"

@@ -6,6 +6,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
+from cudadoctor.model.units import size
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean
 from cudadoctor.report.markdown_pages import block, code, escaped, prose
@@ -100,9 +101,9 @@ def _machine(report: Report) -> list[str]:
     }  # fmt: skip
     lines = [f"| {name} | {_cell(text)} |" for name, text in known.items() if text]
     for gpu in machine.gpus:
-        size = f", {gpu.memory_bytes / (1 << 30):.0f} GiB" if gpu.memory_bytes else ""
+        memory = f", {size(gpu.memory_bytes)}" if gpu.memory_bytes else ""
         hidden = ", not visible to CUDA" if gpu.visible is False else ""
-        lines.append(f"| GPU | {_cell(f'{gpu.name or gpu.address or gpu.uuid}{size}{hidden}')} |")
+        lines.append(f"| GPU | {_cell(f'{gpu.name or gpu.address or gpu.uuid}{memory}{hidden}')} |")
     return [*_table("machine", ""), *lines, ""] if lines else []
 
 
@@ -119,6 +120,5 @@ def _figures(report: Report) -> list[str]:
 def _rows(report: Report) -> list[str]:
     lines = _table("row", "status", "found")
     for row in report.checks:
-        because = f" (because: {row.because})" if row.because and row.because not in row.summary else ""
-        lines.append(f"| {_cell(row.id)} | {STATUS[row.status]} | {_cell(clean(row.summary) + because)} |")
+        lines.append(f"| {_cell(row.id)} | {STATUS[row.status]} | {_cell(clean(row.summary) + words.because(row))} |")
     return ["<details><summary>All rows</summary>", "", *lines, "", "</details>", ""]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cudadoctor.model.units import size
 from cudadoctor.model.use import GpuUse, Outcome, Reason
 from cudadoctor.report.clean import one_line
 from cudadoctor.report.page import PlainPage, Style
@@ -28,8 +29,6 @@ def render(outcome: Outcome, style: Style) -> str:
         page.gap()
         page.raw(f"{'Why' if not number else 'Also'}: {reason.title} [{reason.cause}]", "bold")
         _reason(page, reason)
-    if outcome.used == "no" and not outcome.not_used and outcome.failure is None and outcome.code == 0:
-        page.prose("Nothing that is known keeps this program from a GPU: it may have no work for one.", indent=2)
     return page.text()
 
 
@@ -54,7 +53,8 @@ def _gpu(page: PlainPage, gpu: GpuUse) -> None:
     busy = "utilisation not shown"
     if gpu.mean_percent is not None:
         busy = f"busy {gpu.mean_percent:.0f} % on average, {gpu.peak_percent} % at most"
-    page.prose(f"GPU {gpu.index} {gpu.name or ''}: {memory}; {busy}".replace(" :", ":"), indent=2, hang=2)
+    name = f"GPU {gpu.index} {gpu.name}" if gpu.name else f"GPU {gpu.index}"
+    page.prose(f"{name}: {memory}; {busy}", indent=2, hang=2)
     seen = [value for value in gpu.course if value is not None]
     if len(seen) > 1:
         page.raw(f"  {course(gpu.course, ascii_only=page.style.ascii)}  each column {gpu.course_s:g} s", "dim", indent=2)
@@ -81,8 +81,3 @@ def course(values: Sequence[int | None], *, ascii_only: bool) -> str:
     """Utilisation over time in one line; a blank where nothing was seen."""
     signs = _ASCII if ascii_only else _BLOCKS
     return "".join(" " if value is None else signs[min(len(signs) - 1, value * len(signs) // 100)] for value in values).rstrip()
-
-
-def size(number: int) -> str:
-    """1.5 GiB, 312 MiB."""
-    return f"{number / (1 << 30):.1f} GiB" if number >= 1 << 30 else f"{number / (1 << 20):.0f} MiB"

@@ -131,14 +131,7 @@ def _asked(page: Page, report: Report) -> None:
 
 def _quotes(page: Page, quotes: Sequence[Quote], indent: int = 2) -> None:
     for quote in quotes:
-        where = (
-            ""
-            if quote.first is None
-            else f", line {quote.first}"
-            if quote.first == quote.last
-            else f", lines {quote.first} to {quote.last}"
-        )
-        page.raw(f"{one_line(quote.source)}{where}:", style="dim", indent=indent)
+        page.raw(f"{words.where(quote)}:", style="dim", indent=indent)
         page.raw(quote.text, indent=indent + 4)
 
 
@@ -264,9 +257,7 @@ def _figures(page: Page, report: Report, knowledge: Knowledge) -> None:
 
 
 def row_line(row: Row) -> str:
-    told = not row.because or row.because in row.summary or row.summary.startswith("not known")
-    because = "" if told else f" (because: {row.because})"
-    return f"{row.id:<16} {one_line(row.summary)}{because}"
+    return f"{row.id:<16} {one_line(row.summary)}{words.because(row)}"
 
 
 def _rows(page: Page, report: Report) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription
-from cudadoctor.model.report import Report, RequirementResult
+from cudadoctor.model.report import Report, RequirementResult, Row
 from cudadoctor.report.clean import clean, one_line
 
 MET = {True: "met", False: "not met", None: "not known"}
@@ -53,6 +53,12 @@ def _named(report: Report) -> str:
     gpus = [gpu for gpu in report.machine.gpus if gpu.visible or report.origin.bundle is not None]
     names = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in gpus))
     return f"{len(gpus)} GPUs ({names})" if len(gpus) > 1 else names or "the GPU"
+
+
+def because(row: Row) -> str:
+    """Why a row stands as it does, where its summary does not say so already; empty else."""
+    told = not row.because or row.because in row.summary or row.summary.startswith("not known")
+    return "" if told else f" (because: {row.because})"
 
 
 # ---------------------------------------------------------------- policy

@@ -65,6 +65,8 @@ def _context() -> list[str]:
     try:
         with open(path or "", encoding="utf-8", errors="replace") as file:
             chosen = json.loads(file.read(FILE_LIMIT)).get("currentContext")
+    except PermissionError as error:
+        return [f"{path}: {error.strerror}"]
     except (OSError, ValueError, AttributeError):
         return []
     return [f"context: {chosen}"] if isinstance(chosen, str) else []

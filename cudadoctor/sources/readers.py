@@ -24,8 +24,8 @@ LIBRARY_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib",
     "/usr/lib/aarch64-linux-gnu/tegra", "/usr/lib/aarch64-linux-gnu/nvidia", "/run/opengl-driver/lib", "/usr/local/cuda/compat",
 )  # fmt: skip
+_MACHINES = {3: "x86", 21: "PowerPC64", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}  # e_machine
 # The core module of every packaging: nvidia.ko, Debian's nvidia-current.ko and nvidia-legacy-390xx.ko, Ubuntu's old nvidia_352.ko.
-_MACHINES = {3: "x86", 21: "PowerPC64", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 MODULE_NAME = re.compile(r"^(nvidia([-_](current|legacy|tesla|open|\d).*)?|nouveau|nova[-_]core)\.ko(\.|$)")
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows lacks the first two
 NIXOS_MODULES = "/run/booted-system/kernel-modules/lib/modules"  # NixOS has no /lib/modules

@@ -83,10 +83,10 @@ _SERIAL = re.compile(
     r"(?!\[?N/A|unknown|none|not |to be|default|<|serial-[0-9a-f]{6}\b)([^\s\"'<,;]{3,80})",
     re.IGNORECASE,
 )
-# Boot parameters may hold addresses and keys. Those that concern a GPU stay.
 _SERIAL_IN_PROSE = re.compile(
     r"(\b(?:serial(?: (?:number|no\.?))?|S/N)[ \t]{1,8})((?=[\w-]{0,40}\d{4})[A-Za-z0-9][\w-]{6,60})", re.IGNORECASE
 )
+# Boot parameters may hold addresses and keys. Those that concern a GPU stay.
 _BOOT_LINE = re.compile(r"((?:C|Kernel c)ommand line:|^[ \t]{0,8}(?=BOOT_IMAGE=))([^\n]*)", re.MULTILINE)
 _BOOT_WORD = re.compile(
     r"(?:nomodeset|(?:nouveau|nvidia[\w-]*|nova[\w-]*|modprobe|module|rd\.driver|vfio[\w-]*)[._]\w[\w.-]*=[\w.,:-]*|(?:intel_|"
