@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cudadoctor import __version__, assemble, exit_codes, long_texts, prescribe, slowness, texts
+from cudadoctor import __version__, assemble, exit_codes, long_texts, prescribe, slowness, texts, wording
 from cudadoctor.checks import rows
 from cudadoctor.diagnose import Judged, diagnose, rungs_shown_failing
 from cudadoctor.knowledge.load import Knowledge
@@ -63,6 +63,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         crashes=tuple(guard.crashes),
         unexplained=guard.run("texts", "dcgm", False, texts.unexplained, facts, knowledge),
     )
+    judged = guard.run("diagnose", "wording", judged, wording.told, judged, evidence, knowledge)
     judged = long_texts.renumbered(judged, numbering)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts, knowledge)
     judged = guard.run("assemble", "slowness", judged, slowness.told, judged, figures, knowledge)

@@ -32,11 +32,14 @@ def asks(
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
     open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
+    return telling_apart(open_) or (_otherwise(goal, rungs),)
+
+
+def telling_apart(candidates: Sequence[tuple[Cause, str]]) -> tuple[Ask, ...]:
+    """The commands of these causes, each with the reason for asking."""
     commands: dict[str, tuple[str, list[str]]] = {}
-    for cause, why in open_:
+    for cause, why in candidates:
         commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
-    if not commands:
-        return (_otherwise(goal, rungs),)
     return tuple(
         Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes)))
         for command, (why, causes) in list(commands.items())[:MAX_ASKS]
