@@ -1,13 +1,13 @@
-"""A text made ready for the recognisers: logger prefixes taken off, lines that a terminal wrapped read as one as well.
+"""A text made ready for the recognisers: logger prefixes taken off, sentences that go on in the next lines read as one as well.
 
-ANSI codes and carriage returns are gone already (`Text.lines`). A wrapped line is looked at twice: as it stands, and joined with the
-next one; so a wrong guess about wrapping adds a second look and hides nothing.
+ANSI codes and carriage returns are gone already (`Text.lines`). Lines that may belong together (parsers/joining.py) are looked at twice:
+as they stand, and joined; so a wrong guess adds a second look and hides nothing.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate, islice
@@ -17,11 +17,9 @@ import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import LONG, Text
+from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.words import Words, words_of
 
-WRAP_WIDTHS = (79, 80)
-# Frames of tables and rulers fill 79 columns and are not wrapped; a joined line would only glue table rows together.
-_FRAME = ("+", "|", "=", "-", "#", "*")
 MANY = 250  # places of one literal that are judged at each end of a text
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
 _PREFIX = lazy(
@@ -58,7 +56,7 @@ _ESCAPED = (('\\"', '"'), ("&quot;", '"'), ("&#39;", "'"), ("&lt;", "<"), ("&gt;
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A place in a text: line numbers from 1 (two where the hit crosses a wrap), and offsets into the prepared line."""
+    """A place in a text: line numbers from 1 (several where the hit crosses lines), and offsets into the prepared line."""
 
     entry: int
     first: int
@@ -77,7 +75,7 @@ def _plain(text: str) -> str:
 
 
 class Lines:
-    """The prepared text. `text` holds one entry a line: first the lines themselves, then the wrapped ones joined."""
+    """The prepared text. `text` holds one entry a line: first the lines themselves, then those that may belong together, joined."""
 
     def __init__(self, text: Text) -> None:
         raw = text.lines
@@ -85,14 +83,8 @@ class Lines:
         plain = raw if self._plain == text.text else Text(self._plain, source="").lines
         self._count = len(raw)
         entries = [without_prefix(line) if line else line for line in plain]
-        self._joined: list[tuple[int, int]] = []  # (number of the first line, offset of the seam)
-        wrapped = [index for index, line in enumerate(raw[:-1]) if len(line) in WRAP_WIDTHS]
-        for index in wrapped:
-            line = raw[index]
-            if raw[index + 1] and not line.startswith(_FRAME):
-                for glue in ("", " ") if len(line) < max(WRAP_WIDTHS) else ("",):
-                    self._joined.append((index + 1, len(entries[index])))
-                    entries.append(entries[index] + glue + raw[index + 1])
+        self._joined: list[Joined] = list(joined_lines(raw, entries, whole=len(text.text) < LONG))
+        entries.extend(joined.text for joined in self._joined)
         self.entries = entries
         self.text = "\n".join(entries)
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
@@ -106,15 +98,16 @@ class Lines:
         return self._starts[entry]
 
     def hit(self, start: int, end: int) -> Hit | None:
-        """The place of text[start:end]. None where a joined line shows again what one of its halves shows by itself."""
+        """The place of text[start:end]. None where a joined entry shows again what one of its lines shows by itself."""
         entry = self.entry(start)
         offset = self._starts[entry]
         if entry < self._count:
             return Hit(entry, entry + 1, entry + 1, start - offset, end - offset)
-        first, seam = self._joined[entry - self._count]
-        if not start - offset < seam < end - offset:
+        joined = self._joined[entry - self._count]
+        first, last = bisect_right(joined.ends, start - offset), bisect_left(joined.begins, end - offset)
+        if first >= last or (joined.overlaps and first):
             return None
-        return Hit(entry, first, first + 1, start - offset, end - offset)
+        return Hit(entry, joined.first + first, joined.first + last, start - offset, end - offset)
 
     @cached_property
     def _seams(self) -> Words:
@@ -152,9 +145,21 @@ class Lines:
         """The hit's prepared line, cut to REACH characters on each side."""
         return self.entries[hit.entry][max(0, hit.start - REACH) : hit.end + REACH]
 
+    def sentence(self, hit: Hit) -> str | None:
+        """The hit's line with those that may go on with it, where it is no joined entry itself."""
+        joined = self._sentences.get(hit.first) if hit.entry < self._count else None
+        return joined.text[: 2 * REACH] if joined is not None else None
+
+    @cached_property
+    def _sentences(self) -> dict[int, Joined]:
+        return {joined.first: joined for joined in self._joined if joined.overlaps}
+
     def before(self, hit: Hit) -> str:
-        """What stands on the hit's line before it."""
-        return self.entries[hit.entry][max(0, hit.start - REACH) : hit.start]
+        """What stands on the hit's line before it, and on the line above where its sentence may have begun there."""
+        own = self.entries[hit.entry][max(0, hit.start - REACH) : hit.start]
+        if hit.entry < self._count and hit.first - 1 in self._sentences:
+            return f"{self.entries[hit.first - 2][-REACH:]} {own}"
+        return own
 
     def previous(self, hit: Hit, count: int) -> str:
         """The `count` lines above the hit."""

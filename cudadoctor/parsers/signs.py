@@ -116,12 +116,22 @@ def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
         return _Place(hit.first, hit.last, match.contains)
     found = _compiled(match.pattern).search(window)
     if found is None:
-        return None
+        return _of_sentence(match, match.pattern, hit, lines)
     first = min(hit.first, top + window.count("\n", 0, found.start()))
     last = max(hit.last, top + window.count("\n", 0, max(found.start(), found.end() - 1)))
     if last - first >= QUOTE_LINES:
         first, last = hit.first, hit.last
     return _Place(first, last, match.contains, {name: value for name, value in found.groupdict().items() if value is not None})
+
+
+def _of_sentence(match: Match, pattern: str, hit: Hit, lines: Lines) -> _Place | None:
+    """What the pattern looks for may stand where the sentence goes on, in the next line."""
+    sentence = lines.sentence(hit)
+    found = _compiled(pattern).search(sentence) if sentence is not None else None
+    if sentence is None or found is None or (match.unless is not None and _compiled(match.unless).search(sentence)):
+        return None
+    values = {name: value for name, value in found.groupdict().items() if value is not None}
+    return _Place(hit.first, hit.last + 1, match.contains, values)
 
 
 def _subject(place: _Place) -> str:
