@@ -26,7 +26,8 @@ SUSPECTS, QUOTES = 3, 2
 LEAST = 1.0  # weight, over the root of the number of known cues: below it the words point nowhere
 CLEAR = 1.5  # weight from which they may put one suspect before another
 NEAR = 0.6  # of the first suspect's weight: those that are named beside it
-FEW = 16  # known cues; a text with less of them points nowhere
+FEW = 12  # known cues; a text with less of them points nowhere
+ENOUGH = 16  # known cues around a message that may order its causes
 _WORD = lazy(r"[a-z][a-z0-9_]+|(?<!\d)\d{1,3}(?!\d)")
 _OF_GPUS = lazy(r"(?i)nvidia|cuda|\bgpus?\b|nvml|nouveau|geforce|numba|\bxid\b|cudnn|\bnvcc\b")
 _TROUBLE = lazy(
@@ -99,7 +100,7 @@ def _ordered(judged: Judged, text: Text, knowledge: Knowledge) -> Judged:
     quoted = (range(quote.first or 0, (quote.last or 0) + 1) for finding in suspects for quote in finding.evidence)
     found = weighed(text, knowledge, frozenset(itertools.chain.from_iterable(quoted)))
     best = found.first(finding.cause for finding in suspects)[0]
-    if best == suspects[0].cause or found.known < FEW or found.causes.get(best, 0.0) < CLEAR:
+    if best == suspects[0].cause or found.known < ENOUGH or found.causes.get(best, 0.0) < CLEAR:
         return judged
     ahead = [finding for finding in suspects if finding.cause == best]
     behind = [finding for finding in suspects if finding.cause != best]

@@ -89,6 +89,8 @@ _ERROR_CODE_NUMBER = lazy(r"rror code[ :=(]{1,3}(\d{1,5})\b(?!\.\d)")
 _NVML_NUMBERS = (
     lazy(rf"\bnvml[A-Z]\w*(?:{_ARGUMENTS})?:? {{0,4}}(?:returned|failed(?: with)?|gives|gave|->|=|:)[a-z :=(]{{0,16}}(?P<n>\d{{1,3}})\b"),
     lazy(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
+    # Ollama's: nvml vram init failure: 18; nvmlInit_v2 err: 18; looking up CUDA GPU memory: unable to get device handle 0: 15
+    lazy(r"(?:\bnvml vram init failure|\bnvml[A-Z]\w{0,40} err|GPU memory: unable to get device handle \d{1,3}): (?P<n>\d{1,3})\b"),
 )
 # "Xid 79", "XID error: 48", XidCriticalError: "Xid=48 on Device=GPU-", and the last Xid of DCGM's exporter.
 _SHORT_XID = lazy(
@@ -302,7 +304,7 @@ def _numbers(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
         code = None if number is None else _by_number(int(number[1]), "", knowledge)
         if code is not None and _CUDA_WORD.search(lines.window(hit, 2)[0]):
             yield _Found(hit, _code("cuda", code, hit), NUMBER)
-    for entry, offset in _lines_with(lines, ("NVML", "nvml"), None):
+    for entry, offset in _lines_with(lines, ("NVML", "nvml", "unable to get device handle"), None):
         for pattern in _NVML_NUMBERS:
             for match in pattern.finditer(lines.entries[entry]):
                 place = lines.hit(offset + match.start(), offset + match.end())

@@ -145,19 +145,24 @@ class Lines:
         """The hit's prepared line, cut to REACH characters on each side."""
         return self.entries[hit.entry][max(0, hit.start - REACH) : hit.end + REACH]
 
-    def sentence(self, hit: Hit) -> str | None:
-        """The hit's line with those that may go on with it, where it is no joined entry itself."""
-        joined = self._sentences.get(hit.first) if hit.entry < self._count else None
-        return joined.text[: 2 * REACH] if joined is not None else None
+    def sentences(self, hit: Hit) -> Iterator[str]:
+        """The hit's line with those that may belong to it, where it is no joined entry itself."""
+        for joined in self._sentences.get(hit.first, ()) if hit.entry < self._count else ():
+            yield joined.text[: 4 * REACH]
 
     @cached_property
-    def _sentences(self) -> dict[int, Joined]:
-        return {joined.first: joined for joined in self._joined if joined.overlaps}
+    def _sentences(self) -> dict[int, list[Joined]]:
+        """By the number of each line in them."""
+        found: dict[int, list[Joined]] = {}
+        for joined in self._joined:
+            for number in range(joined.first, joined.first + len(joined.ends) + 1):
+                found.setdefault(number, []).append(joined)
+        return found
 
     def before(self, hit: Hit) -> str:
         """What stands on the hit's line before it, and on the line above where its sentence may have begun there."""
         own = self.entries[hit.entry][max(0, hit.start - REACH) : hit.start]
-        if hit.entry < self._count and hit.first - 1 in self._sentences:
+        if hit.entry < self._count and any(joined.first < hit.first for joined in self._sentences.get(hit.first, ())):
             return f"{self.entries[hit.first - 2][-REACH:]} {own}"
         return own
 

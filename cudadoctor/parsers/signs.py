@@ -125,13 +125,13 @@ def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
 
 
 def _of_sentence(match: Match, pattern: str, hit: Hit, lines: Lines) -> _Place | None:
-    """What the pattern looks for may stand where the sentence goes on, in the next line."""
-    sentence = lines.sentence(hit)
-    found = _compiled(pattern).search(sentence) if sentence is not None else None
-    if sentence is None or found is None or (match.unless is not None and _compiled(match.unless).search(sentence)):
-        return None
-    values = {name: value for name, value in found.groupdict().items() if value is not None}
-    return _Place(hit.first, hit.last + 1, match.contains, values)
+    """What the pattern looks for may stand where the sentence begins or goes on, in the lines beside it."""
+    for sentence in lines.sentences(hit):
+        found = _compiled(pattern).search(sentence)
+        if found is not None and (match.unless is None or not _compiled(match.unless).search(sentence)):
+            values = {name: value for name, value in found.groupdict().items() if value is not None}
+            return _Place(hit.first, hit.last, match.contains, values)
+    return None
 
 
 def _subject(place: _Place) -> str:
