@@ -24,9 +24,9 @@ MOST_LINES = 3000  # read at each end of a text
 LONGEST = 1000  # characters read of a line
 SUSPECTS, QUOTES = 3, 2
 LEAST = 1.0  # weight, over the root of the number of known cues: below it the words point nowhere
-CLEAR = 1.5  # weight from which they may put one suspect before another
+CLEAR, AHEAD = 1.5, 1.6  # weight, and times the first suspect's, from which another suspect comes first
 NEAR = 0.6  # of the first suspect's weight: those that are named beside it
-FEW = 12  # known cues; a text with less of them points nowhere
+FEW = 14  # known cues; a text with less of them points nowhere
 ENOUGH = 16  # known cues around a message that may order its causes
 _WORD = lazy(r"[a-z][a-z0-9_]+|(?<!\d)\d{1,3}(?!\d)")
 _OF_GPUS = lazy(r"(?i)nvidia|cuda|\bgpus?\b|nvml|nouveau|geforce|numba|\bxid\b|cudnn|\bnvcc\b")
@@ -100,7 +100,8 @@ def _ordered(judged: Judged, text: Text, knowledge: Knowledge) -> Judged:
     quoted = (range(quote.first or 0, (quote.last or 0) + 1) for finding in suspects for quote in finding.evidence)
     found = weighed(text, knowledge, frozenset(itertools.chain.from_iterable(quoted)))
     best = found.first(finding.cause for finding in suspects)[0]
-    if best == suspects[0].cause or found.known < ENOUGH or found.causes.get(best, 0.0) < CLEAR:
+    least = max(CLEAR, AHEAD * found.causes.get(suspects[0].cause, 0.0))
+    if best == suspects[0].cause or found.known < ENOUGH or found.causes.get(best, 0.0) < least:
         return judged
     ahead = [finding for finding in suspects if finding.cause == best]
     behind = [finding for finding in suspects if finding.cause != best]

@@ -47,6 +47,7 @@ def smi(exit_code: int, stdout: str = "") -> Item:
         ("CUDA initialization failure with error: 35", 35),
         ("CUDA error: (code 999, ERROR_UNKNOWN)", 999),
         ("CUresult 304", 304),
+        ("Cuda API error detected: cudaLaunchKernel returned (0xd1)", 209),
         # messages
         ("RuntimeError: no CUDA-capable device is detected", 100),
         ("torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device", 209),
@@ -111,6 +112,9 @@ def test_lines_without_a_code(line: str) -> None:
         ("NVML_ERROR_NO_PERMISSION", "nvml", 4),
         ("nvmlInit_v2() returned 9", "nvml", 9),
         ("NVML error 999", "nvml", 999),
+        ('msg="Unable to load NVML management library /usr/lib/libnvidia-ml.so.550.90.07: nvml vram init failure: 18"', "nvml", 18),
+        ("nvmlInit_v2 err: 9", "nvml", 9),
+        ('msg="error looking up CUDA GPU memory: unable to get device handle 0: 15"', "nvml", 15),
         ("nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown.", "nvml", 9),
         ("nvidia-container-cli: initialization error: nvml error: driver/library version mismatch", "nvml", 18),
         ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that", "nvidia-smi", 9),
@@ -151,6 +155,9 @@ def test_device_query_puts_its_message_below_the_call() -> None:
 def test_an_error_code_beside_a_line_of_cuda() -> None:
     assert codes("cuInit failed\nerror code 35") == [("cuda", 35)]
     assert codes("cuInit failed\n\n\n\nerror code 35") == []
+    entry_point = "ERROR: The NVIDIA Driver is present, but CUDA failed to initialize.\n   [[ System not yet initialized (error 802) ]]"
+    assert codes(entry_point) == [("cuda", 802)]
+    assert codes(entry_point.partition("\n")[2]) == []
 
 
 def test_every_line_counts_and_has_its_number() -> None:

@@ -84,8 +84,14 @@ _NOT_CUDA_CALLS = ("cuSolver", "cuFile", "cudaGraphExecUpdateResult")
 _COUNT = lazy(r"Count$")  # what such a function returns may be the count itself
 _LARGEST_COUNT = 30
 _DRIVER_CALL = lazy(r"\bcu[A-Z]|[Dd]river")
-_ERROR_CODE = "rror code"
-_ERROR_CODE_NUMBER = lazy(r"rror code[ :=(]{1,3}(\d{1,5})\b(?!\.\d)")
+# Numbers on lines that need not speak of CUDA themselves: the line beside them does.
+_NUMBERS_BESIDE = (
+    ("rror code", lazy(r"rror code[ :=(]{1,3}(?P<n>\d{1,5})\b(?!\.\d)")),
+    # [[ System not yet initialized (error 802) ]] of the entry point of NVIDIA's images
+    ("[[ ", lazy(r"\[\[ [^\n\]]{1,120}\(error (?P<n>\d{1,5})\)")),
+    # Cuda API error detected: cudaLaunchKernel returned (0xd1) of cuda-gdb
+    ("API error detected", lazy(r"API error detected: cu\w{2,60} returned \(0x(?P<hex>[0-9a-f]{1,4})\)")),
+)
 _NVML_NUMBERS = (
     lazy(rf"\bnvml[A-Z]\w*(?:{_ARGUMENTS})?:? {{0,4}}(?:returned|failed(?: with)?|gives|gave|->|=|:)[a-z :=(]{{0,16}}(?P<n>\d{{1,3}})\b"),
     lazy(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
@@ -299,11 +305,12 @@ def _numbers(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
             hit = lines.hit(offset + start, offset + end)
             if hit is not None:
                 yield _Found(hit, _code("cuda", row, hit), NUMBER)
-    for hit in lines.all(_ERROR_CODE):
-        number = _ERROR_CODE_NUMBER.match(lines.entries[hit.entry], hit.start)
-        code = None if number is None else _by_number(int(number[1]), "", knowledge)
-        if code is not None and _CUDA_WORD.search(lines.window(hit, 2)[0]):
-            yield _Found(hit, _code("cuda", code, hit), NUMBER)
+    for literal, form in _NUMBERS_BESIDE:
+        for hit in lines.all(literal):
+            number = form.match(lines.entries[hit.entry], hit.start)
+            code = None if number is None else _by_number(_value(number), "", knowledge)
+            if code is not None and _CUDA_WORD.search(lines.window(hit, 2)[0]):
+                yield _Found(hit, _code("cuda", code, hit), NUMBER)
     for entry, offset in _lines_with(lines, ("NVML", "nvml", "unable to get device handle"), None):
         for pattern in _NVML_NUMBERS:
             for match in pattern.finditer(lines.entries[entry]):
@@ -340,6 +347,11 @@ def _lines_with(lines: Lines, words: Iterable[str], pattern: re.Pattern[str] | N
             found.add(entry)
             at = lines.text.find(word, lines.offset(entry) + len(lines.entries[entry]))
     return [(entry, lines.offset(entry)) for entry in sorted(found)]
+
+
+def _value(number: re.Match[str]) -> int:
+    groups = number.groupdict()
+    return int(groups["n"]) if groups.get("n") else int(groups["hex"], 16)
 
 
 def _is_no_code(match: re.Match[str]) -> bool:
