@@ -184,7 +184,9 @@ def _visible(body: _Body) -> tuple[str | None, int]:
 _KERNEL_OF_WSL = lazy(r"\d-microsoft-standard|\d-Microsoft\b|/usr/lib/wsl/(?:lib|drivers)/\w")
 _INSIDE = lazy(
     r"^\s{0,8}(?:Singularity|Apptainer)(?: \S{1,80})?> |\bhost(?:name)?: (?P<host>[0-9a-f]{12})$|on this host \((?P<tf>[0-9a-f]{12})\)"
+    r"|^[a-z][\w.-]{0,63}[-_]1 {1,20}\|(?: |$)"  # the name of a service before its lines, in docker compose's log
 )
+_INSIDE_HINTS = ("Singularity", "Apptainer", "information for host: ", "hostname: ", "on this host (", "_1 ", "-1 ")
 
 
 def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -200,11 +202,11 @@ def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 def parse_inside(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """The prompt of Apptainer, and TensorFlow's word for its host where that is the name which Docker gives."""
+    """The prompt of Apptainer, TensorFlow's word for its host where that is the name which Docker gives, a service of docker compose."""
     if not pasted(text):
         return
     body = _Body(text)
-    for hint in ("Singularity", "Apptainer", "information for host: ", "hostname: ", "on this host ("):
+    for hint in _INSIDE_HINTS:
         for at, number in body.places(hint):
             found = _INSIDE.search(body.around(at))
             if found is not None:
@@ -234,6 +236,6 @@ PARSERS = (
         reads=(),
         keys=(CONTAINER_MARKS.name,),
         parse=parse_inside,
-        wakes=("Singularity", "Apptainer", "on this host (", "host: "),
+        wakes=_INSIDE_HINTS,
     ),
 )  # fmt: skip
