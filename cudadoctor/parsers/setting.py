@@ -184,9 +184,9 @@ def _visible(body: _Body) -> tuple[str | None, int]:
 _KERNEL_OF_WSL = lazy(r"\d-microsoft-standard|\d-Microsoft\b|/usr/lib/wsl/(?:lib|drivers)/\w")
 _INSIDE = lazy(
     r"^\s{0,8}(?:Singularity|Apptainer)(?: \S{1,80})?> |\bhost(?:name)?: (?P<host>[0-9a-f]{12})$|on this host \((?P<tf>[0-9a-f]{12})\)"
-    r"|^[a-z][\w.-]{0,63}[-_]1 {1,20}\|(?: |$)"  # the name of a service before its lines, in docker compose's log
+    r"|^[a-z][\w.-]{0,63}[-_]1  \| "  # the name of a service before its lines, in docker compose's log
 )
-_INSIDE_HINTS = ("Singularity", "Apptainer", "information for host: ", "hostname: ", "on this host (", "_1 ", "-1 ")
+_INSIDE_HINTS = ("Singularity", "Apptainer", "information for host: ", "hostname: ", "on this host (", "_1  | ", "-1  | ")
 
 
 def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
