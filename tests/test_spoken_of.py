@@ -27,6 +27,7 @@ SPOKEN = (
     'Solved: "Driver/library version mismatch" was gone after a reboot.',
     "tests/test_gpu.py::test_mul SKIPPED (requires a GPU with compute capability 8.0 or higher)",
     'Is "Xid 79" always a hardware fault?',
+    "* No `GPU has fallen off the bus`",
 )
 SHOWN = (
     "AssertionError: Torch not compiled with CUDA enabled",
@@ -37,6 +38,7 @@ SHOWN = (
     '{"error": "CUDA out of memory"}',
     "I followed the guide, and now get `libcuda.so.1: cannot open shared object file`.",
     "        return self.lst[devnum]",
+    "No CUDA GPUs are available",
 )
 
 

@@ -24,6 +24,16 @@ SHOWN: list[tuple[str, str]] = [
         "toolkit-too-old-for-gpu",
         "cupy.cuda.compiler.CompileException: nvrtc: error: invalid value for --gpu-architecture (-arch)\n\nCUDA Version: 8.0\nGPU: Tesla V100\n",
     ),
+    (
+        "toolkit-too-old-for-gpu",
+        "nvcc fatal : Unsupported gpu architecture 'compute_61'\nThe card is a GTX 1080.\nCUDA version (if applicable): 7.5\n",
+    ),
+    (  # conda brings CUDA 10.2, the driver has 10.1
+        "toolkit-newer-than-driver",
+        "conda install pytorch torchvision cudatoolkit=10.2 -c pytorch\n"
+        "PyTorch reports no GPU:\n>>> torch.cuda.is_available()\nFalse\n"
+        "| NVIDIA-SMI 418.67       Driver Version: 418.67       CUDA Version: 10.1     |\n",
+    ),
     ("framework-cpu-build", "RuntimeError: Failed to infer device type\n\ntorch==2.6.0+cpu\nvllm==0.8.3\n"),
     (
         "toolkit-newer-than-driver",

@@ -17,7 +17,8 @@ from cudadoctor.parsers.shell import pasted, plain_lines
 
 _MOST = 12
 _MENTION = lazy(
-    r"(?i)(?<![\w.])(?:cuda(?:[ -]?(?:toolkit|tools|sdk))?|cudatoolkit|nvcc)(?: version| release)?(?:[ :=]{1,3}|[-_@/]|==?)[v(]?"
+    r"(?i)(?<![\w.])(?:cuda(?:[ -]?(?:toolkit|tools|sdk))?|cudatoolkit|nvcc)(?: version| release)?"
+    r"(?: \([^()\n]{1,30}\))?(?:[ :=]{1,3}|[-_@/]|==?)[v(]?"
     r"(?P<version>\d{1,2}\.\d)(?![.\d]{0,6}%)"
 )
 # The CUDA of a framework's wheel, which brings its own NVRTC: +cu110, mxnet-cu102, cupy-cuda101.

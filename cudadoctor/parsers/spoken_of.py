@@ -32,7 +32,8 @@ _SPEAKS = (
     lazy(r"(?i)\bwould be (?:great|nice|good|helpful|useful) if\b"),
     lazy(r"^\s{0,8}<!--[^\n]{0,300}-->\s{0,4}$"),
     lazy(r"\b(?:[Ii]s|[Dd]oes|[Aa]re) [^.?\n]{0,40}\bX[Ii][Dd] \d{1,3}[\"'`]{0,2} (?:always|generally|usually|necessarily)\b"),
-    # what was, what may be, and what a test does not try
+    # what was, what may be, what is not there, and what a test does not try
+    lazy(r"^\s{0,8}(?:[-*+•] {1,3})?No [`'\"][A-Za-z]"),
     lazy(r"\bSKIPPED (?:\(|\[\d{1,4}\] )"),
     lazy(rf"{_QUOTED} (?:is|are) (?:normal|harmless|expected)\b|{_QUOTED} can (?:safely )?be ignored"),
     lazy(rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b"),
@@ -41,7 +42,7 @@ _SPEAKS = (
 _MAYBE = (
     "raise ", "throw ", "return ", "printf(", "if ", '("', "('", '["', '{"', "- ", "* ", "+ ", "• ", "no longer ", "Q: ",
     "ocumentation", "docs", "Docs", "anual", "uide", "eadme", "README", "FAQ", "faq", "ould be ", "<!--",
-    " normal", " harmless", " expected", "be ignored", " gone", " solved", " resolved", "SKIPPED ", "XID ", "Xid ",
+    "No `", "No '", 'No "', " normal", " harmless", " expected", "be ignored", " gone", " solved", " resolved", "SKIPPED ", "XID ", "Xid ",
 )  # fmt: skip
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from cudadoctor.checks.reading import Quotes, line_of, some
-from cudadoctor.checks.ties.said import Said, finding, settled, stated, sure, suspicions
+from cudadoctor.checks.ties.place import Place
+from cudadoctor.checks.ties.said import Said, finding, settled, stated, sure, suspected, suspicions
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -45,6 +46,7 @@ _OF_A_FRAMEWORK = lazy(
 _OF_NUMBA = lazy(r"(?i)Call to cu[A-Z]|numba|nvrtc")
 _BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
 _NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
+_BRINGS_CUDA = lazy(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)={1,2}\d")
 _NO_CAPABILITIES = lazy(r"No supported GPU compute capabilities found")
 OLDEST_OF_TODAY = ComputeCapability("7.5")  # no toolkit has dropped what is newer
 OLDEST_OF_NUMBA = ToolkitVersion("11.0")  # what Numba from 0.57 on asks for; the releases before say less clearly what they lack
@@ -127,6 +129,19 @@ def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion
 def _with(fact: Fact[T], word: str) -> Quotes:
     found: list[Quote] = [quote for quote in fact.quotes if word in quote.text]
     return tuple(found[:1]) or fact.quotes[:1]
+
+
+def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's. From CUDA 11 a major fits."""
+    none = suspected(said, "toolkit-newer-than-driver") or Place(facts).said("none-seen")
+    driver = driver_cuda_of_text(facts, knowledge)
+    if not none or driver is None or settled(said):
+        return
+    for kit in toolkits_named(facts):
+        newer = kit.version.major > driver[0].major or (kit.version.major < 11 and kit.version.major_minor > driver[0].major_minor)
+        if newer and any(_BRINGS_CUDA.search(quote.text) for quote in kit.quotes):
+            yield finding("toolkit-newer-than-driver", kit.quotes, driver[1], none)
+            return
 
 
 def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -283,6 +298,7 @@ def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 
 TIES = (
+    brought_cuda_is_too_new,
     toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image, numba_against_toolkit,
     numba_report,
 )  # fmt: skip
