@@ -32,7 +32,12 @@ SHOWN: list[tuple[str, str]] = [
         "toolkit-newer-than-driver",
         "conda install pytorch torchvision cudatoolkit=10.2 -c pytorch\n"
         "PyTorch reports no GPU:\n>>> torch.cuda.is_available()\nFalse\n"
-        "| NVIDIA-SMI 418.67       Driver Version: 418.67       CUDA Version: 10.1     |\n",
+        "$ nvidia-smi\n"
+        "+-----------------------------------------------------------------------------+\n"
+        "| NVIDIA-SMI 418.67       Driver Version: 418.67       CUDA Version: 10.1     |\n"
+        "|-------------------------------+----------------------+----------------------+\n"
+        "|   0  Tesla V100-SXM2...  On   | 00000000:89:00.0 Off |                    0 |\n"
+        "| N/A   32C    P0    41W / 300W |      0MiB / 32480MiB |      0%      Default |\n",
     ),
     ("framework-cpu-build", "RuntimeError: Failed to infer device type\n\ntorch==2.6.0+cpu\nvllm==0.8.3\n"),
     (

@@ -9,7 +9,7 @@ import msgspec
 
 from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.place import Place
-from cudadoctor.checks.ties.said import Said, finding, settled, stated, sure, suspected, suspicions
+from cudadoctor.checks.ties.said import Said, finding, settled, stated, sure, suspicions
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -133,8 +133,7 @@ def _with(fact: Fact[T], word: str) -> Quotes:
 
 def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's. From CUDA 11 a major fits."""
-    none = suspected(said, "toolkit-newer-than-driver") or Place(facts).said("none-seen")
-    driver = driver_cuda_of_text(facts, knowledge)
+    none, driver = _finds_none(facts) or Place(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
     if not none or driver is None or settled(said):
         return
     for kit in toolkits_named(facts):
@@ -142,6 +141,14 @@ def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> I
         if newer and any(_BRINGS_CUDA.search(quote.text) for quote in kit.quotes):
             yield finding("toolkit-newer-than-driver", kit.quotes, driver[1], none)
             return
+
+
+def _finds_none(facts: Facts) -> Quotes:
+    """The line in which a framework says that it finds no GPU."""
+    fact = facts.get(FRAMEWORKS)
+    if isinstance(fact, Unknown) or fact.value is None or fact.value.available is not False:
+        return ()
+    return line_of(fact, fact.value.available_line)[:1]
 
 
 def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
