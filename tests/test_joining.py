@@ -79,6 +79,13 @@ def test_a_long_text_is_not_looked_at_in_every_pair_of_lines() -> None:
     assert list(joined_lines(lines, lines, whole=False)) == []
 
 
+def test_of_a_long_log_that_a_driver_filled_the_ends_are_joined() -> None:
+    lines = [f"NVRM: line {number} of many goes on and on" for number in range(9000)]
+    firsts = [joined.first for joined in joined_lines(lines, lines, whole=False)]
+    assert len(firsts) < 2100
+    assert (firsts[0], firsts[-1]) == (1, 8999)
+
+
 def test_where_lines_end_and_begin() -> None:
     lines = ["the first line of a sentence", "the second of it which is long", "the third"]
     whole, rest = joined_lines(lines, lines, whole=True)

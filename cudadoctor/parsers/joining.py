@@ -17,6 +17,7 @@ _TAG = lazy(r"(?:NVRM|NVIDIA-SMI|nvidia-modeset): {1,12}|\((?:EE|WW|II)\) NVIDIA
 _SHORTEST = 20  # characters of a line that a sentence goes on behind
 _ENDS = (".", ";", "!", "?", ">", "|", "}", "]", "\\")
 _IN_A_ROW = 3  # lines of one sentence
+_MOST = 1000  # sentences of a driver at each end of a long text
 _CELL = lazy(r"\|[^|]{0,80}\| (?P<cell>[^|]{20,120})\|$")
 _MORE = lazy(r"\|\s{4,80}\| (?P<cell>[^|]{1,120})\|$")
 _ROWS = 40
@@ -37,11 +38,12 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 def joined_lines(raw: Sequence[str], entries: Sequence[str], *, whole: bool) -> Iterator[Joined]:
     """`raw`: the lines; `entries`: the same without prefixes. `whole`: look for sentences broken anywhere too, for a short text."""
+    tagged = frozenset() if whole else _ends_of([index for index, entry in enumerate(entries) if _TAG.match(entry)])
     for index, (line, following) in enumerate(pairwise(raw)):
         if len(line) in WRAP_WIDTHS and following and not line.startswith(_FRAME):
             for glue in ("", " ") if len(line) < max(WRAP_WIDTHS) else ("",):
                 yield _one(index, [entries[index], following], glue)
-        if whole or _TAG.match(entries[index]):
+        if whole or index in tagged:
             pieces = _sentence(raw, entries, index)
             if len(pieces) > 1:
                 yield _one(index, pieces, " ")
@@ -49,6 +51,11 @@ def joined_lines(raw: Sequence[str], entries: Sequence[str], *, whole: bool) -> 
             cells = _cells(raw, index)
             if len(cells) > 1:
                 yield msgspec.structs.replace(_one(index, cells, ""), overlaps=False)
+
+
+def _ends_of(indexes: list[int]) -> frozenset[int]:
+    """The first of them and the last: bounds the work on a long log that a driver filled."""
+    return frozenset([*indexes[:_MOST], *indexes[-_MOST:]])
 
 
 def _one(index: int, pieces: Sequence[str], glue: str) -> Joined:

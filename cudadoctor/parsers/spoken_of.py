@@ -5,45 +5,60 @@ Only such lines count as their own words give away. A line of source code below 
 
 from __future__ import annotations
 
+import re
+
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import Text
 
 _LONGEST = 400  # characters; a longer line is a paragraph, which may show a message and speak of another
 _FRAME = 'File "'
 _QUOTED = "[\"'`*]{1,3}"
-_SPEAKS = (
+_ITEM = ("- ", "* ", "+ ", "• ")
+# What speaks, and words of which one stands in every such line: most lines are seen by these alone.
+_SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     # source code: the words are an argument, a value, or what something is compared with
-    lazy(r"\braise [\w.]{1,60}\(\s{0,4}[frbu]{0,2}[\"']"),
-    lazy(r"\bthrow (?:new )?[\w:.]{1,60}\(\s{0,4}\""),
-    lazy(r"\breturn [frbu]{0,2}[\"'][^\"'\n]{6}"),
-    lazy(r"\bf?printf\([^\"\n]{0,20}\""),
-    lazy(r"\bif [frbu]{0,2}[\"'][^\"'\n]{6,200}[\"'] (?:not )?in \w"),
-    lazy(r"^\s{0,24}[(\[{]\s{0,4}(?:\"[^\"\n]{6,200}\"|'[^'\n]{6,200}'),\s{0,4}[\"'][\w-]{2,60}[\"']\s{0,4}[)\]}],?\s{0,4}$"),
-    # a list of changes
-    lazy(r"^\s{0,8}[-*+•] {1,3}(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?) "),
-    lazy(r"^\s{0,8}[-*+•] {1,3}[^\n]{10,300} \(#\d{2,6}\)\s{0,4}$"),
-    lazy(r"\b(?:is|are) no longer (?:passed|built|raised|printed|shown)\b"),
-    # documentation and advice
-    lazy(r"^\W{0,6}Q: "),
-    lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) "),
-    lazy(
-        r"(?i)\b(?:documentation|docs|manual|readme|guide|faq)\b[^\n]{0,100}\b(?:says?|mentions?|lists|describes|explains)\b[^\n]{0,80}[\"'`]"
+    (("raise ",), lazy(r"\braise [\w.]{1,60}\(\s{0,4}[frbu]{0,2}[\"']")),
+    (("throw ",), lazy(r"\bthrow (?:new )?[\w:.]{1,60}\(\s{0,4}\"")),
+    (("return ",), lazy(r"\breturn [frbu]{0,2}[\"'][^\"'\n]{6}")),
+    (("printf(",), lazy(r"\bf?printf\([^\"\n]{0,20}\"")),
+    (("if ",), lazy(r"\bif [frbu]{0,2}[\"'][^\"'\n]{6,200}[\"'] (?:not )?in \w")),
+    (
+        ('("', "('", '["', "['", '{"', "{'"),
+        lazy(r"^\s{0,24}[(\[{]\s{0,4}(?:\"[^\"\n]{6,200}\"|'[^'\n]{6,200}'),\s{0,4}[\"'][\w-]{2,60}[\"']\s{0,4}[)\]}],?\s{0,4}$"),
     ),
-    lazy(r"(?i)\bwould be (?:great|nice|good|helpful|useful) if\b"),
-    lazy(r"^\s{0,8}<!--[^\n]{0,300}-->\s{0,4}$"),
-    lazy(r"\b(?:[Ii]s|[Dd]oes|[Aa]re) [^.?\n]{0,40}\bX[Ii][Dd] \d{1,3}[\"'`]{0,2} (?:always|generally|usually|necessarily)\b"),
+    # a list of changes
+    (
+        _ITEM,
+        lazy(
+            r"^\s{0,8}[-*+•] {1,3}(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?) "
+        ),
+    ),
+    (("(#",), lazy(r"^\s{0,8}[-*+•] {1,3}[^\n]{10,300} \(#\d{2,6}\)\s{0,4}$")),
+    (("no longer ",), lazy(r"\b(?:is|are) no longer (?:passed|built|raised|printed|shown)\b")),
+    # documentation and advice
+    (("Q: ",), lazy(r"^\W{0,6}Q: ")),
+    (_ITEM, lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) ")),
+    (
+        ("ocumentation", "docs", "Docs", "anual", "uide", "eadme", "README", "FAQ", "faq"),
+        lazy(
+            r"(?i)\b(?:documentation|docs|manual|readme|guide|faq)\b[^\n]{0,100}\b(?:says?|mentions?|lists|describes|explains)\b[^\n]{0,80}[\"'`]"
+        ),
+    ),
+    (("ould be ",), lazy(r"(?i)\bwould be (?:great|nice|good|helpful|useful) if\b")),
+    (("<!--",), lazy(r"^\s{0,8}<!--[^\n]{0,300}-->\s{0,4}$")),
+    (
+        ("XID ", "Xid "),
+        lazy(r"\b(?:[Ii]s|[Dd]oes|[Aa]re) [^.?\n]{0,40}\bX[Ii][Dd] \d{1,3}[\"'`]{0,2} (?:always|generally|usually|necessarily)\b"),
+    ),
     # what was, what may be, what is not there, and what a test does not try
-    lazy(r"^\s{0,8}(?:[-*+•] {1,3})?No [`'\"][A-Za-z]"),
-    lazy(r"\bSKIPPED (?:\(|\[\d{1,4}\] )"),
-    lazy(rf"{_QUOTED} (?:is|are) (?:normal|harmless|expected)\b|{_QUOTED} can (?:safely )?be ignored"),
-    lazy(rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b"),
+    (("No `", "No '", 'No "'), lazy(r"^\s{0,8}(?:[-*+•] {1,3})?No [`'\"][A-Za-z]")),
+    (("SKIPPED ",), lazy(r"\bSKIPPED (?:\(|\[\d{1,4}\] )")),
+    (
+        (" normal", " harmless", " expected", "be ignored"),
+        lazy(rf"{_QUOTED} (?:is|are) (?:normal|harmless|expected)\b|{_QUOTED} can (?:safely )?be ignored"),
+    ),
+    ((" gone", " solved", " resolved"), lazy(rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b")),
 )
-# One of these stands in every such line: most lines are seen by this alone.
-_MAYBE = (
-    "raise ", "throw ", "return ", "printf(", "if ", '("', "('", '["', '{"', "- ", "* ", "+ ", "• ", "no longer ", "Q: ",
-    "ocumentation", "docs", "Docs", "anual", "uide", "eadme", "README", "FAQ", "faq", "ould be ", "<!--",
-    "No `", "No '", 'No "', " normal", " harmless", " expected", "be ignored", " gone", " solved", " resolved", "SKIPPED ", "XID ", "Xid ",
-)  # fmt: skip
 
 
 def lines_of(text: Text) -> frozenset[int]:
@@ -51,10 +66,10 @@ def lines_of(text: Text) -> frozenset[int]:
     found: set[int] = set()
     known: dict[str, bool] = {}
     for index, line in enumerate(text.lines):
-        if len(line) > _LONGEST or not any(word in line for word in _MAYBE):
+        if len(line) > _LONGEST:
             continue
         if line not in known:  # logs repeat themselves
-            known[line] = any(speaks.search(line) for speaks in _SPEAKS)
+            known[line] = any(speaks.search(line) for words, speaks in _SPEAKS if any(word in line for word in words))
         if known[line] and not (index and _FRAME in text.lines[index - 1]):
             found.add(index)
     return frozenset(found)
