@@ -378,4 +378,6 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
         click.echo("interrupted", err=True)
+        # Python remembers a KeyboardInterrupt that went through an exec() (namedtuple has one), and would end by the signal in spite of it.
+        exec("")  # noqa: S102 - nothing is executed
         sys.exit(exit_codes.INTERRUPTED)

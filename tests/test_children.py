@@ -113,3 +113,29 @@ def test_a_child_in_uninterruptible_sleep_holds_nobody(tmp_path: Path) -> None:
     assert stuck.status in ("timed-out", "abandoned")
     assert time.monotonic() - began < 10
     stuck.process.wait(10)  # its whole group was ended
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_whose_exception_python_dropped_ends_the_watch_all_the_same() -> None:
+    """An exception in a callback of a weak reference is printed and forgotten; importlib has such callbacks."""
+    code = (
+        "import gc, os, signal, weakref\n"
+        "from cudadoctor.sources.children import Child, watch\n"
+        "from cudadoctor.sources.spawning import remembered\n"
+        "class Thing: pass\n"
+        "thing = Thing()\n"
+        "kept = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))\n"
+        "child = Child('x', 'command', ['sleep', '30'], limit=30, environment=dict(os.environ), shown=('sleep',))\n"
+        "try:\n"
+        "    with remembered():\n"
+        "        del thing\n"
+        "        print('went on')\n"
+        "        watch([child])\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+        "child.kill('end')\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "went on\nstopped\n", done.stderr
+    assert "ignored" in done.stderr

@@ -456,6 +456,8 @@ def test_ctrl_c_at_any_moment_leaves_nothing(tmp_path: Path) -> None:
         time.sleep(0.15 + moments.random())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
+        if b"<frozen site>" in err or b"init_import_site" in err or (process.returncode == -signal.SIGINT and not err):
+            continue  # on a busy machine Python itself had not started yet: the doctor had no say
         assert process.returncode == 130
         assert b"Traceback" not in err
         assert out.startswith(b"UNDECIDED") or err.strip() == b"interrupted"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cudadoctor.model.evidence import Kind, Status
 from cudadoctor.sources.decoding import decoded
-from cudadoctor.sources.spawning import Stream, apart, end_tree, stream_of
+from cudadoctor.sources.spawning import Stream, apart, end_tree, obey, stream_of
 
 OUTPUT_LIMIT = 4 << 20  # bytes kept of each stream; the rest is counted and dropped
 KILL_GRACE = 0.3  # seconds a killed child has to disappear
@@ -164,6 +164,7 @@ def watch(children: Iterable[Child], until: Callable[[], bool] | None = None, on
             for stream, pipe in child.open_pipes.items():
                 selector.register(pipe.fileno(), selectors.EVENT_READ, (child, stream))
         while waiting and not (until is not None and until()):
+            obey()
             # A child that closed its pipes is about to end: look again soon.
             for key, _ in _ready(selector, _TICK if all(child.open_pipes for child in waiting) else _TICK / 10):
                 child, stream = key.data

@@ -17,7 +17,7 @@ from cudadoctor.sources.platforms import probes_of
 from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import candidates, lies_there, search_path
 from cudadoctor.sources.readers import READERS
-from cudadoctor.sources.spawning import ON_WINDOWS, uninterrupted
+from cudadoctor.sources.spawning import ON_WINDOWS, remembered, uninterrupted
 
 LEAST_FOR_FRAMEWORK = 3.0  # seconds: with less none of them can be imported
 Progress = Callable[[Item], None]
@@ -201,7 +201,8 @@ class Collector:
 
     def collect(self) -> Evidence:
         try:
-            self.carry_out()
+            with remembered():
+                self.carry_out()
         except KeyboardInterrupt:
             self.stop("interrupted")
             raise Interrupted(self.evidence(INTERRUPTED)) from None

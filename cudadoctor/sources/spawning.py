@@ -25,6 +25,39 @@ SETTLE = 0.5  # seconds in which a pipe's thread hands on what an ended child ha
 TASKKILL_LIMIT = 5.0  # seconds
 
 
+_ASKED_TO_STOP = []  # type: list[int]
+
+
+def _asked(number: int, frame: Any) -> None:
+    _ASKED_TO_STOP.append(number)
+    raise KeyboardInterrupt
+
+
+def obey() -> None:
+    """KeyboardInterrupt where Ctrl-C came and its exception was lost."""
+    if _ASKED_TO_STOP:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Ctrl-C is remembered within this block: Python drops an exception that is raised in a callback of its own (importlib has some).
+
+    Only where Ctrl-C raises KeyboardInterrupt today, and in the main thread, which alone handles signals.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _asked)
+    try:
+        yield
+        obey()
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        del _ASKED_TO_STOP[:]
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ctrl-C and the signals that end a run wait until the end of this block: a child that was just started is known by then.
