@@ -14,6 +14,7 @@ def main() -> None:
 
         cli.main()
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         sys.exit(exit_codes.INTERRUPTED)
 
 

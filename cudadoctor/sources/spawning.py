@@ -30,19 +30,21 @@ _ASKED_TO_STOP = []  # type: list[int]
 
 def _asked(number: int, frame: Any) -> None:
     _ASKED_TO_STOP.append(number)
-    raise KeyboardInterrupt
+    if len(_ASKED_TO_STOP) > 1:
+        raise KeyboardInterrupt  # whatever holds the first one up
 
 
 def obey() -> None:
-    """KeyboardInterrupt where Ctrl-C came and its exception was lost."""
+    """KeyboardInterrupt where Ctrl-C came meanwhile."""
     if _ASKED_TO_STOP:
         raise KeyboardInterrupt
 
 
 @contextmanager
 def remembered() -> Iterator[None]:
-    """Ctrl-C is remembered within this block: Python drops an exception that is raised in a callback of its own (importlib has some).
+    """Within this block Ctrl-C waits for `obey`; a second one does not.
 
+    An exception at any moment is dropped by a callback of importlib, or leaves its lock held for ever, and another thread imports too.
     Only where Ctrl-C raises KeyboardInterrupt today, and in the main thread, which alone handles signals.
     """
     main = threading.current_thread() is threading.main_thread()
