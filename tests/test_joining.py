@@ -39,6 +39,13 @@ def test_all_lines_of_the_sentence_are_quoted() -> None:
     assert [(quote.first, quote.last) for quote in found.evidence] == [(2, 3)]
 
 
+def test_lines_in_which_only_the_pattern_stands_are_quoted_too() -> None:
+    text = "Then it says:\nValueError: Only 2 GPUs are visible, ordinal 5\nis invalid for this program.\n"
+    found = report(text).diagnosis.root
+    assert found is not None
+    assert (found.cause, [(quote.first, quote.last) for quote in found.evidence]) == ("cuda-visible-devices-invalid", [(2, 3)])
+
+
 @pytest.mark.parametrize("prefix", ["", "[   12.345678] ", "Nov 21 10:00:00 node7 kernel: "])
 def test_the_pieces_of_a_kernel_modules_sentence(prefix: str) -> None:
     assert root("".join(f"{prefix}{line}\n" for line in MISMATCH.splitlines())) == "driver-version-mismatch"

@@ -198,6 +198,17 @@ def test_every_pattern_of_the_package_compiles_and_every_literal_is_long_enough(
                 re.compile(pattern)
 
 
+def test_no_match_stands_behind_another_that_finds_all_it_finds() -> None:
+    """A second home for a message is the one that is forgotten when its cause turns out to be another."""
+    stated = [(match, match.suspects or (cause.id,), match.advice) for cause in PACKAGE.causes.values() for match in cause.match]
+    wide = [entry for entry in stated if entry[0].pattern is None and entry[0].unless is None]
+    for narrow, *says in stated:
+        if "(?P<" in (narrow.pattern or ""):
+            continue  # gives a value besides
+        wider = [match.contains for match, *other in wide if match is not narrow and match.contains in narrow.contains and other == says]
+        assert not wider, (narrow.contains, wider)
+
+
 def test_no_match_holds_a_code_or_its_name() -> None:
     """Codes have one home: parsers/error_codes.py and the tables."""
     names = {name for row in PACKAGE.cuda_errors for name in (row.driver_name, row.runtime_name) if name}

@@ -7,6 +7,7 @@ import pytest
 from tests.pasted import root, suspects
 
 NO_CONTACT = "$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest\n"
+SELECTED = "libnvidia-compute-510:amd64                     install\n"
 NOT_FOUND = "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic\n"
 BUSY = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
 UNKNOWN = "cuInit returned 999\n"
@@ -29,6 +30,8 @@ def named(text: str) -> tuple[str | None, str | None]:
     [
         (NOT_FOUND + "$ dkms status\nnvidia/535.183.01, 6.5.0-28-generic, x86_64: installed\n", "driver-module-missing-for-kernel"),
         (NOT_FOUND + "$ dpkg -l | grep nvidia\n$ \n", "driver-not-installed"),
+        ("CUDA does not work in WSL 2.\n$ dpkg --get-selections | grep nvidia\n" + SELECTED, "wsl-linux-driver-installed"),
+        ("CUDA does not work.\n$ dpkg --get-selections | grep nvidia\n" + SELECTED, None),
         (NO_CONTACT + "$ modinfo -F version nvidia\n580.105.08\n", "driver-not-loaded"),
         (NO_CONTACT + "$ modinfo -F version nvidia\n580.105.08\n$ mokutil --sb-state\nSecureBoot enabled\n", "secure-boot-blocks-module"),
         (BUSY + "$ nvidia-smi -c 3\n", "compute-mode-blocks"),

@@ -420,3 +420,19 @@ def test_every_index_of_pytorch_is_of_a_known_toolkit_and_serves_known_gpus() ->
         assert KNOWLEDGE.toolkit(row.toolkit) is not None
         assert row.tag == f"cu{row.cuda.replace('.', '')}"
         assert KNOWLEDGE.capability(ComputeCapability(row.cc_min)) is not None
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "- PyTorch version (GPU?): 2.0.1+cpu (False)",
+        "Ultralytics 8.3.40 Python-3.11.9 torch-2.4.0+cpu CPU (AMD Ryzen 5 5600X 6-Core Processor)",
+        ">>> torch.__version__\n'2.3.0+cpu'",
+        "YOLOv5  v6.0-147-g628817d torch 1.10.2+cpu CPU",
+    ],
+)
+@pytest.mark.parametrize("also", ["", "CUDA available: True\n"])
+def test_a_build_without_cuda_in_a_listing_is_looked_at_first_and_blamed_for_nothing(shown: str, also: str) -> None:
+    found = judge(evidence_of(f"{shown}\n{also}".encode()), KNOWLEDGE).diagnosis
+    assert found.root is None
+    assert [suspect.cause for suspect in found.suspects] == ([] if also else ["framework-cpu-build"])

@@ -145,15 +145,20 @@ def wsl_linux_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause="wsl-linux-driver-installed", quotes=merged(found, some(wsl)[:1]))
 
 
-def _linux_packages(facts: Facts) -> Quotes:
-    listings = statements(facts, DRIVER_PACKAGES)
-    for fact in listings:
-        for entry in fact.need().packages:
+def linux_packages(facts: Facts) -> Quotes:
+    """The line of a list of packages that shows a driver for Linux."""
+    for fact in facts.all(DRIVER_PACKAGES):
+        for entry in fact.value.packages if fact.value is not None else ():
             if _LINUX_DRIVER.match(entry.name) and traces.is_driver_package(entry):
                 return line_of(fact, entry.line)
-    if listings and not any(fact.whole for fact in listings):
-        raise unknown(DRIVER_PACKAGES, "the list of packages is not whole")
     return ()
+
+
+def _linux_packages(facts: Facts) -> Quotes:
+    listings, found = statements(facts, DRIVER_PACKAGES), linux_packages(facts)
+    if not found and listings and not any(fact.whole for fact in listings):
+        raise unknown(DRIVER_PACKAGES, "the list of packages is not whole")
+    return found
 
 
 def _foreign_libcuda(facts: Facts, wsl: Fact[bool]) -> Quotes:

@@ -15,6 +15,7 @@ from cudadoctor.parsers.lines import Hit, Lines
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
+CUDA_WORD = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
 # Before a name: source code that compares with a code or gives it a value does not report one. Behind it likewise.
 _COMPARED = lazy(r"(?:[=!]=|\bcase|#define|^\s{0,40}(?:return|\{))\s*[\"'(]?[\w.:]*$")
 _DECLARED = lazy(r"[\"']?\s{0,40}(?:=>|=\s{0,8}(?:0x)?\d|:\s{0,8}(?:return|break)\b|\)\s{0,4}(?:\{|return|throw|continue)|,\s{0,8}//)")

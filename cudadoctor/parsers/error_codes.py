@@ -9,8 +9,7 @@ cause it states that cause, with several it only raises suspicion.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -19,7 +18,7 @@ from cudadoctor.knowledge.codes import CudaError, NvmlError, SmiExit, SmiMessage
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.parsers import code_words
+from cudadoctor.parsers import code_numbers, code_words
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import Hit, Lines, prepared
@@ -39,65 +38,12 @@ _ANCHORS: tuple[tuple[str, Api], ...] = (
     ("NVMLError_", "nvml"),
 )
 _WORD = lazy(r"\w+")
-_CUDA_WORD = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
 _NVML_WORD = lazy(r"NVML|nvml")
 _GPUSTAT = lazy(r"Error on querying NVIDIA devices|An error while retrieving ")  # gpustat prints NVML's bare message beside it
 _SMI_WORD = lazy(r"nvidia-smi")
 _HOOK = lazy(r"nvidia-container-cli(?:\.real)?: $")  # its "initialization error" is no code of CUDA
 _HOOK_NVML = lazy(r"nvml error: ([a-z/ ]+)")  # libnvidia-container prints NVML's message in small letters
 
-_CALL = r"\bcu(?:da)?[A-Z][a-z]\w*"
-_ARGUMENTS = r"\([^()\n]{0,80}\)"
-_N = r"(?P<n>\d{1,5})(?:\b|(?=at ))(?![.:/]\d)"
-_ERROR_WORD = r"(?:[Ee]rror|ERROR|[Ff]ailure|[Ff]ailed)"
-_ANSWERED = r"(?:returned|returns|failed(?: with)?|gives|gave|->)"
-_PART = r"(?:[ _-](?:[Dd]river|[Rr]untime|API|[Ii]nitiali[sz]ation|[Cc]all))?"
-_CUDA_NUMBERS = (
-    # [100] Call to cuInit
-    r"\[(?P<n>\d{1,5})\] Call to cu\w+",
-    # Call to cuInit results in UNKNOWN_CUDA_ERROR (34)
-    rf"{_CALL}[^\n()]{{0,60}}?(?:ERROR|[Ee]rror)[^()\n./\d]{{0,24}}\((?P<n>\d{{1,5}})\)",
-    # CUDA error 100; cuda runtime error (35); CUDA initialization failure with error: 35
-    rf"(?:CUDA|[Cc]uda){_PART}[ _-]{_ERROR_WORD}(?: with)?(?: error)?(?: code| number| status)?[ :=#('\"]{{0,4}}{_N}",
-    # cuInit returned 100; cuInit() failed with error code 3
-    rf"(?P<call>{_CALL})(?:{_ARGUMENTS})?:? {{0,4}}{_ANSWERED} {{0,4}}(?:error|status|result)?(?: ?code)?[ :=(#]{{0,4}}{_N}(?!x)",
-    # cuInit err: 999; nvcuda init failure: 999
-    rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure|library failed to get device context)[ :=]{{1,3}}{_N}",
-    # cuInit(0) = 999
-    rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==?|=>|:) {{0,4}}{_N}(?!x)",
-    # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
-    rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}",
-    # Unexpected error from cudaGetDeviceCount() ... Error 34: unrecognized error code (a library that does not know the number)
-    r"\bError (?P<n>\d{1,5}): unrecognized error code",
-    # Check failed: error == cudaSuccess (35 vs. 0)
-    r"cudaSuccess \((?P<n>\d{1,5}) vs\. 0\)",
-    rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}",
-)
-# What every one of these has: most lines are seen by this alone.
-_MAYBE_NUMBER = lazy(
-    r"(?:rror|\berr\b|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult)[^\d\n]{0,40}\d|\d\] Call to cu"
-)
-_API_CALL = lazy(r"cu(?:da)?[A-Z][a-z]")
-# Today's meaning of these numbers is not met any more: who prints them used a runtime from before CUDA 10.1.
-_OLD_FOR_SURE = (4, 6, 7, 8, 10)
-_NOT_CUDA_CALLS = ("cuSolver", "cuFile", "cudaGraphExecUpdateResult")
-_COUNT = lazy(r"Count$")  # what such a function returns may be the count itself
-_LARGEST_COUNT = 30
-_DRIVER_CALL = lazy(r"\bcu[A-Z]|[Dd]river")
-# Numbers on lines that need not speak of CUDA themselves: the line beside them does.
-_NUMBERS_BESIDE = (
-    ("rror code", lazy(r"rror code[ :=(]{1,3}(?P<n>\d{1,5})\b(?!\.\d)")),
-    # [[ System not yet initialized (error 802) ]] of the entry point of NVIDIA's images
-    ("[[ ", lazy(r"\[\[ [^\n\]]{1,120}\(error (?P<n>\d{1,5})\)")),
-    # Cuda API error detected: cudaLaunchKernel returned (0xd1) of cuda-gdb
-    ("API error detected", lazy(r"API error detected: cu\w{2,60} returned \(0x(?P<hex>[0-9a-f]{1,4})\)")),
-)
-_NVML_NUMBERS = (
-    lazy(rf"\bnvml[A-Z]\w*(?:{_ARGUMENTS})?:? {{0,4}}(?:returned|failed(?: with)?|gives|gave|->|=|:)[a-z :=(]{{0,16}}(?P<n>\d{{1,3}})\b"),
-    lazy(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
-    # Ollama's: nvml vram init failure: 18; nvmlInit_v2 err: 18; looking up CUDA GPU memory: unable to get device handle 0: 15
-    lazy(r"(?:\bnvml vram init failure|\bnvml[A-Z]\w{0,40} err|GPU memory: unable to get device handle \d{1,3}): (?P<n>\d{1,3})\b"),
-)
 # "Xid 79", "XID error: 48", XidCriticalError: "Xid=48 on Device=GPU-", and the last Xid of DCGM's exporter.
 _SHORT_XID = lazy(
     r"\bX(?:id|ID)s?(?: (?:[Ee]rrors?|code|number|event))?(?:[ =:#]{1,3}(?P<plain>\d{1,3})\b(?!:\d)|\((?P<in>\d{1,3})\))"
@@ -145,7 +91,8 @@ def codes_in(text: Text, knowledge: Knowledge) -> tuple[CodeHit, ...]:
         found += _hook_messages(lines, knowledge)
         words = (*code_words.own_words(lines, knowledge), *code_words.short_names(lines, knowledge))
         found += [_Found(hit, _code("cuda", row, hit), MESSAGE) for hit, row in words]
-        found += _numbers(lines, knowledge)
+        found += [_Found(hit, _code("cuda", row, hit), NUMBER) for hit, row in code_numbers.of_cuda(lines, knowledge)]
+        found += [_Found(hit, _code("nvml", row, hit), NUMBER) for hit, row in code_numbers.of_nvml(lines, knowledge)]
     best: dict[tuple[int, Api], int] = {}
     for entry in found:
         key = (entry.hit.first, entry.code.api)
@@ -281,7 +228,7 @@ def _in_context(literal: _Literal, lines: Lines, hit: Hit, text: Text) -> bool:
     if _HOOK.search(before):
         return False
     # deviceQuery prints the call on one line and "-> message" on the next.
-    return _CUDA_WORD.search(lines.previous(hit, 1) if before.strip() == "->" else before) is not None
+    return code_words.CUDA_WORD.search(lines.previous(hit, 1) if before.strip() == "->" else before) is not None
 
 
 def _hook_messages(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
@@ -292,82 +239,6 @@ def _hook_messages(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
         fits = [row for row in knowledge.nvml_errors if row.code and match[1].startswith(row.message.lower())]
         if fits:
             yield _Found(start, _code("nvml", max(fits, key=lambda row: len(row.message)), start), MESSAGE)
-
-
-# ---------------------------------------------------------------- numbers
-def _numbers(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
-    seen: dict[str, list[tuple[int, int, CudaError]]] = {}  # logs repeat themselves
-    for entry, offset in _lines_with(lines, ("CUDA", "Cuda", "cuda", "CUresult"), _API_CALL):
-        words = lines.entries[entry]
-        if words not in seen:
-            seen[words] = list(_numbers_of(words, knowledge))
-        for start, end, row in seen[words]:
-            hit = lines.hit(offset + start, offset + end)
-            if hit is not None:
-                yield _Found(hit, _code("cuda", row, hit), NUMBER)
-    for literal, form in _NUMBERS_BESIDE:
-        for hit in lines.all(literal):
-            number = form.match(lines.entries[hit.entry], hit.start)
-            code = None if number is None else _by_number(_value(number), "", knowledge)
-            if code is not None and _CUDA_WORD.search(lines.window(hit, 2)[0]):
-                yield _Found(hit, _code("cuda", code, hit), NUMBER)
-    for entry, offset in _lines_with(lines, ("NVML", "nvml", "unable to get device handle"), None):
-        for pattern in _NVML_NUMBERS:
-            for match in pattern.finditer(lines.entries[entry]):
-                place = lines.hit(offset + match.start(), offset + match.end())
-                nvml = knowledge.nvml_error(int(match["n"]))
-                if place is not None and nvml is not None and nvml.code:
-                    yield _Found(place, _code("nvml", nvml, place), NUMBER)
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when a line may hold a number, for most texts have none."""
-    return re.compile(pattern)
-
-
-def _numbers_of(words: str, knowledge: Knowledge) -> Iterator[tuple[int, int, CudaError]]:
-    """Where a line gives a CUDA code as a number, with the code's row."""
-    if _MAYBE_NUMBER.search(words) is None:
-        return
-    for pattern in _CUDA_NUMBERS:
-        for match in _compiled(pattern).finditer(words):
-            row = None if _is_no_code(match) else _by_number(int(match["n"]), match[0], knowledge)
-            if row is not None:
-                yield match.start(), match.end(), row
-
-
-def _lines_with(lines: Lines, words: Iterable[str], pattern: re.Pattern[str] | None) -> list[tuple[int, int]]:
-    """The entries that hold a word or the pattern, each with its offset in the text."""
-    found = {lines.entry(match.start()) for match in pattern.finditer(lines.text)} if pattern is not None else set()
-    for word in words:
-        at = lines.text.find(word)
-        while at >= 0:
-            entry = lines.entry(at)
-            found.add(entry)
-            at = lines.text.find(word, lines.offset(entry) + len(lines.entries[entry]))
-    return [(entry, lines.offset(entry)) for entry in sorted(found)]
-
-
-def _value(number: re.Match[str]) -> int:
-    groups = number.groupdict()
-    return int(groups["n"]) if groups.get("n") else int(groups["hex"], 16)
-
-
-def _is_no_code(match: re.Match[str]) -> bool:
-    call = match.groupdict().get("call") or ""
-    return call.startswith(_NOT_CUDA_CALLS) or (_COUNT.search(call) is not None and int(match["n"]) < _LARGEST_COUNT)
-
-
-def _by_number(number: int, context: str, knowledge: Knowledge) -> CudaError | None:
-    """The code's row; a number that CUDA does not know today may be the runtime's from before CUDA 10.1, but not the driver's."""
-    if number == 0:
-        return None
-    row = knowledge.cuda_error(number)
-    if (row is None or number in _OLD_FOR_SURE) and not _DRIVER_CALL.search(context):
-        old = knowledge.old_runtime_error(number)
-        return None if old is None else knowledge.cuda_error(old.code_today)
-    return row
 
 
 # ---------------------------------------------------------------- Xid and the exit status

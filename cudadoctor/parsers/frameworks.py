@@ -23,9 +23,11 @@ _LONGEST = 2000  # characters of a line that is read
 _NUMBER = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
 _TORCH = r"(?P<version>\d\.\d{1,2}(?:\.\w{1,14}){0,3})(?:\+(?P<build>[\w.]{1,24}))?"
 _VERSION = lazy(
-    r"(?:PyTorch [Vv]ersion|[Tt]orch [Vv]ersion|pytorch_version|torch\.__version__\)?|^\s{0,8}(?:PyTorch|pytorch|torch)) ?"
+    r"(?:PyTorch [Vv]ersion(?: \(GPU\?\))?|[Tt]orch [Vv]ersion|pytorch_version|torch\.__version__\)?|^\s{0,8}(?:PyTorch|pytorch|torch)) ?"
     rf"(?:is |[:=]{{1,2}}) ?['\"]?v?{_TORCH}"
 )
+# YOLOv5  v6.0-147-g628817d torch 1.10.1+cpu CPU; Ultralytics 8.3.40 Python-3.11.9 torch-2.5.1+cpu CPU (AMD Ryzen 5 5600X 6-Core Processor)
+_BANNER = lazy(rf"(?:YOLO|Ultralytics)[^\n]{{0,60}}[ -]torch[ -]{_TORCH} C(?:PU|UDA)\b")
 _ANSWERED = lazy(rf"^['\"]?{_TORCH}['\"]?$")
 _ASKED_VERSION = lazy(r"torch\.__version__\)?\s*$")
 _BUILT = lazy(rf"CUDA used to build PyTorch: (?P<cuda>{_NUMBER}|None|Could not collect|N/A)")
@@ -33,6 +35,8 @@ _AVAILABLE = lazy(
     r"(?i)(?:Is CUDA available|CUDA available|cuda\.is_available(?:\(\))?|cuda_available|GPU available)\W{0,4}"
     r"(?:is |returns? |returning |gives |always )?\W{0,4}(?:(?P<yes>True|Yes)|(?P<no>False|No))\b"
 )
+# transformers-cli env
+_WITH_GPU = lazy(rf"PyTorch version \(GPU\?\): {_TORCH} \((?:(?P<yes>True)|(?P<no>False))\)")
 _GCC = lazy(r"(?:GCC version: \([^)\n]{1,60}\) |^gcc \([^)\n]{1,60}\) |\bgcc(?:-| version |: ?|==)v?)(?P<gcc>\d{1,2})\.\d{1,2}(?:\.\d)?\b")
 _ASKED_AVAILABLE = lazy(r"is_available\(\)\)?\s*['\"]?\s*$")
 _YES_NO = lazy(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
@@ -98,12 +102,15 @@ def _said(line: str, before: str) -> dict[str, Any]:
     if (three := _THREE.match(line)) is not None:
         said |= _version(three) | _cuda(three["cuda"]) | _answer(three)
     elif (
-        version := _VERSION.search(line) or _ARCH_LIST.match(line) or (_ANSWERED.match(line) if _ASKED_VERSION.search(before) else None)
+        version := _VERSION.search(line)
+        or _BANNER.search(line)
+        or _ARCH_LIST.match(line)
+        or (_ANSWERED.match(line) if _ASKED_VERSION.search(before) else None)
     ) is not None:
         said |= _version(version)
     if (built := _BUILT.search(line)) is not None:
         said |= {**_cuda(built["cuda"]), "line": 0}
-    available = _AVAILABLE.search(line) or (_YES_NO.match(line) if _ASKED_AVAILABLE.search(before) else None)
+    available = _AVAILABLE.search(line) or _WITH_GPU.search(line) or (_YES_NO.match(line) if _ASKED_AVAILABLE.search(before) else None)
     if available is not None:
         said |= _answer(available)
     if (gcc := _GCC.search(line)) is not None:
@@ -145,6 +152,7 @@ PARSER = Parser(
         "torch ",
         "torch=",
         "torch:",
+        "torch-",
         "CUDA available",
         "GCC version",
         "gpu_driver",

@@ -145,10 +145,9 @@ class Lines:
         """The hit's prepared line, cut to REACH characters on each side."""
         return self.entries[hit.entry][max(0, hit.start - REACH) : hit.end + REACH]
 
-    def sentences(self, hit: Hit) -> Iterator[str]:
+    def sentences(self, hit: Hit) -> Iterator[Joined]:
         """The hit's line with those that may belong to it, where it is no joined entry itself."""
-        for joined in self._sentences.get(hit.first, ()) if hit.entry < self._count else ():
-            yield joined.text[: 4 * REACH]
+        yield from self._sentences.get(hit.first, ()) if hit.entry < self._count else ()
 
     @cached_property
     def _sentences(self) -> dict[int, list[Joined]]:

@@ -1,4 +1,4 @@
-"""Installed packages whose name speaks of NVIDIA or CUDA: dpkg-query, dpkg -l, rpm -qa, dnf list, pacman -Q and -Qs.
+"""Installed packages whose name speaks of NVIDIA or CUDA: dpkg-query, dpkg -l, dpkg --get-selections, rpm -qa, dnf list, pacman -Q and -Qs.
 
 A package that dpkg merely remembers (`un`, `rc`) is not installed and not listed; a half-installed one is, with its state.
 In a paste a list filtered for nvidia with nothing below it says that there is none.
@@ -16,6 +16,7 @@ from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import command, is_prompt, pasted
 
 _DPKG = lazy(r"[ \t>|]{0,20}([uihrp][nciUFHWt])R? {1,4}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}(\d\S{0,120})(?:\s|$)")
+_SELECTED = lazy(r"[ \t>|]{0,20}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$")
 _RPM = lazy(r"[ \t>|]{0,20}(\S{3,200})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s*$")
 _DNF = lazy(r"[ \t>|]{0,20}([\w.+-]{2,120})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s{1,120}(\d\S{0,100}-\S{1,60})\s{1,60}@\S+\s*$")
 _PACMAN = lazy(
@@ -71,6 +72,9 @@ def _package(line: str, number: int) -> Package | None:
     dpkg = _DPKG.match(line)
     if dpkg:
         return Package(name=dpkg[2], version=dpkg[3], state=dpkg[1], line=number) if dpkg[1][1] in _INSTALLED else None
+    selected = _SELECTED.match(line)
+    if selected:
+        return Package(name=selected[1], version="", line=number)
     dnf = _DNF.match(line)
     if dnf:
         return Package(name=dnf[1], version=dnf[2], line=number)

@@ -8,6 +8,7 @@ a group `address` (a PCI address) makes that GPU the clue's subject. A match wit
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,7 @@ from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.recipe import Match
 from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
-from cudadoctor.parsers.lines import Hit, Lines, prepared
+from cudadoctor.parsers.lines import REACH, Hit, Lines, prepared
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -117,21 +118,29 @@ def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
     found = _compiled(match.pattern).search(window)
     if found is None:
         return _of_sentence(match, match.pattern, hit, lines)
-    first = min(hit.first, top + window.count("\n", 0, found.start()))
-    last = max(hit.last, top + window.count("\n", 0, max(found.start(), found.end() - 1)))
-    if last - first >= QUOTE_LINES:
-        first, last = hit.first, hit.last
-    return _Place(first, last, match.contains, {name: value for name, value in found.groupdict().items() if value is not None})
+    last = max(found.start(), found.end() - 1)
+    return _place(match, hit, found, top + window.count("\n", 0, found.start()), top + window.count("\n", 0, last))
 
 
 def _of_sentence(match: Match, pattern: str, hit: Hit, lines: Lines) -> _Place | None:
     """What the pattern looks for may stand where the sentence begins or goes on, in the lines beside it."""
     for sentence in lines.sentences(hit):
-        found = _compiled(pattern).search(sentence)
-        if found is not None and (match.unless is None or not _compiled(match.unless).search(sentence)):
-            values = {name: value for name, value in found.groupdict().items() if value is not None}
-            return _Place(hit.first, hit.last, match.contains, values)
+        words = sentence.text[: 4 * REACH]
+        found = _compiled(pattern).search(words)
+        if found is None or (match.unless is not None and _compiled(match.unless).search(words)):
+            continue
+        first = sentence.first + bisect_right(sentence.ends, found.start())
+        last = sentence.first + bisect_left(sentence.begins, found.end())
+        return _place(match, hit, found, first, last)
     return None
+
+
+def _place(match: Match, hit: Hit, found: re.Match[str], first: int, last: int) -> _Place:
+    """The lines of the hit with those of what its pattern found, where these are close."""
+    first, last = min(hit.first, first), max(hit.last, last)
+    if last - first >= QUOTE_LINES:
+        first, last = hit.first, hit.last
+    return _Place(first, last, match.contains, {name: value for name, value in found.groupdict().items() if value is not None})
 
 
 def _subject(place: _Place) -> str:

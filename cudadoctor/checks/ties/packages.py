@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.said import Said, finding, stated, sure, suspicions
-from cudadoctor.checks.ties.toolkit import driver_cuda_of_text, listed
+from cudadoctor.checks.ties.toolkit import driver_cuda_of_text, listed, needs_newer_driver
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -24,7 +26,8 @@ LIBRARIES, CUDNN, MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mis
 ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
 _OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
-_LISTED = lazy(r"^[\s>]{0,16}Is CUDA available: ")  # of collect_env, which stands in every report, whatever it is about
+# Of PyTorch's collect_env and of transformers-cli env, which stand in every report, whatever it is about.
+_LISTED = lazy(r"^[\s>-]{0,16}(?:Is CUDA available: |PyTorch version \(GPU\?\): )")
 _CPU_BUILD = lazy(r"(?i)^cpu|[._]cpu(?:[._]|$)|^cpuonly")
 _WITHOUT_CUDA = ("tensorflow-cpu", "tensorflow-intel", "cpuonly")
 _FRAMEWORKS = (
@@ -62,7 +65,7 @@ def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield finding(CPU, lines, without, basis="suspected" if listed_only else "stated")  # the text says both
         return
     built, driver = _built_with(fact, facts), driver_cuda_of_text(facts, knowledge)
-    if built is not None and driver is not None and _beyond(built[0], driver[0].major_minor):
+    if built is not None and driver is not None and needs_newer_driver(built[0], driver[0]):
         yield finding(NEWER, lines, built[1], driver[1], version=built[0].text, driver_cuda=driver[0].text)
     elif not suspicions(said, CPU):
         yield from (finding(cause, lines, basis="suspected") for cause in _NO_GPU_SEEN if built is None or cause != CPU)
@@ -83,6 +86,14 @@ def no_device_for_a_cpu_build(said: Said, facts: Facts, knowledge: Knowledge) ->
     lines, without = suspicions(said, "driver-not-loaded", _NO_DEVICE), _built_without(facts)
     if lines and without:
         yield finding(CPU, lines[:1], without, basis="stated")  # the text says both
+
+
+def cpu_build_shown(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A text that names no cause shows a framework's build without CUDA: a line of a listing, which blames nothing."""
+    fact, without = facts.get(FRAMEWORKS), _built_without(facts)
+    sees_one = isinstance(fact, Fact) and fact.value is not None and fact.value.available
+    if without and not sees_one:
+        yield msgspec.structs.replace(finding(CPU, without, basis="stated"), advice=True)
 
 
 def _built_without(facts: Facts) -> Quotes:
@@ -117,11 +128,6 @@ def _built_with(fact: Fact[Framework] | Unknown, facts: Facts) -> tuple[ToolkitV
 
 def _toolkit(number: re.Match[str]) -> ToolkitVersion:
     return ToolkitVersion(f"{number[1] or number[3]}.{number[2] or number[4]}")
-
-
-def _beyond(built: ToolkitVersion, driver: tuple[int, int]) -> bool:
-    """Whether a driver of this CUDA cannot run it: from CUDA 11 on the major version decides, before it the minor version too."""
-    return built.major > driver[0] if built.major >= 11 else built.major_minor > driver
 
 
 # ---------------------------------------------------------------- libraries
@@ -217,4 +223,4 @@ def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(ABI, lines[:1], new[1] if new is not None else ())
 
 
-TIES = (not_available, no_device_for_a_cpu_build, wrong_library, mixed_packages, libraries_unnamed, who_lacks_it, bindings)
+TIES = (not_available, no_device_for_a_cpu_build, cpu_build_shown, wrong_library, mixed_packages, libraries_unnamed, who_lacks_it, bindings)

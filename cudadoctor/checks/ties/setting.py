@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import variable_quote, variables_of
+from cudadoctor.checks.container import linux_packages
 from cudadoctor.checks.device_nodes import CONTROL, FIRST
 from cudadoctor.checks.reading import Quotes, line_of, merged, some
 from cudadoctor.checks.ties.place import Place
@@ -198,7 +199,7 @@ def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(WSL_GPU, blocked, place.in_wsl)
     lines = suspected(said, "driver-not-loaded", _NO_DRIVER) or suspected(said, "driver-not-installed", _NO_DRIVER)
     nothing = lines or blocked or stated(said, LIBCUDA) or suspected(said, WSL_GPU, _NO_DEVICE)
-    packages = stated(said, *LINUX_DRIVER_FAULTS)
+    packages = stated(said, *LINUX_DRIVER_FAULTS) or linux_packages(facts)
     if packages:
         yield finding(WSL_DRIVER, packages, place.in_wsl)
     old = place.wsl_1

@@ -131,14 +131,18 @@ def _with(fact: Fact[T], word: str) -> Quotes:
     return tuple(found[:1]) or fact.quotes[:1]
 
 
+def needs_newer_driver(built: ToolkitVersion, driver: CudaVersion) -> bool:
+    """Whether a driver of this CUDA cannot run it: from CUDA 11 on the major version decides, before it the minor version too."""
+    return built.major > driver.major if built.major >= 11 else built.major_minor > driver.major_minor
+
+
 def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's. From CUDA 11 a major fits."""
+    """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's."""
     none, driver = _finds_none(facts) or Place(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
     if not none or driver is None or settled(said):
         return
     for kit in toolkits_named(facts):
-        newer = kit.version.major > driver[0].major or (kit.version.major < 11 and kit.version.major_minor > driver[0].major_minor)
-        if newer and any(_BRINGS_CUDA.search(quote.text) for quote in kit.quotes):
+        if needs_newer_driver(kit.version, driver[0]) and any(_BRINGS_CUDA.search(quote.text) for quote in kit.quotes):
             yield finding("toolkit-newer-than-driver", kit.quotes, driver[1], none)
             return
 
