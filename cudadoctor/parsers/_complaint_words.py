@@ -178,19 +178,28 @@ COMPLAINTS = (
     ),
     Sign(
         "peer-access-broken",
-        ("eer access", "2P", "anAccessPeer"),
+        ("eer access", "2P", "anAccessPeer", "to-GPU", "emcpyPeer", "to-peer"),
         lazy(
             r"(?i)\bNCCL_P2P_DISABLE=1\b[^.\n]{0,40}\b(?:works?|runs?|helps?|fixe[sd]|solve[sd]|cures?)\b"
             r"|\b(?:works?|runs?) with NCCL_P2P_DISABLE=1\b"
             r"|\b(?:P2P|peer(?: access)?)\b[^.\n]{0,80}\b(?:silently|wrong|corrupt\w{0,4}|garbage|NaNs?|zeros|drops?|lost)\b"
+            r"|\b(?:wrong|corrupt\w{0,4}|garbage)\b[^.\n]{0,60}(?:\b|\()(?:P2P|peer-to-peer|GPU-to-GPU|cudaMemcpyPeer)\b|\bGGML_CUDA_P2P=1\b"
             r"|\bCanAccessPeer\b[^\n]{0,160}\b(?:do(?:es)? not work|fails?|silently|wrong|corrupt\w{0,4})\b"
         ),
     ),
     Sign(
+        "nvidia-smi-missing",
+        ("nvidia-smi",),
+        lazy(r"(?i)\bnvidia-smi[`'\"]? (?:is|was|gets|has) (?:not|never) (?:been )?(?:mounted|injected|copied|included|packaged)\b"),
+    ),
+    Sign(
         "device-permission-denied",
-        ("root", "sudo"),
+        ("root", "sudo", "uperuser"),
         lazy(
-            r"(?i)\b(?:works?|runs?|fine|success\w{0,5})\b[^.\n]{0,24}\b(?:only )?(?:as root|with sudo)\b[^.\n]{0,60}\bnot\b"
+            r"(?i)\b(?:can ?not|not|n't|fails?|stops?)\b[^\n]{0,160}\b(?:unless|only|but) "
+            r"(?:(?:run|runs|works?|it|as|with|when|I|am|the|is) ){0,4}(?:superuser|root|sudo)\b"
+            r"|\bas (?:the )?superuser\b[^.\n]{0,24}\bworks?\b"
+            r"|\b(?:works?|runs?|fine|success\w{0,5})\b[^.\n]{0,24}\b(?:only )?(?:as root|with sudo)\b[^.\n]{0,60}\bnot\b"
             r"|\b(?:access|works?|run|runs)\b[^.\n]{0,24}\bas (?:a |an )?(?:non-?root|normal|ordinary|unprivileged) user\b"
         ),
     ),

@@ -25,6 +25,10 @@ _LACKS = (
     r"(?:(?:do|does|did)(?:n.?t| not) have|have no|has no|haven.?t|is no|is not|isn.?t|without)\s(?:an? |any )?(?:\w{1,12} )?"
     r"(?:nvidia\s(?:\w{1,12}\s)?(?:gpu|card|graphics|cuda)"
     r"|(?:\w{1,12}\s)?(?:gpu|graphics card|video card)(?=\s?[,.;:)]|\s(?:and|so|at|in|here|on)\b|$))"
+    r"|\b(?:nodes?|instances?|machines?|vms?|servers?|hosts?|computers?|laptops?)\b[^.\n]{0,24}?\b\**"
+    r"(?:without|(?:do|does)(?:n.?t| not) have|have no|has no|with no)\b\**\s(?:an? |any )?(?:\w{1,12} )?"
+    r"(?:nvidia (?:\w{1,12} )?(?:gpus?|devices?|cards?)|gpus?)\b(?! (?:driver|node|toolkit|support|operator|memory|plugin))"
+    r"|\bcpu[- ]only (?:nodes?|instances?|machines?|vms?|servers?)\b"
     r"|没有(?:独立|英伟达|NVIDIA)?\s?(?:显卡|GPU)"
     r"|\b(?:keine? (?:nvidia|grafikkarte|gpu)|no tengo (?:gpu|tarjeta)|pas de (?:gpu|carte))|нет (?:видеокарты|GPU)"
 )
@@ -132,14 +136,16 @@ SIGNS = (
     ),
     Sign(
         "no-card",
-        ("NVIDIA", "Nvidia", "nvidia", "NVidia", " GPU", " gpu", "graphics card", "没有", "tarjeta", "carte", "Grafikkarte", "видеокарты"),
+        ("NVIDIA", "Nvidia", "nvidia", "NVidia", " GPU", " gpu", "graphics card", "CPU only", "CPU-only", "cpu-only", "没有",
+         "tarjeta", "carte", "Grafikkarte", "видеокарты"),
         lazy(_LACKS),
     ),
     Sign(
         "gpu-asked",
         ("nvidia", "gpu", "--nv", "NVIDIA_VISIBLE"),
         lazy(
-            r"runtime[:=] ?\"?nvidia\b|driver: ?\"?nvidia\b|capabilities: ?\[.{0,20}gpu|--gpus\b|nvidia\.com/gpu|--nv(?:ccli)?\b"
+            r"runtime[:=] ?\"?nvidia\b|driver: ?\"?nvidia\b|capabilities: ?\[.{0,20}gpu"
+            r"|(?<!without )(?<!without `)(?<!no )--gpus\b|nvidia\.com/gpu|--nv(?:ccli)?\b"
             r"|default-runtime\"?: ?\"nvidia|NVIDIA_VISIBLE_DEVICES=(?:all|\d|GPU-|MIG-)"
         ),
     ),

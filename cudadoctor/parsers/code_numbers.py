@@ -36,11 +36,13 @@ _CUDA_NUMBERS = (
     # cuInit err: 999; nvcuda init failure: 999
     rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure|library failed to get device context)[ :=]{{1,3}}{_N}",
     # cuInit(0) = 999
-    rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==?|=>|:) {{0,4}}{_N}(?!x)",
+    rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==? {{0,4}}|=> {{0,4}}|: {{1,4}}){_N}(?!x)",
     # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
     rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}",
     # Unexpected error from cudaGetDeviceCount() ... Error 34: unrecognized error code (a library that does not know the number)
     r"\bError (?P<n>\d{1,5}): unrecognized error code",
+    # Encountered a CUDA error: cudaDriver().CuMemcpyDtoHAsync( dstHost, hStream.get() ) returned (702): Launch timeout (OptiX)
+    r"Encountered a CUDA error: [^\n]{0,300}? returned \((?P<n>\d{1,5})\)",
     # Check failed: error == cudaSuccess (35 vs. 0)
     r"cudaSuccess \((?P<n>\d{1,5}) vs\. 0\)",
     rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}",

@@ -143,6 +143,7 @@ def _bytes(pattern: re.Pattern[str], message: str) -> float | None:
 
 _FORMS = (
     ("Tried to allocate", judged),
+    (" total capacity; ", judged),  # the beginning was left out
     ("memory has been allocated and available memory is only", _paddle),
     ("on startup is less than", _vllm),
     ("totalMemory: ", _tensorflow),

@@ -9,6 +9,7 @@ from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.device_nodes import allowed, needed
 from cudadoctor.checks.limits import tight
 from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.ties.place import Place
 from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
@@ -24,6 +25,7 @@ MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
+_INVALID_DEVICE = lazy(r"INVALID_DEVICE\b|InvalidDevice\b|invalid device ordinal|\b101\b")
 _BUSY = lazy(r"busy or unavailable|DEVICE_UNAVAILABLE|DevicesUnavailable|\b46\b")
 _NOT_STARTED = lazy(r"CUDA failed to initialize")
 _UNKNOWN = lazy(r"unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b|OPERATING_SYSTEM|OS call failed|\b304\b")
@@ -54,10 +56,10 @@ def not_licensed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The device is busy or unavailable (46), and an exclusive or prohibited mode is shown or was set."""
-    lines = suspected(said, MODE, _BUSY)
-    shown = (_mode_in_tables(facts) or _mode_in_lists(facts) or mention(facts, "compute-mode")) if lines else ()
+    lines = suspected(said, MODE, _BUSY) or (stated(said, INVALID, words=_INVALID_DEVICE) if Place(facts).said(MODE) else ())
+    shown = (_mode_in_tables(facts) or _mode_in_lists(facts) or mention(facts, "compute-mode") or Place(facts).said(MODE)) if lines else ()
     if lines and shown:
-        yield finding(MODE, lines, shown)
+        yield finding(MODE, lines, shown, basis="stated")  # the text says both
 
 
 def prohibited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

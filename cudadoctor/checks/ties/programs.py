@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 LAUNCH, FORKED, TIMEOUT = "program-launch-config", "program-forked-after-init", "program-launch-timeout"
 _LAUNCH_CALL = lazy(r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII)
-_STARTING_CALL = lazy(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure")
+_STARTING_CALL = lazy(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure|init failure")
 _WAITING_CALL = lazy(r"Synchronize|Memcpy|StreamQuery|EventQuery|kernel launch|kernel call")
 _OUT_OF_MEMORY = lazy(r"(?i)out.of.memory|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|\b2\b")
 # PyTorch's allocator says how much it wanted; without that it was CUDA itself that found no room, most often for the context.
@@ -47,6 +47,8 @@ def forked(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     child = mention(facts, "fork") or (mention(facts, "children") if lines and not _STARTING_CALL.search(lines[0].text) else ())
     if lines and child and not mention(facts, "spawn"):
         yield finding(FORKED, lines, child)
+    elif lines and _STARTING_CALL.search(lines[0].text) and not mention(facts, "children"):
+        yield finding("uvm-unavailable", lines, basis="suspected")  # the first call of all, and nobody speaks of children
 
 
 def late_unknown_error(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

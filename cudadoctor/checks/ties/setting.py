@@ -238,8 +238,13 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     if value is None or place.setting.jobs:
         return
     if not lines:
-        if not said and resolve(value, None, mig_possible=True).reason in NAMES_NOTHING:
-            yield finding(HIDES, shown, basis="suspected", values={"variable": VARIABLE, "value": value})
+        if resolve(value, None, mig_possible=True).reason in NAMES_NOTHING:
+            # Code 3: a binding that passed over what cuInit said and goes on. Or nothing is said at all.
+            refused = suspected(said, "program-forked-after-init")
+            if refused or not said:
+                yield finding(
+                    HIDES, refused, shown, basis="derived" if refused else "suspected", values={"variable": VARIABLE, "value": value}
+                )
         return
     table = _gpus_of_table(facts)
     found = resolve(value, None if table is None else (None,) * len(table.need().gpus), mig_possible=True)
