@@ -30,6 +30,8 @@ def named(text: str) -> tuple[str | None, str | None]:
     [
         (NOT_FOUND + "$ dkms status\nnvidia/535.183.01, 6.5.0-28-generic, x86_64: installed\n", "driver-module-missing-for-kernel"),
         (NOT_FOUND + "$ dpkg -l | grep nvidia\n$ \n", "driver-not-installed"),
+        ("make: /usr/local/cuda/bin/nvcc: Command not found\n$ which nvcc\n/usr/bin/nvcc\n", "cuda-home-wrong"),
+        ("make: /usr/local/cuda/bin/nvcc: Command not found\n", "toolkit-missing"),
         ("CUDA does not work in WSL 2.\n$ dpkg --get-selections | grep nvidia\n" + SELECTED, "wsl-linux-driver-installed"),
         ("CUDA does not work.\n$ dpkg --get-selections | grep nvidia\n" + SELECTED, None),
         (NO_CONTACT + "$ modinfo -F version nvidia\n580.105.08\n", "driver-not-loaded"),

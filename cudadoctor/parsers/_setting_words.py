@@ -28,7 +28,7 @@ _LACKS = (
     r"|\b(?:nodes?|instances?|machines?|vms?|servers?|hosts?|computers?|laptops?)\b[^.\n]{0,24}?\b\**"
     r"(?:without|(?:do|does)(?:n.?t| not) have|have no|has no|with no)\b\**\s(?:an? |any )?(?:\w{1,12} )?"
     r"(?:nvidia (?:\w{1,12} )?(?:gpus?|devices?|cards?)|gpus?)\b(?! (?:driver|node|toolkit|support|operator|memory|plugin))"
-    r"|\bcpu[- ]only (?:nodes?|instances?|machines?|vms?|servers?)\b"
+    r"|\bcpu[- ]only (?:nodes?|instances?)\b"
     r"|没有(?:独立|英伟达|NVIDIA)?\s?(?:显卡|GPU)"
     r"|\b(?:keine? (?:nvidia|grafikkarte|gpu)|no tengo (?:gpu|tarjeta)|pas de (?:gpu|carte))|нет (?:видеокарты|GPU)"
 )
@@ -140,6 +140,7 @@ SIGNS = (
          "tarjeta", "carte", "Grafikkarte", "видеокарты"),
         lazy(_LACKS),
     ),
+    Sign("which-nvcc", ("/nvcc",), lazy(r"^\s{0,4}/[^\s:]{1,120}/nvcc\s{0,4}$")),
     Sign(
         "gpu-asked",
         ("nvidia", "gpu", "--nv", "NVIDIA_VISIBLE"),

@@ -104,6 +104,11 @@ _AT_START_OLD = lazy(rf"Total memory: {_SIZE}\s{{0,4}}Free memory: {_SIZE}")
 _RAN_OUT = ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ran out of memory", "ResourceExhausted")
 
 
+def _cut(message: str, lines: Lines) -> str | None:
+    """PyTorch's message of which somebody left the beginning out."""
+    return None if _WANTED.search(message) else judged(message, lines)
+
+
 def _paddle(message: str, lines: Lines) -> str | None:
     found = _PADDLE.search(message)
     if found is None:
@@ -143,7 +148,7 @@ def _bytes(pattern: re.Pattern[str], message: str) -> float | None:
 
 _FORMS = (
     ("Tried to allocate", judged),
-    (" total capacity; ", judged),  # the beginning was left out
+    (" total capacity; ", _cut),
     ("memory has been allocated and available memory is only", _paddle),
     ("on startup is less than", _vllm),
     ("totalMemory: ", _tensorflow),

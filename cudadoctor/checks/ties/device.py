@@ -56,8 +56,15 @@ def not_licensed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The device is busy or unavailable (46), and an exclusive or prohibited mode is shown or was set."""
-    lines = suspected(said, MODE, _BUSY) or (stated(said, INVALID, words=_INVALID_DEVICE) if Place(facts).said(MODE) else ())
-    shown = (_mode_in_tables(facts) or _mode_in_lists(facts) or mention(facts, "compute-mode") or Place(facts).said(MODE)) if lines else ()
+    lines = suspected(said, MODE, _BUSY)
+    shown = (_mode_in_tables(facts) or _mode_in_lists(facts) or mention(facts, "compute-mode")) if lines else ()
+    if lines and shown:
+        yield finding(MODE, lines, shown)
+
+
+def second_context(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An invalid device (101) where the text speaks of an exclusive mode: the GPU has its one process already."""
+    lines, shown = stated(said, INVALID, words=_INVALID_DEVICE), Place(facts).said(MODE)
     if lines and shown:
         yield finding(MODE, lines, shown, basis="stated")  # the text says both
 
@@ -212,6 +219,6 @@ def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 TIES = (
-    confidential, not_licensed, compute_mode, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, after_sleep,
+    confidential, not_licensed, compute_mode, second_context, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, after_sleep,
     not_initialised, limited,
 )  # fmt: skip

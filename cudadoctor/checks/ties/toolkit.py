@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
 LACKS, NEWER = "framework-lacks-gpu-arch", "toolkit-newer-than-driver"
-HOME_WRONG, _ASKS_FOR_NVCC = "cuda-home-wrong", lazy(r"CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
+HOME_WRONG = "cuda-home-wrong"
+_ASKS_FOR_NVCC = lazy(r"/nvcc: [Cc]ommand not found|CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
 HOST = "host-compiler-unsupported"
 NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", "toolkit-missing"
 _REJECTED = lazy(
@@ -159,8 +160,10 @@ def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
     """A program does not find nvcc or CUDA_HOME, and the text shows an nvcc: it is there, and the variable does not lead to it."""
     lines = tuple(quote for one in said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text))
     compilers = [fact for fact in facts.all(NVCC) if fact.value is not None]
-    if lines and compilers and not any(fact.value is None for fact in facts.all(NVCC)):
-        yield finding(HOME_WRONG, lines[:1], some(compilers[0])[:1], variable="CUDA_HOME", cuda_variable="CUDA_HOME")
+    shown = some(compilers[0])[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
+    shown = shown or Place(facts).said("which-nvcc")
+    if lines and shown:
+        yield finding(HOME_WRONG, lines[:1], shown, variable="CUDA_HOME", cuda_variable="CUDA_HOME")
 
 
 def nvcc_not_there(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
