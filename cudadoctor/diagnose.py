@@ -35,7 +35,6 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     at: RungName | None = None  # the rung at which the root is at work
     past: tuple[Finding, ...] = ()  # what only an earlier attempt or another machine of a text showed
     not_now: Finding | None = None  # a driver-side fault that a log states and the machine does not show at present
-    by_words: bool = False  # the suspects rest on the wording of a text alone
     unsettled: tuple[Finding, ...] = ()  # what the kernel log of a bundle speaks of, where nothing shows whether it still holds
 
 

@@ -145,8 +145,8 @@ class Run:
 
         spoken, alone = nodes.judged((pasted.evidence_of(tail),), self.knowledge())
         named = spoken.diagnosis.root or next(iter(spoken.diagnosis.suspects), None)
-        if named is None:
-            return None
+        if named is None or spoken.diagnosis.by_words:
+            return None  # words alone are no reason: what keeps the program from its GPU says more
         examined = self.machine.result()
         if examined is not None:
             whole, evidence = nodes.judged(nodes.completed((examined[1],), (pasted.item_of(tail),)), self.knowledge())

@@ -32,8 +32,9 @@ _WORD = lazy(r"[a-z][a-z0-9_]+|(?<!\d)\d{1,3}(?!\d)")
 _OF_GPUS = lazy(r"(?i)nvidia|cuda|\bgpus?\b|nvml|nouveau|geforce|numba|\bxid\b|cudnn|\bnvcc\b")
 _TROUBLE = lazy(
     r"(?i)error|fail|fatal|exception|traceback|warning|cannot|can'?t\b|could ?n[o']t|unable|not (?:found|available|work|support|detect|see)"
-    r"|(?:is|was|are|does|do|did|wo)n'?t\b|no (?:such|devices?|gpu)|missing|crash|hang|\bstuck|killed|abort|refused|denied|invalid|illegal"
-    r"|mismatch|incompatible|unsupported|timed? ?out|\blost\b|wrong|\bnan\b|garbage|problem|issue|trouble|broken|slow|fault|differ"
+    r"|(?:is|was|are|does|do|did|wo)n'?t\b|no (?:such|devices?|gpu)|missing|crash|\bhang|\bstuck|killed|abort|refused|denied|invalid"
+    r"|illegal|mismatch|incompatible|unsupported|timed? ?out|\blost\b|wrong|\bnan\b|garbage|problem|issue|trouble|broken|slow|\bfault"
+    r"|differ"
 )
 
 
@@ -129,8 +130,8 @@ def _suspected(judged: Judged, text: Text, knowledge: Knowledge) -> Judged:
         )
         for cause in named
     )
-    asked = open_questions.telling_apart([(cause, "no message of the text is known; its words point there") for cause in named])
-    return msgspec.structs.replace(judged, by_words=True, diagnosis=msgspec.structs.replace(judged.diagnosis, suspects=suspects, ask=asked))
+    asked = open_questions.telling_apart([(cause, "No message of the text is known; its words point there.") for cause in named])
+    return msgspec.structs.replace(judged, diagnosis=msgspec.structs.replace(judged.diagnosis, suspects=suspects, ask=asked, by_words=True))
 
 
 def _quotes(text: Text, lines: dict[int, float]) -> tuple[Quote, ...]:

@@ -24,8 +24,9 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.model.use import Ended, Outcome, Reason, Watched
 from cudadoctor.report import run_text
 from cudadoctor.report.page import Style
-from cudadoctor.sources import passing, use_watch
+from cudadoctor.sources import passing, pasted, use_watch
 from tests.command_line import ROOT, environment, evidence_of
+from tests.test_wording import PEER
 from tests.worker_runs import load as worker
 from tests.worker_runs import wait_until
 
@@ -453,6 +454,17 @@ def test_the_cause_of_a_failure_stands_in_its_words(monkeypatch: pytest.MonkeyPa
     assert outcome.failure.lines[0].startswith("stderr, line ")
     assert outcome.failure.steps
     assert (outcome.exit_code, outcome.not_used) == (1, ())
+
+
+def test_words_alone_are_no_reason_and_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail = PEER.encode()
+    words = nodes.judged((pasted.evidence_of(tail),), load())[0].diagnosis
+    assert words.by_words
+    assert words.suspects
+    on_host(monkeypatch, "driver-not-loaded")
+    ended = told(["x"], tail=tail, code=1)
+    assert ended.failure is None
+    assert [one.cause for one in ended.not_used] == ["driver-not-loaded"]
 
 
 def test_words_that_name_nothing_and_a_program_that_was_asked_to_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,12 @@ PEER = (
     "The peer to peer copies are wrong whenever the IOMMU is on (AMD board); through the host the same tensors are right.\n"
 )
 
+CALM = (
+    "A model that is split over two A5000: what leaves GPU 0 arrives on GPU 1.\n"
+    "With NCCL_DEBUG=INFO all_reduce_perf prints the changed values for the second rank, by default within a second.\n"
+    "The peer to peer copies are right whenever the IOMMU is on (AMD board); through the host the same tensors are right.\n"
+)
+
 
 def test_words_raise_a_suspicion_and_no_more() -> None:
     found = report(PEER)
@@ -42,13 +48,51 @@ def test_a_message_that_is_known_leaves_no_word_to_the_words() -> None:
     "text",
     [
         PEER.replace("cuda", "unit").replace("GPU", "board"),  # nothing of GPUs
-        "We trained the model on two A5000 with cuda:0 and cuda:1, peer to peer, and all values arrived.\n" * 3,  # nothing is wrong
-        "CUDA error somewhere\n",  # too few words
+        CALM,  # nothing is wrong
+        "The GPU hangs: NCCL_DEBUG=INFO all_reduce_perf prints nan.\n",  # too few words
         "",
     ],
 )
 def test_other_words_raise_none(text: str) -> None:
     assert suspects(text) == []
+
+
+def test_what_the_questions_rest_on() -> None:
+    """The texts above fail one question each, and would pass the others."""
+    calm, short = (
+        wording.weighed(Text(text, source="text"), KNOWLEDGE)
+        for text in (CALM, "The GPU hangs: NCCL_DEBUG=INFO all_reduce_perf prints nan.\n")
+    )
+    assert calm.known >= wording.FEW
+    assert max(calm.causes.values()) >= wording.LEAST
+    assert 0 < short.known < wording.FEW
+    assert max(short.causes.values()) >= wording.LEAST
+
+
+@pytest.mark.parametrize(
+    "table", sorted((ROOT / "fixtures" / "hosts").glob("*healthy*/evidence/nvidia-smi.out.txt")), ids=lambda path: path.parent.parent.name
+)
+def test_a_table_of_healthy_gpus_is_no_complaint(table: Path) -> None:
+    assert suspects(table.read_text("utf-8")) == []
+
+
+def test_words_that_point_weakly_point_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wording, "LEAST", 1000.0)
+    assert suspects(PEER) == []
+
+
+def test_the_lines_that_weigh_most_are_quoted() -> None:
+    text = Text(PEER, source="text")
+    found = report(PEER).diagnosis.suspects[0]
+    weights = wording.weighed(text, KNOWLEDGE).lines[found.cause]
+    assert {quote.first for quote in found.evidence} == set(sorted(weights, key=lambda number: -weights[number])[: wording.QUOTES])
+
+
+def test_an_attempt_that_went_well_in_the_end_leaves_no_word() -> None:
+    failed = "$ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch\n"
+    table = (ROOT / "fixtures" / "hosts" / "h200-healthy" / "evidence" / "nvidia-smi.out.txt").read_text("utf-8")
+    assert suspects(f"{PEER}\n$ nvidia-smi\n{table}") != []
+    assert suspects(f"{PEER}{failed}\n$ nvidia-smi\n{table}") == []
 
 
 @pytest.mark.parametrize(
@@ -114,4 +158,4 @@ def test_what_a_person_reads() -> None:
     result = run("explain", PEER)
     assert result.code == 3
     assert "Possible causes, likeliest first\n  - Copies between GPUs are wrong" in result.out
-    assert "no message of the text is known; its words point there" in " ".join(result.out.split())
+    assert "No message of the text is known; its words point there." in " ".join(result.out.split())

@@ -44,7 +44,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
             f"The text says: {said(judged.not_now)}. That is not so at present: what it breaks works now. "
             "Run the program again; if it fails, give the new text with --log."
         )
-    if judged.by_words:
+    if judged.diagnosis.by_words:
         out.append(
             "No message of this text is known for certain. The possible causes are those of texts in such words, likeliest first: "
             "ask the machine before you change anything."
