@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from cudadoctor.checks import dcgm, history, ties
+from cudadoctor.checks.ties import taken_back
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Unknown
@@ -60,6 +61,7 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
     for item in evidence.items:
         if item.kind == "text":
             said, before = guard.run("texts", "text", (none, none), _of_user, item, knowledge)
+            said = guard.run("texts", "taken back", said, taken_back.standing, said, facts)
             found.extend(guard.run("texts", "ties", none, _decided, said, facts, knowledge))
             found.extend(said)
             found.extend(before)

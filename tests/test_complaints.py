@@ -16,14 +16,23 @@ SAID = {
         "nvidia-smi: failed to initialize nvml unknown error inside the docker container.",
     ),
     "uvm-unavailable": ("nvidia-smi works, and yet I don't have /dev/nvidia-uvm here.", "On this host /dev/nvidia-uvm is missing."),
+    "numba-cuda-disabled": (
+        "ENV NUMBA_CACHE_DIR=/tmp NUMBA_DISABLE_CUDA=1 OMP_NUM_THREADS=8",
+        "$ cat .numba_config.yaml\ndisable_cuda: 1\n# for numba.cuda",
+        "On the laptop I told numba not to look for CUDA, long ago.",
+    ),
+    "nvidia-smi-missing": ("nvidia-smi is not mounted into the container.",),
     "gpu-powered-off": ("I used EnvyControl's integrated mode, and now nvidia is gone.",),
     "container-driver-capabilities": ("The compose file sets the utility capability alone, so nvidia is of no use to CUDA.",),
     "wsl-linux-driver-installed": ("There is a libcuda.so.535 in /lib/x86_64-linux-gnu beside the one in /usr/lib/wsl/lib.",),
     "peer-access-broken": (
         "NCCL hangs between the GPUs; with NCCL_P2P_DISABLE=1 it runs.",
+        "Silent corruption in GPU-to-GPU copies with CUDA.",
+        "Started with GGML_CUDA_P2P=1 the nvidia cards answer with wrong tokens.",
         "Copies with peer access on are silently dropped by CUDA.",
     ),
     "device-permission-denied": (
+        "Torch does not find the nvidia GPU unless I am superuser.",
         "In the container CUDA works as root and not as my user.",
         "No nvidia GPU: run as non-root user in the container.",
     ),

@@ -52,6 +52,20 @@ def test_a_line_that_shows_one(line: str) -> None:
     assert not lines_of(Text(f"above\n{line}\nbelow", source="text"))
 
 
+CHANGES = '- Print a hint where `libcuda.so.1` is missing\n- CI: drop CUDA 11.3 ("Unsupported gpu architecture")\n- Docs: explain it\n'
+
+
+@pytest.mark.parametrize("heading", ["## 0.9.4 (2024-03-12)", "v1.2 - 2024-03-12\n", "[0.9.4] 2024-03-12"])
+def test_every_item_below_a_release_and_its_day(heading: str) -> None:
+    text = Text(f"{heading}\n{CHANGES}\n- another list", source="text")
+    assert {text.lines[index][:3] for index in lines_of(text)} == {"- P", "- C", "- D"}
+
+
+@pytest.mark.parametrize("heading", ["What I tried:", "numba 0.60.0"])
+def test_a_list_of_something_else_stays(heading: str) -> None:
+    assert lines_of(Text(f"{heading}\n{CHANGES}", source="text")) == frozenset()
+
+
 def test_code_below_a_frame_is_part_of_a_traceback() -> None:
     frame = '  File "/usr/lib/python3/dist-packages/torch/cuda/__init__.py", line 239, in _lazy_init\n'
     assert not lines_of(Text(frame + SPOKEN[0], source="text"))

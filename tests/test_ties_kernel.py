@@ -7,6 +7,14 @@ import pytest
 from tests.pasted import root, suspects
 
 NO_CONTACT = "$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest\n"
+NONE = "RuntimeError: no CUDA-capable device is detected\n"
+LISTED = "$ nvidia-smi -L\nGPU 0: NVIDIA GeForce RTX 4060 Ti (UUID: GPU-5f1d2e94-21aa-0f4c-d1a3-9b3c2b6c8d70)\n"
+NAMED = "export CUDA_VISIBLE_DEVICES=GPU-{}\n" + NONE
+ROWS = "$ nvidia-smi --query-gpu=index,memory.used --format=csv\nindex, memory.used [MiB]\n0, 4 MiB\n1, 4 MiB\n"
+NOT_RUNNING = "I cuda_diagnostics.cc:156] kernel driver does not appear to be running on this host (node07): /proc/driver/nvidia/version does not exist\n"
+NO_COMPILER = "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found\n"
+STUB = "/usr/bin/ld: warning: libcuda.so.1, needed by libenc.so, not found (try using -rpath)\nError: cuInit failed with error code 34\n"
+NO_SMI = "$ nvidia-smi\nbash: nvidia-smi: command not found\n"
 SELECTED = "libnvidia-compute-510:amd64                     install\n"
 NOT_FOUND = "modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0-45-generic\n"
 BUSY = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
@@ -32,6 +40,26 @@ def named(text: str) -> tuple[str | None, str | None]:
         (NOT_FOUND + "$ dpkg -l | grep nvidia\n$ \n", "driver-not-installed"),
         ("make: /usr/local/cuda/bin/nvcc: Command not found\n$ which nvcc\n/usr/bin/nvcc\n", "cuda-home-wrong"),
         ("make: /usr/local/cuda/bin/nvcc: Command not found\n", "toolkit-missing"),
+        (NAMED.format("0e8e8a6b-5b2c-7d31-a5fb-2c4c0f0b7e11") + LISTED, "cuda-visible-devices-invalid"),
+        (NAMED.format("5f1d2e94") + LISTED, None),
+        ('$ CUDA_VISIBLE_DEVICES=2 python -c "import torch;print(torch.cuda.device_count(), torch.cuda.is_available())"\n0 False\n' + ROWS, "cuda-visible-devices-invalid"),
+        ('$ CUDA_VISIBLE_DEVICES=1 python -c "import torch;print(torch.cuda.device_count(), torch.cuda.is_available())"\n0 False\n' + ROWS, None),
+        ('julia> ENV["CUDA_VISIBLE_DEVICES"]=""\nERROR: CUDA error: initialization error (code 3)\n', "cuda-visible-devices-hides-all"),
+        ('julia> ENV["CUDA_VISIBLE_DEVICES"]="0"\nERROR: CUDA error: initialization error (code 3)\n', None),
+        (NOT_RUNNING, "driver-not-loaded"),
+        (NOT_RUNNING + LISTED, None),  # it runs
+        (NO_COMPILER, "cuda-home-wrong"),
+        ("FROM nvidia/cuda:12.1.1-runtime-ubuntu22.04\n" + NO_COMPILER, "toolkit-missing"),
+        ("FROM nvidia/cuda:12.1.1-devel-ubuntu22.04\n" + NO_COMPILER, "cuda-home-wrong"),
+        (STUB, "libcuda-stub-loaded"),
+        (NO_SMI + "OpenGL vendor string: NVIDIA Corporation\n", "nvidia-smi-missing"),
+        (NO_SMI + "OpenGL vendor string: Mesa\n", None),
+        ('$ python -c "import torch; print(torch.cuda.get_device_name(0))"\nNVIDIA GeForce RTX 2060\n' + NO_SMI, "nvidia-smi-missing"),
+        ('$ python -c "import cupy; print(cupy.cuda.runtime.getDeviceCount())"\n0\n' + NO_SMI, None),
+        ("CUDA_ERROR_INVALID_DEVICE (101)\nThe GPUs here are in compute exclusive mode.\n", "compute-mode-blocks"),
+        ("CUDA_ERROR_INVALID_DEVICE (101)\n", "cuda-visible-devices-invalid"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_61'\nrelease 13.0, V13.0.48\nCuda compilation tools, release 13.0, V13.0.48\n"
+         "It is a 1080 Ti.\n", "toolkit-dropped-gpu"),
         ("CUDA does not work in WSL 2.\n$ dpkg --get-selections | grep nvidia\n" + SELECTED, "wsl-linux-driver-installed"),
         ("CUDA does not work.\n$ dpkg --get-selections | grep nvidia\n" + SELECTED, None),
         (NO_CONTACT + "$ modinfo -F version nvidia\n580.105.08\n", "driver-not-loaded"),
@@ -52,7 +80,7 @@ def named(text: str) -> tuple[str | None, str | None]:
         (INSUFFICIENT, "device-permission-denied"),
     ],
 )  # fmt: skip
-def test_the_text_decides(text: str, cause: str) -> None:
+def test_the_text_decides(text: str, cause: str | None) -> None:
     assert named(text)[0] == cause
 
 
@@ -64,8 +92,18 @@ def test_the_text_decides(text: str, cause: str) -> None:
         (BUSY, "compute-mode-blocks"),
         (BUSY + "Not in compute-exclusive mode.  Suggestion: use 'nvidia-smi -c 3' to set compute exclusive mode\n", "compute-mode-blocks"),
         (UNKNOWN, "uvm-unavailable"),
+        ('msg="Unable to load cudart library libcuda.so.575.57.08: cuda driver library init failure: 3"\n', "uvm-unavailable"),
+        (
+            "Your CUDA samples see nothing.\n| NVIDIA-SMI 470.223.02   Driver Version: 470.223.02   CUDA Version: 12.2     |\n",
+            "forward-compat-unsupported",
+        ),
+        ("Your CUDA samples see nothing.\n| NVIDIA-SMI 470.223.02   Driver Version: 470.223.02   CUDA Version: 11.4     |\n", None),
+        (
+            "$ env\nSLURM_JOB_ID=90\njax.errors.JaxRuntimeError: INTERNAL: no supported devices found for platform CUDA\n",
+            "scheduler-gave-no-gpu",
+        ),
         (REFUSED.format("2882", "525.60.13"), "driver-too-old-for-gpu"),  # a late card of the generation
     ],
 )
-def test_what_stays_open(text: str, suspect: str) -> None:
+def test_what_stays_open(text: str, suspect: str | None) -> None:
     assert named(text) == (None, suspect)

@@ -124,6 +124,14 @@ COMPLAINTS = (
         lazy(r"(?i)\b(?:numba|cuda) (?:cuda )?simulator\b|\bnumba_enable_cudasim=[\"']?1"),
     ),
     Sign(
+        "numba-cuda-disabled",
+        ("NUMBA_DISABLE_CUDA", "disable_cuda", "umba not to"),
+        lazy(
+            r"\bNUMBA_DISABLE_CUDA(?:=[\"']?|: ?[\"']?|\s{2,40})(?:1|[Tt]rue|yes)\b|^\s{0,8}disable_cuda: ?(?:1|[Tt]rue|yes)\b"
+            r"|(?i:\bnumba (?:not|never) to (?:look for|use|search for|touch) (?:cuda|the gpu)\b)"
+        ),
+    ),
+    Sign(
         "library-path-conflict",
         ("LD_LIBRARY_PATH",),
         lazy(

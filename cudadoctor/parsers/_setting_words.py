@@ -71,7 +71,8 @@ SIGNS = (
         ("docker", "Docker", "podman", "Podman", "kubectl", "ubernetes", "K8s", "k8s", "container", "apptainer", "ingularity",
          "OCI runtime", "/usr/local/nvidia/lib", " pod", "LXC", " lxc", "Proxmox", "Dev Container", "nvidia/cuda:", "nvcr.io/"),
         lazy(
-            r"\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
+            r"(?<!\b[Nn]o )(?<!not in )(?<!not using )(?<!without )\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman"
+            r"|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
             r"|(?:the|a|an|my|each|every|this|all|these|running|inside|in) (?:containers?|pods?)|containers?:|OCI runtime|LXC|lxc|Proxmox"
             r"|Dev Containers?)\b|/usr/local/nvidia/lib|\bnvidia/cuda:\d|\bnvcr\.io/\w"
         ),
@@ -140,7 +141,26 @@ SIGNS = (
          "tarjeta", "carte", "Grafikkarte", "видеокарты"),
         lazy(_LACKS),
     ),
-    Sign("which-nvcc", ("/nvcc",), lazy(r"^\s{0,4}/[^\s:]{1,120}/nvcc\s{0,4}$")),
+    Sign(
+        "cpu-meant",
+        ("on purpose", "eliberately", "ntentional", "s expected", "--device cpu", "by design", "absichtlich", "exprès"),
+        lazy(
+            r"(?i)\b(?:on purpose|deliberately|intentional(?:ly)?|by design|absichtlich|exprès)\b[^.\n]{0,40}"
+            r"\b(?:(?:on|with|for|uses?) (?:the )?cpu|cpu[- ](?:only|build|wheel)|without (?:an? |any )?gpus?|no gpus?|sans gpu|ohne gpu)\b"
+            r"|\b(?:without (?:an? |any )?gpus?|no gpus?|(?:on|with) (?:the )?cpu|cpu[- ]only|ohne gpu|sans gpu|False)\b[^.\n]{0,30}"
+            r"\b(?:on purpose|deliberately|intentional(?:ly)?|by design|as expected|absichtlich|exprès)\b"
+            r"|\bpython3? [^\n]{0,120} --device[ =]cpu\b"
+        ),
+    ),
+    Sign(
+        "which-nvcc",
+        ("/nvcc", "path of"),
+        lazy(
+            r"^\s{0,4}/[^\s:]{1,120}/nvcc\s{0,4}$"
+            r"|(?i:\b(?:full|whole|absolute|long|complete) (?:\w{1,10} )?path (?:of|to) (?:the )?(?:nvcc|compiler)\b[^.\n]{0,40}"
+            r"\b(?:works?|answers?|runs?|prints?)\b)"
+        ),
+    ),
     Sign(
         "gpu-asked",
         ("nvidia", "gpu", "--nv", "NVIDIA_VISIBLE"),
@@ -182,12 +202,14 @@ SIGNS = (
     ),
     Sign(
         "gpu-works",
-        ("Result = PASS", "is_available", "CUDA works", "cuda works"),
+        ("Result = PASS", "is_available", "CUDA works", "cuda works", "OpenGL "),
         lazy(
             r"Result = PASS|(?<!not )torch\.cuda\.is_available\(\)['\"`)]{0,3}\s{0,3}(?:is|returns?|gives|says|->|=>|==?|:)?\s{0,3}True\b"
-            r"|(?<!if )\b(?:CUDA|cuda) works\b(?! (?:on|with|in)\b)"
+            r"|(?<!if )\b(?:CUDA|cuda) works\b(?! (?:on|with|in)\b)|OpenGL vendor string: NVIDIA"
+            r"|OpenGL renderer string: (?:NVIDIA|GeForce|Quadro)"
         ),
     ),
+    Sign("none-counted", ("0 False", "False 0"), lazy(r"^\s{0,4}(?:0 False|False 0)\s{0,4}$")),  # device_count(), is_available()
     Sign(
         "none-seen",
         ("visible", "sees", "see ", "found", "detect", "recogni"),

@@ -39,6 +39,10 @@ _AVAILABLE = lazy(
 _WITH_GPU = lazy(rf"PyTorch version \(GPU\?\): {_TORCH} \((?:(?P<yes>True)|(?P<no>False))\)")
 _GCC = lazy(r"(?:GCC version: \([^)\n]{1,60}\) |^gcc \([^)\n]{1,60}\) |\bgcc(?:-| version |: ?|==)v?)(?P<gcc>\d{1,2})\.\d{1,2}(?:\.\d)?\b")
 _ASKED_AVAILABLE = lazy(r"is_available\(\)\)?\s*['\"]?\s*$")
+_ASKED_DEVICE = lazy(
+    r"get_device_name\(\d?\)\)?\s*['\"]?\s*$|[gG]et_?[dD]evice_?[cC]ount\(\)\)?\s*['\"]?\s*$|device_count\(\)\)?\s*['\"]?\s*$"
+)
+_DEVICE = lazy(r"^['\"]?(?:(?P<yes>(?:NVIDIA|GeForce|Quadro|Tesla) [\w /-]{2,50}|[1-9]\d?)|(?P<no>0))['\"]?$")
 _YES_NO = lazy(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
 _RUNTIME = lazy(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")
 # PyTorch's collect_env, and the system report of faceswap.
@@ -62,7 +66,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     before = ""
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for number, raw in enumerate(lines, 1):
-        asked, before = before, raw if "torch" in raw else ""
+        asked, before = before, raw if "torch" in raw or "evice" in raw else ""
         if len(raw) > _LONGEST or not (asked or _may_say(raw)):
             continue
         if (raw, asked) not in known:  # logs repeat themselves
@@ -111,6 +115,7 @@ def _said(line: str, before: str) -> dict[str, Any]:
     if (built := _BUILT.search(line)) is not None:
         said |= {**_cuda(built["cuda"]), "line": 0}
     available = _AVAILABLE.search(line) or _WITH_GPU.search(line) or (_YES_NO.match(line) if _ASKED_AVAILABLE.search(before) else None)
+    available = available or (_DEVICE.match(line) if _ASKED_DEVICE.search(before) else None)
     if available is not None:
         said |= _answer(available)
     if (gcc := _GCC.search(line)) is not None:
@@ -153,6 +158,9 @@ PARSER = Parser(
         "torch=",
         "torch:",
         "torch-",
+        "get_device_name",
+        "etDeviceCount",
+        "device_count",
         "CUDA available",
         "GCC version",
         "gpu_driver",

@@ -22,6 +22,7 @@ _PRODUCT = lazy(
     r"|(?P<whole>TITAN (?:RTX|Xp?|V|Black|Z)\b|(?:Tesla|Quadro) (?:RTX )?[A-Z]{0,2}\d{1,4}[a-zM]?\b|MX[1-5]\d0\b"
     r"|GTX TITAN(?: X| Black| Z)?\b|(?:A100|A800|H100|H200|H800|H20|V100|P100|B200|B300|GH200|GB200|GB300|K80|GB10)\b"
     r"|(?<=NVIDIA )(?:A|L|T|P|M|K|B)\d{1,4}[SG]?\b|(?:A10G|A40|L40S?|T4) GPU"
+    r"|(?<![\w.-])(?P<bare>(?:[67]50|9[568]0|10[5-8]0|16[56]0|20[678]0|30[5-9]0|40[6-9]0|50[6-9]0) ?(?:Ti|SUPER))\b"
     r"|Jetson (?:AGX |Orin |Xavier )?(?:Orin|Xavier|Nano|TX1|TX2)|DGX Spark))"
 )
 _CAPABILITY = lazy(
@@ -39,6 +40,7 @@ _OF_NO_GPU = lazy(
 _NEAR = (
     "NVIDIA", "GeForce", "eforce", "esla", "uadro", "RTX", "rtx", "GTX", "gtx", "GT ", "TITAN", "Titan", "apabilit", "compute_cap", "ajor",
     "A100", "A800", "H100", "H200", "V100", "P100", "B200", "B300", "K80", "GB10", "Jetson", "MX1", "MX2", "MX3", "MX4", "DGX", "GPU",
+    "0 Ti", "0Ti", "SUPER",
 )  # fmt: skip
 _NUMBERED = lazy(r"(\d) ?(Ti|SUPER|Ada)\b", re.IGNORECASE)
 
@@ -81,6 +83,9 @@ def _on_line(line: str, number: int) -> Iterator[NamedGpu]:
 
 def _name(match: re.Match[str]) -> str:
     """The product as NVIDIA writes it: rtx3090ti -> RTX 3090 Ti."""
+    if match["bare"] is not None:
+        number, suffix = match["bare"][:-2].rstrip(" SUP"), "Ti" if match["bare"].lower().endswith("ti") else "SUPER"
+        return f"{'RTX' if number.startswith(('20', '30', '40', '50')) else 'GTX'} {number} {suffix}"
     if match["series"] is None:
         whole = match["whole"]
         return re.sub(r"(?i)^(tesla|quadro|jetson|titan)", _cased, whole)

@@ -6,6 +6,7 @@ Only such lines count as their own words give away. A line of source code below 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Sequence
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import Text
@@ -14,6 +15,8 @@ _LONGEST = 400  # characters; a longer line is a paragraph, which may show a mes
 _FRAME = 'File "'
 _QUOTED = "[\"'`*]{1,3}"
 _ITEM = ("- ", "* ", "+ ", "• ")
+_RELEASE = lazy(r"#{0,4} ?\[?v?\d{1,3}\.\d{1,3}(?:\.\d{1,4})?\]? {0,2}(?:\(|[-–] ?)?\d{4}-\d\d-\d\d")
+_FEWEST = 3  # items of a list of changes
 # What speaks, and words of which one stands in every such line: most lines are seen by these alone.
 _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     # source code: the words are an argument, a value, or what something is compared with
@@ -72,4 +75,17 @@ def lines_of(text: Text) -> frozenset[int]:
             known[line] = any(speaks.search(line) for words, speaks in _SPEAKS if any(word in line for word in words))
         if known[line] and not (index and _FRAME in text.lines[index - 1]):
             found.add(index)
-    return frozenset(found)
+    return frozenset(found) | frozenset(_changes(text.lines, found))
+
+
+def _changes(lines: Sequence[str], speaking: Collection[int]) -> Iterator[int]:
+    """The items of a list of changes: it stands below a release with its day, or half of its items speak by their own words."""
+    start: int | None = None
+    for index in range(len(lines) + 1):
+        if index < len(lines) and lines[index].startswith(_ITEM):
+            start = index if start is None else start
+        elif start is not None:
+            items, start = range(start, index), None
+            released = any(_RELEASE.match(line) for line in lines[max(0, items[0] - 3) : items[0]])
+            if len(items) >= _FEWEST and (released or 2 * sum(item in speaking for item in items) >= len(items)):
+                yield from items

@@ -30,6 +30,7 @@ from cudadoctor.model.values import (
     LOADED_DRIVER,
     PCI,
     SMI,
+    SMI_CSV,
     DeviceNodes,
     Smi,
     Start,
@@ -223,7 +224,9 @@ def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     if lines and jobs and not any(start.asks for start in jobs):
         yield finding(SCHEDULER, place.shown(jobs[-1].line), lines)
     elif place.said("batch") and not any(start.asks for start in jobs):
-        lines = suspected(said, SCHEDULER, _NO_DEVICE) or suspected(said, "driver-not-loaded", _NO_DRIVER)
+        lines = (
+            suspected(said, SCHEDULER, _NO_DEVICE) or suspected(said, HIDES, _NO_DEVICE) or suspected(said, "driver-not-loaded", _NO_DRIVER)
+        )
         if lines:
             yield finding(SCHEDULER, lines, place.said("batch"), basis="suspected")
 
@@ -232,7 +235,7 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
     place = Place(facts)
     value, shown = _value(facts, place)
-    lines = suspected(said, INVALID, _NO_DEVICE)
+    lines = suspected(said, INVALID, _NO_DEVICE) or (place.said("none-counted") if not said else ())
     if value is None and lines and place.said("visible-placeholder"):
         yield finding(HIDES, lines, place.said("visible-placeholder"), basis="suspected")
     if value is None or place.setting.jobs:
@@ -246,18 +249,30 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
                     HIDES, refused, shown, basis="derived" if refused else "suspected", values={"variable": VARIABLE, "value": value}
                 )
         return
-    table = _gpus_of_table(facts)
-    found = resolve(value, None if table is None else (None,) * len(table.need().gpus), mig_possible=True)
+    table, uuids = _gpus_listed(facts)
+    found = resolve(value, uuids, mig_possible=True)
     values = {"variable": VARIABLE, "value": value}
     if found.visible or found.mig:
         number = re.match(r"\s*\d+", value)
-        if table is None and (number is None or int(number[0]) > 0):
+        if not table and (number is None or int(number[0]) > 0):
             sure = number is not None and int(number[0]) >= MORE_THAN_MACHINES_HAVE
             yield finding(INVALID, lines, shown, basis="derived" if sure else "suspected", values=values)
     elif found.reason in NAMES_NOTHING:
         yield finding(HIDES, lines, shown, values=values)
     elif found.reason is not None:
-        yield finding(INVALID, lines, shown, some(table)[:1] if table is not None else (), values=values)
+        yield finding(INVALID, lines, shown, table, values=values)
+
+
+def _gpus_listed(facts: Facts) -> tuple[Quotes, tuple[str | None, ...] | None]:
+    """The GPUs that nvidia-smi lists in this text, by UUID where it prints that: a table, -L or a whole list as CSV."""
+    table = _gpus_of_table(facts)
+    if table is not None:
+        return some(table)[:1], tuple(gpu.uuid for gpu in table.need().gpus)
+    for fact in facts.all(SMI_CSV):
+        indexes = fact.value.column("index") if fact.value is not None else None
+        if fact.value is not None and indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
+            return some(fact)[:1], fact.value.column("uuid", "gpu_uuid") or (None,) * len(indexes)
+    return (), None
 
 
 def _value(facts: Facts, place: Place) -> tuple[str | None, Quotes]:

@@ -312,7 +312,6 @@ def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 
 TIES = (
-    brought_cuda_is_too_new,
-    toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image, numba_against_toolkit,
-    numba_report,
+    brought_cuda_is_too_new, toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image,
+    numba_against_toolkit, numba_report,
 )  # fmt: skip

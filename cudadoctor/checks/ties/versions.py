@@ -87,6 +87,13 @@ def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding("driver-version-mismatch", suspected(said, "driver-version-mismatch", _MISMATCH))
 
 
+def cuda_above_the_branch(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Nothing is stated, and nvidia-smi shows a CUDA that its driver does not carry: the libcuda of a cuda-compat package answers."""
+    shown = _newer_cuda(facts, knowledge)
+    if shown and not said:
+        yield finding("forward-compat-unsupported", shown, basis="suspected")
+
+
 def _files(facts: Facts) -> Iterator[tuple[LibraryFile, Quotes]]:
     for key in (DRIVER_FILES, LIBRARIES):
         found = facts.get(key)
@@ -108,11 +115,12 @@ def _compat_library(facts: Facts) -> Quotes:
 
 def _newer_cuda(facts: Facts, knowledge: Knowledge) -> Quotes:
     """nvidia-smi's CUDA Version above what the module's branch carries: another libcuda answers."""
-    smi = facts.get(SMI)
-    if isinstance(smi, Unknown) or smi.value is None or smi.value.module is None or smi.value.cuda is None:
-        return ()
-    branch = knowledge.branch(smi.value.module.major)
-    return some(smi)[:1] if branch is not None and branch.cuda is not None and smi.value.cuda > branch.cuda else ()
+    for smi in facts.all(SMI):
+        if smi.value is not None and smi.value.module is not None and smi.value.cuda is not None:
+            branch = knowledge.branch(smi.value.module.major)
+            if branch is not None and branch.cuda is not None and smi.value.cuda > branch.cuda:
+                return some(smi)[:1]
+    return ()
 
 
 def _other_library(facts: Facts) -> tuple[LibraryVersion, Quotes] | None:
@@ -164,4 +172,4 @@ def _tables(facts: Facts) -> tuple[Fact[Smi], ...]:
     return tuple(fact for fact in facts.all(SMI) if fact.value is not None and isinstance(fact.value.module, ModuleVersion))
 
 
-TIES = (capabilities, malformed_home, two_driver_versions, insufficient_driver)
+TIES = (capabilities, malformed_home, two_driver_versions, cuda_above_the_branch, insufficient_driver)
