@@ -104,7 +104,8 @@ class Redactor:
         if not re.search(r"^\{\"", text, re.MULTILINE):
             return redact(text)
         parts = []
-        for is_json, lines in groupby(text.split("\n"), key=lambda line: line.lstrip()[:1] == "{"):
+        for is_json, group in groupby(text.split("\n"), key=lambda line: line.lstrip()[:1] == "{"):
+            lines = list(group)
             parts += [self.json_line(line, redact) for line in lines] if is_json else [escaped("\n".join(lines), redact)]
         return "\n".join(parts)
 

@@ -65,7 +65,8 @@ _HEADER = re.compile(
 _AT_A_DOOR = re.compile(
     r"(\b(?:sshpass[ \t]{1,4}-p|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user)|"
     r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
-    r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)(?P<value>[^\s\"']{3,400})"
+    r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)"
+    r"(?P<value>[^\s\"']{3,400})"
 )
 _IN_PROSE = re.compile(
     r"(\b(?:password|passphrase|token)(?: is)?[ \t]{1,4}[\"']?)(?P<value>(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~-]{6,200})", re.I
