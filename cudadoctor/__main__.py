@@ -2,9 +2,9 @@
 
 import sys
 
-from cudadoctor import exit_codes
-
 sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's own; pip compiles at the installation
+
+from cudadoctor import exit_codes  # noqa: E402 - every import of ours comes behind that line
 
 
 def main() -> None:

@@ -273,21 +273,18 @@ def bench(save: str | None, against: str | None, **options: Any) -> None:
 @click.option("-o", "--output", "target", metavar="PATH", help="A folder, or a file that ends in .tar.gz.")
 @click.option("--script", is_flag=True, help="Print a program that records a machine where only Python 3.6 or later is; see its --help.")
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
-@frameworks_option
+@click.option("--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each.")
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
 @shown
-def record(target: str | None, script: bool, no_redact: bool, **options: Any) -> None:
+@click.pass_context
+def record(context: click.Context, /, target: str | None, script: bool, no_redact: bool, **options: Any) -> None:
     """Write the evidence of this machine as a recording that `check --replay` reads anywhere."""
     from cudadoctor.model.requirements import Requirements
 
     if script:
-        if target is not None:
-            raise terminal.usage("--script prints the program; -o is an option of the program itself")
-        from cudadoctor.sources import collecting
-
-        terminal.write(collecting.script(gathering.knowledge().more_probes))
+        _print_script(context)
         return
     if target is None:
         raise terminal.usage("-o names the recording: a folder, or a file that ends in .tar.gz")
@@ -296,6 +293,25 @@ def record(target: str | None, script: bool, no_redact: bool, **options: Any) ->
     said = gathering.write_recording(evidence, target, keep=no_redact)
     if not options["quiet"]:
         terminal.write(said)
+
+
+def _print_script(context: click.Context) -> None:
+    """The program is the same whatever it will be asked for, so what it takes itself has no effect here."""
+    own = {
+        "target": "-o",
+        "quick": "--quick",
+        "frameworks": "--frameworks",
+        "no_redact": "--no-redact",
+        "python": "--python",
+        "timeout": "--timeout",
+    }
+    given = [option for name, option in own.items() if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    if given:
+        are = "is an option" if len(given) == 1 else "are options"
+        raise terminal.usage(f"--script prints the program; {', '.join(given)} {are} of the program itself: give it to that when it runs")
+    from cudadoctor.sources import collecting
+
+    terminal.write(collecting.script(gathering.knowledge().more_probes))
 
 
 @cli.command()

@@ -62,7 +62,7 @@ shown = group(
         "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour; NO_COLOR and FORCE_COLOR count too."
     ),
     click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII."),
-    click.option("--quiet", is_flag=True, help="No text on stdout, only what --format names; the exit code speaks."),
+    click.option("--quiet", is_flag=True, help="No text on stdout, which another format still writes to; the exit code speaks."),
     click.option("-v", "--verbose", is_flag=True, help="Show all rows with their times."),
 )
 

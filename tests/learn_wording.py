@@ -3,8 +3,8 @@
     python -m tests.learn_wording [FOLDER ...] [--measure FOLDER]
 
 Each FOLDER holds folders with a report.txt (what somebody pasted) and a case.toml (its cause), as fixtures/reports does. The project's own
-are always read. Of others' texts the table keeps words that several of them share, and nothing else.
---measure leaves a folder out and prints in how many of its texts the words alone name the cause first, and in how many among three.
+are read too. Of others' texts the table keeps words that several of them share, and nothing else.
+--measure leaves a folder out, also the project's own, and prints in how many of its texts the words alone name the cause first, and in how many among three.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.svm import LinearSVC
 
 try:
     import tomllib
@@ -42,9 +40,21 @@ def reports(folder: Path) -> Iterator[Sample]:
             yield (case.parent / "report.txt").read_text("utf-8", errors="replace"), said["cause"]
 
 
-def own() -> Iterator[Sample]:
+def samples(folders: Iterable[Path], left_out: Path | None = None) -> Iterator[Sample]:
+    """What is learnt from: nothing of the folder that is left out, however its path is written."""
+    yield from own(left_out)
+    for folder in folders:
+        yield from but_for(left_out, folder)
+
+
+def but_for(left_out: Path | None, folder: Path) -> Iterator[Sample]:
+    if left_out is None or folder.resolve() != left_out.resolve():
+        yield from reports(folder)
+
+
+def own(left_out: Path | None = None) -> Iterator[Sample]:
     """The project's own texts: reports, lines of programs, and what each cause says of itself."""
-    yield from reports(ROOT / "fixtures" / "reports")
+    yield from but_for(left_out, ROOT / "fixtures" / "reports")
     for file in sorted((ROOT / "tests" / "said_by_programs").glob("*.toml")):
         yield from ((line, file.stem) for line in tomllib.loads(file.read_text("utf-8"))["lines"] if file.stem in KNOWN)
     yield from ((f"{cause.title}\n{cause.why}", cause.id) for cause in KNOWN.values())
@@ -56,6 +66,9 @@ def analyzed(text: str) -> list[str]:
 
 def learnt(samples: Iterable[Sample]) -> dict[str, list[tuple[float, str]]]:
     """Cause -> weight and cue, strongest first."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.svm import LinearSVC
+
     texts, causes = zip(*dict.fromkeys(samples), strict=True)
     vectors = TfidfVectorizer(analyzer=analyzed, min_df=LEAST_TEXTS, sublinear_tf=True, binary=True)
     model = LinearSVC(C=1, fit_intercept=False).fit(vectors.fit_transform(texts), causes)
@@ -103,7 +116,7 @@ if __name__ == "__main__":
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--measure", type=Path)
     options = parser.parse_args()
-    everything = [*own(), *(sample for folder in options.folders for sample in reports(folder) if folder != options.measure)]
+    everything = list(samples(options.folders, options.measure))
     result = learnt(everything)
     if options.measure is not None:
         measure(result, options.measure)

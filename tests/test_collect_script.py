@@ -164,8 +164,28 @@ def test_every_part_that_a_worker_loads_goes_along() -> None:
             assert f"cudadoctor/workers/{name}.py" in paths or "windows" in name, (path, name)
 
 
-def test_output_and_script_exclude_each_other() -> None:
-    assert doctor("record", "--script", "-o", "x").code == 2
+@pytest.mark.parametrize(
+    "given",
+    [("-o", "x"), ("--quick",), ("--frameworks",), ("--no-redact",), ("--python", "/x"), ("--timeout", "60"), ("--quick", "--no-redact")],
+)
+def test_the_options_of_the_program_are_not_lost_where_it_is_printed(given: tuple[str, ...]) -> None:
+    refused = doctor("record", "--script", *given)
+    assert (refused.code, refused.out) == (2, "")
+    names = ", ".join(word for word in given if word.startswith("-"))
+    assert f"--script prints the program; {names} " in refused.err
+    assert "of the program itself" in refused.err
+
+
+def test_help_names_options_of_its_own() -> None:
+    """Also in what it says of another option."""
+    for command in ("check", "fix", "smoke", "bench", "record", "explain", "compare", "run"):
+        page = re.sub(r"`[^`]*`", "", doctor(command, "--help").out)  # what stands there is another command
+        options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", page, re.MULTILINE))
+        assert options
+        assert set(re.findall(r"(?<![\w-])--[a-z][\w-]+", page)) <= options, command
+
+
+def test_a_recording_needs_a_place() -> None:
     missing = doctor("record")
     assert missing.code == 2
     assert "-o names the recording" in missing.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor import comparing, explaining
+from cudadoctor import comparing
 from cudadoctor.app import judge
 from cudadoctor.comparing import Compared
 from cudadoctor.knowledge.load import Knowledge, load
@@ -135,13 +136,13 @@ def _damaged(path: Path) -> None:
 
 
 R = _file("recording.json", HEAD)
-ARCHIVES: dict[str, tuple[Callable[[Path], None], str]] = {
+ARCHIVES: dict[str, tuple[Callable[[Path], None], str | tuple[str, ...]]] = {
     "absolute path": (_gzipped(R, _file("/tmp/owned")), "lies outside"),
     "up and out": (_gzipped(R, _file("../../owned")), "lies outside"),
     "up within": (_gzipped(R, _file("evidence/../../owned")), "lies outside"),
     "symbolic link": (_gzipped(R, _special(tarfile.SYMTYPE)), "link or device"),
     "hard link": (_gzipped(R, _special(tarfile.LNKTYPE)), "link or device"),
-    "link as the head": (_gzipped(_special(tarfile.SYMTYPE, "recording.json")), ""),
+    "link as the head": (_gzipped(_special(tarfile.SYMTYPE, "recording.json")), "0 files, among them neither"),
     "character device": (_gzipped(R, _special(tarfile.CHRTYPE)), "link or device"),
     "block device": (_gzipped(R, _special(tarfile.BLKTYPE)), "link or device"),
     "fifo": (_gzipped(R, _special(tarfile.FIFOTYPE)), "link or device"),
@@ -153,10 +154,11 @@ ARCHIVES: dict[str, tuple[Callable[[Path], None], str]] = {
     "old map of holes": (_gzipped(R, _special(tarfile.GNUTYPE_SPARSE)), "holes"),
     "one text for many items": (_same_text_many_times, "texts have more than"),
     "a million members": (_many(1000), "100000 members"),
-    "a million members behind the head": (lambda path: _prefixed(path, R, _many(1)), "500 files"),
+    "a thousand members behind the head": (lambda path: _prefixed(path, R, _many(1)), "500 files"),
     "a huge declared size": (_gzipped(R, _claiming(1 << 60)), "MiB; not read"),
     "a negative size": (_gzipped(R, _claiming(-512)), "claims -512 bytes"),
-    "a chain of headers": (_gzipped(*[_pax(_record("path", "x"))] * 5000, R), ""),
+    "a chain of headers": (_gzipped(*[_pax(_record("path", "x"))] * 5000, R), "no whole archive (too many headers in a row)"),
+    "a chain of headers behind the head": (_gzipped(R, *[_pax(_record("path", "x"))] * 5000, R), "not a whole .tar.gz (too many headers in a row)"),
     "duplicate names": (_gzipped(R, R), "in it twice"),
     "duplicate items": (_gzipped(_names("uname", "uname")), "twice"),
     "an item called like a path": (_gzipped(_names("../../owned")), "names no piece of evidence"),
@@ -165,8 +167,8 @@ ARCHIVES: dict[str, tuple[Callable[[Path], None], str]] = {
     "deep JSON": (_gzipped(_file("recording.json", b'{"format":' + b"[" * 100_000)), "not of format"),
     "a head of many MiB": (_gzipped(_file("recording.json", HEAD[:-1] + b" " * (6 * MIB) + b"}")), "larger than"),
     "truncated": (_cut, "not a whole"),
-    "damaged": (_damaged, ""),
-    "nothing": (_gzipped(), ""),
+    "damaged": (_damaged, ("not a whole", "is missing from the archive")),  # which, the compression decides
+    "nothing": (_gzipped(), "there is nothing in it"),
 }  # fmt: skip
 
 
@@ -193,7 +195,7 @@ def test_a_hostile_archive_ends_with_a_clear_error(name: str, tmp_path: Path) ->
     took = time.monotonic() - started
     assert (result.returncode, result.stdout) == (2, ""), result.stderr
     assert "a.tar.gz" in result.stderr
-    assert words in result.stderr
+    assert any(one in result.stderr for one in ((words,) if isinstance(words, str) else words)), result.stderr
     assert "Traceback" not in result.stderr
     assert len(result.stderr) < 1000
     assert took < MOST_SECONDS
@@ -235,7 +237,7 @@ ALLOWED = {"\n", "\t"}
 
 
 def steering(text: str) -> list[str]:
-    """Characters that could steer a terminal, reorder a line or hide in one. U+FE0F belongs to signs of ours in Markdown."""
+    """Characters that could steer a terminal, reorder a line or hide in one."""
     return sorted(
         {
             f"U+{ord(letter):04X}"
@@ -363,8 +365,9 @@ def test_the_text_of_compare(name: str) -> None:
 )
 def test_the_text_of_explain(words: str) -> None:
     for form in ("text", "json"):
-        body, _ = explaining.answer("-", KNOWLEDGE, form=form, style=Style(verbose=True), distro=None, stdin=words.encode)
-        assert form == "json" or steering(body) == []
+        result = run("explain", "-", "--format", form, "--verbose", stdin=words.encode())
+        assert len(result.out) > 100, form
+        assert steering(result.out) == [], form
 
 
 def test_what_is_not_understood_is_said_in_safe_words() -> None:
@@ -394,4 +397,8 @@ def test_no_json_that_is_shown_steers_a_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("letter", [*BIDI, *INVISIBLE, "\x1b", "\x9b", "\x00", "\x7f", "\x85", "\U000e0041", "\ud800"])
 def test_each_is_written_as_an_escape(letter: str) -> None:
-    assert clean(f"a{letter}b").isascii()
+    shown = clean(f"a{letter}b")
+    assert letter not in shown
+    assert shown.isascii()
+    assert shown.isprintable()
+    assert re.fullmatch(r"a\\(?:x|u|U000)[0-9a-f]+b", shown)

@@ -20,9 +20,11 @@ import pytest
 import cudadoctor.checks
 import cudadoctor.parsers
 from cudadoctor.knowledge.load import Knowledge, load
+from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.parsers import error_codes, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import prepared
+from cudadoctor.sources.redact import redact
 
 KNOWLEDGE = load()
 SIZE = 1_000_000  # characters
@@ -50,7 +52,7 @@ def noises(literals: list[str], fillers: tuple[str, ...] = FILLERS) -> Iterator[
     yield "".join(chance.choice(parts) for _ in range(SIZE // 8))[:SIZE]
 
 
-def timed(name: str, run, text: str) -> None:  # type: ignore[no-untyped-def]
+def timed(name: str, run, text: object) -> None:  # type: ignore[no-untyped-def]
     started = time.perf_counter()
     run(text)
     TIMES[name] = max(TIMES.get(name, 0.0), time.perf_counter() - started)
@@ -79,18 +81,25 @@ def test_the_matches_of_a_cause(cause: str) -> None:
         timed(f"{cause}: {match.contains!r}", lambda shown, known=known: signs.clues(Text(shown, source="text"), known), text)
 
 
+def patterns_in(name: str) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """The compiled patterns that a module holds at its top level, alone or in a tuple."""
+    module = importlib.import_module(name)
+    source = ast.parse(Path(module.__file__ or "").read_text("utf-8"))
+    for target in (target for node in source.body if isinstance(node, ast.Assign) for target in node.targets):
+        value = getattr(module, target.id) if isinstance(target, ast.Name) else None
+        for number, one in enumerate(value if isinstance(value, tuple) else (value,)):
+            if hasattr(one, "finditer"):
+                yield f"{name}.{ast.unparse(target)}" + (f"[{number}]" if isinstance(value, tuple) else ""), one
+
+
 def patterns_of(package) -> dict[str, re.Pattern[str]]:  # type: ignore[no-untyped-def]
-    """The compiled patterns that the modules of a package hold at their top level."""
-    found = {}
-    for entry in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        module = importlib.import_module(entry.name)
-        source = ast.parse(Path(module.__file__ or "").read_text("utf-8"))
-        names = [name.id for node in source.body if isinstance(node, ast.Assign) for name in node.targets if isinstance(name, ast.Name)]
-        found.update({f"{entry.name}.{name}": value for name in names if hasattr(value := getattr(module, name), "finditer")})
-    return found
+    """Those of the modules of a package."""
+    names = [entry.name for entry in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    return dict(found for name in names for found in patterns_in(name))
 
 
 MODULES = patterns_of(cudadoctor.parsers)
+REDACTION = dict(found for name in ("sensitive", "names_in_evidence", "redact") for found in patterns_in(f"cudadoctor.sources.{name}"))
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
@@ -100,6 +109,34 @@ def test_a_pattern_of_a_parser(name: str) -> None:
     for text in noises(pieces(pattern.pattern) or ["x"]):
         lines = [line[:20_000] for line in text.split("\n")]
         timed(name, lambda _, lines=lines: [pattern.search(line) for line in lines[:2000]], text)
+
+
+@pytest.mark.parametrize("name", sorted(REDACTION))
+def test_a_pattern_of_the_redaction(name: str) -> None:
+    """These run over a whole text at once."""
+    pattern = REDACTION[name]
+    for text in noises(pieces(pattern.pattern) or ["x"]):
+        timed(name, lambda shown: [0 for _ in pattern.finditer(shown)], text[: SIZE // 5])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "user=uid=1(",
+        "groups=1(1(1(1(",
+        "1(",
+        "USER PID x\na 1 b\n",
+        "PID USER x\n1 a b\n",
+        "password='a ",
+        "password=\\'a token=\"b ",
+        "9",
+        "A=b\n",
+    ],
+)
+def test_the_redaction_of_a_text(words: str) -> None:
+    """What begins again and again and never ends, and tables of one line each."""
+    text = Item(id="text", kind="text", what="text", status="ok", stdout=f"groups={words * (SIZE // len(words))}"[: SIZE // 2])
+    timed(f"redaction: {words!r}", lambda items: redact(Evidence(items=items)), (text,))
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,11 @@ def _framework_error(words: str) -> str:
     return _event(event="error", step="import", error=words)
 
 
+def _env(line: str) -> dict[str, str]:
+    """What `env` prints, pasted into a text."""
+    return {"text": f"CUDA_HOME=/usr/local/cuda\nSLURM_JOB_ID=77\n{line}\n"}
+
+
 PLANTS = (
     # -- people
     Plant("zebulon", {"user": "uid=1001(zebulon) gid=1001(zebulon) groups=1001(zebulon)\n", "text": "zebulon started it again\n"}),
@@ -115,6 +120,31 @@ PLANTS = (
     Plant("registry-pass-1", {"container-stack": '/etc/docker/daemon.json:{"runtimes": {"nvidia": {"args": ["--token", "registry-pass-1"]}}}\n'}),
     Plant("harbor.thoughtlab.de", {"container-stack": '/etc/docker/daemon.json:  "nvidia-mirror": "https://harbor.thoughtlab.de:5000"\n'}),
     Plant("astro-grant-55", {"text": "sbatch: error: --account=astro-grant-55 is not valid\n", "environment": "SLURM_JOB_ACCOUNT=astro-grant-55\n"}),
+    # -- variables that a text shows
+    Plant("hunter3xx", _env("SLURM_DB_PASS=hunter3xx")),
+    Plant("gardenpath4", _env("TF_VAR_github_pat=gardenpath4")),
+    Plant("bluemoon5", _env("CONDA_AUTH=bluemoon5")),
+    Plant("crumbly6", _env("PBS_SIGNING_COOKIE=crumbly6")),
+    Plant("postbox7", _env("TF_VAR_dsn=postbox7")),
+    Plant("lowercase8", _env("db_pass=lowercase8")),
+    # -- addresses behind words that begin as packages do
+    Plant("192.168.122.1", {"text": "libvirt 192.168.122.1 is up\n"}),
+    Plant("192.168.1.20", {"text": "cudabox 192.168.1.20\n"}),
+    Plant("192.168.10.7", {"text": "cudaserver: 192.168.10.7\n"}),
+    Plant("172.17.0.1", {"text": "nvidia-docker 172.17.0.1\n"}),
+    Plant("10.20.31.41", {"text": "torchrun 10.20.31.41\n"}),
+    Plant("10.20.32.42", {"text": "10.20.32.42-gpu7 is gone\n"}),
+    Plant("203.0.113.98", {"text": "203.0.113.98-gpu7 is gone, torchrun 203.0.113.98, from <203.0.113.98>, a -> 203.0.113.98\n"}),
+    Plant("192.168.7.70", {"text": '{"current_ip": "192.168.7.70", "driver_host": "192.168.7.70"}\n'}),
+    Plant("10.20.33.43", {"text": '{"current_ip": "10.20.33.43"}\n'}),
+    # -- numbers, and blanks between quotes
+    Plant("48151623", {"text": "password: 48151623\n"}),
+    Plant("31415926", {"text": '{"db_password": 31415926}\n'}),
+    Plant("23421508", {"text": "$ serve --password 23421508\nDB_PASSWORD=23421508\n"}),
+    Plant("words secret", {"text": "password = 'two words secret'\n"}),
+    Plant("wider words", {"text": 'args: ["--token", "my wider words"] and --token "my wider words"\n'}),
+    Plant("abz dez", {"text": "OPENAI_API_KEY = 'abz dez'\n"}),
+    Plant("here now", {"text": "password = 'it\\'s here now' and\n", "framework-torch": _framework_error('password = "it\'s here now"\nx')}),
     Plant("MIIEpAIBAAKCAQEA", {"text": "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA75\n-----END RSA PRIVATE KEY-----\n"}),
 )  # fmt: skip
 KINDS = {"environment": "environment", "text": "text", "processes": "worker", "python-env": "worker", "nvml": "worker", "ladder": "worker"}
@@ -234,16 +264,24 @@ def test_equal_things_stay_equal_and_different_ones_differ() -> None:
     "line",
     [
         "nvidia-cublas-cu12        12.1.3.1", "numba==0.60.0 nvidia-cudnn-cu12==9.1.0.70", "ii  libcublas-12-0  12.0.2.224-1  amd64", "Version: 8.9.2.26",
-        "libcublas 12.1.0.26 0 nvidia", "cudnn-linux-x86_64-8.9.7.29_cuda12-archive", "| nvidia-cufft-cu12 | 11.0.2.54 |", "0000:00:06.0 3D controller",
+        "ii  libcurand-12-6  10.3.7.77-1  amd64", "tensorrt_cu12_libs 10.8.0.43", "nvidia-curand (>=10.1.0.2,<10.4.0.0)", "nvidia-cufft-cu12==10.9.0.58",
+        "libnvinfer-vc-plugin8:amd64 8.6.1.6-1+cuda12.0", "Linux PC 5.15.153.1-microsoft-standard-WSL2", '"version": "10.3.10.19"',
+        '{"eos_token": 2, "verbose": true}', '{"cudnn": "9.10.2.21", "libcublas": "10.2.2.89"}', "libcublas 12.1.0.26 0 nvidia", "cudnn-linux-x86_64-8.9.7.29_cuda12-archive", "| nvidia-cufft-cu12 | 11.0.2.54 |", "0000:00:06.0 3D controller",
         "c10::cuda::CUDAError at::native::add std::bad_alloc", "memcpy@GLIBC_2.14 cuInit@libcuda.so.1", "[10de:2335] 10DE:1EB8:10DE:12A2",
         "See https://docs.nvidia.com/deploy and https://numba.readthedocs.io/en/stable/", "pip install torch --index-url https://download.pytorch.org/whl/cu121",
-        "max_new_tokens=128 tokenizer: fast pad_token: None", "SyntaxError: unexpected token: }", "0::/user.slice/user-1000.slice/user@1000.service",
+        "max_new_tokens=128 tokenizer: fast pad_token: None", "eos_token='</s>' max_tokens: \"128\" token: '512'", "password: 'required'", "SyntaxError: unexpected token: }", "0::/user.slice/user-1000.slice/user@1000.service",
         "_ZN3c104cuda20CUDACachingAllocator9allocatorE", "/usr/local/cuda-12.4/nvvm/lib64/libnvvm.so.4.0.0 at 10:00:00", "@cuda.jit(device=True)",
         "driver 580.159.04, CUDA 13.0, 2026-11-21 10:00:00.123456", "bind 127.0.0.1:8080", "RuntimeError: CUDA error: invalid device ordinal",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_a_secret_stays(line: str) -> None:
     assert out(redact(items_of(text=f"{line}\n")), "text") == f"{line}\n"
+
+
+def test_the_variables_of_a_build_stay_in_a_text() -> None:
+    """Also those whose names only hold the letters of a secret's."""
+    text = "TF_XLA_FLAGS=--x\nSLURM_JOB_PARTITION=gpu\nCONDA_PATH=/opt/conda\nTORCH_AUTHOR=x\nCUDA_PATH=/usr/local/cuda\n"
+    assert out(redact(items_of(text=text)), "text") == text
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from cudadoctor import wording
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.base import Text
+from tests import learn_wording
 from tests.command_line import run
 from tests.pasted import report, suspects
 
@@ -159,3 +160,24 @@ def test_what_a_person_reads() -> None:
     assert result.code == 3
     assert "Possible causes, likeliest first\n  - Copies between GPUs are wrong" in result.out
     assert "No message of the text is known; its words point there." in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_the_words_of_a_measured_folder_are_not_learnt(relative: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project's own reports and somebody's folder, however the path to either is written."""
+    case = tmp_path / "texts" / "one"
+    case.mkdir(parents=True)
+    (case / "report.txt").write_text("planted words\n")
+    (case / "case.toml").write_text('cause = "driver-hung"\n')
+    planted = ("planted words\n", "driver-hung")
+    own = ROOT / "fixtures" / "reports"
+    fixtures = set(learn_wording.reports(own)) - set(learn_wording.own(own))
+    assert len(fixtures) > 100
+    everything = set(learn_wording.samples([tmp_path / "texts"]))
+    assert {planted, *fixtures} <= everything
+    monkeypatch.chdir(ROOT if relative else tmp_path)
+    assert not fixtures & set(learn_wording.samples([], Path("fixtures/reports") if relative else own))
+    assert not fixtures & set(learn_wording.samples([own], Path("fixtures/reports") if relative else own))
+    monkeypatch.chdir(tmp_path)
+    left_out = Path("texts") if relative else tmp_path / "texts"
+    assert set(learn_wording.samples([tmp_path / "texts", Path("texts")], left_out)) == everything - {planted}

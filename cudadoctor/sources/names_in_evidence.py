@@ -22,7 +22,9 @@ KEPT_VARIABLES = re.compile(
     r"SLURM_JOB_ID|SLURM_JOBID|SLURM_JOB_GPUS|SLURM_STEP_GPUS|SLURM_GPUS\w*|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|"
     r"PBS_JOBID|PBS_GPUFILE|LSB_JOBID|LSB_GPU_ALLOC|JOB_ID|WSL_DISTRO_NAME|WSL_INTEROP|WSLENV|container|LANG|LC_\w+|TERM|TMPDIR)$"
 )
-SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|_PASS$|_PWD$|_AUTH$|_PAT$|_DSN$|KEY|CREDENTIAL|JWT|COOKIE", re.IGNORECASE)
+SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|JWT|COOKIE|(?<![A-Z])(?:PASS|PWD|AUTH|PAT|DSN)(?![A-Z])", re.IGNORECASE
+)
 VARIABLE = re.compile(r"^((?:declare -\w{1,6} |export )?([ \t]{0,8}[A-Za-z_][^\s=]{0,200}[ \t]{0,8})=)(.*)$", re.DOTALL)
 # Evidence in which a bare user or host name stands; elsewhere a name that is also a common word stays.
 NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text", "dev", "dev-after", "driver-libraries"})
@@ -56,7 +58,7 @@ _DAEMON = r"(?:kernel|systemd|sshd|sudo|slurmd|slurmstepd|dockerd|containerd|kub
 _OF_USERS = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        r"\buid=\d+\(([^)\n]+)\)",
+        r"\buid=\d{1,10}\(([^)\n]{1,256})\)",
         rf"\buser ({_NAME})\(uid=",
         rf"\bof user ({_NAME})\.?$",
         rf"\b(?:publickey|password|session opened) for (?:invalid user |user )?({_NAME})\b",
@@ -85,8 +87,8 @@ _OF_ACCOUNTS = re.compile(
     r"(?:--account(?:=| )|#SBATCH -A |\b(?:SLURM_JOB_|SBATCH_|SLURM_)?ACCOUNT=|\bAccount=|\b[Aa]ccount[:=] ?|\b(?:srun|sbatch|"
     r"salloc)\b[^\n]{0,80} -A )[\"']?([A-Za-z][\w.-]{1,60})"
 )
-_PS_HEAD = re.compile(r"^[ \t]{0,40}(?:USER|UID|RUSER)[ \t]{1,40}PID[ \t]", re.MULTILINE)
-_TOP_HEAD = re.compile(r"^[ \t]{0,40}PID[ \t]{1,40}(?:USER|RUSER)[ \t]", re.MULTILINE)
+_PS_HEAD = re.compile(r"^[ \t]{0,40}(?:USER|UID|RUSER)[ \t]{1,40}PID[ \t]")
+_TOP_HEAD = re.compile(r"^[ \t]{0,40}PID[ \t]{1,40}(?:USER|RUSER)[ \t]")
 _LS = re.compile(r"^[-bcdlps][-rwxsStT]{9}[.+@]? {1,8}\d+ {1,20}(\S+) {1,20}(\S+) {1,20}[\d,.]+[KMG]? ", re.MULTILINE)
 # What stands before the numbers of other things than hosts.
 _BEFORE_NUMBERS = re.compile(
@@ -234,19 +236,22 @@ def _from_text(names: Names, text: str, item: str) -> None:
             names.users.add(match[1])
             names.groups.add(match[2])
     groups = re.search(r"\bgroups=(\S+)", text)
-    names.groups.update(re.findall(r"\d+\(([^)]+)\)", groups[1]) if groups else ())
+    names.groups.update(re.findall(r"\d\(([^)]{1,256})\)", groups[1]) if groups else ())
     if item == "text":
         names.users.update(_of_process_tables(text))
 
 
 def _of_process_tables(text: str) -> Iterator[str]:
     """Who stands in the first column below `USER PID`, or in the second below `PID USER`."""
-    for head, place in ((_PS_HEAD, 0), (_TOP_HEAD, 1)):
-        for match in head.finditer(text):
-            for line in text[match.start() :].lstrip("\n").split("\n")[1:2000]:
-                columns = line.split()
-                if len(columns) < 3 or not columns[1 - place].isdigit():
-                    break
+    place: int | None = None
+    for line in text.split("\n"):
+        if _PS_HEAD.match(line) or _TOP_HEAD.match(line):
+            place = 0 if _PS_HEAD.match(line) else 1
+        elif place is not None:
+            columns = line.split(None, 2)
+            if len(columns) < 3 or not columns[1 - place].isdigit():
+                place = None
+            else:
                 yield columns[place].rstrip("+")
 
 
@@ -276,7 +281,7 @@ def without_dumped_variables(text: str) -> str:
 
 def _dumped(line: str) -> str:
     found = VARIABLE.match(line)
-    if found is None or (KEPT_VARIABLES.match(found[2]) and not SECRET_NAME.search(found[2])) or _BUILDS.match(found[2]):
+    if found is None or ((KEPT_VARIABLES.match(found[2]) or _BUILDS.match(found[2])) and not SECRET_NAME.search(found[2])):
         return line
     return found[1] + GONE
 

@@ -73,6 +73,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None  # where a fixture comes from
 
 
+def what_is_wrong(error: BaseException) -> str:
+    """What ended the reading of an archive, in words. tarfile reads each header that announces another one level deeper."""
+    return "too many headers in a row" if isinstance(error, RecursionError) else str(error) or type(error).__name__
+
+
 class Member(tarfile.TarInfo):
     """A member of a stranger's archive. tarfile reads headers whole before anybody sees their size, and maps of holes in files too."""
 
@@ -177,7 +182,7 @@ def _archive_files(path: Path) -> dict[str, bytes]:
                 stream = archive.extractfile(member)
                 files[name] = stream.read() if stream else b""
     except DAMAGED as error:
-        raise RecordingError(f"{path}: not a whole .tar.gz ({str(error) or type(error).__name__})") from error
+        raise RecordingError(f"{path}: not a whole .tar.gz ({what_is_wrong(error)})") from error
     return files
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources import names_in_evidence
 from cudadoctor.sources.names_in_evidence import KEPT_VARIABLES, NAMING_ITEMS, SECRET_NAME, VARIABLE, Names
-from cudadoctor.sources.sensitive import GONE, Pseudonyms
+from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
 
 # Evidence in which the name of a group stands: `id`, and what `ls -l` prints.
 _GROUP_ITEMS = frozenset({"user", "dev", "dev-after", "driver-libraries", "text"})
@@ -35,7 +36,7 @@ _SECRET_KEY = re.compile(
 )
 _SERIAL_KEY = re.compile(r"(?:.{0,80}[_-])?serial(?:[_-]?(?:number|num|no))?|gpu_pdi", re.IGNORECASE)
 _FOUR_NUMBERS = re.compile(r"\d{1,4}(?:\.\d{1,4}){3}")
-_VERSION_KEY = re.compile(r"version|build|release|driver|library|nvidia|^cu|^lib", re.IGNORECASE)
+_VERSION_KEY = re.compile(rf"version|build|release|driver|library|nvidia|^{PRODUCT}$", re.IGNORECASE)
 # A process in the table of nvidia-smi, in `nvidia-smi -q` and in its XML: its command line, of which the program stays.
 _SMI_ROW = re.compile(
     r"^(\|\s{1,8}\d{1,3}(?:\s{1,6}\S{1,6}){0,2}\s{1,20}\d{1,9}\s{1,8}[CGM+]{1,5}\s{1,8})(\S+)( \S.{0,400}?)(\s{1,60}(?:\d{1,9}MiB|"
@@ -99,35 +100,40 @@ class Redactor:
         return text
 
     def lines(self, text: str, redact: Callable[[str], str]) -> str:
-        """Lines of JSON are read, for in them a line break is two letters of a word; all others are taken together."""
+        """Lines of JSON are read, for in them a line break is two letters of a word; all between them are taken together, as a key is."""
         if not re.search(r"^\{\"", text, re.MULTILINE):
             return redact(text)
-        return "\n".join(self.json_line(line, redact) for line in text.split("\n"))
+        parts = []
+        for is_json, group in groupby(text.split("\n"), key=lambda line: line.lstrip()[:1] == "{"):
+            lines = list(group)
+            parts += [self.json_line(line, redact) for line in lines] if is_json else [escaped("\n".join(lines), redact)]
+        return "\n".join(parts)
 
     def json_line(self, line: str, redact: Callable[[str], str]) -> str:
-        if line.lstrip()[:1] == "{":
-            try:
-                before = json.loads(line)
-            except (ValueError, RecursionError):
-                before = None
-            if isinstance(before, dict):
-                after = self.value(before, redact)
-                separators = (", ", ": ") if '": ' in line else (",", ":")
-                return line if after == before else json.dumps(after, ensure_ascii=False, separators=separators)
-        return "".join(part if number % 2 else redact(part) for number, part in enumerate(_ESCAPED.split(line)))
+        try:
+            before = json.loads(line)
+        except (ValueError, RecursionError):
+            before = None
+        if not isinstance(before, dict):
+            return escaped(line, redact)
+        after = self.value(before, redact)
+        separators = (", ", ": ") if '": ' in line else (",", ":")
+        return line if after == before else json.dumps(after, ensure_ascii=False, separators=separators)
 
     def value(self, value: Any, redact: Callable[[str], str], key: str = "") -> Any:
         if isinstance(value, dict):
             return {redact(name): self.value(inner, redact, name) for name, inner in value.items()}
         if isinstance(value, list):
             return [self.value(inner, redact, key) for inner in _arguments(value)]
+        if type(value) is int and _SECRET_KEY.fullmatch(key) and not key.lower().endswith("token"):  # eos_token: 2 is a word's number
+            return self.pseudonyms.gone(str(value))
         if not isinstance(value, str) or not value:
             return value
         if _SECRET_KEY.fullmatch(key):
             return self.pseudonyms.gone(value)
         if _SERIAL_KEY.fullmatch(key) and value.upper() != "N/A":
             return self.pseudonyms.of("serial", value)
-        if _FOUR_NUMBERS.fullmatch(value) and _VERSION_KEY.search(key):
+        if _FOUR_NUMBERS.fullmatch(value) and _VERSION_KEY.search(key) and not PRIVATE.match(value):
             return value
         return redact(value)
 
@@ -215,6 +221,11 @@ class Redactor:
             text = _SMI_ROW.sub(lambda match: f"{match[1]}{match[2]}{' ' * len(match[3])}{match[4]}", text)
             text = _SMI_XML.sub(r"\1", _SMI_NAME.sub(r"\1", text))
         return names_in_evidence.without_dumped_variables(text) if name == "text" else text
+
+
+def escaped(text: str, redact: Callable[[str], str]) -> str:
+    """A text in which a backslash and an n may be a line break: no word goes on over it."""
+    return "".join(part if number % 2 else redact(part) for number, part in enumerate(_ESCAPED.split(text)))
 
 
 def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> re.Pattern[str] | None:

@@ -32,33 +32,44 @@ _OPAQUE = re.compile(
     r"(?<![\w+/=.-])(?=[A-Za-z0-9+]{0,39}[A-Z])(?=[A-Za-z0-9+]{0,39}[a-z])(?=[A-Za-z0-9+]{0,39}\d)[A-Za-z0-9+]{40}(?![\w+/=.-])"
 )
 _OPENER = (
-    r"(?:token|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret[_-]?key|"
+    r"(?:(?P<token>token)|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret[_-]?key|"
     r"account[_-]?key|"
     r"shared[_-]?key|licen[cs]e[ _-]?key|credential|signature|jwt)s?"
 )
-_HARMLESS = r"(?!\d+(?![\w.-])|(?:none|null|true|false|yes|no|not|missing|invalid|required|expired|is|was)\b|<redacted>|[$%{\[(]|\.\.\.)"
+_WORD = r"(?:none|null|true|false|yes|no|not|missing|invalid|required|expired|is|was)"
+_HARMLESS = (
+    rf"(?(token)(?!\d+(?![\w.-])))(?!{_WORD}\b|<redacted>|[$%{{\[(]|\.\.\.)"  # max_new_tokens=128 is no secret; password=12345678 is
+)
 _VALUE = r"(?:[^\s\"',;&<>\])}\\]|\\(?![\"'ntr]))"  # in JSON a quote or a line break follows a backslash
+_QUOTE = r"(?P<escape>\\{0,3})(?P<quote>[\"'])"
+# Where a quote was opened, all up to the same quote, with its blanks. <pad> and the like are words of a model.
+_QUOTED = (
+    rf"(?(quote)(?(token)(?!\d+(?P=escape)(?P=quote)))(?!{_WORD}?(?P=escape)(?P=quote)|[<$%{{\[(]|\.\.\.)"
+    r"(?:(?!(?P=escape)(?P=quote))(?:\\[^\n]|[^\\\n])){3,4000}(?=(?P=escape)(?P=quote))|(?!))"
+)
 _NAMED = re.compile(
-    rf"((?:{_OPENER}|\bpwd|\bsig|\bpat)(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
-    rf":(?!:))[ \t]{{0,4}}(?:\\{{0,3}}[\"'])?)({_HARMLESS}{_VALUE}{{4,4000}})",
+    rf"(?:(?:{_OPENER}|\bpwd|\bsig|\bpat)(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
+    rf":(?!:))[ \t]{{0,4}}(?:{_QUOTE})?)(?P<value>{_QUOTED}|{_HARMLESS}{_VALUE}{{4,4000}})",
     re.IGNORECASE,
 )
 _ARGUMENT = re.compile(
-    rf"((?<![\w-])--?[\w-]{{0,40}}?{_OPENER}(?:[\"']\s{{0,4}},\s{{0,8}}[\"']|[ \t]{{1,4}}[\"']?))({_HARMLESS}[^\s\"'-][^\s\"']{{0,4000}})",
+    rf"(?:(?<![\w-])--?[\w-]{{0,40}}?{_OPENER}(?:[\"']\s{{0,4}},\s{{0,8}}(?=[\"'])|[ \t]{{1,4}})(?:{_QUOTE})?)"
+    rf"(?P<value>{_QUOTED}|{_HARMLESS}[^\s\"'-][^\s\"']{{0,4000}})",
     re.IGNORECASE,
 )
 _HEADER = re.compile(
     r"(\b(?:authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:(?:bearer|basic|token|negotiate|digest)\s{1,2})?|bearer\s{1,2}|x-api-key:\s{0,2}|"
-    r"set-cookie:\s{0,2}|\bcookie:\s{0,2}))(?!authentication|token\b)([^\s\"']{6,4000})",
+    r"set-cookie:\s{0,2}|\bcookie:\s{0,2}))(?!authentication|token\b)(?P<value>[^\s\"']{6,4000})",
     re.IGNORECASE,
 )
 _AT_A_DOOR = re.compile(
     r"(\b(?:sshpass[ \t]{1,4}-p|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user)|"
     r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
-    r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)([^\s\"']{3,400})"
+    r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)"
+    r"(?P<value>[^\s\"']{3,400})"
 )
 _IN_PROSE = re.compile(
-    r"(\b(?:password|passphrase|token)(?: is)?[ \t]{1,4}[\"']?)((?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~-]{6,200})", re.I
+    r"(\b(?:password|passphrase|token)(?: is)?[ \t]{1,4}[\"']?)(?P<value>(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~-]{6,200})", re.I
 )
 _CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way to put a token into a channel
 # ---------------------------------------------------------------- what names a person or a machine
@@ -131,13 +142,24 @@ _IPV6 = re.compile(
 _ADDRESSED = re.compile(
     r"(?:\b(?:\w{0,20}_)?(?:addr(?:ess)?|inet|host|server|from|to|ip|at|src|dst|gateway|proxy)|@|//|\[)[ :=\"']{0,3}$", re.IGNORECASE
 )
-# Package versions such as 13.1.0.3 have the form of an address; what stands around them tells.
+# Package versions such as 13.1.0.3 have the form of an address; what stands around them tells. No version begins as these networks do.
+PRIVATE = re.compile(r"(?:192\.168|172\.(?:1[6-9]|2\d|3[01])|169\.254)\.")
+# What has versions of four numbers. Hosts and programs are called after CUDA, Torch and NVIDIA too, so a name counts as a whole.
+PRODUCT = (
+    r"(?:python3?-)?(?:nvidia[-_](?:prime|settings|modprobe|driver|dkms|utils)|cuda[-_](?:toolkit|compat|cudart|drivers|libraries|nvcc|runtime)|"
+    r"(?:nvidia[-_])?(?:lib)?(?:cublas(?:lt|xt)?|cudnn|cudss|cufftw?|cufile|cupti|curand|cusolver(?:mg)?|cusparse(?:lt)?|cutensor(?:mg)?|"
+    r"nccl|npp[a-z]{0,4}|nvcomp|nvfatbin|nvinfer|nvjitlink|nvjpeg(?:2k)?|nvonnxparsers?|nvparsers|nvrtc|nvshmem|nvtx|nvvm|tensorrt))"
+    r"(?:[-_.](?:cu|cuda|dev|devel|libs?|bindings|headers|static|runtime|bin|dispatch|lean|plugin|vc|common|lt|so)(?![a-z])|[-_.]?(?:cu)?\d{1,4}|"
+    r":(?:amd64|arm64)|\[\w{1,20}\]){0,8}"
+)
 _OF_PACKAGE = re.compile(
-    r"(?:[=<>~!]=\s?[\"']?|[<>]\s?|[\w)]-|[_+vV]|\.so\.|version[\"']?\s?[:=]?\s?[\"']?|release\s|"
-    r"(?:nvidia|cud|cub|cuf|cur|cus|nccl|npp|nvjpeg|nvjit|nvtx|tensorrt|torch|cupy|numba|lib)[\w.+\[\]-]{0,60}[\s|:,\"'(=]{1,60})$",
+    rf"(?:[=<>~!]=\s?[\"']?|[\w)\],]\s?[<>]\s?|\.so\.|version[\"']?\s?[:=]?\s?[\"']?|release\s|"
+    rf"(?<![\w.-]){PRODUCT}[\s|:,\"'(=<>~!]{{1,60}})$",
     re.IGNORECASE,
 )
-_GOES_ON = re.compile(r"(?:[-+][\w]|\.(?:whl|tar|run|deb|rpm|zip|conda)\b|\.\*)")
+_GOES_ON = re.compile(
+    r"(?:[-+](?:\d|cu(?:da)?[-.]?\d|(?:microsoft|ubuntu|deb|ga|rc|py\d)(?![a-z]))|\.(?:whl|tar|run|deb|rpm|zip|conda)\b|\.\*)"
+)
 _LONG, _SHORT = 80, 16  # characters looked at before and after
 
 
@@ -176,6 +198,10 @@ class Pseudonyms:
                 out.append(shifted.upper() if letter.isupper() else shifted)
         return head + "".join(out)
 
+    def value(self, match: re.Match[str]) -> str:
+        """What was found, without the value at its end."""
+        return match.group()[: match.start("value") - match.start()] + self.gone(match.group("value"))
+
     # ------------------------------------------------------------ a text
     def text(self, text: str) -> str:
         """The text without what its form alone shows to be private."""
@@ -189,7 +215,7 @@ class Pseudonyms:
             text = _CHANNEL.sub(lambda match: match.group(1) + self.gone(match.group()), text)
         text = _KNOWN_FORMS.sub(lambda match: self.gone(match.group()), text)
         for pattern in (_AT_A_DOOR, _HEADER, _ARGUMENT, _NAMED, _IN_PROSE):
-            text = pattern.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
+            text = pattern.sub(self.value, text)
         return _OPAQUE.sub(lambda match: self.gone(match.group()), text)
 
     def numbers(self, text: str) -> str:
@@ -255,6 +281,9 @@ def version_like(text: str, match: re.Match[str]) -> bool:
     behind = text[match.end() : match.end() + _SHORT]
     if match.group() in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - every machine's own
         return True
-    if _ADDRESSED.search(before) or re.match(r"[:/]\d", behind):
+    if PRIVATE.match(match.group()) or _ADDRESSED.search(before) or re.match(r"[:/]\d|>", behind):
         return False
-    return _OF_PACKAGE.search(before) is not None or _GOES_ON.match(behind) is not None
+    if _OF_PACKAGE.search(before):
+        return True
+    # 10.x is a private network, and cuRAND, cuFFT and TensorRT count through 10: there only a name before it says that it is a version.
+    return not match.group().startswith("10.") and _GOES_ON.match(behind) is not None

@@ -178,8 +178,8 @@ def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[s
                     _keep(found, name, stream)
     except _DAMAGED as error:
         if not found.names:
-            raise BundleError(f"no whole archive ({_words(error)})") from error
-        found.remarks.append(f"The archive is cut off or damaged ({_words(error)}); what stands before was read.")
+            raise BundleError(f"no whole archive ({recording.what_is_wrong(error)})") from error
+        found.remarks.append(f"The archive is cut off or damaged ({recording.what_is_wrong(error)}); what stands before was read.")
     return found
 
 
@@ -188,7 +188,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except _DAMAGED as error:
-        raise BundleError(f"no whole zip archive ({_words(error)})") from error
+        raise BundleError(f"no whole zip archive ({recording.what_is_wrong(error)})") from error
     members = [member for member in archive.infolist() if not member.is_dir()]
     if len(members) > MAX_MEMBERS:
         raise BundleError(f"more than {MAX_MEMBERS} members; not read")
@@ -208,7 +208,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
             with archive.open(member) as stream:
                 _keep(found, name, _Counted(stream, max(member.compress_size, 1)))
         except (*_DAMAGED, RuntimeError) as error:
-            found.remarks.append(f"{name} is damaged ({_words(error)}); not read.")
+            found.remarks.append(f"{name} is damaged ({recording.what_is_wrong(error)}); not read.")
     return found
 
 
@@ -230,8 +230,8 @@ def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
         more = size >= limit and bool(stream.read(1))
     except _DAMAGED as error:
         if not chunks:
-            raise BundleError(f"damaged or cut off before its first byte ({_words(error)})") from error
-        return b"".join(chunks), [f"It is cut off or damaged ({_words(error)}); what stands before was read."]
+            raise BundleError(f"damaged or cut off before its first byte ({recording.what_is_wrong(error)})") from error
+        return b"".join(chunks), [f"It is cut off or damaged ({recording.what_is_wrong(error)}); what stands before was read."]
     return b"".join(chunks), [f"Only its first {limit // MIB} MiB were read."] if more else []
 
 
@@ -245,7 +245,3 @@ def _opener(content: bytes) -> Callable[[IO[bytes]], _Reads] | None:
 def plain_name(name: str) -> str:
     """A member's name with / between its parts and no ./ before it. It is compared with known names, never opened."""
     return name.replace("\\", "/").removeprefix("./")
-
-
-def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__
