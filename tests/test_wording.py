@@ -67,6 +67,17 @@ def test_the_words_around_a_message_say_which_of_its_causes_comes_first(around: 
     assert suspects(around + message)[0] == cause
 
 
+def test_what_more_than_the_message_speaks_for_stays_first() -> None:
+    around = (
+        "I have two cards, an RTX 2080 and an older GTX 1070 for PhysX/folding.\n"
+        "Since I switched Kubuntu 24.04 to nvidia-driver-550{} (a guide said it is the future) FAHClient offers me just one of them.\n"
+        "dmesg has\nNVRM: The NVIDIA probe routine failed for 1 device(s).\n"
+        "I swapped the slots, the fault goes with the card, not the slot. With the Kubuntu USB stick from last year both show up.\n"
+    )
+    assert suspects(around.format("-open"))[0] == "open-module-unsupported-gpu"
+    assert suspects(around.format(""))[0] == "gpu-powered-off"  # by its words
+
+
 def test_the_words_of_the_message_itself_do_not_order_its_causes() -> None:
     text = Text("first line cuda error\nsecond line cuda error\n", source="text")
     whole, without = wording.weighed(text, KNOWLEDGE), wording.weighed(text, KNOWLEDGE, frozenset({1, 2}))
