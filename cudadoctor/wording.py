@@ -104,9 +104,16 @@ def _ordered(judged: Judged, text: Text, knowledge: Knowledge) -> Judged:
     least = max(CLEAR, AHEAD * found.causes.get(suspects[0].cause, 0.0))
     if best == suspects[0].cause or found.known < ENOUGH or found.causes.get(best, 0.0) < least:
         return judged
+    if _shows_more(suspects[0], next(finding for finding in suspects if finding.cause == best)):
+        return judged
     ahead = [finding for finding in suspects if finding.cause == best]
     behind = [finding for finding in suspects if finding.cause != best]
     return msgspec.structs.replace(judged, diagnosis=msgspec.structs.replace(judged.diagnosis, suspects=(*ahead, *behind)))
+
+
+def _shows_more(one: Finding, other: Finding) -> bool:
+    """Whether a suspect quotes all that the other does and a line beside it: more than the message that both share speaks for it."""
+    return {quote.text for quote in one.evidence} > {quote.text for quote in other.evidence}
 
 
 def _suspected(judged: Judged, text: Text, knowledge: Knowledge) -> Judged:

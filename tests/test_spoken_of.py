@@ -27,6 +27,10 @@ SPOKEN = (
     'Solved: "Driver/library version mismatch" was gone after a reboot.',
     "tests/test_gpu.py::test_mul SKIPPED (requires a GPU with compute capability 8.0 or higher)",
     'Is "Xid 79" always a hardware fault?',
+    '- Retry when nvmlInit fails, so "Failed to initialize NVML: Unknown Error" no longer crashes the plugin',
+    "**`Failed to initialize NVML: Driver/library version mismatch`** - you updated the driver; reboot.",
+    'Right now people can choose it and only later read "requires use of the NVIDIA open kernel modules".',
+    "Update: solved! After suspend it was CUDA_ERROR_UNKNOWN, a reload of the module brought it back.",
     "* No `GPU has fallen off the bus`",
 )
 SHOWN = (
@@ -39,6 +43,10 @@ SHOWN = (
     "I followed the guide, and now get `libcuda.so.1: cannot open shared object file`.",
     "        return self.lst[devnum]",
     "No CUDA GPUs are available",
+    '- Since the update "Failed to initialize NVML: Unknown Error" crashes the plugin',
+    "**`Failed to initialize NVML: Driver/library version mismatch`** - since yesterday.",
+    'The people here read "requires use of the NVIDIA open kernel modules".',
+    "Update: not solved! It is CUDA_ERROR_UNKNOWN again.",
 )
 
 

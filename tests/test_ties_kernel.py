@@ -27,6 +27,17 @@ REFUSED = (
 INSUFFICIENT = "Failed to initialize NVML: Insufficient Permissions\n"
 NODES = "".join(f"crw-rw{{}} 1 root video 195, {number} Nov 21 10:00 /dev/{name}\n" for number, name in enumerate(("nvidia0", "nvidiactl")))
 
+OPEN_NODES = NODES.format("-rw-", "-rw-")
+MINORS = (
+    "/proc/driver/nvidia/gpus/0000:19:00.0/information:Device Minor: \t 0\n"
+    "/proc/driver/nvidia/gpus/0000:1a:00.0/information:Device Minor: \t 1\n"
+)
+BLOCKED = "$ nvidia-smi\nFailed to initialize NVML: GPU access blocked by the operating system\n"
+VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  510.85.02  Tue Jul 12 16:51:23 UTC 2022\n"
+NOT_ON_JETSON = "nvidia-headless-525-server/now 525.147.05-0ubuntu0.20.04.1 arm64 [installed,local]\nNVRM: No NVIDIA GPU found.\n"
+INIT_FAILED = "NVRM: GPU 0000:00:08.0: RmInitAdapter failed! (0x22:0x65:1436)\n"
+NO_UVM = "no NVIDIA GPU device is present: /dev/nvidia0 does not exist\n"
+
 
 def named(text: str) -> tuple[str | None, str | None]:
     """The root, and the likeliest suspect."""
@@ -78,6 +89,16 @@ def named(text: str) -> tuple[str | None, str | None]:
         (INSUFFICIENT + "docker run --privileged works\n", "security-policy-denies-devices"),
         ("$ ls -l /dev/nvidia*\n" + NODES.format("-rw-", "-rw-") + "open /dev/nvidiactl: permission denied\n", "security-policy-denies-devices"),
         (INSUFFICIENT, "device-permission-denied"),
+        (UNKNOWN + "$ ls -l /dev/nvidia*\n" + OPEN_NODES, "uvm-unavailable"),
+        (UNKNOWN + "$ ls /dev/nv*\n/dev/nvidia0  /dev/nvidiactl  /dev/nvidia-modeset  /dev/nvram\n", "uvm-unavailable"),
+        (MINORS + "$ ls /dev/nvidia*\n/dev/nvidia0  /dev/nvidiactl  /dev/nvidia-uvm\n", "device-nodes-missing"),
+        (BLOCKED + VERSION, "device-nodes-missing"),
+        (NOT_ON_JETSON + "5.10.120-tegra aarch64\n", "driver-wrong-platform"),
+        (INIT_FAILED + "|      3251634213  GRID T4-4Q     | 2b5c...   guest  |      0%    |\n", "vgpu-problem"),
+        (INIT_FAILED, "gpu-init-failed"),
+        (NO_UVM, "device-nodes-missing"),
+        (NO_UVM + "$ ls /dev/nv*\n/dev/nvidia0  /dev/nvidiactl  /dev/nvidia-uvm\n", None),
+        ("a program without multiprocessing: cuInit returned 3\n", "uvm-unavailable"),
     ],
 )  # fmt: skip
 def test_the_text_decides(text: str, cause: str | None) -> None:
@@ -102,6 +123,13 @@ def test_the_text_decides(text: str, cause: str | None) -> None:
             "$ env\nSLURM_JOB_ID=90\njax.errors.JaxRuntimeError: INTERNAL: no supported devices found for platform CUDA\n",
             "scheduler-gave-no-gpu",
         ),
+        (UNKNOWN + "$ ls /dev/nv*\n/dev/nvidia0  /dev/nvidiactl  /dev/nvidia-uvm\n", "uvm-unavailable"),
+        (UNKNOWN + "$ ls -l /dev/nvidiactl /dev/nvidia0\n" + OPEN_NODES, "uvm-unavailable"),
+        (MINORS + "$ ls /dev/nvidia*\n/dev/nvidia0  /dev/nvidia1  /dev/nvidiactl  /dev/nvidia-uvm\n", None),
+        (BLOCKED, "wsl-gpu-unavailable"),
+        (NOT_ON_JETSON, "no-nvidia-gpu"),
+        (NOT_ON_JETSON + "5.10.120-tegra aarch64, Jetson Thor\n", "no-nvidia-gpu"),
+        ("a program with multiprocessing: cuInit returned 3\n", "program-forked-after-init"),
         (REFUSED.format("2882", "525.60.13"), "driver-too-old-for-gpu"),  # a late card of the generation
     ],
 )

@@ -21,6 +21,13 @@ LIST = (
     "$ nvidia-smi --query-gpu=index,clocks_throttle_reasons.hw_slowdown,clocks_throttle_reasons.sw_thermal_slowdown --format=csv\n"
     + REASONS
 )
+STARTED = "docker: OCI runtime create failed: error running hook #0: error running hook: exit status 1\n"
+TABLE = "| NVIDIA-SMI 535.104.12    Driver Version: 535.104.12   CUDA Version: {} |\n"
+NO_LIBCUDA = "docker run --gpus all my/image\nerror while loading shared libraries: libcuda.so.1: cannot open shared object file\n"
+VOID = "kubectl exec triton-0 -- env\nNVIDIA_VISIBLE_DEVICES=void\n"
+NEITHER = "In the Dev Container:\nRuntimeError: Found no NVIDIA driver on your system.\n$ nvidia-smi\nbash: nvidia-smi: command not found\n"
+RULES = "docker run --gpus all my/image\n# cat /sys/fs/cgroup/devices/docker/3ff0/devices.list\nc *:* m\nb *:* m\nc 1:5 rwm\n{}\n"
+CUSTOM = 'docker: Error response from daemon: error gathering device information while adding custom device "/dev/nvidia0": no such file or directory.\n'
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,7 @@ LIST = (
         ("The docker container does not see the GPU.", NO_ACCESS),
         ("In WSL2 no CUDA devices are visible, docker is not used.", WSL_GPU),
         (NONE_HERE + "It runs in a Proxmox LXC.", NO_ACCESS),
+        (NONE_HERE + "docker run --gpus all x; after a day it is gone, docker compose restart and it is back.", "container-lost-devices"),
         (NONE_HERE + "It runs as a Slurm job.", SCHEDULER),
         (NONE_HERE, "driver-not-loaded"),
     ],
@@ -55,6 +63,24 @@ def test_what_is_likeliest(text: str, cause: str | None) -> None:
         (WSL + "modprobe: FATAL: Module nvidia not found in directory /lib/modules/5.15.90.1-microsoft-standard-WSL2", WSL_DRIVER),
         (WSL + "nvidia-container-cli: initialization error: driver error: failed to process request: unknown", WSL_GPU),
         ("nvidia-container-cli: initialization error: driver error: failed to process request: unknown", "container-hook-failed"),
+        (STARTED + "NVIDIA_REQUIRE_CUDA=cuda>=12.4\n" + TABLE.format("12.2"), "container-cuda-too-new"),
+        (STARTED + "NVIDIA_REQUIRE_CUDA=cuda>=12.4\n" + TABLE.format("12.4"), None),
+        (STARTED + "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=535,driver<536\n" + TABLE.format("12.2"), None),
+        (NO_LIBCUDA + "-e NVIDIA_DRIVER_CAPABILITIES=graphics,utility\n", "container-driver-capabilities"),
+        (NO_LIBCUDA + "-e NVIDIA_DRIVER_CAPABILITIES=graphics,utility,compute\n", "libcuda-missing"),
+        (NO_LIBCUDA + "In my container nvidia-smi prints the full table.\n", "container-driver-capabilities"),
+        (VOID + "CUDA driver version is insufficient for CUDA runtime version\n", NO_ACCESS),
+        (VOID.replace("void", "all") + "CUDA driver version is insufficient for CUDA runtime version\n", None),
+        (NEITHER + "With docker run --gpus all the same image works.\n", NO_ACCESS),
+        (NEITHER + "With docker run --gpus all the same image does not work.\n", "libcuda-missing"),
+        (RULES.format("c 1:3 rwm") + NONE_HERE, "container-lost-devices"),
+        (RULES.format("c 195:* rwm") + NONE_HERE, None),
+        (CUSTOM + "Context: desktop-linux\n", "container-engine-sandboxed"),
+        (CUSTOM, "device-nodes-missing"),
+        (WSL + NONE_HERE + "Install: libnvidia-compute-550:amd64 (550.54.14, automatic), cuda:amd64 (12.4.0-1)\n", WSL_DRIVER),
+        (WSL + NONE_HERE + "$ readlink -f libcuda.so.1\n/usr/lib/x86_64-linux-gnu/libcuda.so.535.183.01\n", WSL_DRIVER),
+        (WSL + NONE_HERE + "ls: cannot access '/usr/lib/wsl': No such file or directory\n", WSL_GPU),
+        (WSL + NONE_HERE + "/usr/lib/wsl/lib/libcuda.so.1\n", None),
         (LIST + "0, Not Active, Active", "thermal-or-power-throttling"),
         (LIST + "0, Not Active, Not Active", None),
     ],

@@ -112,6 +112,18 @@ def test_the_words_around_a_message_say_which_of_its_causes_comes_first(around: 
     assert suspects(around + message)[0] == cause
 
 
+def test_what_more_than_the_message_speaks_for_stays_first() -> None:
+    around = (
+        "I have two cards, an RTX 2080 and an older GTX 1070 for PhysX/folding.\n"
+        "Since I switched Kubuntu 24.04 to nvidia-driver-550{} (a guide said it is the future) FAHClient offers me just one of them.\n"
+        "dmesg has\nnvidia: probe of 0000:05:00.0 failed with error -1\nNVRM: The NVIDIA probe routine failed for 1 device(s).\n"
+        "05:00.0 is the 1070 (GP104). With the Kubuntu USB stick from last year, which has the 550 of then, both show up.\n"
+        "I swapped the slots, the fault goes with the 1070, not the slot.\n"
+    )
+    assert suspects(around.format("-open"))[0] == "open-module-unsupported-gpu"
+    assert suspects(around.format(""))[0] == "driver-too-old-for-gpu"
+
+
 def test_the_words_of_the_message_itself_do_not_order_its_causes() -> None:
     text = Text("first line cuda error\nsecond line cuda error\n", source="text")
     whole, without = wording.weighed(text, KNOWLEDGE), wording.weighed(text, KNOWLEDGE, frozenset({1, 2}))

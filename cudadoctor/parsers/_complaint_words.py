@@ -12,11 +12,34 @@ from cudadoctor.parsers._setting_words import Sign
 _NODE = r"/dev/nvidia(?:\d|ctl|-uvm|\\?\*)"
 _SMI_RAN = r"(?:ran|run|running|execute|executing|executed|call|calling|called|start|starting|started)"
 _ON_HOST = r"nvidia-smi`?(?: (?:once|first|again|manually|by hand|on the host(?: machine)?|as root)){0,3}"
+# A program that does not come back, as people of several languages say it.
+_NO_ANSWER = (
+    r"(?:(?<!not )(?<!n['’]t )(?<!never )\b(?:hangs?|hung|freezes?|froze"
+    r"|never (?:returns?|returned|finish\w{0,2}|comes? back)|blocks for ?ever"
+    r"|(?:does not|doesn['’]?t|don['’]?t|won['’]?t|did not|didn['’]?t) (?:even )?(?:return|come back|finish|respond|answer))\b"
+    r"|n['’]affiche (?:plus )?rien|\bne (?:répond|rend|revient|se termine)\b|\bse fige\b|\breste (?:bloquée?|figée?)\b"
+    r"|\b(?:hängt|friert ein|hängen bleibt)\b|\b(?:kehrt|kommt|reagiert|antwortet)\b[^.\n]{0,16}\bnicht\b"
+    r"|\bse (?:cuelga|congela|queda (?:colgad[oa]|congelad[oa]|bloquead[oa]|pensando))\b|\bno (?:responde|devuelve|termina|vuelve)\b"
+    r"|\b(?:trava|congela)\b|\bnão (?:responde|retorna|termina|volta)\b|\bsi (?:blocca|pianta)\b|\bnon (?:risponde|ritorna|termina)\b"
+    r"|\b(?:зависает|завис|зависла|висит)\b|\bне (?:отвечает|возвращает|завершается)\b|\b(?:wisi|zawiesza się|nie odpowiada)\b"
+    r"|没有?(?:反应|响应)|无响应|卡(?:住|死)|固ま|フリーズ|応答(?:しな|がな|なし|しませ)|(?:返っ|戻っ)て(?:こな|きませ)"
+    r"|멈(?:춤|춥|춰|췄)|응답이 없)"
+)
+# What works for root alone, in other languages than English.
+_WITH_ROOT = (
+    r"(?:\b(?:con|como|avec|en tant que|mit|als|come|com|met|från|med|z|jako) (?:el usuario |le |o )?(?:sudo|root)\b"
+    r"|(?:\bс |\bчерез |\bпод |\bот )(?:sudo|root)|(?:用|使用|以) ?(?:sudo|root)|(?:sudo|root) ?(?:で|だと|権限|로|으로))"
+    r"(?! ?(?:apt|dnf|yum|pacman|pip|make|modprobe|reboot|systemctl|snap|ubuntu-drivers)\b)"
+)
+_GOES = (
+    r"\b(?:funciona|aparece|va bien|(?:ça |cela )?(?:marche|fonctionne)|funktioniert|geht es|läuft|klappt|funziona|werkt|fungerar|działa)\b"
+    r"|\bработает\b|可以|正常|就行|動(?:く|き)|使え|작동|됩니다"
+)
 
 COMPLAINTS = (
     Sign(
         "container-lost-devices",
-        ("estart", "nknown error", "nknown Error", "stop", "Stop"),
+        ("estart", "nknown error", "nknown Error", "stop", "Stop", "重启", "再起動"),
         lazy(
             r"(?i)\bstop(?:s|ped|ping)? working\b[^.\n]{0,24}\b(?:after|later)\b[^.\n]{0,24}\b(?:minutes?|hours?|days?|while)\b"
             r"|\bnvml:? unknown error\b[^\n]{0,40}\b(?:inside|in) (?:the |a |my )?(?:docker|container|pod)\b"
@@ -24,6 +47,10 @@ COMPLAINTS = (
             r"\b(?:container|pod|docker)\b"
             r"|\brestart(?:ing|ed)? (?:the|my|that) (?:docker )?(?:container|pod)\b[^.\n]{0,24}\b(?:fix|solve|resolve|help|cure|bring|work)"
             r"|\brestart(?:ing)? the (?:docker|container|pod)\b[^.\n]{0,24}\b(?:every|each|daily|nightly)\b"
+            r"|\b(?:docker|podman)(?:[ -]compose)? restart\b[^.\n]{0,24}\b(?:again|back|works|fixes|helps|wieder|снова|опять|помогает"
+            r"|de nouveau|otra vez|de nuevo|di nuovo|de novo|znowu|yeniden)\b"
+            r"|重启(?:这个|该)?(?:docker ?)?容器[^\n]{0,8}(?:就好|后?恢复|又可以|就可以|就正常)"
+            r"|コンテナを再起動[^\n]{0,12}(?:直り|直る|復旧|使え|動)"
         ),
     ),
     Sign(
@@ -36,7 +63,7 @@ COMPLAINTS = (
     ),
     Sign(
         "device-nodes-missing",
-        ("nvidia-smi", "/dev/nvidia", "ls /dev", "ls -l /dev"),
+        ("nvidia-smi", "/dev/nvidia", "ls /dev", "ls -l /dev", "no nvidia"),
         lazy(
             rf"(?i)\b(?:until|once|after|when|unless|by)\b[^.\n]{{0,20}}\b{_SMI_RAN} `?{_ON_HOST}[^.\n]{{0,40}}"
             r"\b(?:works?|worked|appears?|created?)\b"
@@ -46,12 +73,22 @@ COMPLAINTS = (
             r"\b(?:is|are|was|were|do|does|did) (?:missing|absent|not (?:there|exist|appear|created|present))"
             rf"|\b(?:no|without|missing) {_NODE}|\bnot make {_NODE}"
             r"|\bls (?:-\w+ )?/dev\b[^\n]{0,24}nvidia\S{0,3} (?:returns?|shows?|gives|prints) nothing"
+            r"|/dev\b[^.,\n]{0,32}\b(?:has|had|shows?|showed|lists?|listed|contains?|contained|with) no nvidia\b"
         ),
     ),
     Sign(
         "driver-hung",
-        ("isk sleep",),
-        lazy(r"\bD ?\((?:disk|isk) sleep\)|\bState:\s{1,8}D \(disk sleep\)"),
+        ("isk sleep", "nvidia-smi", "nvidia-container-cli", "nv-hostengine", "/dev/nvidia", " 0x46, "),
+        lazy(
+            r"\bD ?\((?:disk|isk) sleep\)|\bState:\s{1,8}D \(disk sleep\)"
+            # a row of ps, the answer of timeout, and a call of strace's that has not come back
+            r"|^\s{0,8}\d{1,8}\s[^\n]{0,40}\bD[sl<N+]{0,3}\s[^\n]{0,80}\b(?:nvidia-smi|nvidia-container-cli|nv-hostengine)\b"
+            r"|\bnvidia-smi\b[^\n]{0,40}\b(?:rc|exit(?:ed)?(?: with)?(?: code| status)?|status|code)[=: ]{1,2}124\b"
+            r"|^(?:\[pid +\d+\] )?openat?\((?:AT_FDCWD, )?\"/dev/nvidia[\w-]{1,16}\", "
+            r"O_RDWR(?:\|O_[A-Z]{2,12}){0,3}(?: <unfinished \.\.\.>)?\s{0,4}$"
+            r"|^(?:\[pid +\d+\] )?ioctl\(\d{1,4}, _IOC\([^)\n]{0,60} 0x46, [^=\n]{0,120}$"
+            rf"|(?i:\bnvidia-smi\b(?: command)?[^.:,;\n]{{0,32}}{_NO_ANSWER})"
+        ),
     ),
     Sign(
         "driver-not-loaded",
@@ -67,6 +104,14 @@ COMPLAINTS = (
         lazy(
             r"(?i)\b(?:fails?|missing|lacks?|not|no)\b[^.\n]{0,60}\blibnvidia-(?:ptxjitcompiler|fatbinaryloader|nvvm|ml)\b"
             r"|\blibnvidia-(?:ptxjitcompiler|fatbinaryloader|nvvm|ml)\b[^\n]{0,24}\b(?:is|are|was|were) (?:missing|not (?:there|installed))"
+        ),
+    ),
+    Sign(
+        "container-toolkit-missing",
+        ("daemon.json",),
+        lazy(
+            r"(?i)\bdaemon\.json[`'\"]? (?:file )?(?:does(?: not|n't) exist|is (?:missing|absent|empty|not there)|did(?: not|n't) exist)\b"
+            r"|\b(?:no|without an?) (?:/etc/docker/)?daemon\.json\b"
         ),
     ),
     Sign(
@@ -204,7 +249,8 @@ COMPLAINTS = (
         "device-permission-denied",
         ("root", "sudo", "uperuser"),
         lazy(
-            r"(?i)\b(?:can ?not|not|n't|fails?|stops?)\b[^\n]{0,160}\b(?:unless|only|but) "
+            rf"(?i)(?:{_WITH_ROOT})[^.:;\n]{{0,60}}(?:{_GOES})|(?:{_GOES})[^.:;\n]{{0,24}}(?:{_WITH_ROOT})|"
+            r"\b(?:can ?not|not|n't|fails?|stops?)\b[^\n]{0,160}\b(?:unless|only|but) "
             r"(?:(?:run|runs|works?|it|as|with|when|I|am|the|is) ){0,4}(?:superuser|root|sudo)\b"
             r"|\bas (?:the )?superuser\b[^.\n]{0,24}\bworks?\b"
             r"|\b(?:works?|runs?|fine|success\w{0,5})\b[^.\n]{0,24}\b(?:only )?(?:as root|with sudo)\b[^.\n]{0,60}\bnot\b"

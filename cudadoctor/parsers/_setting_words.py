@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.other_languages import NO_SUCH_FILE
 
 
 class Sign(NamedTuple):
@@ -89,6 +90,66 @@ SIGNS = (
         lazy(r"daemon-reload|systemd(?:\[1\])?: Reloading\."),
     ),
     Sign("void", ("NVIDIA_VISIBLE_DEVICES",), lazy(r"NVIDIA_VISIBLE_DEVICES=(?:void|none|)$")),
+    # Of the driver's parts a container asks for some, and compute is not among them.
+    Sign(
+        "no-compute",
+        ("NVIDIA_DRIVER_CAPABILITIES",),
+        lazy(
+            r"NVIDIA_DRIVER_CAPABILITIES[\"']?\s?[=:]\s?[\"']?(?:utility|video|graphics|display|ngx|compat32)"
+            r"(?:,(?:utility|video|graphics|display|ngx|compat32)){0,5}(?![\w,])"
+        ),
+    ),
+    # What an image asks of its host's driver.
+    Sign("requires-cuda", ("NVIDIA_REQUIRE_CUDA",), lazy(r"NVIDIA_REQUIRE_CUDA[\"']?\s?[=:]\s?[\"']?cuda ?>= ?\d{1,2}\.\d")),
+    # The same image, started by hand and asking for a GPU, has it: the start that fails is another one.
+    Sign(
+        "asked-works",
+        ("--gpus",),
+        lazy(
+            r"(?i)--gpus\b(?![^\n]{0,120}(?:n't|\bnot|\bbut|\bfail\w{0,2}|\bneither|ません|nicht|\bpas\b|\bno\b|не)\s)[^\n]{0,80}"
+            r"(?:\b(?:works?|worked|runs|ran|fine|sees?|funktioniert|l[äa]uft|fonctionne|marche|funciona|va bien|работает)\b"
+            r"|問題なく|使えま|動きま|正常|可以|没问题|됩니다|잘 )"
+        ),
+    ),
+    Sign("jetson", ("tegra", "L4T", "Jetson"), lazy(
+        r"\d-tegra\b|\bL4T R?\d\d\b|nv_tegra_release|-linux-gnu/(?:tegra|nvidia)/libcuda|\bJetson (?:AGX|Orin|Nano|Xavier|TX\d)"
+    )),
+    Sign("jetson-thor", ("Thor", "thor"), lazy(r"\b(?:[Jj]etson|AGX) [Tt]hor\b|\b[Tt]hor\b.{0,20}\b(?:board|kit|module)\b")),
+    Sign(
+        "desktop-package",
+        ("nvidia-", "cuda-drivers"),
+        lazy(
+            r"(?<![\w-])(?:nvidia-(?:driver|headless(?:-no-dkms)?|dkms|utils|compute-utils)-\d{3}(?:-server)?(?:-open)?|libnvidia-compute-\d{3}"
+            r"(?:-server)?|cuda-drivers(?:-\d{3})?)[:/ ][^\n]{0,100}(?<!\w)(?:arm64|aarch64)\b"
+            r"|(?<![\w-])libnvidia-compute-\d{3}(?:-server)?:arm64"
+        ),
+    ),
+    Sign(
+        "all-nodes",
+        ("/dev/nv", "ls "),
+        lazy(r"\bls\b[^\n|]{0,16} /dev/nv(?:idia)?\*|\bls\b[^\n|]{0,16} /dev/? ?\| ?grep[^\n]{0,8} [\"']?nv"),
+    ),
+    Sign("bare-nodes", ("/dev/nvidia",), lazy(r"^\s{0,8}/dev/nvidia[\w-]{1,20}(?:\s{1,8}/dev/nv[\w-]{1,20}){0,20}\s{0,4}$")),
+    # In WSL: the history of apt names a driver for Linux, its library lies on the disk, the folder that Windows lends is not there.
+    Sign(
+        "driver-history",
+        ("Install: ", "Upgrade: "),
+        lazy(r"^(?:Install|Upgrade): [^\n]{0,380}\b(?:libnvidia-compute|nvidia-dkms|cuda-drivers|nvidia-driver)-\d{3}(?:-server)?:"),
+    ),
+    Sign("linux-libcuda", ("/libcuda.so.",), lazy(r"(?<!/wsl)/(?:usr/)?lib(?:64|/x86_64-linux-gnu)/libcuda\.so\.\d{3}\.\d{2,3}")),
+    Sign(
+        "no-wsl-libs",
+        ("/usr/lib/wsl",),
+        lazy(
+            r"/usr/lib/wsl(?:/lib)?/?[`'\"]?:? {0,2}(?:is (?:missing|absent|empty|not there)|does(?: not|n't) exist"
+            r"|nie ma|nie istnieje|fehlt"
+            r"|gibt es nicht|existiert nicht|n'existe pas|no existe|não existe|non esiste|не существует|отсутствует"
+            r"|不存在|存在しな|はありませ|No such file)"
+            r"|\b(?:no|without) (?:folder |directory )?/usr/lib/wsl(?:/lib)?\b"
+            rf"|/usr/lib/wsl(?:/lib)?/?['’]?: (?:{NO_SUCH_FILE})"
+        ),
+    ),
+    Sign("vgpu-profile", ("GRID ", "NVIDIA "), lazy(r"\b(?:GRID|NVIDIA) [A-Z]{1,3}\w{1,5}-\d{1,2}[QCBA]\b")),
     # WSL 1, and Windows 10 before the release that lends its GPU to WSL (21H2, build 19044).
     Sign("wsl-1", ("-Microsoft", "Version 10.0."), lazy(r"\b4\.4\.0-\d{5}-Microsoft\b|\[Version 10\.0\.1(?:[0-8]\d{3}|904[1-3])\b")),
     Sign("windows", ("C:\\", "D:\\", "E:\\", "Windows", "win32", "win-64"), lazy(r"\b[C-E]:\\|\bWindows\b|\bwin32\b|\bwin-64\b")),
@@ -195,9 +256,10 @@ SIGNS = (
         lazy(
             r"\b(?:docker|podman|nerdctl|kubectl|oc)\b[^\n]{0,20}\bexec\b[^\n]{0,80}\bnvidia-smi\b"
             r"|@[0-9a-f]{12}:[^\n]{0,60}[#$] ?nvidia-smi\s{0,4}$"
-            r"|(?i:nvidia-smi\b[^\n.]{0,24}\b(?:works?|runs?|shows?|sees?|lists?)\b[^\n.]{0,40}"
+            r"|(?i:nvidia-smi\b[^\n.]{0,24}\b(?:works?|runs?|shows?|sees?|lists?|prints?)\b[^\n.]{0,40}"
             r"\b(?:inside|within|in|from) (?:of )?(?:the |my |this )?(?:docker )?container)"
-            r"|(?i:\b(?:inside|within|in) (?:of )?(?:the |my |this )?(?:docker )?container,? (?:run )?nvidia-smi\b[^\n.]{0,24}\bworks?\b)"
+            r"|(?i:\b(?:inside|within|in) (?:of )?(?:the |my |this )?(?:docker )?container,? (?:run )?nvidia-smi\b[^\n.]{0,24}"
+            r"\b(?:works?|(?:shows?|prints?|lists?) the)\b)"
         ),
     ),
     Sign(

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cudadoctor.knowledge.codes import CudaError, NvmlError
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.code_words import CUDA_WORD
@@ -37,6 +39,9 @@ _CUDA_NUMBERS = (
     rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure|library failed to get device context)[ :=]{{1,3}}{_N}",
     # cuInit(0) = 999
     rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==? {{0,4}}|=> {{0,4}}|: {{1,4}}){_N}(?!x)",
+    # cuInit = 802; cuInit(0) in main prints 3
+    rf"(?P<call>\bcuInit)(?:_v2)? {{0,2}}==? {{0,2}}{_N}(?!x)",
+    rf"(?P<call>\bcuInit)\b(?:\(0\))?[`'\"]{{0,2}}(?: (?:in|from|of) [^.,;:\d\n]{{1,24}})? (?:prints?|printed|says|yields|is) {_N}",
     # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
     rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}",
     # Unexpected error from cudaGetDeviceCount() ... Error 34: unrecognized error code (a library that does not know the number)
@@ -49,7 +54,8 @@ _CUDA_NUMBERS = (
 )
 # What every one of these has: most lines are seen by this alone.
 _MAYBE_NUMBER = lazy(
-    r"(?:rror|\berr\b|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult)[^\d\n]{0,40}\d|\d\] Call to cu"
+    r"(?:rror|\berr\b|ERROR|ailure|ailed|return|code|gives|gave|->|\) {0,4}[=:]|cudaSuccess|CUresult"
+    r"|cuInit ?=|prints?|printed|says|yields|cuInit.{0,32} is)[^\d\n]{0,40}\d|\d\] Call to cu"
 )
 _API_CALL = lazy(r"cu(?:da)?[A-Z][a-z]")
 # Today's meaning of these numbers is not met any more: who prints them used a runtime from before CUDA 10.1.
@@ -66,6 +72,9 @@ _NUMBERS_BESIDE = (
     # Cuda API error detected: cudaLaunchKernel returned (0xd1) of cuda-gdb
     ("API error detected", lazy(r"API error detected: cu\w{2,60} returned \(0x(?P<hex>[0-9a-f]{1,4})\)")),
 )
+# A command that calls cuInit prints what it gave on the next line: print(ctypes.CDLL('libcuda.so.1').cuInit(0))
+_ASKS_CUINIT = lazy(r"cuInit\(0\)\)[`'\")]{0,3}\s{0,4}$")
+_BARE_NUMBER = lazy(r"^\s{0,4}(?P<n>\d{1,3})\s{0,4}$")
 _NVML_NUMBERS = (
     lazy(rf"\bnvml[A-Z]\w*(?:{_ARGUMENTS})?:? {{0,4}}(?:returned|failed(?: with)?|gives|gave|->|=|:)[a-z :=(]{{0,16}}(?P<n>\d{{1,3}})\b"),
     lazy(r"NVML (?:[Ee]rror|ERROR|return code|status)(?: code)?[ :=#(]{0,4}(?P<n>\d{1,3})\b"),
@@ -91,6 +100,19 @@ def of_cuda(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError
             code = None if number is None else _by_number(_value(number), "", knowledge)
             if code is not None and CUDA_WORD.search(lines.window(hit, 2)[0]):
                 yield hit, code
+    yield from _printed(lines, knowledge)
+
+
+def _printed(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError]]:
+    """The bare number below a command that prints what cuInit gave."""
+    for hit in lines.all("cuInit(0)"):
+        if hit.first != hit.last or _ASKS_CUINIT.search(lines.entries[hit.first - 1]) is None:
+            continue
+        below = lines.window(hit, 2)[0].split("\n")[-1]
+        number = _BARE_NUMBER.match(below)
+        row = None if number is None else _by_number(int(number["n"]), "cuInit", knowledge)
+        if row is not None:
+            yield msgspec.structs.replace(hit, last=hit.last + 1), row
 
 
 def of_nvml(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, NvmlError]]:

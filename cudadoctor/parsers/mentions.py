@@ -35,7 +35,8 @@ _TOPICS: dict[str, re.Pattern[str]] = {
         r"(?i)\bscreens?\b.{0,12} (?:black|blank|flash\w*|flicker\w*|fr[eo]ez\w*|froze)\b|\bblack screen\b|\bTDR\b|\bTdr(?:Delay|Level)\b"
         r"|display driver.{0,80}(?:stopped|crash|recover)|黑屏"
     ),
-    "children": lazy(r"\bmultiprocessing\b|\bnum_workers ?[=:] ?[1-9]|\bDataLoader worker|\bchild process|\bfork\b"),
+    "children": lazy(r"(?<![Nn]o )(?<!without )\bmultiprocessing\b|\bnum_workers ?[=:] ?[1-9]"
+        r"|\bDataLoader worker|\bchild process|\bfork\b"),
     "spawn": lazy(r"/multiprocessing/(?:spawn|popen_spawn_\w{5,6}|forkserver)\.py|SpawnProcess-\d|SpawnPoolWorker-\d"),
     "compute-mode": lazy(
         r"Set compute mode to (?:EXCLUSIVE|PROHIBITED)|Compute Mode\s{1,40}: (?:Exclusive|Prohibited)"

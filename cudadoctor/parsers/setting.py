@@ -27,6 +27,10 @@ _COMMAND_LENGTH = 6000
 
 _ANSWER = 60  # lines that an answer may have
 _ASKS_LOADER = lazy(r"ldconfig -p ?\| ?grep (?:-\w{1,4} )?['\"]?libcuda(?:\.so(?:\.1)?)?['\"]?(?: *;|$| )")
+_RULE = lazy(r"^\s{0,8}[abc] [\d*]{1,4}:[\d*]{1,4} [rwm]{1,3}\s{0,4}$")
+_LETS_IN = lazy(r"^\s{0,8}(?:c (?:195|\*):|a )(?!\S{0,4} m\s{0,4}$)")
+_MINOR = lazy(r"\b(?:Device Minor|Minor Number)\s{0,20}:\s{1,8}(\d{1,2})\s{0,4}$")
+_LISTED_NODE = lazy(r"(?:^|\s)/dev/nvidia(\d{1,2})(?=\s|$)")
 _RUN = lazy(
     r"(?P<program>\bnvidia-docker2?|\bdocker(?: container)?|\bpodman|\bnerdctl|\bctr)\s(?:-\S{1,20}\s){0,4}(?:run|create)\s(?P<rest>.*)"
     r"|(?P<sif>\b(?:singularity|apptainer))\s(?:-\S{1,20}\s){0,4}(?:exec|run|shell|instance start)\s(?P<more>.*)",
@@ -36,6 +40,7 @@ _RUN_HINTS = (" run ", " create ", "singularity ", "apptainer ")
 _LOOKS_TYPED = lazy(r"(?:-|\S{0,80}[/:]\w)")  # an option or an image with a registry or a tag
 _CONTAINER_ASKS = lazy(
     r"--gpus\b|--runtime[= ]\"?nvidia|nvidia\.com/gpu|NVIDIA_VISIBLE_DEVICES=(?!void|none|[\"']{2})|--nv(?:ccli)?\b|--gpu\b|\bgpu:"
+    r"|--device[= ]\"?/dev/nvidia(?:ctl|-uvm)"
 )
 _JOB = lazy(r"^\s{0,16}(?:sudo )?(?P<program>srun|salloc|sbatch|qsub|bsub|qrsh|#SBATCH|#PBS|#BSUB)\s+(?P<rest>\S.*)$")
 _JOB_HINTS = ("srun ", "salloc ", "sbatch ", "qsub ", "bsub ", "qrsh ", "#SBATCH", "#PBS", "#BSUB")
@@ -97,6 +102,12 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     listed = _libcuda_not_listed(body)
     if listed is not None:
         words["no-libcuda"] = listed
+    rules = _rules_without_a_gpu(body)
+    if rules is not None:
+        words["no-gpu-rule"] = rules
+    minor = _minor_without_a_node(body)
+    if minor is not None:
+        words["node-of-minor"] = minor
     containers, jobs = _containers(body), _jobs(body)
     visible, visible_line = _visible(body)
     if not words and not containers and not jobs and visible is None:
@@ -129,6 +140,27 @@ def _libcuda_not_listed(body: _Body) -> int | None:
         answer = takewhile(lambda text: not is_prompt(text), body.lines[number : number + _ANSWER])
         line = None if any("libcuda.so" in text and "cannot access" not in text for text in answer) else number
     return line
+
+
+def _rules_without_a_gpu(body: _Body) -> int | None:
+    """Where devices.list of a cgroup is shown and has rules, none of them for NVIDIA's devices (major number 195) or for all."""
+    for _, number in body.places("devices.list"):
+        rules = list(takewhile(lambda line: _RULE.match(line) is not None, body.lines[number : number + _ANSWER]))
+        if len(rules) > 2 and not any(_LETS_IN.match(rule) for rule in rules):
+            return number
+    return None
+
+
+def _minor_without_a_node(body: _Body) -> int | None:
+    """The line with a GPU's minor number where all nodes are listed and the one with this number is not among them."""
+    minors = {int(found[1]): number for _, number in body.places("Minor") if (found := _MINOR.search(body.lines[number - 1])) is not None}
+    if not minors:
+        return None
+    nodes = {
+        int(one[1]) for _, number in body.places("/dev/nvidia") for one in _LISTED_NODE.finditer(body.lines[number - 1][:_COMMAND_LENGTH])
+    }
+    missing = sorted(minors.keys() - nodes)
+    return minors[missing[0]] if missing and nodes else None
 
 
 def _containers(body: _Body) -> tuple[Start, ...]:

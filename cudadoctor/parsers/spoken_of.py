@@ -38,7 +38,20 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     (("(#",), lazy(r"^\s{0,8}[-*+•] {1,3}[^\n]{10,300} \(#\d{2,6}\)\s{0,4}$")),
     (("no longer ",), lazy(r"\b(?:is|are) no longer (?:passed|built|raised|printed|shown)\b")),
+    ((" no longer ",), lazy(rf"^\s{{0,8}}[-*+•] {{1,3}}[^\n]{{4,300}}{_QUOTED} no longer (?:crash|fail|stop|abort|break|kill)")),
     # documentation and advice
+    (
+        ("**",),
+        lazy(
+            r"^\s{0,8}(?:[-*+•] {1,3})?\*\*`[^`\n]{8,200}`\*\*[^\n]{0,60} (?:-|–|—) "
+            r"(?:(?:you|see|run|re-?start|reboot|update|upgrade|install|check|make sure|set|add|use|remove|enable|disable)\b)"
+        ),
+    ),
+    # what anybody may meet
+    (
+        (" can ", " may ", " could ", " might ", " will "),
+        lazy(r"\b(?:people|users|everybody|somebody|anyone) (?:can|may|could|might|will)\b[^\n]{0,80}\b(?:read|see|get|find|meet)s? \""),
+    ),
     (("Q: ",), lazy(r"^\W{0,6}Q: ")),
     (_ITEM, lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) ")),
     (
@@ -55,6 +68,10 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     # what was, what may be, what is not there, and what a test does not try
     (("No `", "No '", 'No "'), lazy(r"^\s{0,8}(?:[-*+•] {1,3})?No [`'\"][A-Za-z]")),
+    (
+        ("olved", "OLVED", "ixed", "IXED"),
+        lazy(r"^\W{0,6}(?:(?:[Uu]pdate|UPDATE|[Ee]dit|EDIT)\W{1,4})?(?:[Ss]olved|SOLVED|[Rr]esolved|[Ff]ixed|FIXED)[!.] [^\n]{8}"),
+    ),
     (("SKIPPED ",), lazy(r"\bSKIPPED (?:\(|\[\d{1,4}\] )")),
     (
         (" normal", " harmless", " expected", "be ignored"),

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import variable_quote, variables_of
-from cudadoctor.checks.device_nodes import allowed, needed
+from cudadoctor.checks.device_nodes import CONTROL, FIRST, allowed, gpu_nodes, needed
+from cudadoctor.checks.device_nodes import UVM as MEMORY_NODE
 from cudadoctor.checks.limits import tight
 from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.ties.place import Place
-from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected
+from cudadoctor.checks.ties.said import Said, finding, mention, settled, stated, suspected
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
 PERMISSION, POLICY, LOST = "device-permission-denied", "security-policy-denies-devices", "container-lost-devices"
 MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
+NODES = "device-nodes-missing"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
@@ -52,6 +54,13 @@ def not_licensed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     lines, shown = suspected(said, MODE, _BUSY), mention(facts, "licence")
     if lines and shown:
         yield finding(VGPU, lines, shown)
+
+
+def host_of_a_vgpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch."""
+    lines, profile = stated(said, "gpu-init-failed"), Place(facts).said("vgpu-profile")
+    if lines and profile:
+        yield finding(VGPU, lines, profile)
 
 
 def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -188,6 +197,28 @@ def _in_container(facts: Facts, lines: Quotes) -> bool:
     return (isinstance(marks, Fact) and marks.present) or any(_ENGINE.search(quote.text) for quote in lines + mention(facts, "selinux"))
 
 
+# ---------------------------------------------------------------- nodes that a listing lacks
+def only_uvm_missing(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An unknown error of CUDA, and a listing of all nodes has those of the GPU and none of nvidia-uvm."""
+    lines, place = suspected(said, UVM, _UNKNOWN), Place(facts)
+    if not lines or not place.said("all-nodes"):
+        return
+    bare, found = place.said("bare-nodes"), facts.get(DEVICE_NODES)
+    if isinstance(found, Fact) and found.value is not None and found.value.find(CONTROL) is not None:
+        if gpu_nodes(found.value) and found.value.find(MEMORY_NODE) is None:
+            yield finding(UVM, lines, line_of(found, gpu_nodes(found.value)[0].line))
+    elif bare and CONTROL in bare[0].text and FIRST in bare[0].text and MEMORY_NODE not in bare[0].text:
+        yield finding(UVM, lines, bare)
+
+
+def node_of_a_minor(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number."""
+    place = Place(facts)
+    minor, listed = place.said("node-of-minor"), place.said("all-nodes")
+    if minor and listed and not place.container and not settled(said):
+        yield finding(NODES, minor, place.said("bare-nodes") or listed)
+
+
 # ---------------------------------------------------------------- sleep, forks, limits
 def after_sleep(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale."""
@@ -219,6 +250,7 @@ def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 TIES = (
-    confidential, not_licensed, compute_mode, second_context, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, after_sleep,
+    confidential, not_licensed, host_of_a_vgpu, compute_mode, second_context, prohibited, mps_variable, mig_name, mig_on,
+    policy, closed_nodes, only_uvm_missing,    node_of_a_minor, after_sleep,
     not_initialised, limited,
 )  # fmt: skip

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.reading import Quotes, line_of, lines_with, module_named, some
-from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected, values_of
+from cudadoctor.checks.ties.place import Place
+from cudadoctor.checks.ties.said import Said, finding, mention, settled, stated, suspected, values_of
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -25,6 +26,7 @@ VGPU, OFF = "vgpu-problem", "gpu-powered-off"
 YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
 _NO_CONTACT = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
+_NOT_FOUND_ON_JETSON = ("no-nvidia-gpu", NOT_LOADED, "uvm-unavailable", "libcuda-missing")
 _DESKTOP_DRIVER = lazy(r"\b(?:nvidia-driver-\d{3}|cuda-drivers|nvidia-dkms-\d{3})\b")
 _NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 
@@ -65,6 +67,15 @@ def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> 
     ]
     if lines and boards and isinstance(named, Fact):
         yield finding(PLATFORM, lines, line_of(named, boards[0].line))
+
+
+def desktop_packages_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A Jetson whose GPU is not found, and a listing of packages for ARM that has the driver for desktops and servers."""
+    place = Place(facts)
+    board, listed = place.said("jetson"), place.said("desktop-package")
+    lines = next((found for cause in _NOT_FOUND_ON_JETSON if (found := suspected(said, cause))), ())
+    if lines and board and listed and not place.said("jetson-thor") and not settled(said):
+        yield finding(PLATFORM, lines, board, listed)
 
 
 def module_there_but_not_loaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -178,6 +189,7 @@ def installed(facts: Facts) -> traces.Installed | None:
 TIES = (
     module_not_found,
     desktop_driver_on_jetson,
+    desktop_packages_on_jetson,
     secure_boot_on,
     module_there_but_not_loaded,
     uvm_out,

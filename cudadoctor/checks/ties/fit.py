@@ -44,6 +44,8 @@ BAR = "pci-bar-unassigned"
 _NO_DEVICE = lazy(r"(?i)no devices? (?:were |was )?found|supported by the \d|NVIDIA devices were initialized|find any screens|open kernel")
 _UNSUPPORTED = lazy(r"supported by the \d")
 _REFUSED = lazy(r"were initialized|RmInitAdapter|rm_init_adapter|No devices were found|probe routine failed")
+_PROBE = lazy(r"probe routine (?:failed|was not called)|nvidia: probe of|probe with driver nvidia failed")
+_MODULES = lazy(r"(?:nvidia-(?:dkms|driver|kernel-source)-\d{3}|nvidia-(?:open-)?(?:kernel-)?dkms$|linux-(?:modules|objects)-nvidia-)")
 _RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _USER_SPACE = lazy(
     r"(?:lib)?nvidia-(?:compute-utils|utils|compute)(?:-\d{3})?(?:-server)?$|libcuda1$|libnvidia-ml1$|xorg-x11-drv-nvidia-cuda$"
@@ -74,10 +76,32 @@ def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     family = gpu.architecture
     driver = _driver(facts) or (None if said else _unfit(family, facts)) or _Driver(None, None, ())
     # Both shown and a complaint beside them: the driver looked for this GPU and did not take it.
-    sure = bool(lines) and gpu.listed and driver.shown and _outside(family, driver.branch)
+    shown = bool(lines) and gpu.listed and driver.shown
     for cause in _fits(family, driver, suspected(said, "gpu-init-failed", _NO_DEVICE) or suspected(said, TOO_OLD, _UNSUPPORTED)):
+        sure = shown and (_outside(family, driver.branch) or (cause == UNSUPPORTED and _open_packages(facts)))
         basis: Basis = "derived" if sure else "suspected"
         yield finding(cause, lines, driver.quotes, gpu.quotes, basis=basis, values=_values(family, cause))
+
+
+def _open_packages(facts: Facts) -> bool:
+    """Whether the modules that are installed as packages are the open ones, and these alone."""
+    found = facts.get(DRIVER_PACKAGES)
+    entries = found.value.packages if isinstance(found, Fact) and found.value is not None else ()
+    modules = [entry.name for entry in entries if _MODULES.match(entry.name) and entry.state[:1] != "r"]
+    return bool(modules) and all("-open" in name for name in modules)
+
+
+def one_of_several(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver passed a GPU by, the text speaks of the open flavour, and one of the GPUs that it names is too old for it."""
+    lines = next((found for cause in (UNSUPPORTED, TOO_OLD) if (found := suspected(said, cause, _PROBE))), ())
+    opened = next((entry for entry in _words(facts).drivers if entry.is_open), None)
+    if not lines or opened is None or settled(said) or _elsewhere(facts) or any(entry.is_open is False for entry in _words(facts).drivers):
+        return
+    for gpu in gpus_named(facts, knowledge):
+        family = knowledge.architecture_of(gpu.capability)
+        if family is not None and family.open_modules == "unsupported" and not _outside(family, opened.branch):
+            yield finding(UNSUPPORTED, lines, line_of(facts[NAMED_DRIVERS], opened.line), gpu.quotes, basis="suspected")
+            return
 
 
 def _outside(family: Architecture, branch: int | None) -> bool:
@@ -211,4 +235,4 @@ def no_room(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(BAR, room, refused)
 
 
-TIES = (two_sides, only_added, no_room, misfit)
+TIES = (two_sides, only_added, no_room, one_of_several, misfit)

@@ -42,16 +42,18 @@ if TYPE_CHECKING:
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
 SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-missing"
+NODES = "device-nodes-missing"
 CAPABILITIES = "container-driver-capabilities"
 MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
 _UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
 _BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
 _NO_DRIVER = lazy(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
 _NO_DEVICE = lazy(
-    r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPU|devices?)\b.{0,24}"
+    r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPUs?|devices?)\b.{0,24}"
     r"(?:found|available|detected|discovered)|\b100\b|OPERATING_?SYSTEM|OS call failed|\b304\b"
 )
-_WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?)\b")
+_WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?)\b")
+_CUSTOM_DEVICE = lazy(r"adding custom device")
 _NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
 LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
@@ -75,7 +77,7 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         if starts and not asked and not settled(said):
             yield finding(NO_ACCESS, place.shown(starts[-1].line), basis="suspected")
         return
-    if not place.container or stated(said, CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
+    if not place.container or place.said("no-wsl-libs") or stated(said, CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
         return
     start = _start_before(starts, lines[0])
     if place.said("void"):
@@ -147,7 +149,7 @@ def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     library = _library(facts)
     if library:
-        yield finding("device-nodes-missing", lines, some(nodes)[:1], library)
+        yield finding(NODES, lines, some(nodes)[:1], library)
     elif place.said("no-libcuda"):
         yield finding(NO_ACCESS, lines, some(nodes)[:1], place.said("no-libcuda"))
 
@@ -166,19 +168,22 @@ def _library(facts: Facts) -> Quotes:
 
 
 def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """NVML's 'Unknown Error' (or no device after a daemon-reload), and the text speaks of a container."""
+    """NVML's 'Unknown Error' (or no device after a daemon-reload, or until a restart), and the text speaks of a container."""
     place = Place(facts)
     lines = suspected(said, LOST, _UNKNOWN_ERROR)
     if not lines and place.said("daemon-reload"):
         lines = suspected(said, NO_ACCESS, _NO_DEVICE)
+    told = place.said(LOST) if not settled(said) else ()
+    if not lines and told and place.container and (gone := suspected(said, NO_ACCESS, _NO_DEVICE)):
+        yield finding(LOST, gone, told, basis="suspected")
     busy = any(clue.cause == "vgpu-problem" for clue in said)  # a GPU that is busy or unlicensed is not lost
     if lines and place.container and not busy:
         yield finding(LOST, lines, place.container)
 
 
 def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The engine has no GPU support or its hook fails, and it is Docker from snap, or Docker Desktop for Linux."""
-    lines = stated(said, "container-toolkit-missing", "container-hook-failed")
+    """The engine has no GPU support, its hook fails or it sees no device, and it is Docker from snap, or Docker Desktop for Linux."""
+    lines = stated(said, "container-toolkit-missing", "container-hook-failed") or stated(said, NODES, words=_CUSTOM_DEVICE)
     if not lines:
         return
     place = Place(facts)
@@ -190,6 +195,14 @@ def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 # ---------------------------------------------------------------- WSL
+def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
+    place = Place(facts)
+    lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.get(LOADED_DRIVER)
+    if lines and isinstance(loaded, Fact) and loaded.value is not None and not place.in_wsl and not settled(said):
+        yield finding(NODES, lines, some(loaded)[:1])
+
+
 def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
     place = Place(facts)
@@ -200,7 +213,7 @@ def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(WSL_GPU, blocked, place.in_wsl)
     lines = suspected(said, "driver-not-loaded", _NO_DRIVER) or suspected(said, "driver-not-installed", _NO_DRIVER)
     nothing = lines or blocked or stated(said, LIBCUDA) or suspected(said, WSL_GPU, _NO_DEVICE)
-    packages = stated(said, *LINUX_DRIVER_FAULTS) or linux_packages(facts)
+    packages = stated(said, *LINUX_DRIVER_FAULTS) or linux_packages(facts) or (place.said("driver-history") if nothing else ())
     if packages:
         yield finding(WSL_DRIVER, packages, place.in_wsl)
     old = place.wsl_1
@@ -208,6 +221,10 @@ def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(WSL_GPU, nothing, old)
     elif lines and place.said("linux-driver"):
         yield finding(WSL_DRIVER, lines, place.said("linux-driver"), place.in_wsl)
+    elif nothing and place.said("linux-libcuda"):
+        yield finding(WSL_DRIVER, nothing, place.said("linux-libcuda"), place.in_wsl)
+    elif nothing and place.said("no-wsl-libs"):
+        yield finding(WSL_GPU, nothing, place.said("no-wsl-libs"), place.in_wsl)
     elif lines or (old_driver := suspected(said, WSL_GPU, _NO_DEVICE) or suspected(said, "toolkit-newer-than-driver", _TOO_OLD)):
         shown = merged(lines or old_driver, place.in_wsl)
         # Windows' own nvidia-smi never says so: it is the one of a Linux package that answers.
@@ -306,5 +323,6 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 
 TIES = (
-    not_asked_for, no_smi_at_all, passed_in, lost_where_it_runs, sandboxed_engine, in_wsl, job_without_gpu, written_value, no_card_at_all,
+    not_asked_for, no_smi_at_all, passed_in, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_wsl,
+    job_without_gpu, written_value, no_card_at_all,
 )  # fmt: skip
