@@ -94,7 +94,7 @@ SIGNS = (
     Sign(
         "cuda-compat",
         ("cuda-compat", "/compat"),
-        lazy(r"\bcuda-compat(?:-\d{1,2}[-.]\d{1,2})?\b|/cuda(?:-[\d.]{2,5})?/compat\b"),
+        lazy(r"(?<!\bno )(?<!\bnot )(?<!without )\bcuda-compat(?:-\d{1,2}[-.]\d{1,2})?\b|/cuda(?:-[\d.]{2,5})?/compat\b"),
     ),
     Sign(
         "snap-docker",
