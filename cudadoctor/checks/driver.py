@@ -100,12 +100,11 @@ def not_installed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _as_told(facts: Facts) -> Basis | None:
     """How far a text says that nothing is installed: nvidia-smi is not found, and packages or module files were looked for."""
-    if facts[SMI].present:
-        return None
     asked = [_answer(facts, question) for question in (traces.package, traces.any_module_file, traces.dkms_entry, traces.any_library)]
-    if any(asked):
+    looked = asked[0] is not None or asked[1] is not None
+    if any(asked) or (facts[SMI].present if not looked else told(facts, SMI, facts[PCI]) is not None):
         return None
-    return "derived" if asked[0] is not None or asked[1] is not None else "suspected"
+    return "derived" if looked else "suspected"
 
 
 def _answer(facts: Facts, question: Callable[[Facts], Quotes]) -> Quotes | None:
