@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.reading import Quotes, event_line, gpus, line_of, lines_with, module_named, some
-from cudadoctor.checks.ties.said import Said, finding, mention, stated, suspected, values_of
+from cudadoctor.checks.ties.place import Place
+from cudadoctor.checks.ties.said import Said, finding, mention, settled, stated, suspected, values_of
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -22,6 +23,7 @@ from cudadoctor.model.values import (
     NAMED_GPUS,
     PCI,
     SECURE_BOOT,
+    TEGRA,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-miss
 TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
 REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
 CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"
-VGPU, OFF = "vgpu-problem", "gpu-powered-off"
+VGPU, OFF, NO_GPU = "vgpu-problem", "gpu-powered-off", "no-nvidia-gpu"
 YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
 _NO_CONTACT = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
@@ -48,6 +50,7 @@ _DESKTOP_DRIVER = lazy(r"\b(?:nvidia-driver-\d{3}|cuda-drivers|nvidia-dkms-\d{3}
 _NONE_TO_HAVE = lazy(r"No such device|Unable to load the (?:kernel module|['\"]?nvidia)|No NVIDIA (?:devices|graphics device|GPU)")
 _NOUVEAU_HOLDS = lazy(r"\bnouveau [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d: (?:NVIDIA |bios: |fb: |DRM: |vgaarb: )")
 _SWITCHED_OFF = lazy(r"bbswitch: (?:disabling|Succesfully loaded)")
+_SWITCHED = lazy(r"(?i)bbswitch|prime-select|supergfx|envycontrol|ACPI|\boff\b")
 _NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 
 
@@ -197,6 +200,34 @@ def switched_off(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         yield finding(OFF, lines, listed[0].quotes[:1])
 
 
+def given_to_a_guest(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The host's driver finds no device that it may have, and the text says that a virtual machine was given the card."""
+    place, lines = Place(facts), suspected(said, "vfio-bound", _NONE_TO_HAVE)
+    if lines and place.said("given-to-guest") and place.said("on-the-host") and not settled(said):
+        yield finding("vfio-bound", lines, place.said("given-to-guest"), basis="suspected")
+
+
+def none_on_the_bus(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A complaint that no GPU or no driver is found, and a look for NVIDIA's devices on the bus that found none.
+
+    The kernel saw one when it started: it left the bus since. In a laptop it may be switched off; a listing may show another machine's.
+    """
+    place = Place(facts)
+    lines = suspected(said, NO_GPU) or suspected(said, NOT_INSTALLED) or stated(said, "libcuda-missing")
+    shown = place.said("none-listed-there") or (() if _gpu_listed(facts) else place.said("none-listed"))
+    if not lines or not shown or place.in_wsl or place.said("windows") or place.said("mac"):
+        return
+    seen = place.said("seen-at-boot")
+    if seen:
+        yield finding("gpu-fell-off-bus", shown, seen, lines)
+    elif not suspected(said, OFF, _SWITCHED) and not mention(facts, "laptop") and not _present(facts, TEGRA):
+        yield finding(NO_GPU, shown, lines)
+
+
+def _gpu_listed(facts: Facts) -> bool:
+    return any(fact.value is not None and fact.value.nvidia_gpus for fact in facts.all(PCI))
+
+
 # ---------------------------------------------------------------- branch and GPU, by the driver's own line
 def _architecture(device: str | None, knowledge: Knowledge) -> Architecture | None:
     chip = knowledge.chip(device.lower()) if device is not None else None
@@ -262,6 +293,8 @@ TIES = (
     module_there_but_not_loaded,
     nouveau_in_the_way,
     switched_off,
+    given_to_a_guest,
+    none_on_the_bus,
     uvm_out,
     not_supported,
     beyond_the_open_flavour,
