@@ -49,8 +49,10 @@ def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
     for number, line in enumerate(text.lines, 1):
         if "/modules" not in line or _LOOKED_FOR.match(root_command(line) or "") is None:
             continue
-        end = next((index for index in range(number, len(text.lines)) if is_prompt(text.lines[index])), None)
-        if end is not None and not any(".ko" in answer or "Permission denied" in answer for answer in text.lines[number:end]):
+        prompts = (index for index in range(number, len(text.lines)) if is_prompt(text.lines[index]))
+        end = next(prompts, len(text.lines))
+        answered = end < len(text.lines) or any(answer.strip() for answer in text.lines[number:])  # else the paste may end here
+        if answered and not any(".ko" in answer or "Permission denied" in answer for answer in text.lines[number:end]):
             yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.quote(number), whole=True)
             return
 
