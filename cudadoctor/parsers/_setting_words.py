@@ -118,7 +118,7 @@ SIGNS = (
             r"\b(?:card|gpu)\b[^.\n]{0,16}\b(?:to|for|into) (?:a|an|the|my|another|one)\b[^.\n]{0,24}\b(?:vm|guest|virtual machine)\b"
         ),
     ),
-    Sign("on-the-host", (" host", "@pve"), lazy(r"\bon the (?:\w{1,16} )?host\b|\w@pve[\w-]{0,12}:")),
+    Sign("on-the-host", (" host", "@pve"), lazy(r"(?i)\bon the (?:\w{1,16} )?host\b|\w@pve[\w-]{0,12}:")),
     # The kernel found an NVIDIA display device when it started.
     Sign("seen-at-boot", ("[10de:",), lazy(r"\bpci [0-9a-f]{4}:[0-9a-f:]{5}\.\d: \[10de:[0-9a-f]{4}\][^\n]{0,30}class 0x03")),
     Sign(

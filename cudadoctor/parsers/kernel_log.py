@@ -24,7 +24,8 @@ _WORDS = (
     "Lockdown: ", "PKCS#7",
 )  # fmt: skip
 _WAKES = (
-    "NVRM: ", "] nvidia", "kernel: nvidia", "] nouveau", "kernel: nouveau", "] vfio-pci", "kernel: vfio-pci", "blocked for more than", "] bbswitch", "kernel: bbswitch",
+    "NVRM: ", "] nvidia", "kernel: nvidia", "] nouveau", "kernel: nouveau", "] vfio-pci", "kernel: vfio-pci", "blocked for more than",
+    "] bbswitch", "kernel: bbswitch",
     "unsigned module", "] NovaCore", "module verification",
 )  # fmt: skip
 _GRAVE = (

@@ -73,7 +73,7 @@ def _tells_drivers(text: Text) -> bool:
 
 
 def _shown_whole(text: Text) -> bool:
-    """Whether a paste shows all that lspci said: an unfiltered command, nothing but its lines below, the host bridge, another prompt or words."""
+    """Whether a paste shows all that lspci said: an unfiltered command, only its lines below, the host bridge, a prompt or words."""
     lines = text.lines
     typed = [index for index, line in enumerate(lines) if _UNFILTERED.match(root_command(line) or "")]
     if len(typed) != 1:

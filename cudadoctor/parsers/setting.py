@@ -29,7 +29,8 @@ _COMMAND_LENGTH = 6000
 _ANSWER = 60  # lines that an answer may have
 _ASKS_LOADER = lazy(r"ldconfig -p ?\| ?grep (?:-\w{1,4} )?['\"]?libcuda(?:\.so(?:\.1)?)?['\"]?(?: *;|$| )")
 _ASKS_BUS = lazy(
-    r"^(?:sudo )?(?:/\S{1,20}/)?lspci (?:-[nkv]{1,5} )?(?:-d 10[dD][eE]:(?::03\d\d)?|\| ?e?grep (?:-\w{1,3} )?[\"']?(?i:nvidia|10de)[\"']?)$"
+    r"^(?:sudo )?(?:/\S{1,20}/)?lspci (?:-[nkv]{1,5} )?"
+    r"(?:-d 10[dD][eE]:(?::03\d\d)?|\| ?e?grep (?:-\w{1,3} )?[\"']?(?i:nvidia|10de)[\"']?)$"
 )
 _RUN = lazy(
     r"(?P<program>\bnvidia-docker2?|\bdocker(?: container)?|\bpodman|\bnerdctl|\bctr)\s(?:-\S{1,20}\s){0,4}(?:run|create)\s(?P<rest>.*)"

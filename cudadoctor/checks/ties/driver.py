@@ -124,7 +124,7 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
 
 
 def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """No contact with the driver, or no device nodes, and all of its modules that the text shows are for other kernels than the running one."""
+    """No contact with the driver, or no device nodes, and all of its modules that the text shows are for other kernels."""
     lines = suspected(said, NOT_LOADED, _NOT_RUNNING) or stated(said, "device-nodes-missing")
     kernel = facts.get(KERNEL)
     if not lines or not isinstance(kernel, Fact) or kernel.value is None:
