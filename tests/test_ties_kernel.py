@@ -87,6 +87,7 @@ def named(text: str) -> tuple[str | None, str | None]:
         (NO_DRIVER + ASKED_BUS + AT_BOOT, "gpu-fell-off-bus"),
         ("[root@a1 ~]# lspci\n" + A_CARD + NO_DRIVER + "[root@a2 ~]# lspci -d 10de:\n[root@a2 ~]# exit\n", "no-nvidia-gpu"),
         (NO_DRIVER + A_CARD + ASKED_BUS, "libcuda-missing"),
+        ("[root@a1 ~]# ls\n" + NO_DRIVER + "[root@a2 ~]# lspci -d 10de:\n" + A_CARD + "[root@a2 ~]# exit\n", "libcuda-missing"),
         (NO_SUPPORT + NUC + "\nWhich file do I need?\n", "no-nvidia-gpu"),
         (NO_SUPPORT + NUC, None),
         (NO_OWNER + BY_NOUVEAU, "nouveau-bound"),

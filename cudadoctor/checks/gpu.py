@@ -45,7 +45,6 @@ _REFUSED = {
     "pci-bar-unassigned": lazy(r"region assigned to your NVIDIA device is invalid|BAR\d is \d+M @ 0x0 \("),
     "gpu-powered-off": lazy(r"bbswitch: Succesfully loaded\. Discrete card \S+ is off"),
 }
-_SWITCHED_OFF = lazy(r"bbswitch: (?:disabling discrete graphics|Succesfully loaded\. Discrete card \S+ is off)")
 _NVIDIA_SPEAKS = lazy(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de:[0-9a-f]{4}\].*class 0x03")
 
 
@@ -130,9 +129,8 @@ def _works(facts: Facts, address: str) -> bool:
 
 def _unless_switched_off(facts: Facts) -> Basis:
     """bbswitch switches a laptop's GPU off on purpose; revision ff is then no fault of the hardware."""
-    modules, log = told(facts, MODULES, facts[PCI]), told(facts, KERNEL_LOG, facts[PCI])
-    switched = log is not None and any(_SWITCHED_OFF.search(event.text) for event in log.events)
-    return "suspected" if switched or (modules is not None and module_named(facts, "bbswitch")) else "derived"
+    modules = told(facts, MODULES, facts[PCI])
+    return "suspected" if modules is not None and module_named(facts, "bbswitch") else "derived"
 
 
 def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
