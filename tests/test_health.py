@@ -23,12 +23,14 @@ from cudadoctor.model.values import (
     LADDER,
     NVML,
     PCI_LINKS,
+    SMI_CSV,
     SMI_DETAILS,
     CopyRates,
     GpuDetails,
     Measurement,
     PciLink,
     PciLinks,
+    SmiCsv,
     SmiDetails,
 )
 from cudadoctor.parsers import kernel_log
@@ -304,6 +306,17 @@ def link(**values: Any) -> PciLink:
 )
 def test_links_that_a_text_shows(facts: dict[str, Any], basis: str | None) -> None:
     assert shown(**facts) == ({} if basis is None else {"pcie-link-degraded": basis})
+
+
+@pytest.mark.parametrize(
+    ("row", "basis"),
+    [("0, 100 %, 1, 4", "derived"), ("0, 3 %, 1, 4", None), ("0, 100 %, 4, 4", None), ("0, [N/A], 1, 4", None)],
+)
+def test_a_slow_generation_counts_at_work(row: str, basis: str | None) -> None:
+    fields = ("index", "utilization.gpu", "pcie.link.gen.current", "pcie.link.gen.max")
+    table = SmiCsv(fields=fields, rows=(tuple(row.split(", ")),), closed=True, line=1)
+    found = links.pcie_shown(facts_of({SMI_CSV: table}, origin="text"), KNOWLEDGE)
+    assert [clue.basis for clue in found] == ([basis] if basis else [])
 
 
 # ---------------------------------------------------------------- reasons that lie before the driver

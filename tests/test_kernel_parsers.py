@@ -72,7 +72,7 @@ def test_pacman_says_by_its_exit_code_that_nothing_matches() -> None:
 
 def test_an_empty_bus_is_known_to_be_empty() -> None:
     item = Item(id="pci", kind="file", what="/sys/bus/pci/devices", status="ok", stdout="\n")
-    (fact,) = facts(pci_sysfs.PARSER, item)
+    (fact,) = facts(pci_sysfs.PARSERS[0], item)
     assert fact.whole
     assert fact.value == PciBus(functions=())
     assert fact.quotes[0].text == "0 functions on the PCI bus, none of vendor 0x10de with class 0x03xx"
@@ -81,7 +81,7 @@ def test_an_empty_bus_is_known_to_be_empty() -> None:
 def test_a_bus_that_lost_bytes_proves_no_absence() -> None:
     lines = "/sys/bus/pci/devices/0000:00:00.0/vendor:0x8086\n/sys/bus/pci/devices/0000:00:00.0/class:0x060000\n"
     item = Item(id="pci", kind="file", what="/sys/bus/pci/devices", status="ok", stdout=lines, dropped_bytes=1)
-    (fact,) = facts(pci_sysfs.PARSER, item)
+    (fact,) = facts(pci_sysfs.PARSERS[0], item)
     assert not fact.whole
     assert isinstance(fact.value, PciBus)
     assert not fact.value.functions[0].driver_known

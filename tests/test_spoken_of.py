@@ -32,8 +32,13 @@ SPOKEN = (
     'Right now people can choose it and only later read "requires use of the NVIDIA open kernel modules".',
     "Update: solved! After suspend it was CUDA_ERROR_UNKNOWN, a reload of the module brought it back.",
     "* No `GPU has fallen off the bus`",
+    "**`RmInitAdapter failed!`** - look at the line above.",
+    'Conditions GpuFellOffBus ("GPU has fallen off the bus"), GspTimeout ("Timeout waiting for RPC from GSP!").',
+    'Update: the "Driver/library version mismatch" from my first post went away with the reboot.',
 )
 SHOWN = (
+    "**`RmInitAdapter failed!`** - on the second node as well",
+    'It says "Driver/library version mismatch" and the card went off.',
     "AssertionError: Torch not compiled with CUDA enabled",
     "RuntimeError: CUDA error: no kernel image is available for execution on the device",
     'I get "CUDA driver version is insufficient for CUDA runtime version".',

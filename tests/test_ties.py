@@ -37,6 +37,8 @@ NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such
         ("export LD_LIBRARY_PATH=/usr/local/cuda-12.4/compat\n" + PAIR, "forward-compat-unsupported"),
         ("NVIDIA-SMI 470.57.02    Driver Version: 470.57.02    CUDA Version: 12.1\n" + PAIR, "forward-compat-unsupported"),
         (PAIR, "driver-version-mismatch"),
+        ("no cuda-compat package of NVIDIA\n" + PAIR, "driver-version-mismatch"),
+        ("NVIDIA's cuda-compat-12-4 is installed\n" + PAIR, "forward-compat-unsupported"),
         (MODULE.format("418.226.00") + INSUFFICIENT, "toolkit-newer-than-driver"),
         (INSUFFICIENT, None),
         ("export CUDA_HOME=$CUDA_HOME:/usr/local/cuda-11.8\n" + NO_NVVM, "cuda-home-wrong"),

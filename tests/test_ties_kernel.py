@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pasted import root, suspects
+from tests.pasted import first, root, suspects
 
 NO_CONTACT = "$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest\n"
 NONE = "RuntimeError: no CUDA-capable device is detected\n"
@@ -37,6 +37,30 @@ VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  510.85.02  Tue Jul 12
 NOT_ON_JETSON = "nvidia-headless-525-server/now 525.147.05-0ubuntu0.20.04.1 arm64 [installed,local]\nNVRM: No NVIDIA GPU found.\n"
 INIT_FAILED = "NVRM: GPU 0000:00:08.0: RmInitAdapter failed! (0x22:0x65:1436)\n"
 NO_UVM = "no NVIDIA GPU device is present: /dev/nvidia0 does not exist\n"
+
+
+ADDED = "$ dpkg -l | grep nvidia\nii  linux-modules-nvidia-535-{}  1.2+1  amd64  modules\nii  nvidia-utils-535  535.161.07-0ubuntu0.22.04.1  amd64  x\n"
+RUNNING = "$ uname -r\n6.5.0-1014-aws\n"
+NO_DRIVER = "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU\n"
+A_CARD = "3b:00.0 3D controller: NVIDIA Corporation TU104GL [Tesla T4] (rev a1)\n"
+ASKED_BUS = "$ lspci -d 10de:\n$ uptime\n"
+AT_BOOT = "[    0.5] pci 0000:09:00.0: [10de:1b81] type 00 class 0x030000\n"
+CARD_OFF = "01:00.0 3D controller: NVIDIA Corporation GP108M [GeForce MX150] (rev ff)\n"
+NUC = (
+    "$ lspci\n00:00.0 Host bridge: Intel Corporation 11th Gen Core Processor Host Bridge/DRAM Registers (rev 01)\n"
+    "00:02.0 VGA compatible controller: Intel Corporation TigerLake-LP GT2 [Iris Xe Graphics] (rev 01)\n"
+)
+NO_SUPPORT = "WARNING: You do not appear to have an NVIDIA GPU supported by the 470.57.02 NVIDIA Linux graphics driver\n"
+NO_OWNER = (
+    "ERROR: Unable to load the kernel module 'nvidia.ko'.  This happens most frequently when this kernel module was built against the\n"
+    "wrong kernel sources, or if another driver is present and prevents the NVIDIA kernel module from obtaining ownership of the NVIDIA GPU(s)\n"
+)
+BY_NOUVEAU = "[    2.601180] nouveau 0000:01:00.0: NVIDIA GP107 (137000a1)\n"
+INSERT = "modprobe: ERROR: could not insert 'nvidia': No such device\n"
+TWO_CARDS = (
+    "01:00.0 VGA compatible controller: NVIDIA Corporation TU117 [GeForce GTX 1650] (rev a1)\n"
+    "05:00.0 VGA compatible controller: NVIDIA Corporation GK107 [GeForce GT 640] (rev a1)\n"
+)
 
 
 def named(text: str) -> tuple[str | None, str | None]:
@@ -99,6 +123,28 @@ def named(text: str) -> tuple[str | None, str | None]:
         (NO_UVM, "device-nodes-missing"),
         (NO_UVM + "$ ls /dev/nv*\n/dev/nvidia0  /dev/nvidiactl  /dev/nvidia-uvm\n", None),
         ("a program without multiprocessing: cuInit returned 3\n", "uvm-unavailable"),
+        (RUNNING + ADDED.format("6.5.0-21-generic") + NO_CONTACT, "driver-module-missing-for-kernel"),
+        (RUNNING + ADDED.format("6.5.0-1014-aws") + NO_CONTACT, None),
+        (RUNNING + "/lib/modules/6.5.0-21-generic/updates/dkms/nvidia.ko\n" + NO_CONTACT, "driver-module-missing-for-kernel"),
+        ("/lib/modules/6.5.0-21-generic/updates/dkms/nvidia.ko\n" + NO_CONTACT, None),
+        (NO_DRIVER + A_CARD + "$ find /lib/modules -name 'nvidia*.ko*'\n$ uptime\n", "driver-not-installed"),
+        (NO_DRIVER + A_CARD + "$ find /lib/modules -name 'nvidia*.ko*'\n/lib/modules/6.8.0-45-generic/nvidia.ko\n$ ls\n", "libcuda-missing"),
+        (NO_DRIVER + A_CARD + "$ dpkg -l '*nvidia*'\ndpkg-query: no packages found matching *nvidia*\n", "driver-not-installed"),
+        (NO_DRIVER + ASKED_BUS, "no-nvidia-gpu"),
+        (NO_DRIVER + "$ lspci -d 10de:\n" + A_CARD + "$ uptime\n", "libcuda-missing"),
+        (NO_DRIVER + ASKED_BUS + "It is a laptop.\n", "libcuda-missing"),
+        (NO_DRIVER + ASKED_BUS + AT_BOOT, "gpu-fell-off-bus"),
+        ("[root@a1 ~]# lspci\n" + A_CARD + NO_DRIVER + "[root@a2 ~]# lspci -d 10de:\n[root@a2 ~]# exit\n", "no-nvidia-gpu"),
+        (NO_DRIVER + A_CARD + ASKED_BUS, "libcuda-missing"),
+        ("[root@a1 ~]# ls\n" + NO_DRIVER + "[root@a2 ~]# lspci -d 10de:\n" + A_CARD + "[root@a2 ~]# exit\n", "libcuda-missing"),
+        (NO_SUPPORT + NUC + "\nWhich file do I need?\n", "no-nvidia-gpu"),
+        (NO_SUPPORT + NUC, None),
+        (NO_OWNER + BY_NOUVEAU, "nouveau-bound"),
+        (NO_OWNER, None),
+        (CARD_OFF + "[    9.8] bbswitch: disabling discrete graphics\n", "gpu-powered-off"),
+        (CARD_OFF, "gpu-fell-off-bus"),
+        ("0000:25:00.0 nvidia\n0000:65:00.0 vfio-pci\n", "vfio-bound"),
+        ("0000:25:00.0 snd_hda_intel\n0000:65:00.0 vfio-pci\n", None),
     ],
 )  # fmt: skip
 def test_the_text_decides(text: str, cause: str | None) -> None:
@@ -131,7 +177,92 @@ def test_the_text_decides(text: str, cause: str | None) -> None:
         (NOT_ON_JETSON + "5.10.120-tegra aarch64, Jetson Thor\n", "no-nvidia-gpu"),
         ("a program with multiprocessing: cuInit returned 3\n", "program-forked-after-init"),
         (REFUSED.format("2882", "525.60.13"), "driver-too-old-for-gpu"),  # a late card of the generation
+        (INSERT, "nouveau-bound"),
+        (INSERT + "On the Proxmox host.\nI gave the card to a Windows VM.\n", "vfio-bound"),
+        (INSERT + "I gave the card to a Windows VM, this is the guest.\n", "nouveau-bound"),
     ],
 )
 def test_what_stays_open(text: str, suspect: str | None) -> None:
     assert named(text) == (None, suspect)
+
+
+HELD = "01:00.0 VGA compatible controller: NVIDIA Corporation GA102 [GeForce RTX 3080] (rev a1)\n\tKernel driver in use: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [
+        ("nouveau", "I use nouveau on purpose."),
+        ("nouveau", "I don't want NVIDIA's driver here."),
+        ("vfio-pci", "The Windows guest works perfectly."),
+    ],
+)
+def test_a_driver_that_its_owner_wants_is_no_more_than_a_suspect(driver: str, words: str) -> None:
+    assert root(HELD.format(driver)) is not None
+    assert root(HELD.format(driver) + words) is None
+    assert first(HELD.format(driver) + words) == root(HELD.format(driver))
+
+
+TWO_SIDES = "$ cat /sys/module/nvidia/version\n470.182.03\nUpgrade: libnvidia-compute-470:amd64 (470.129.06-0ubuntu1, {}-0ubuntu1)\n"
+
+
+def test_an_upgrade_since_the_module_was_loaded_is_a_mismatch() -> None:
+    assert root(UNKNOWN + TWO_SIDES.format("470.199.02")) == "driver-version-mismatch"
+    assert root(UNKNOWN + TWO_SIDES.format("470.182.03")) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "cause"),
+    [
+        ("$ cat /sys/module/nvidia/version\n525.89.02\n", "driver-too-new-for-gpu"),
+        ("$ cat /sys/module/nvidia/version\n470.199.02\n", None),
+        ("name, driver_version\nNVIDIA GeForce GTX 1650, 525.89.02\n", "driver-too-new-for-gpu"),
+        ("name, driver_version\nNVIDIA GeForce GTX 1650, 470.199.02\n", None),
+    ],
+)
+def test_a_second_card_that_the_loaded_driver_has_dropped(version: str, cause: str | None) -> None:
+    assert first(TWO_CARDS + version) == cause
+
+
+BAD_RETURN = "Error! Bad return status for module build on kernel: 6.8.0-40-generic (x86_64)\nConsult /var/lib/dkms/{}/make.log for more\n"
+D3COLD = "{} 0000:2d:00.0: Unable to change power state from D3cold to D0, device inaccessible\nNVIDIA's nvidia-smi is asked.\n"
+NO_CABLE = "NVRM: GPU 0000:b3:00.0: GPU does not have the necessary power cables connected.\n"
+NO_START = "NVRM: GPU 0000:b3:00.0: rm_init_adapter failed, device minor number 1\n"
+TWO_A5000 = "".join(f"{bus}:00.0 VGA compatible controller: NVIDIA Corporation GA102GL [RTX A5000] (rev a1)\n" for bus in ("65", "b3"))
+NO_BACKEND = "Unable to initialize backend 'cuda': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'\n"
+LIMITED = (
+    "pci 0000:01:00.0: 15.752 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe {} link at 0000:00:01.0 "
+    "(capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (BAD_RETURN.format("nvidia/550.90.07/build"), "driver-build-failed"),
+        (BAD_RETURN.format("virtualbox/6.1.50/build") + "nvidia-smi works as always.\n", None),
+        (BAD_RETURN.format("virtualbox/6.1.50/build") + BAD_RETURN.format("nvidia/550.90.07/build"), "driver-build-failed"),
+        (D3COLD.format("nvidia"), "gpu-fell-off-bus"),
+        (D3COLD.format("xhci_hcd"), None),
+        (D3COLD.format("xhci_hcd") + D3COLD.format("nvidia"), "gpu-fell-off-bus"),
+        (TWO_A5000 + NO_CABLE + NO_START, "gpu-power-cable-missing"),
+        (TWO_A5000 + NO_START, "gpu-init-failed"),
+        (NO_BACKEND, "framework-cpu-build"),
+        ("jax.devices() lists 4 TpuDevice\n" + NO_BACKEND, None),
+        ("nvidia: " + LIMITED.format("x2"), "pcie-link-degraded"),
+        ("$ cat /proc/cmdline\nro modprobe.blacklist=nouveau,nvidia,nvidia_drm quiet\n", "driver-not-loaded"),
+    ],
+)
+def test_a_message_counts_where_it_is_about_the_gpu(text: str, cause: str | None) -> None:
+    assert (root(text) if cause is None else first(text)) == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (LIMITED.format("x8"), "pcie-link-degraded"),
+        ("$ cat /proc/cmdline\nro modprobe.blacklist=nouveau,nvidiafb quiet\n", "driver-not-loaded"),
+    ],
+)
+def test_what_a_slot_or_another_module_explains_raises_no_suspicion(text: str, cause: str) -> None:
+    assert cause not in suspects(text)

@@ -37,6 +37,7 @@ from cudadoctor.model.values import (
     MODULES,
     NVML,
     PCI,
+    SETTING,
     SMI,
     KernelModules,
     LoadedDriver,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
+MEANT = {"nouveau-bound": "nouveau-meant", "vfio-bound": "guest-works"}  # kinds of parsers/_setting_words.py
 PASSTHROUGH = ("vfiopci", "pcistub")
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 NO_CONTACT = "communicate with the NVIDIA driver"
@@ -65,7 +67,14 @@ def _held_by(facts: Facts, cause: str, drivers: tuple[str, ...]) -> Iterator[Clu
     for gpu in gpus(facts):
         if gpu.driver is not None and gpu.driver.lower().replace("-", "").replace("_", "") in drivers:
             values = {"address": gpu.address, "driver": gpu.driver, "device": gpu.device or ""}
-            yield Clue(cause=cause, quotes=gpu.quotes, subject=gpu.subject, values=values)
+            basis: Basis = "suspected" if _meant(facts, cause) else "derived"
+            yield Clue(cause=cause, quotes=gpu.quotes, subject=gpu.subject, basis=basis, values=values)
+
+
+def _meant(facts: Facts, cause: str) -> bool:
+    """Whether a text says that its writer wants the GPU to be held so: what it asks may then be quite another thing."""
+    words = facts.get(SETTING)
+    return isinstance(words, Fact) and words.value is not None and MEANT[cause] in words.value.words and facts[PCI].origin == "text"
 
 
 def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -100,12 +109,11 @@ def not_installed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _as_told(facts: Facts) -> Basis | None:
     """How far a text says that nothing is installed: nvidia-smi is not found, and packages or module files were looked for."""
-    if facts[SMI].present:
-        return None
     asked = [_answer(facts, question) for question in (traces.package, traces.any_module_file, traces.dkms_entry, traces.any_library)]
-    if any(asked):
+    looked = asked[0] is not None or asked[1] is not None
+    if any(asked) or (facts[SMI].present if not looked else told(facts, SMI, facts[PCI]) is not None):
         return None
-    return "derived" if asked[0] is not None or asked[1] is not None else "suspected"
+    return "derived" if looked else "suspected"
 
 
 def _answer(facts: Facts, question: Callable[[Facts], Quotes]) -> Quotes | None:

@@ -96,6 +96,7 @@ def pcie_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield from _by_smi(details)
     for table in facts.all(SMI_CSV):
         yield from _by_csv(table)
+        yield from _slow_at_work(table)
     for links in facts.all(PCI_LINKS):
         yield from _by_lspci(links)
     for rates in facts.all(COPY_RATES):
@@ -125,6 +126,26 @@ def _by_csv(fact: Fact[SmiCsv]) -> Iterator[Clue]:
     for row, pair in enumerate(pairs, 1):
         if pair is not None and pair[0] < pair[1]:
             yield _shown(fact, (table.line, table.line + row), None, "derived" if full else _sure(*pair))
+
+
+def _slow_at_work(fact: Fact[SmiCsv]) -> Iterator[Clue]:
+    """A GPU at work whose link stays at an older generation than it could have: at idle that saves power, at work it is a fault."""
+    table = fact.value
+    if table is None:
+        return
+    busy, now, newest = (table.column(name) for name in ("utilization.gpu", "pcie.link.gen.current", "pcie.link.gen.max"))
+    if busy is None or now is None or newest is None:
+        return
+    for row, (load, one, most) in enumerate(zip(busy, now, newest, strict=True), 1):
+        at_work = _number(load)
+        if at_work is not None and at_work >= BUSY and one.isdecimal() and most.isdecimal() and int(one) < int(most):
+            yield _shown(fact, (table.line, table.line + row), None, "derived")
+
+
+def _number(value: str) -> int | None:
+    """`97 %`, or `97` where units were left out."""
+    words = value.removesuffix("%").strip()
+    return int(words) if words.isdecimal() else None
 
 
 def _by_lspci(fact: Fact[PciLinks]) -> Iterator[Clue]:

@@ -153,10 +153,40 @@ SIGNS = (
     # WSL 1, and Windows 10 before the release that lends its GPU to WSL (21H2, build 19044).
     Sign("wsl-1", ("-Microsoft", "Version 10.0."), lazy(r"\b4\.4\.0-\d{5}-Microsoft\b|\[Version 10\.0\.1(?:[0-8]\d{3}|904[1-3])\b")),
     Sign("windows", ("C:\\", "D:\\", "E:\\", "Windows", "win32", "win-64"), lazy(r"\b[C-E]:\\|\bWindows\b|\bwin32\b|\bwin-64\b")),
+    # Another driver holds the GPU because its owner wants that.
+    Sign(
+        "nouveau-meant",
+        ("nouveau", "driver"),
+        lazy(
+            r"(?i)\bnouveau\b[^.\n]{0,24}\b(?:on purpose|deliberately|intentionally|by choice)\b"
+            r"|\b(?:on purpose|deliberately|intentionally|by choice)\b[^.\n]{0,24}\bnouveau\b"
+            r"|\b(?:want|prefer|like|plan) to (?:keep|stay|use|remain)(?: with| on| using)? (?:the )?nouveau\b"
+            r"|\b(?:do(?:n.?t| not)|never) (?:want|need)\b[^.\n]{0,30}\b(?:nvidia(?:.?s)?|proprietary|closed|binary) driver"
+        ),
+    ),
+    Sign(
+        "guest-works",
+        ("guest", "VM", "irtual machine"),
+        lazy(
+            r"(?i)\b(?:guest|vm|virtual machine)\b[^.\n]{0,60}\b(?:works?|runs?) "
+            r"(?:perfectly|fine|well|great|flawlessly|as (?:planned|expected|intended|it should))\b"
+        ),
+    ),
+    Sign(
+        "given-to-guest",
+        (" VM", "guest", "irtual machine"),
+        lazy(
+            r"(?i)\b(?:g[ia]ves?|given|pass(?:es|ed|ing)?(?: through)?|assign(?:s|ed)?|attach(?:es|ed)?|reserved?)\b[^.\n]{0,40}"
+            r"\b(?:card|gpu)\b[^.\n]{0,16}\b(?:to|for|into) (?:a|an|the|my|another|one)\b[^.\n]{0,24}\b(?:vm|guest|virtual machine)\b"
+        ),
+    ),
+    Sign("on-the-host", (" host", "@pve"), lazy(r"(?i)\bon the (?:\w{1,16} )?host\b|\w@pve[\w-]{0,12}:")),
+    # The kernel found an NVIDIA display device when it started.
+    Sign("seen-at-boot", ("[10de:",), lazy(r"\bpci [0-9a-f]{4}:[0-9a-f:]{5}\.\d: \[10de:[0-9a-f]{4}\][^\n]{0,30}class 0x03")),
     Sign(
         "cuda-compat",
         ("cuda-compat", "/compat"),
-        lazy(r"\bcuda-compat(?:-\d{1,2}[-.]\d{1,2})?\b|/cuda(?:-[\d.]{2,5})?/compat\b"),
+        lazy(r"(?<!\bno )(?<!\bnot )(?<!without )\bcuda-compat(?:-\d{1,2}[-.]\d{1,2})?\b|/cuda(?:-[\d.]{2,5})?/compat\b"),
     ),
     Sign(
         "snap-docker",

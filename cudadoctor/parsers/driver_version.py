@@ -10,12 +10,17 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LOADED_DRIVER, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import plain_lines, root_command
 
 _MARK = "NVRM version:"
 # NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.161.03  Wed Oct 19 ...
 # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (...)
 _KIND = lazy(r"\s{0,8}NVIDIA UNIX ((?:[\w()-]{1,40} {1,4}){2,6})\s{0,4}(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
 _VERSION = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
+_OF_MODULE = lazy(r"^(?:sudo )?(?:cat|head|more|tail) (?:-\S{1,4} )?/sys/module/nvidia/version$")
+_OF_TABLE = lazy(r"^(?:name|index|uuid|pci\.bus_id|gpu_name|driver_version)(?:, ?[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?){0,20}$")
+_COLUMN = "driver_version"
+_LONGEST = 2000  # characters of a heading
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -42,6 +47,29 @@ def parse_bare(text: Text) -> Iterator[Fact[Any] | Unknown]:
             return
 
 
+def parse_typed(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """What `cat /sys/module/nvidia/version` answered in a paste, the last answer first."""
+    lines = plain_lines(text)
+    typed = [number for number, line in enumerate(lines[:-1], 1) if "/sys/module" in line and _OF_MODULE.match(root_command(line) or "")]
+    for number in reversed(typed):
+        answer = lines[number].strip()
+        if _VERSION.match(answer):
+            yield text.fact(LOADED_DRIVER, LoadedDriver(version=ModuleVersion(answer)), text.quote(number, number + 1), whole=False)
+
+
+def parse_column(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The column driver_version of `nvidia-smi --query-gpu=... --format=csv`: a driver that answers is the one that is loaded."""
+    lines = plain_lines(text)
+    for number, line in enumerate(lines[:-1], 1):
+        if _COLUMN not in line or len(line) > _LONGEST or _OF_TABLE.match(line.strip()) is None:
+            continue
+        fields = [field.strip() for field in line.split(",")]
+        values = [value.strip() for value in lines[number].split(",")]
+        if len(values) == len(fields) > 1 and _COLUMN in fields and _VERSION.match(values[fields.index(_COLUMN)]):
+            driver = LoadedDriver(version=ModuleVersion(values[fields.index(_COLUMN)]))
+            yield text.fact(LOADED_DRIVER, driver, text.quote(number, number + 1), whole=False)
+
+
 PARSERS = (
     Parser(
         name="driver_version",
@@ -58,4 +86,12 @@ PARSERS = (
         parse=parse_bare,
         absent=(LOADED_DRIVER.name,),
     ),
+    Parser(
+        name="sys_driver_version_typed",
+        reads=(),
+        keys=(LOADED_DRIVER.name,),
+        parse=parse_typed,
+        wakes=("/sys/module/nvidia/version",),
+    ),
+    Parser(name="smi_driver_version", reads=(), keys=(LOADED_DRIVER.name,), parse=parse_column, wakes=(_COLUMN,)),
 )

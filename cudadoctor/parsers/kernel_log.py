@@ -25,6 +25,7 @@ _WORDS = (
 )  # fmt: skip
 _WAKES = (
     "NVRM: ", "] nvidia", "kernel: nvidia", "] nouveau", "kernel: nouveau", "] vfio-pci", "kernel: vfio-pci", "blocked for more than",
+    "] bbswitch", "kernel: bbswitch",
     "unsigned module", "] NovaCore", "module verification",
 )  # fmt: skip
 _GRAVE = (

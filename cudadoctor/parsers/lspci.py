@@ -73,18 +73,26 @@ def _tells_drivers(text: Text) -> bool:
 
 
 def _shown_whole(text: Text) -> bool:
-    """Whether a paste shows all that lspci said: an unfiltered command, nothing but its lines below, the host bridge, another prompt."""
+    """Whether a paste shows all that lspci said: an unfiltered command, only its lines below, the host bridge, a prompt or words."""
     lines = text.lines
     typed = [index for index, line in enumerate(lines) if _UNFILTERED.match(root_command(line) or "")]
     if len(typed) != 1:
         return False
     below = lines[typed[0] + 1 :]
-    end = next((index for index, line in enumerate(below) if is_prompt(line)), None)
+    end = next((index for index, line in enumerate(below) if is_prompt(line) or _goes_on(below, index)), None)
     listing = below[:end] if end is not None else []
     if not any(_HOST_BRIDGE.match(line) for line in listing):
         return False
     functions = [_HEADER.match(line) for line in listing]
     return all(found is not None or line[:1] in (" ", "\t", "") for found, line in zip(functions, listing, strict=True))
+
+
+def _goes_on(lines: list[str], index: int) -> bool:
+    """Whether an empty line here ends the listing: the user's own words follow it."""
+    if lines[index].strip() or index + 1 >= len(lines):
+        return False
+    after = lines[index + 1]
+    return bool(after.strip()) and not after[0].isspace() and _HEADER.match(after) is None
 
 
 def _quotes(text: Text, block: _Block) -> list[Quote]:

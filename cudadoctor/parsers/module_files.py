@@ -13,13 +13,16 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MODULE_FILES, MODULE_FOR_RUNNING, ModuleFile, ModuleFiles
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, root_command
+from cudadoctor.parsers.shell import is_prompt, pasted, root_command
 
 _CORE = lazy(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
 _PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
 _KERNEL = lazy(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
 _FIELD = lazy(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
 _ASKED = lazy(r"(?:sudo )?(?:/s?bin/)?modinfo -F version (nvidia(?:[-_](?:current|open|\d{3}))?)$")
+_LOOKED_FOR = lazy(
+    r"^(?:sudo )?find /(?:usr/)?lib/modules/? (?:-type f )?-i?name [\"']?\*?nvidia[\w.*-]{0,12}[\"']?(?: 2> ?/dev/null)?(?: ?;|$)"
+)
 _NUMBER = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 
 
@@ -35,8 +38,23 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if found:
         files = tuple(ModuleFile(path=path, kernel=_kernel(path)) for path in found)
         yield text.fact(MODULE_FILES, ModuleFiles(files=files), *(text.quote(number) for number in found.values()))
+    elif pasted(text):
+        yield from _found_nothing(text)
     elif text.whole and (seen or not text.text.strip()):
         yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.absent(f"{text.source}: no nvidia.ko for any kernel"))
+
+
+def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
+    """`find /lib/modules -name 'nvidia*.ko*'` of a paste, and no file before the next prompt: there is no module for any kernel."""
+    for number, line in enumerate(text.lines, 1):
+        if "/modules" not in line or _LOOKED_FOR.match(root_command(line) or "") is None:
+            continue
+        prompts = (index for index in range(number, len(text.lines)) if is_prompt(text.lines[index]))
+        end = next(prompts, len(text.lines))
+        answered = end < len(text.lines) or any(answer.strip() for answer in text.lines[number:])  # else the paste may end here
+        if answered and not any(".ko" in answer or "Permission denied" in answer for answer in text.lines[number:end]):
+            yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.quote(number), whole=True)
+            return
 
 
 def parse_modinfo(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -110,7 +128,7 @@ PARSERS = (
         reads=("module-files",),
         keys=(MODULE_FILES.name,),
         parse=parse,
-        wakes=("/nvidia.ko", "/nvidia-current.ko"),
+        wakes=("/nvidia.ko", "/nvidia-current.ko", "find /lib/modules", "find /usr/lib/modules"),
         absent=(MODULE_FILES.name,),
     ),
     Parser(

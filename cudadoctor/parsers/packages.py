@@ -26,18 +26,25 @@ _ZYPPER = lazy(
     r"[ \t>|]{0,8}i\+? {0,4}\| ([a-zA-Z0-9][\w.+-]{2,80}) {1,60}\|(?: [^|\n]{0,60}\|)? package {1,20}\|"
     r" (\d[\w.:+~-]{1,60}) {0,40}(?:\||$)"
 )
+# What /var/log/apt/history.log says of an upgrade, and /var/log/dpkg.log: the later version is the one on the disk.
+_UPGRADED = lazy(r"(?:^Upgrade: |, )([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? \((\d[^\s,()]{0,80}), (\d[^\s,()]{0,80})\)")
+_LOGGED = lazy(
+    r"^[ \t>|]{0,20}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d upgrade ([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? (\d\S{0,80}) (\d\S{0,80})\s*$"
+)
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
 _QUOTES = 12
 _WAKES = (
     "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
     "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia",
-    "grep nvidia", "grep -i nvidia", "pacman -Q", "| package ",
+    "grep nvidia", "grep -i nvidia", "pacman -Q", "| package ", "no packages found matching",
 )  # fmt: skip
 _FILTERED = lazy(
     r"^(?:sudo )?(?:dpkg (?:-l|--list|--get-selections)|rpm -qa|pacman -Q|apt list --installed(?: 2>/dev/null)?)"
     r" ?\| ?grep (?:-i )?['\"]?nvidia['\"]?$"
 )
 _NO_MATCH = "no packages found matching"
+_ASKED_BY_NAME = lazy(r"^(?:sudo )?dpkg(?:-query)? (?:-l|--list) (?:[\"']?\*?[\w-]{0,12}nvidia[\w-]{0,12}\*[\"']? ?){1,3}$")
+_LONGEST_HISTORY = 20000  # characters of one line of apt's history
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -46,9 +53,9 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
             continue
-        package = _package(line, number)
-        if package and ("nvidia" in package.name or "cuda" in package.name):
-            found.setdefault((package.name, package.version, package.state), package)
+        for package in (_package(line, number), *_upgraded(line, number)):
+            if package and ("nvidia" in package.name or "cuda" in package.name):
+                found.setdefault((package.name, package.version, package.state), package)
     whole = text.whole or _only_unmatched(text)
     packages = DriverPackages(packages=tuple(found.values()))
     if found:
@@ -63,9 +70,22 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
     """A filter that names NVIDIA, with another prompt right below it."""
     for number, line in enumerate(text.lines, 1):
-        if "nvidia" in line and _FILTERED.match(command(line) or "") and any(map(is_prompt, text.lines[number : number + 1])):
+        below = text.lines[number : number + 1]
+        if "nvidia" in line and _FILTERED.match(command(line) or "") and any(map(is_prompt, below)):
             yield text.fact(DRIVER_PACKAGES, DriverPackages(packages=()), text.quote(number), whole=True)
             return
+        if "dpkg" in line and _ASKED_BY_NAME.match(command(line) or "") and any(_NO_MATCH in answer for answer in below):
+            yield text.fact(DRIVER_PACKAGES, DriverPackages(packages=()), text.quote(number, number + 1), whole=True)
+            return
+
+
+def _upgraded(line: str, number: int) -> tuple[Package, ...]:
+    """The packages that a log of apt or dpkg says were upgraded, with the versions that they have since."""
+    if "Upgrade: " in line and len(line) <= _LONGEST_HISTORY:
+        start = line.index("Upgrade: ")
+        return tuple(Package(name=found[1], version=found[3], line=number) for found in _UPGRADED.finditer(line[start:]))
+    logged = _LOGGED.match(line) if " upgrade " in line else None
+    return (Package(name=logged[1], version=logged[3], line=number),) if logged is not None else ()
 
 
 def _package(line: str, number: int) -> Package | None:

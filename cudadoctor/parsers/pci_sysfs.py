@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +11,19 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import bus_fact, normal_address
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.shell import pasted
 
 _LINE = lazy(
     r"[ \t>|]{0,20}/sys/bus/pci/devices/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/"
     r"(?:(vendor|device|class|revision):\s{0,4}0x([0-9a-fA-F]{2,6})\s*$|(driver) -> \S*/([\w.-]+)\s*$|(\w+): )"
 )
+
+_LOOP = lazy(r"\bfor \w{1,20} in /sys/bus/pci/devices/\*; ?do\b[^\n]{0,200}/vendor\b[^\n]{0,100}/class\b")
+_ROW = lazy(
+    r"^[ \t>|]{0,20}(?P<address>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]):? 0x(?P<vendor>[0-9a-f]{4})"
+    r"(?: 0x(?P<device>[0-9a-f]{4}))? 0x(?P<class>[0-9a-f]{6})\s*$"
+)
+FEWEST = 8  # functions that every machine's bus has
 
 
 class _Entry:
@@ -77,4 +86,27 @@ def _quotes(text: Text, numbers: list[int]) -> list[Quote]:
     return [text.quote(first, last) for first, last in runs]
 
 
-PARSER = Parser(name="pci_sysfs", reads=("pci",), keys=(PCI.name,), parse=parse, wakes=("/sys/bus/pci/devices/",))
+def parse_loop(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """A shell's loop over all devices that prints address, vendor and class of each, or the device's id between them."""
+    if not pasted(text):
+        return
+    start = next((number for number, line in enumerate(text.lines, 1) if _LOOP.search(line)), None)
+    found = [(number, row) for number, line in enumerate(text.lines[start or 0 :], (start or 0) + 1) if (row := _ROW.match(line))]
+    if start is None or not found:
+        return
+    functions = [_of_row(row, number) for number, row in found]
+    numbers = [number for number, _ in found]
+    all_ = len(found) >= FEWEST and numbers == list(range(start + 1, start + 1 + len(found)))  # the host bridge is the first of every bus
+    whole = all_ and functions[0].address == "0000:00:00.0" and "grep" not in text.lines[start - 1]
+    yield bus_fact(text, functions, [[text.quote(number)] for number in numbers], whole=whole)
+
+
+def _of_row(row: re.Match[str], number: int) -> PciFunction:
+    address = normal_address(row["address"]) or row["address"]
+    return PciFunction(address=address, vendor=row["vendor"], device=row["device"], class_code=row["class"][:4], line=number)
+
+
+PARSERS = (
+    Parser(name="pci_sysfs", reads=("pci",), keys=(PCI.name,), parse=parse, wakes=("/sys/bus/pci/devices/",)),
+    Parser(name="pci_loop", reads=(), keys=(PCI.name,), parse=parse_loop, wakes=("/sys/bus/pci/devices/*",)),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,11 @@ _LINK = lazy(
     r", Width x(?P<width>\d{1,2})\b(?P<narrowed> \(downgraded\))?"
 )
 _DIRECTION = lazy(r"(?P<way>Host to Device|Device to Host) Bandwidth, \d")
-_ABOUT_GPUS = lazy(r"NVIDIA|nvidia|GeForce|Quadro|Tesla|RTX|GTX|\bGPU")
+_ABOUT_GPUS = lazy(
+    r"NVIDIA|nvidia|GeForce|Quadro|Tesla|RTX|GTX|\bGPU|\bTITAN\b|\bTitan [VX]|\bCUDA\b|bandwidthTest|(?i:host to device)"
+    r"|\b(?:10[5-8]|[2-5]0[5-9])0 ?(?:Ti|Super|SUPER)\b"
+)
+_BESIDE = lazy(r"^[ \t]{0,16}(?P<address>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[: \t]{1,8}Lnk(?:Cap|Sta):")
 _UNIT = lazy(r"Bandwidth\((?P<unit>[MG]B/s)\)")
 _RATE = lazy(r"^\s{0,20}\d{4,12}\s{1,20}(?P<rate>\d{1,7}(?:\.\d{1,3})?)\s{0,9}$")
 
@@ -33,20 +38,32 @@ def links(text: Text) -> Iterator[Fact[Any] | Unknown]:
     link: dict[str, Any] | None = {"address": "", "line": 0, "lines": ()} if excerpt else None
     for number, line in enumerate(plain_lines(text), 1):
         header = _HEADER.match(line)
-        if header is not None:
+        beside = _BESIDE.match(line) if excerpt and "Lnk" in line else None
+        if beside is not None:
+            address = normal_address(beside["address"]) or beside["address"]
+            if link is None or link["address"] != address:
+                found[kind] += _finished(link)
+                kind, link = "gpu", {"address": address, "line": number, "lines": ()}
+        elif header is not None:
             found[kind] += _finished(link)
             kind = "slot" if "PCI bridge" in header[2] else "gpu"
             wanted = kind == "slot" or ("NVIDIA" in header[2] and _GPU_WORDS.search(header[2]))
             link = {"address": normal_address(header[1]) or header[1], "line": number, "lines": ()} if wanted else None
-        elif link is not None and (shown := _LINK.search(line)):
-            end = "_max" if shown["kind"] == "Cap" else ""
-            if end == "" and shown["narrowed"]:
-                link["narrowed"] = True
-            link.update({f"rate{end}": float(shown["rate"]), f"width{end}": int(shown["width"]), "lines": (*link["lines"], number)})
+        if link is not None and (header is None or beside is not None):
+            for shown in _LINK.finditer(line):
+                _take(link, shown, number)
     found[kind] += _finished(link)
     if found["gpu"]:
         quotes = [text.quote(number) for one in found["gpu"][:8] for number in (one.line, *one.lines) if number]
         yield text.fact(PCI_LINKS, PciLinks(links=tuple(found["gpu"]), slots=tuple(found["slot"])), *quotes, whole=False)
+
+
+def _take(link: dict[str, Any], shown: re.Match[str], number: int) -> None:
+    """What one LnkCap or LnkSta says, beside what is known of its function."""
+    end = "_max" if shown["kind"] == "Cap" else ""
+    if end == "" and shown["narrowed"]:
+        link["narrowed"] = True
+    link.update({f"rate{end}": float(shown["rate"]), f"width{end}": int(shown["width"]), "lines": (*link["lines"], number)})
 
 
 def _finished(link: dict[str, Any] | None) -> list[PciLink]:

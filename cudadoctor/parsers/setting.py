@@ -16,6 +16,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
 from cudadoctor.parsers._complaint_words import COMPLAINTS
 from cudadoctor.parsers._setting_words import SIGNS, Sign
+from cudadoctor.parsers.attempts import typed
 from cudadoctor.parsers.base import LONG, Parser, Text
 from cudadoctor.parsers.shell import is_prompt, pasted, root_command
 from cudadoctor.parsers.words import words_of
@@ -31,6 +32,10 @@ _RULE = lazy(r"^\s{0,8}[abc] [\d*]{1,4}:[\d*]{1,4} [rwm]{1,3}\s{0,4}$")
 _LETS_IN = lazy(r"^\s{0,8}(?:c (?:195|\*):|a )(?!\S{0,4} m\s{0,4}$)")
 _MINOR = lazy(r"\b(?:Device Minor|Minor Number)\s{0,20}:\s{1,8}(\d{1,2})\s{0,4}$")
 _LISTED_NODE = lazy(r"(?:^|\s)/dev/nvidia(\d{1,2})(?=\s|$)")
+_ASKS_BUS = lazy(
+    r"^(?:sudo )?(?:/\S{1,20}/)?lspci (?:-[nkv]{1,5} )?"
+    r"(?:-d 10[dD][eE]:(?::03\d\d)?|\| ?e?grep (?:-\w{1,3} )?[\"']?(?i:nvidia|10de)[\"']?)$"
+)
 _RUN = lazy(
     r"(?P<program>\bnvidia-docker2?|\bdocker(?: container)?|\bpodman|\bnerdctl|\bctr)\s(?:-\S{1,20}\s){0,4}(?:run|create)\s(?P<rest>.*)"
     r"|(?P<sif>\b(?:singularity|apptainer))\s(?:-\S{1,20}\s){0,4}(?:exec|run|shell|instance start)\s(?P<more>.*)",
@@ -108,6 +113,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     minor = _minor_without_a_node(body)
     if minor is not None:
         words["node-of-minor"] = minor
+    words |= _bus_without_nvidia(text, body)
     containers, jobs = _containers(body), _jobs(body)
     visible, visible_line = _visible(body)
     if not words and not containers and not jobs and visible is None:
@@ -161,6 +167,20 @@ def _minor_without_a_node(body: _Body) -> int | None:
     }
     missing = sorted(minors.keys() - nodes)
     return minors[missing[0]] if missing and nodes else None
+
+
+def _bus_without_nvidia(text: Text, body: _Body) -> dict[str, int]:
+    """Where the bus was last asked for NVIDIA's devices and the next prompt follows at once; apart, where that was another machine than
+    the one that an earlier prompt names."""
+    if not any(True for _ in body.places("lspci")):
+        return {}
+    prompts = typed(text)
+    asked = [entry for entry in prompts if entry.command is not None and _ASKS_BUS.match(entry.command)]
+    if not asked or asked[-1].end != asked[-1].index + 1 or asked[-1].end >= len(body.lines):
+        return {}
+    last = asked[-1]
+    others = {entry.host for entry in prompts if entry.index < last.index and entry.host is not None} - {last.host}
+    return {"none-listed-there" if last.host is not None and others else "none-listed": last.index + 1}
 
 
 def _containers(body: _Body) -> tuple[Start, ...]:

@@ -55,6 +55,15 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (("Q: ",), lazy(r"^\W{0,6}Q: ")),
     (_ITEM, lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) ")),
     (
+        ("**`",),
+        lazy(
+            r"(?i)^\s{0,8}(?:[-*+•] {1,3})?\*\*`[^`\n]{6,300}`\*\* {0,2}(?:[-–—:]|->|→|=>) "
+            r"(?:the|there|this|look|check|see|make sure|install|run|if|you|your|means|usually)\b"
+        ),
+    ),
+    # a list of messages with the names that a program gives them
+    (('("',), lazy(r"\b\w{4,40} \(\"[^\"\n]{6,160}\"\),? (?:and |or )?\w{4,40} \(\"[^\"\n]{6,160}\"\)")),
+    (
         ("ocumentation", "docs", "Docs", "anual", "uide", "eadme", "README", "FAQ", "faq"),
         lazy(
             r"(?i)\b(?:documentation|docs|manual|readme|guide|faq)\b[^\n]{0,100}\b(?:says?|mentions?|lists|describes|explains)\b[^\n]{0,80}[\"'`]"
@@ -78,6 +87,10 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
         lazy(rf"{_QUOTED} (?:is|are) (?:normal|harmless|expected)\b|{_QUOTED} can (?:safely )?be ignored"),
     ),
     ((" gone", " solved", " resolved"), lazy(rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b")),
+    (
+        (" went away", " disappeared", " has gone", " vanished", " was fixed", " is fixed"),
+        lazy(rf"{_QUOTED} [^.\n]{{0,60}}\b(?:went away|disappeared|has gone|vanished|(?:was|is) fixed)\b"),
+    ),
 )
 
 

@@ -6,13 +6,25 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks import traces
-from cudadoctor.checks.reading import Quotes, line_of, lines_with, module_named, some
+from cudadoctor.checks.reading import Quotes, event_line, gpus, line_of, lines_with, module_named, some
 from cudadoctor.checks.ties.place import Place
 from cudadoctor.checks.ties.said import Said, finding, mention, settled, stated, suspected, values_of
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, NAMED_GPUS, SECURE_BOOT
+from cudadoctor.model.values import (
+    DKMS,
+    DRIVER_PACKAGES,
+    KERNEL,
+    KERNEL_LOG,
+    LOADED_DRIVER,
+    MODULE_FILES,
+    MODULES,
+    NAMED_GPUS,
+    PCI,
+    SECURE_BOOT,
+    TEGRA,
+)
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -22,12 +34,24 @@ NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-miss
 TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
 REFUSED, NOUVEAU = "secure-boot-blocks-module", "nouveau-bound"
 CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"
-VGPU, OFF = "vgpu-problem", "gpu-powered-off"
+VGPU, OFF, NO_GPU = "vgpu-problem", "gpu-powered-off", "no-nvidia-gpu"
 YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
 _NO_CONTACT = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
 _NOT_FOUND_ON_JETSON = ("no-nvidia-gpu", NOT_LOADED, "uvm-unavailable", "libcuda-missing")
+_NOT_RUNNING = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|NO_DEVICE|no CUDA-capable device|No CUDA GPUs")
+# linux-modules-nvidia-535-6.5.0-21-generic of Ubuntu, kmod-nvidia-6.5.6-300.fc39.x86_64 of Fedora
+_PREBUILT = lazy(
+    r"(?:linux-(?:modules|objects|signatures)-nvidia-\d{3}(?:-(?:server|open)){0,2}|kmod-nvidia)-(?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}-\d[\w.-]{0,60})$"
+)
+_BUILDS_ITSELF = lazy(
+    r"^(?:nvidia-(?:dkms|kernel-(?:source|dkms))|akmod-nvidia|dkms-nvidia|nvidia-open-dkms|kmod-nvidia-(?:latest|open)-dkms)"
+)
 _DESKTOP_DRIVER = lazy(r"\b(?:nvidia-driver-\d{3}|cuda-drivers|nvidia-dkms-\d{3})\b")
+_NONE_TO_HAVE = lazy(r"No such device|Unable to load the (?:kernel module|['\"]?nvidia)|No NVIDIA (?:devices|graphics device|GPU)")
+_NOUVEAU_HOLDS = lazy(r"\bnouveau [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d: (?:NVIDIA |bios: |fb: |DRM: |vgaarb: )")
+_SWITCHED_OFF = lazy(r"bbswitch: (?:disabling|Succesfully loaded)")
+_SWITCHED = lazy(r"(?i)bbswitch|prime-select|supergfx|envycontrol|ACPI|\boff\b")
 _NOT_SUPPORTED = lazy(r"not supported by the|driver release")
 
 
@@ -109,6 +133,45 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
     return ()
 
 
+def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No contact with the driver, or no device nodes, and all of its modules that the text shows are for other kernels."""
+    lines = suspected(said, NOT_LOADED, _NOT_RUNNING) or stated(said, "device-nodes-missing")
+    kernel = facts.get(KERNEL)
+    if not lines or not isinstance(kernel, Fact) or kernel.value is None:
+        return
+    if _present(facts, LOADED_DRIVER) or _answer(lambda: module_named(facts, "nvidia")) or _answer(lambda: traces.dkms_entry(facts)):
+        return
+    built = [*_kernels_of_files(facts), *_kernels_of_packages(facts)]
+    release = kernel.value.release
+    if built and not any(_same_kernel(one, release) for one, _ in built):
+        yield finding(MISSING, lines, some(kernel)[:1], built[0][1], kernel=release)
+
+
+def _kernels_of_files(facts: Facts) -> Iterator[tuple[str, Quotes]]:
+    """The kernels for which the text shows a file of NVIDIA's module."""
+    for fact in facts.all(MODULE_FILES):
+        for file in fact.value.files if fact.value is not None else ():
+            if traces.is_driver_module(file):
+                yield file.kernel or "", lines_with(fact, file.path)[:1]
+
+
+def _kernels_of_packages(facts: Facts) -> Iterator[tuple[str, Quotes]]:
+    """The kernels that prebuilt modules are for, by the names of their packages. A package that builds them itself is for any."""
+    for fact in facts.all(DRIVER_PACKAGES):
+        packages = fact.value.packages if fact.value is not None else ()
+        if any(_BUILDS_ITSELF.search(package.name) for package in packages):
+            return
+        for package in packages:
+            named = _PREBUILT.match(package.name)
+            if named is not None and traces.is_driver_package(package):
+                yield named["kernel"], line_of(fact, package.line)
+
+
+def _same_kernel(one: str, release: str) -> bool:
+    """Whether a kernel that a package or a folder names is this one; where it names none it may be."""
+    return not one or release.startswith(one)
+
+
 def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with a driver that is installed, on a machine whose firmware checks signatures."""
     lines, found = suspected(said, REFUSED), facts.get(SECURE_BOOT)
@@ -127,6 +190,52 @@ def uvm_out(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nvidia = found.value.find("nvidia")
     if nvidia is not None and nvidia.used_by and "nvidia_uvm" not in nvidia.used_by and found.value.find("nvidia_uvm") is None:
         yield finding("uvm-unavailable", lines, line_of(found, nvidia.line))
+
+
+def nouveau_in_the_way(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """NVIDIA's module found no device that it may have, and the kernel's lines before it show nouveau on a GPU."""
+    lines, log = suspected(said, NOUVEAU, _NONE_TO_HAVE), facts.get(KERNEL_LOG)
+    if not lines or not isinstance(log, Fact) or log.value is None or _present(facts, LOADED_DRIVER):
+        return
+    held = next((event for event in log.value.events if _NOUVEAU_HOLDS.search(event.text)), None)
+    if held is not None and not log.value.past(held.line, held.address):
+        yield finding(NOUVEAU, lines, (event_line(log, held),), driver="nouveau")
+
+
+def switched_off(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """bbswitch switched the GPU off, and a listing of the bus shows that it does not answer any more (revision ff)."""
+    lines = suspected(said, OFF, _SWITCHED_OFF)
+    listed = [gpu for gpu in gpus(facts) if gpu.revision == "ff"] if lines and _present(facts, PCI) else []
+    if listed:
+        yield finding(OFF, lines, listed[0].quotes[:1])
+
+
+def given_to_a_guest(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The host's driver finds no device that it may have, and the text says that a virtual machine was given the card."""
+    place, lines = Place(facts), suspected(said, "vfio-bound", _NONE_TO_HAVE)
+    if lines and place.said("given-to-guest") and place.said("on-the-host") and not settled(said):
+        yield finding("vfio-bound", lines, place.said("given-to-guest"), basis="suspected")
+
+
+def none_on_the_bus(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A complaint that no GPU or no driver is found, and a look for NVIDIA's devices on the bus that found none.
+
+    The kernel saw one when it started: it left the bus since. In a laptop it may be switched off; a listing may show another machine's.
+    """
+    place = Place(facts)
+    lines = suspected(said, NO_GPU) or suspected(said, NOT_INSTALLED) or stated(said, "libcuda-missing")
+    shown = place.said("none-listed-there") or (() if _gpu_listed(facts) else place.said("none-listed"))
+    if not lines or not shown or place.in_wsl or place.said("windows") or place.said("mac"):
+        return
+    seen = place.said("seen-at-boot")
+    if seen:
+        yield finding("gpu-fell-off-bus", shown, seen, lines)
+    elif not suspected(said, OFF, _SWITCHED) and not mention(facts, "laptop") and not _present(facts, TEGRA):
+        yield finding(NO_GPU, shown, lines)
+
+
+def _gpu_listed(facts: Facts) -> bool:
+    return any(fact.value is not None and fact.value.nvidia_gpus for fact in facts.all(PCI))
 
 
 # ---------------------------------------------------------------- branch and GPU, by the driver's own line
@@ -191,7 +300,12 @@ TIES = (
     desktop_driver_on_jetson,
     desktop_packages_on_jetson,
     secure_boot_on,
+    built_for_other_kernels,
     module_there_but_not_loaded,
+    nouveau_in_the_way,
+    switched_off,
+    given_to_a_guest,
+    none_on_the_bus,
     uvm_out,
     not_supported,
     beyond_the_open_flavour,
