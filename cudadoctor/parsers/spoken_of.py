@@ -30,7 +30,7 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         _ITEM,
         lazy(
-            r"^\s{0,8}[-*+•] {1,3}(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?) "
+            r"^\s{0,8}[-*+•] {1,3}(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?):? "
         ),
     ),
     (("(#",), lazy(r"^\s{0,8}[-*+•] {1,3}[^\n]{10,300} \(#\d{2,6}\)\s{0,4}$")),
@@ -38,6 +38,14 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     # documentation and advice
     (("Q: ",), lazy(r"^\W{0,6}Q: ")),
     (_ITEM, lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) ")),
+    # a list of messages with what to do about each
+    (
+        (". `", '. "', ") `", ') "', *_ITEM),
+        lazy(
+            r"^\s{0,8}(?:[-*+•]|\d{1,2}[.)]) {1,3}(?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`)[^\n:`\"]{0,40}: (?:please )?(?:check|drain|restart|reboot|reset"
+            r"|run|use|install|reinstall|see|set|unset|call|update|upgrade|ask|try|remove|replace)\b(?! (?:does|did|didn|do|helps?|fixes|fails?|only)\b)"
+        ),
+    ),
     (
         ("ocumentation", "docs", "Docs", "anual", "uide", "eadme", "README", "FAQ", "faq"),
         lazy(
@@ -57,7 +65,14 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
         (" normal", " harmless", " expected", "be ignored"),
         lazy(rf"{_QUOTED} (?:is|are) (?:normal|harmless|expected)\b|{_QUOTED} can (?:safely )?be ignored"),
     ),
-    ((" gone", " solved", " resolved"), lazy(rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b")),
+    (
+        (" gone", " solved", " resolved"),
+        lazy(
+            rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b"
+            rf"|{_QUOTED} (?:error|message|problem|from|of|since|after)\b[^.;,\"'`\n]{{0,30}} (?:was|were|is|are) (?:now )?(?:gone|solved|resolved)\b"
+            r"(?![^\n]{0,120}\b(?:but|until|again|returns?|back (?:again|after)|for (?:a|some)|comes?|came)\b)"
+        ),
+    ),
 )
 
 
