@@ -48,6 +48,14 @@ SAID = {
         "nvidia-smi gives SW Thermal Slowdown as the reason.",
         "The GPU is at 139 MHz, nvidia-smi says software thermal.",
         "| 105 s | **thermal slowdown active** | 87 °C | GPU0 |",
+        "hashcat, nvidia driver 418: after 40 seconds the card collapses to 139 MHz.",
+        "The GPU is slow, and the fan of the card stands still.",
+    ),
+    "gpu-computes-wrong": (
+        "[selftest] matmul cuda:1 vs cpu: 4096 mismatches, pass 1",
+        "CUDA sums, run 2: cpu 3355443200  gpu 3355447296  DIFF",
+        "The second NVIDIA card computes wrong sums, the first does not.",
+        "Which flag of nvcc, the NVIDIA compiler, makes card 1 non-deterministic?",
     ),
     "secure-boot-blocks-module": (
         "With secure boot disabled I can install the nvidia extension.",
@@ -60,6 +68,7 @@ SAID = {
     "library-path-conflict": ("CUBLAS breaks as soon as the system-wide CUDA is in LD_LIBRARY_PATH.",),
     "vfio-bound": ('supergfxctl: "mode": "Vfio", nvidia is not there',),
     "scheduler-gave-no-gpu": ("In the job CUDA_VISIBLE_DEVICES has the value NoDevFiles.",),
+    "nvidia-smi-missing": ("In our image nvidia-smi is not packaged, NVIDIA's libraries are.",),
     "process-limits": ("Beyond virtual memory limits on Yarn (GPU)", "CUDA fails where I set ulimit -v 8000000."),
     "open-module-required": ("RTX 5090: the script does not install `nvidia-open`, the screen stays black.",),
 }
@@ -69,6 +78,9 @@ OTHERWISE = (
     "SW Thermal Slowdown                           : Not Active",
     "Secure Boot is enabled here, and the nvidia driver works.",
     "The link runs at Gen4 x16.",
+    "[selftest] matmul cuda:1 vs cpu: 0 mismatches, pass 1",
+    "CUDA sums, run 2: cpu 3355443200  gpu 3355443200  no diff",
+    "The fan of the GPU turns, the clock is 1905 MHz.",
 )
 
 

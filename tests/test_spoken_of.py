@@ -28,6 +28,10 @@ SPOKEN = (
     "tests/test_gpu.py::test_mul SKIPPED (requires a GPU with compute capability 8.0 or higher)",
     'Is "Xid 79" always a hardware fault?',
     "* No `GPU has fallen off the bus`",
+    "- Fixed: the probe printed `Driver/library version mismatch` twice.",
+    "2. `GPU has fallen off the bus` (Xid 79): drain, power cycle",
+    "1. `Driver/library version mismatch` after patch day: reboot",
+    'The "Driver/library version mismatch" from yesterday is gone, the reboot did it.',
 )
 SHOWN = (
     "AssertionError: Torch not compiled with CUDA enabled",
@@ -39,6 +43,9 @@ SHOWN = (
     "I followed the guide, and now get `libcuda.so.1: cannot open shared object file`.",
     "        return self.lst[devnum]",
     "No CUDA GPUs are available",
+    "1. `Driver/library version mismatch`: restart does not help",
+    "1. `Driver/library version mismatch`: every morning",
+    'The "Driver/library version mismatch" from yesterday is gone after a reboot, but returns each night.',
 )
 
 

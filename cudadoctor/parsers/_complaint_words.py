@@ -104,7 +104,7 @@ COMPLAINTS = (
             r"(?:cpu|host|reference)\b[^\n]{0,24}\b[1-9]\d{0,9} (?:mismatch|errors?|differen|wrong|bad)"
             r"|\bcpu\W{1,4}(?P<sum>-?\d[\d.]{0,20})\s{1,8}gpu\W{1,4}(?!(?P=sum)\s)-?\d[\d.]{0,20}\s[^\n]{0,20}"
             r"\b(?:diff|mismatch|wrong|fail|bad)"
-            r"|\b(?:this|that|one|the (?:first|second|other|same|new|old)) (?:gpu|card)\b[^.\n]{0,24}"
+            r"|\b(?:this|that|one|the (?:first|second|other|same|new|old)) (?:\w{1,12} )?(?:gpu|card)\b[^.\n]{0,24}"
             r"\b(?:computes?|calculates?|gives?|returns?|produces?)\b[^.\n]{0,12}\b(?:wrong|incorrect)\b"
             r"|\b(?:wrong|incorrect|non-?deterministic)\b[^.\n]{0,24}\bonly on (?:this|that|one|the (?:first|second|same)) (?:gpu|card)\b"
             r"|\b(?:card|gpu) ?#?\d\b[^.\n]{0,12}\b(?:non-?deterministic|(?:computes?|calculates?|is) wrong)\b"

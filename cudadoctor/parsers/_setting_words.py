@@ -80,7 +80,8 @@ SIGNS = (
         ("docker", "Docker", "podman", "Podman", "kubectl", "ubernetes", "K8s", "k8s", "container", "apptainer", "ingularity",
          "OCI runtime", "/usr/local/nvidia/lib", " pod", "LXC", " lxc", "Proxmox", "Dev Container", "nvidia/cuda:", "nvcr.io/"),
         lazy(
-            r"(?:(?<!\bno )(?<!\bkein )(?<!\bohne )(?<!\bwithout )(?<!\bsans )(?<!\bsin )|(?!\w{1,16}(?:\s?[,.;:)]|$)))"  # no Docker, ...
+            r"(?:(?<!\bno )(?<!\bkein )(?<!\bohne )(?<!\bwithout )(?<!\bsans )(?<!\bsin )"
+            r"|(?!\w{1,16}(?: (?:here|there|involved|used|installed|at all))?(?:\s?[,.;:)]|$)))"  # no Docker, ...
             r"\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
             r"|(?:the|a|an|my|each|every|this|all|these|running|inside|in) (?:containers?|pods?)|containers?:|OCI runtime|LXC|lxc|Proxmox"
             r"|Dev Containers?)\b|/usr/local/nvidia/lib|\bnvidia/cuda:\d|\bnvcr\.io/\w"

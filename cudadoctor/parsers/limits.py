@@ -136,16 +136,17 @@ def parse_pids(text: Text) -> Iterator[Fact[Any] | Unknown]:
     yield from _of_cgroup("processes of the control group", text)
 
 
+_WAKES = (
+    "ulimit", "Max address space", "virtual memory ", "_vmem=", "address space (", "LimitAS=", "LimitMEMLOCK=", "LimitNPROC=",
+    "LimitNOFILE=", "--pids-limit", "/sys/fs/cgroup/",
+)  # fmt: skip
 PARSERS = (
     Parser(
         name="limits",
         reads=("limits",),
         keys=(LIMITS.name,),
         parse=parse,
-        wakes=(
-            "ulimit", "Max address space", "virtual memory ", "_vmem=", "address space (", "LimitAS=", "LimitMEMLOCK=", "LimitNPROC=",
-            "LimitNOFILE=", "--pids-limit", "/sys/fs/cgroup/",
-        ),  # fmt: skip
+        wakes=_WAKES,
     ),
     Parser(name="cgroup_memory", reads=("cgroup-memory",), keys=(CGROUP_LIMITS.name,), parse=parse_memory, absent=(CGROUP_LIMITS.name,)),
     Parser(name="cgroup_pids", reads=("cgroup-pids",), keys=(CGROUP_LIMITS.name,), parse=parse_pids, absent=(CGROUP_LIMITS.name,)),

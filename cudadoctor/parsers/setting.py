@@ -143,8 +143,9 @@ def _process_not_listed(body: _Body) -> int | None:
         typed = root_command(body.lines[number - 1][:_COMMAND_LENGTH])
         if typed is None or _ASKS_PROCESS.search(typed) is None:
             continue
-        answer = [text for text in takewhile(lambda text: not is_prompt(text), body.lines[number : number + _ANSWER]) if text.strip()]
-        closed = number + len(answer) < len(body.lines)  # else the answer may be cut off
+        below = list(takewhile(lambda text: not is_prompt(text), body.lines[number : number + _ANSWER]))
+        answer = [text for text in below if text.strip()]
+        closed = any(is_prompt(text) for text in body.lines[number + len(below) :][:1])  # else the answer may be cut off
         if closed and (not answer or _PS_HEADING.match(answer[0])) and not any(_PS_ROW.match(text) for text in answer[1:2]):
             return number
     return None

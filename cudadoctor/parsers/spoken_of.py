@@ -30,7 +30,8 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         _ITEM,
         lazy(
-            r"^\s{0,8}[-*+•] {1,3}(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?):? "
+            r"^\s{0,8}[-*+•] {1,3}"
+            r"(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?):? "
         ),
     ),
     (("(#",), lazy(r"^\s{0,8}[-*+•] {1,3}[^\n]{10,300} \(#\d{2,6}\)\s{0,4}$")),
@@ -42,8 +43,9 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         (". `", '. "', ") `", ') "', *_ITEM),
         lazy(
-            r"^\s{0,8}(?:[-*+•]|\d{1,2}[.)]) {1,3}(?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`)[^\n:`\"]{0,40}: (?:please )?(?:check|drain|restart|reboot|reset"
-            r"|run|use|install|reinstall|see|set|unset|call|update|upgrade|ask|try|remove|replace)\b(?! (?:does|did|didn|do|helps?|fixes|fails?|only)\b)"
+            r"^\s{0,8}(?:[-*+•]|\d{1,2}[.)]) {1,3}(?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`)[^\n:`\"]{0,40}: (?:please )?"
+            r"(?:check|drain|restart|reboot|reset|run|use|install|reinstall|see|set|unset|call|update|upgrade|ask|try|remove|replace)\b"
+            r"(?! (?:does|did|didn|do|helps?|fixes|fails?|only)\b)"
         ),
     ),
     (
@@ -69,7 +71,8 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
         (" gone", " solved", " resolved"),
         lazy(
             rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b"
-            rf"|{_QUOTED} (?:error|message|problem|from|of|since|after)\b[^.;,\"'`\n]{{0,30}} (?:was|were|is|are) (?:now )?(?:gone|solved|resolved)\b"
+            rf"|{_QUOTED} (?:error|message|problem|from|of|since|after)\b[^.;,\"'`\n]{{0,30}} "
+            r"(?:was|were|is|are) (?:now )?(?:gone|solved|resolved)\b"
             r"(?![^\n]{0,120}\b(?:but|until|again|returns?|back (?:again|after)|for (?:a|some)|comes?|came)\b)"
         ),
     ),

@@ -26,9 +26,11 @@ LIBRARIES, CUDNN, MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mis
 ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
 SHADOWED = "python-module-shadowed"
 _CORE = lazy(
-    r"module '(?:jax' has no attribute '(?:devices|jit|grad|vmap|random|__version__)|cupy' has no attribute '(?:array|asarray|zeros|ones|arange"
-    r"|ndarray|cuda|__version__)|numba' has no attribute '(?:jit|njit|vectorize|prange|float32|__version__)|triton' has no attribute"
-    r" '(?:jit|__version__)|torch' has no attribute '(?:nn|tensor|device|no_grad|zeros|ones|randn|__version__))'"
+    r"module '(?:jax' has no attribute '(?:devices|jit|grad|vmap|random|__version__)"
+    r"|cupy' has no attribute '(?:array|asarray|zeros|ones|arange|ndarray|cuda|__version__)"
+    r"|numba' has no attribute '(?:jit|njit|vectorize|prange|float32|__version__)"
+    r"|triton' has no attribute '(?:jit|__version__)"
+    r"|torch' has no attribute '(?:nn|tensor|device|no_grad|zeros|ones|randn|__version__))'"
 )
 _OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
@@ -237,4 +239,14 @@ def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(ABI, lines[:1], new[1] if new is not None else ())
 
 
-TIES = (not_available, no_device_for_a_cpu_build, cpu_build_shown, wrong_library, mixed_packages, libraries_unnamed, who_lacks_it, core_attribute, bindings)
+TIES = (
+    not_available,
+    no_device_for_a_cpu_build,
+    cpu_build_shown,
+    wrong_library,
+    mixed_packages,
+    libraries_unnamed,
+    who_lacks_it,
+    core_attribute,
+    bindings,
+)

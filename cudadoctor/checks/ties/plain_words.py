@@ -182,6 +182,6 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 TIES = (
-    told, left_on_the_cpu, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl, windows_driver,
-    module_for_wsl, slowed_in_a_list,
+    told, left_on_the_cpu, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl,
+    windows_driver, module_for_wsl, slowed_in_a_list,
 )  # fmt: skip

@@ -301,5 +301,6 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 
 TIES = (
-    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, in_wsl, job_without_gpu, written_value, no_card_at_all,
+    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, in_wsl, job_without_gpu, written_value,
+    no_card_at_all,
 )  # fmt: skip
