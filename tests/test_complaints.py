@@ -23,7 +23,6 @@ SAID = {
         "$ cat .numba_config.yaml\ndisable_cuda: 1\n# for numba.cuda",
         "On the laptop I told numba not to look for CUDA, long ago.",
     ),
-    "nvidia-smi-missing": ("nvidia-smi is not mounted into the container.",),
     "gpu-powered-off": ("I used EnvyControl's integrated mode, and now nvidia is gone.",),
     "container-driver-capabilities": ("The compose file sets the utility capability alone, so nvidia is of no use to CUDA.",),
     "wsl-linux-driver-installed": ("There is a libcuda.so.535 in /lib/x86_64-linux-gnu beside the one in /usr/lib/wsl/lib.",),
@@ -65,7 +64,6 @@ SAID = {
         "docker, nvidia driver on the host, and /etc/docker/daemon.json does not exist.",
         "There is no daemon.json here, docker knows no nvidia.",
     ),
-    "nvidia-smi-missing": ("nvidia-smi is not mounted into the container.",),
     "driver-libraries-incomplete": (
         "The package nvidia-libs fails to symlink /usr/lib/libnvidia-ptxjitcompiler.so.1, CUDA shows unknown errors.",
     ),
@@ -79,6 +77,14 @@ SAID = {
         "nvidia-smi gives SW Thermal Slowdown as the reason.",
         "The GPU is at 139 MHz, nvidia-smi says software thermal.",
         "| 105 s | **thermal slowdown active** | 87 °C | GPU0 |",
+        "hashcat, nvidia driver 418: after 40 seconds the card collapses to 139 MHz.",
+        "The GPU is slow, and the fan of the card stands still.",
+    ),
+    "gpu-computes-wrong": (
+        "[selftest] matmul cuda:1 vs cpu: 4096 mismatches, pass 1",
+        "CUDA sums, run 2: cpu 3355443200  gpu 3355447296  DIFF",
+        "The second NVIDIA card computes wrong sums, the first does not.",
+        "Which flag of nvcc, the NVIDIA compiler, makes card 1 non-deterministic?",
     ),
     "secure-boot-blocks-module": (
         "With secure boot disabled I can install the nvidia extension.",
@@ -91,6 +97,7 @@ SAID = {
     "library-path-conflict": ("CUBLAS breaks as soon as the system-wide CUDA is in LD_LIBRARY_PATH.",),
     "vfio-bound": ('supergfxctl: "mode": "Vfio", nvidia is not there',),
     "scheduler-gave-no-gpu": ("In the job CUDA_VISIBLE_DEVICES has the value NoDevFiles.",),
+    "nvidia-smi-missing": ("In our image nvidia-smi is not packaged, NVIDIA's libraries are.",),
     "process-limits": ("Beyond virtual memory limits on Yarn (GPU)", "CUDA fails where I set ulimit -v 8000000."),
     "open-module-required": ("RTX 5090: the script does not install `nvidia-open`, the screen stays black.",),
 }
@@ -106,6 +113,9 @@ OTHERWISE = (
     "SW Thermal Slowdown                           : Not Active",
     "Secure Boot is enabled here, and the nvidia driver works.",
     "The link runs at Gen4 x16.",
+    "[selftest] matmul cuda:1 vs cpu: 0 mismatches, pass 1",
+    "CUDA sums, run 2: cpu 3355443200  gpu 3355443200  no diff",
+    "The fan of the GPU turns, the clock is 1905 MHz.",
 )
 
 

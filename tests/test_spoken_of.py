@@ -35,6 +35,10 @@ SPOKEN = (
     "**`RmInitAdapter failed!`** - look at the line above.",
     'Conditions GpuFellOffBus ("GPU has fallen off the bus"), GspTimeout ("Timeout waiting for RPC from GSP!").',
     'Update: the "Driver/library version mismatch" from my first post went away with the reboot.',
+    "- Fixed: the probe printed `Driver/library version mismatch` twice.",
+    "2. `GPU has fallen off the bus` (Xid 79): drain, power cycle",
+    "1. `Driver/library version mismatch` after patch day: reboot",
+    'The "Driver/library version mismatch" from yesterday is gone, the reboot did it.',
 )
 SHOWN = (
     "**`RmInitAdapter failed!`** - on the second node as well",
@@ -52,6 +56,9 @@ SHOWN = (
     "**`Failed to initialize NVML: Driver/library version mismatch`** - since yesterday.",
     'The people here read "requires use of the NVIDIA open kernel modules".',
     "Update: not solved! It is CUDA_ERROR_UNKNOWN again.",
+    "1. `Driver/library version mismatch`: restart does not help",
+    "1. `Driver/library version mismatch`: every morning",
+    'The "Driver/library version mismatch" from yesterday is gone after a reboot, but returns each night.',
 )
 
 

@@ -105,6 +105,10 @@ def named(text: str) -> tuple[str | None, str | None]:
         (UNKNOWN + "It broke after the laptop resumed from suspend.\n", "uvm-unavailable"),
         (UNKNOWN + "nvidia_drm 61440 0\nnvidia_modeset 1064960 1 nvidia_drm\nnvidia 4501504 1 nvidia_modeset\n", "uvm-unavailable"),
         (UNKNOWN + "$ ulimit -v 8388608\n", "process-limits"),
+        (UNKNOWN + "$ ulimit -v\n8388608\n", "process-limits"),
+        (UNKNOWN + "systemd unit with LimitNOFILE=24\n", "process-limits"),
+        (UNKNOWN + "podman run --device nvidia.com/gpu=all --pids-limit=20 cupy/cupy:v12.3.0\n", "process-limits"),
+        (UNKNOWN + "# cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids.current\n20\n17\n", "process-limits"),
         (REFUSED.format("2684", "515.65.01"), "driver-too-old-for-gpu"),  # Ada
         (REFUSED.format("1292", "535.129.03"), "driver-too-new-for-gpu"),  # Kepler
         (REFUSED.format("1eb8", "525.85.12") + "The guest runs on VMware ESXi.\n", "vgpu-problem"),

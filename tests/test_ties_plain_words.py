@@ -16,6 +16,15 @@ NO_ACCESS, SCHEDULER, WSL_GPU, WSL_DRIVER = (
 FULL = "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\n"
 NONE_HERE = "RuntimeError: No CUDA GPUs are available\n"
 WSL = "Linux version 5.15.90.1-microsoft-standard-WSL2 (root@1c602f52c2e4) (gcc 11.2.0)\n"
+ON_CPU = "program-not-on-gpu"
+AVAILABLE = "torch.cuda.is_available(): True\n"
+IDLE = (
+    "| NVIDIA-SMI 550.120                Driver Version: 550.120        CUDA Version: 12.4     |\n"
+    "|=========================================+========================+======================|\n"
+    "|   0  NVIDIA GeForce RTX 4070        Off |   00000000:01:00.0 Off |                  N/A |\n"
+    "|  0%   33C    P8              9W /  200W |       2MiB /  12282MiB |      0%      Default |\n"
+)
+CODEC = "[h264_nvenc @ 0x55d0c1a2bc80] Cannot load libnvidia-encode.so.1\n"
 REASONS = "index, clocks_throttle_reasons.hw_slowdown, clocks_throttle_reasons.sw_thermal_slowdown\n"
 LIST = (
     "$ nvidia-smi --query-gpu=index,clocks_throttle_reasons.hw_slowdown,clocks_throttle_reasons.sw_thermal_slowdown --format=csv\n"
@@ -37,6 +46,14 @@ CUSTOM = 'docker: Error response from daemon: error gathering device information
         ("nvidia-smi: 程序被 kill 之后显存没有释放", ZOMBIE),
         ("Der GPU-Speicher wird nach kill -9 nicht freigegeben, nvidia-smi zeigt keinen Prozess", ZOMBIE),
         ("nvidia-smi says no running processes found but 22 GB are used", ZOMBIE),
+        ("nvidia-smi says 38 GB of 40 are used but the process list is empty.", ZOMBIE),
+        ("nvidia-smi zeigt 11 GB als belegt und unten keinen einzigen Eintrag, CUDA geht nicht.", ZOMBIE),
+        (FULL + "11 GB are taken and the process table is empty. We have no Docker here.", ZOMBIE),
+        (FULL + "11 GB are taken and the process table is empty. We use Docker here.", "program-out-of-memory"),
+        (AVAILABLE + "next(model.parameters()).device: cpu", ON_CPU),
+        (AVAILABLE + "[10:00:31] model on cpu, 88.1M parameters", ON_CPU),
+        (AVAILABLE + "[10:00:31] model on cuda, 88.1M parameters", None),
+        (IDLE + "During the training there is nothing on the card.", ON_CPU),
         ("nvidia-smi shows how much GPU memory each process uses", None),
         (FULL + "another user's process uses 20 GB of it", OTHERS),
         (FULL + "my colleague's notebook still holds 10 GB", OTHERS),
@@ -48,6 +65,10 @@ CUSTOM = 'docker: Error response from daemon: error gathering device information
         (NONE_HERE + "docker run --gpus all x; after a day it is gone, docker compose restart and it is back.", "container-lost-devices"),
         (NONE_HERE + "It runs as a Slurm job.", SCHEDULER),
         (NONE_HERE, "driver-not-loaded"),
+        ("AttributeError: module 'jax' has no attribute 'devices'", "python-module-shadowed"),
+        ("AttributeError: module 'jax' has no attribute 'xla_computation'", "python-abi-mismatch"),
+        (CODEC, "driver-libraries-incomplete"),
+        (CODEC + "It is the docker image of Jellyfin.", "container-driver-capabilities"),
     ],
 )
 def test_what_is_likeliest(text: str, cause: str | None) -> None:

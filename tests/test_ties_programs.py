@@ -9,6 +9,9 @@ from cudadoctor.parsers.out_of_memory import clues
 from tests.pasted import root, suspects
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
+FAULT, TIMEOUT = "program-memory-fault", "program-launch-timeout"
+LAUNCH_FAILED = "./queens 18: CUDA error: unspecified launch failure ({})\n"
+WATCHED = "  Run time limit on kernels:                     {}\n"
 FULL = "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY\n"
 UNINITIALISED = "cupy.cuda.driver.CUDADriverError: CUDA_ERROR_NOT_INITIALIZED: initialization error\n"
 MEMORY = "$ nvidia-smi --query-gpu=memory.used,memory.total --format=csv\nmemory.used [MiB], memory.total [MiB]\n{} MiB, 8192 MiB\n"
@@ -34,6 +37,13 @@ SPAWNED = '  File "/usr/lib/python3.8/multiprocessing/spawn.py", line 116, in sp
         ('CUDA error at r.cu:2 code=999(cudaErrorUnknown) "cudaDeviceSynchronize()"\nthe screen goes black', "program-launch-timeout"),
         ('CUDA error at r.cu:2 code=999(cudaErrorUnknown) "cudaDeviceSynchronize()"', None),
         ('CUDA error at r.cu:2 code=999(cudaErrorUnknown) "cudaGetDeviceCount(&n)"\nthe screen goes black', None),
+        (LAUNCH_FAILED.format("after 5.4 s") + WATCHED.format("Yes"), TIMEOUT),
+        (LAUNCH_FAILED.format("after 5.4 s") + WATCHED.format("No"), FAULT),
+        (LAUNCH_FAILED.format("at once") + WATCHED.format("Yes"), FAULT),
+        (LAUNCH_FAILED.format("after 40 s") + WATCHED.format("Yes"), FAULT),
+        (LAUNCH_FAILED.format("after 2.2 s") + "    TdrDelay    REG_DWORD    0x2\n", TIMEOUT),
+        (LAUNCH_FAILED.format("at once") + "The screen goes black for a moment.\n", TIMEOUT),
+        (LAUNCH_FAILED.format("after 2.2 s") + WATCHED.format("Yes") + "Invalid __global__ write of size 4 bytes\n", FAULT),
     ],
 )
 def test_what_the_program_did(text: str, cause: str | None) -> None:
@@ -52,6 +62,13 @@ def test_a_late_unknown_error_is_the_kernels() -> None:
         ("", None),
         (MEMORY.format(214), OWN),
         (PIDS + "40711, 7398 MiB\n", OTHERS),
+        (PIDS + "40711, 7398 MiB\n$ ls /proc/40711\nls: cannot access '/proc/40711': No such file or directory\n", ZOMBIE),
+        (PIDS + "40711, 7398 MiB\n$ ls /proc/1411\nls: cannot access '/proc/1411': No such file or directory\n", OTHERS),
+        (PIDS + "40711, 7398 MiB\n$ kill -9 40711\nbash: kill: (40711) - No such process\n", ZOMBIE),
+        (PIDS + "40711, 7398 MiB\n$ ps -p 40711\n    PID TTY          TIME CMD\n$ \n", ZOMBIE),
+        (PIDS + "40711, 7398 MiB\n$ ps -p 40711\n    PID TTY          TIME CMD\n", OTHERS),  # the rest may not have been copied
+        (PIDS + "40711, 7398 MiB\n$ ps -p 40711\n    PID TTY          TIME CMD\n  40711 pts/1    00:10:01 python3\n$ \n", OTHERS),
+        ("In the docker container:\n" + PIDS + "40711, 7398 MiB\n$ kill -9 40711\nbash: kill: (40711) - No such process\n", OTHERS),
         (MEMORY.format(7411) + PIDS, None),  # the list may go on
         (MEMORY.format(7411) + PIDS + "ada@box:~$\n", ZOMBIE),
         (MEMORY.format(7411), None),
@@ -67,6 +84,11 @@ def test_without_an_answer_both_stay_open() -> None:
     assert suspects("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")[:2] == [OWN, OTHERS]
 
 
+LLAMA = (
+    "  Device 0: NVIDIA GeForce RTX 4090, compute capability 8.9, VMM: yes{}\n"
+    "llama_model_load: using device CUDA0 (NVIDIA GeForce RTX 4090) - {} MiB free\n"
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating {} MiB on device 0: cudaMalloc failed: out of memory\n"
+)
 TORCH_1 = "CUDA out of memory. Tried to allocate {} (GPU 0; {} total capacity; {} already allocated; {} free; {} {})"
 TORCH_2 = (
     "CUDA out of memory. Tried to allocate {} GPU 0 has a total capac{}ty of {} of which {} is free. {}"
@@ -109,6 +131,14 @@ RESERVED, CACHED = "reserved in total by PyTorch", "cached"
         ("totalMemory: 7.93GiB freeMemory: 177.75MiB\nfailed to allocate: CUDA_ERROR_OUT_OF_MEMORY", OTHERS),
         ("totalMemory: 7.93GiB freeMemory: 7.61GiB\nfailed to allocate: CUDA_ERROR_OUT_OF_MEMORY", None),
         ("totalMemory: 7.93GiB freeMemory: 177.75MiB\nEpoch 1", None),
+        (LLAMA.format("", 23620, "37546.98"), OWN),
+        (LLAMA.format("", 21000, "37546.98"), None),  # of what card: it may be a larger one
+        (LLAMA.format("", 23620, "23700.00"), OWN),
+        (LLAMA.format("", 23620, "4000.00"), None),  # there was room
+        (LLAMA.format(", VRAM: 24080 MiB", 3620, "4000.00"), OTHERS),
+        (LLAMA.format(", VRAM: 24080 MiB", 3620, "24400.00"), OWN),
+        (LLAMA.format(", VRAM: 24080 MiB", 15000, "16000.00"), None),  # both
+        (LLAMA.format("", 23620, "37546.98").replace("CUDA0", "CUDA1"), None),  # of another device
     ],
 )
 def test_whose_memory_by_the_messages_figures(message: str, cause: str | None) -> None:

@@ -40,6 +40,14 @@ SHOWN: list[tuple[str, str]] = [
         "| N/A   32C    P0    41W / 300W |      0MiB / 32480MiB |      0%      Default |\n",
     ),
     ("framework-cpu-build", "RuntimeError: Failed to infer device type\n\ntorch==2.6.0+cpu\nvllm==0.8.3\n"),
+    (  # JAX without CUDA, and JAX whose CUDA backend came up beside the one of another maker
+        "framework-cpu-build",
+        "Unable to initialize backend 'cuda': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'\n[CpuDevice(id=0)]\n",
+    ),
+    (
+        NONE,
+        "Unable to initialize backend 'rocm': module 'jaxlib.xla_extension' has no attribute 'GpuAllocatorConfig'\n[CudaDevice(id=0)]\n",
+    ),
     (
         "toolkit-newer-than-driver",
         "CUDA driver version is insufficient for CUDA runtime version\ngpu_cuda:          9.1\ngpu_driver:        390.77\n",

@@ -129,11 +129,30 @@ COMPLAINTS = (
     ),
     Sign(
         "thermal-or-power-throttling",
-        ("hermal", "HERMAL", "rottl"),
+        ("hermal", "HERMAL", "rottl", "fan", "Fan", "MHz"),
         lazy(
+            r"(?i:\bfans?\b[^.\n]{0,32}\b(?:stands? still|(?:does|do|did|is|are|was|were)(?:n't| not)(?: \w{1,8})? (?:spin|turn|run)"
+            r"|(?:never|no longer) (?:spin|turn|run)|stopped (?:spinning|turning)|is dead|are dead))"
+            r"|(?i:\b(?:clocks?|gpu|card|core|sm|speed|always|then|it)\b[^.\n]{0,40}"
+            r"\b(?:drops?|dropped|falls?|fell|collapses?|collapsed|settles?|throttles?)\b[^.\n]{0,40}"
+            r"\b(?:to|at) (?:\w{1,8} ){0,2}\d{2,3} ?MHz)|"
             r"SW Thermal Slowdown(?!\s{0,40}: ?Not)|HW (?:Thermal )?Slowdown(?!\s{0,40}: ?Not)|(?i:\bsoftware thermal\b)"
             r"|(?i:\bthermal slowdown active\b)|(?i:\b(?:gpu|card|clocks?)\b[^.\n]{0,40}\bthermal(?:ly)? throttl)"
             r"|(?i:\bthermal throttl\w{2,4}\b[^.\n]{0,40}\b(?:gpu|card|clocks?)\b)"
+        ),
+    ),
+    Sign(
+        "gpu-computes-wrong",
+        ("cpu", "CPU", "reference", "wrong", "Wrong", "incorrect", "determinis"),
+        lazy(
+            r"(?i)\b(?:gpu|cuda(?::\d)?|card|device)\b[^\n]{0,40}\b(?:vs\.?|versus|against|compared (?:with|to)) (?:the )?"
+            r"(?:cpu|host|reference)\b[^\n]{0,24}\b[1-9]\d{0,9} (?:mismatch|errors?|differen|wrong|bad)"
+            r"|\bcpu\W{1,4}(?P<sum>-?\d[\d.]{0,20})\s{1,8}gpu\W{1,4}(?!(?P=sum)\s)-?\d[\d.]{0,20}\s[^\n]{0,20}"
+            r"\b(?:diff|mismatch|wrong|fail|bad)"
+            r"|\b(?:this|that|one|the (?:first|second|other|same|new|old)) (?:\w{1,12} )?(?:gpu|card)\b[^.\n]{0,24}"
+            r"\b(?:computes?|calculates?|gives?|returns?|produces?)\b[^.\n]{0,12}\b(?:wrong|incorrect)\b"
+            r"|\b(?:wrong|incorrect|non-?deterministic)\b[^.\n]{0,24}\bonly on (?:this|that|one|the (?:first|second|same)) (?:gpu|card)\b"
+            r"|\b(?:card|gpu) ?#?\d\b[^.\n]{0,12}\b(?:non-?deterministic|(?:computes?|calculates?|is) wrong)\b"
         ),
     ),
     Sign(

@@ -50,6 +50,15 @@ _LEFT_OVER = (
     r"|[mM]emoria[^\n]{0,60}no se (?:libera|ha liberado)"
     r"|[mM]em[óo]ria[^\n]{0,60}não (?:é|foi) liberada|[Пп]амять[^\n]{0,60}не (?:освобо|очища)"
 )
+# nvidia-smi lists no process although memory is in use. In a container it never lists any.
+_NOBODY = (
+    r"(?i)\b(?:used|full|taken|occupied|in use|gone|allocated|belegt|belegte?n?|voll|occupée?s?|utilisée?s?|ocupad[oa]s?|usad[oa]s?)\b"
+    r"[^\n]{0,80}(?:\bprocess(?:es)? (?:list|table|part|section|box)\b[^.\n]{0,16}\b(?:empty|blank|nothing)\b"
+    r"|\bempty (?:process (?:list|table)|list of processes)\b"
+    r"|\b(?:kein\w{0,2}|aucun\w{0,2}|ning[uú]n\w{0,2}|nessun\w?|nenhum)\s(?:\w{1,12}\s)?(?:Prozess|Eintr[aä]g|process|proceso|entr))"
+    r"|\b(?:empty (?:process list|list of processes)|process (?:list|table) (?:is |was )?(?:empty|blank))\b[^\n]{0,60}"
+    r"\b(?:but|yet|while|although|still)\b[^\n]{0,60}\b(?:used|full|taken|occupied|in use|allocated)\b"
+)
 _LEFT_OVER_HINTS = (
     "memory", "VRAM", "vram", "fuser -v", "ray::", "显存", "メモリ", "메모리", "Speicher", "speicher", "moire", "emoria", "emória",
     "память", "GPU", "processes",
@@ -72,8 +81,9 @@ SIGNS = (
         ("docker", "Docker", "podman", "Podman", "kubectl", "ubernetes", "K8s", "k8s", "container", "apptainer", "ingularity",
          "OCI runtime", "/usr/local/nvidia/lib", " pod", "LXC", " lxc", "Proxmox", "Dev Container", "nvidia/cuda:", "nvcr.io/"),
         lazy(
-            r"(?<!\b[Nn]o )(?<!not in )(?<!not using )(?<!without )\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman"
-            r"|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
+            r"(?:(?<!\b[Nn]o )(?<!not in )(?<!not using )(?<!\bkein )(?<!\bohne )(?<!\bwithout )(?<!\bsans )(?<!\bsin )"
+            r"|(?!\w{1,16}(?:,? (?:n?or|and) \w{1,12})?(?: (?:here|anywhere|there|involved|used|installed|at all))?(?:\s?[,.;:)]|$)))"  # no Docker, ...
+            r"\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
             r"|(?:the|a|an|my|each|every|this|all|these|running|inside|in) (?:containers?|pods?)|containers?:|OCI runtime|LXC|lxc|Proxmox"
             r"|Dev Containers?)\b|/usr/local/nvidia/lib|\bnvidia/cuda:\d|\bnvcr\.io/\w"
         ),
@@ -313,6 +323,42 @@ SIGNS = (
         ),
     ),
     Sign("left-over", _LEFT_OVER_HINTS, lazy(_LEFT_OVER)),
+    Sign("nobody-listed", ("process", "Prozess", "Eintr", "proceso", "entr"), lazy(_NOBODY)),
+    # A look for one process by its number finds none.
+    Sign(
+        "gone",
+        ("/proc/", "o such process", "o Such Process"),
+        lazy(r"/proc/\d{2,10}\b[^\n]{0,40}: No such file|\bkill\b[^\n]{0,24}\d{2,10}\b[^\n]{0,20}[Nn]o such process"),
+    ),
+    # The display's watchdog is on: deviceQuery's line, the attribute of the runtime, the delay that Windows has written down.
+    Sign(
+        "watched",
+        ("Run time limit", "xecTimeout", "EXEC_TIMEOUT", "TdrDelay"),
+        lazy(
+            r"Run time limit on kernels:?\s{1,60}Yes|(?:kernelExecTimeoutEnabled|KERNEL_EXEC_TIMEOUT)\W{1,6}(?:1|[Tt]rue)\b"
+            r"|TdrDelay\s{1,12}(?:REG_DWORD\s{1,12})?(?:= ?)?(?:0x)?[1-9a]\b"
+        ),
+    ),
+    # What a program says of the place of its model or data.
+    Sign(
+        "on-cpu",
+        ("cpu", "CPU"),
+        lazy(
+            r"(?i)\bparameters\(\)\)\.device\b\W{1,6}(?:device\(type=)?'?cpu\b|\bdevice ?[=:] ?['\"]?cpu\b(?! (?:if|else))"
+            r"|\b(?:model|network|net|parameters|weights|tensors?|batch|inputs?|data)(?:'s)? (?:is |are |was |were )?"
+            r"(?:still )?(?:on|placed on|loaded (?:on|to)|moved to|device:?) (?:the )?(?:device )?['\"]?cpu\b"
+            r"|\b(?:using|use|running on|set to use) (?:the )?(?:device:? )?['\"]?cpu\b(?! (?:cores?|threads?))"
+        ),
+    ),
+    Sign(
+        "idle",
+        ("nothing on", "idle", "Idle", " 0 %", " 0%", "not used", "unused"),
+        lazy(
+            r"(?i)\bnothing (?:runs |happens |is (?:running )?|shows up )?on (?:the|my) (?:card|gpu)\b"
+            r"|\b(?:card|gpu)\b[^.\n]{0,32}\b(?:idles?|unused|not used|stays? at 0 ?%)|\b(?:gpu|util\w{0,8})\b[^.\n]{0,16}\b0 ?%"
+            r"|\bidle (?:card|gpu)\b"
+        ),
+    ),
     Sign("held", _HELD_HINTS, lazy(_HELD)),
     Sign(
         "batch",

@@ -1,5 +1,7 @@
 """Limits of the process: /proc/self/limits, `ulimit -a`, a limit that a user typed, and the control group's memory.max and pids.max.
 
+In a user's text also those of a systemd unit, of a container's start, and what a shell answers about one limit.
+
 Only finite limits are kept. The soft limit counts: it is the one that the kernel applies.
 """
 
@@ -12,7 +14,7 @@ from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CGROUP_LIMITS, LIMITS, Limit, Limits
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines, whole
+from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
 
 _PROC = lazy(r"^\s{0,16}Max (?P<name>[a-z ]{4,24}?)\s{2,30}(?P<soft>\d{1,20}|unlimited)\s{1,30}(?:\d{1,20}|unlimited)\b")
 _AMOUNT = r"(?P<value>\d{1,20}|unlimited)\s*$"
@@ -20,11 +22,22 @@ _SHELL = lazy(r"^\s{0,16}[a-z][a-z ]{4,40}?\s{1,40}\((?:(?P<unit>[a-z0-9-]{3,12}
 _ZSH = lazy(r"^\s{0,16}-(?P<flag>[a-zA-Z]): [a-z][a-z ]{3,40}?(?: \((?P<unit>[a-z0-9-]{3,12})\))?\s{1,40}" + _AMOUNT)
 _TYPED = lazy(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vlun]) (?P<value>\d{1,20}|unlimited)\b")
 _BATCH = lazy(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
+_UNIT_FILE = lazy(r"\bLimit(?P<name>AS|MEMLOCK|NPROC|NOFILE)=(?:(?P<value>\d{1,20})(?P<unit>[KMGT])?|infinity)(?![\d:])")
+_ENGINE = lazy(r"--pids-limit[= ](?P<pids>\d{1,9})\b|--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile)=(?P<value>\d{1,20})\b")
+_UNIT_NAMES = {"as": "address space", "memlock": "locked memory", "nproc": "processes", "nofile": "open files"}
+# A question and its answer on the next line. With several files each gives a line, in their order.
+_ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vlun])$")
+_ASKS_FILES = lazy(r"^(?:sudo )?cat (?P<files>/sys/fs/cgroup/\S{1,200}(?: /sys/fs/cgroup/\S{1,200}){0,8})$")
+_OF_FILES = {
+    "memory.max": "memory of the control group",
+    "memory.limit_in_bytes": "memory of the control group",
+    "pids.max": "processes of the control group",
+}
 _NUMBER = lazy(r"^\s*(\d{1,20})\s*$")
 _PROC_NAMES = {"address space": "address space", "locked memory": "locked memory", "processes": "processes", "open files": "open files"}
 _FLAGS = {"v": "address space", "l": "locked memory", "u": "processes", "n": "open files"}
 _UNITS = {"kbytes": 1 << 10, "bytes": 1, "blocks": 512, "kb": 1 << 10, "mbytes": 1 << 20, None: 1}
-_SUFFIX = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_SUFFIX = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = ("address space", "locked memory")
 
 
@@ -32,18 +45,18 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact with the finite limits. The last statement about a limit counts."""
     found: dict[str, Limit] = {}
     seen = False
-    for number, line in enumerate(plain_lines(text), 1):
+    lines = plain_lines(text)
+    for number, line in enumerate(lines, 1):
         if len(line) > 400:
             continue
         entry = _entry(line, typed=pasted(text))
-        if entry is None:
-            continue
-        seen = True
-        name, value = entry
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = Limit(name=name, value=value, line=number)
+        entries = [(*entry, number)] if entry is not None else list(_answers(lines, number)) if pasted(text) else []
+        for name, value, shown in entries:
+            seen = True
+            if value is None:
+                found.pop(name, None)
+            else:
+                found[name] = Limit(name=name, value=value, line=shown)
     if seen and (found or whole(text)):
         none = text.absent(f"{text.source}: no limit on memory, processes or files")
         quotes = [text.quote(entry.line) for entry in found.values()] or [none]
@@ -67,7 +80,37 @@ def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
     batch = _BATCH.search(line) if typed and "_vmem=" in line else None
     if batch is not None:
         return "address space", _value(batch["value"], _SUFFIX.get((batch["unit"] or "").lower(), 1))
-    return None
+    return _configured(line) if typed else None
+
+
+def _answers(lines: list[str], number: int) -> Iterator[tuple[str, int | None, int]]:
+    """The limits that the lines below a typed question give: `ulimit -v`, `cat /sys/fs/cgroup/pids.max`."""
+    typed = root_command(lines[number - 1])
+    flag, files = (_ASKS_FLAG.match(typed), _ASKS_FILES.match(typed)) if typed is not None else (None, None)
+    if flag is not None:
+        names: list[str | None] = [_FLAGS[flag["flag"]]]
+    else:
+        names = [_OF_FILES.get(path.rpartition("/")[2]) for path in files["files"].split()] if files is not None else []
+    for index, name in enumerate(names, number):
+        answer = lines[index].strip() if index < len(lines) else ""
+        if not answer.isdecimal() and answer not in ("max", "unlimited"):
+            return
+        if name is not None and len(answer) <= 20:
+            yield name, int(answer) * (1 << 10 if flag is not None and name in _BYTES else 1) if answer.isdecimal() else None, number
+
+
+def _configured(line: str) -> tuple[str, int | None] | None:
+    """A limit that a systemd unit or a container's start sets."""
+    unit = _UNIT_FILE.search(line) if "Limit" in line else None
+    if unit is not None:
+        size = _SUFFIX.get((unit["unit"] or "").lower(), 1)
+        return _UNIT_NAMES[unit["name"].lower()], _value(unit["value"], size) if unit["value"] else None
+    engine = _ENGINE.search(line) if "limit" in line else None
+    if engine is None:
+        return None
+    if engine["pids"]:
+        return "processes of the control group", int(engine["pids"]) or None  # 0: no limit
+    return _UNIT_NAMES[engine["name"]], int(engine["value"])
 
 
 def _value(text: str, unit: int) -> int | None:
@@ -93,13 +136,17 @@ def parse_pids(text: Text) -> Iterator[Fact[Any] | Unknown]:
     yield from _of_cgroup("processes of the control group", text)
 
 
+_WAKES = (
+    "ulimit", "Max address space", "virtual memory ", "_vmem=", "address space (", "LimitAS=", "LimitMEMLOCK=", "LimitNPROC=",
+    "LimitNOFILE=", "--pids-limit", "/sys/fs/cgroup/",
+)  # fmt: skip
 PARSERS = (
     Parser(
         name="limits",
         reads=("limits",),
         keys=(LIMITS.name,),
         parse=parse,
-        wakes=("ulimit", "Max address space", "virtual memory ", "_vmem=", "address space ("),
+        wakes=_WAKES,
     ),
     Parser(name="cgroup_memory", reads=("cgroup-memory",), keys=(CGROUP_LIMITS.name,), parse=parse_memory, absent=(CGROUP_LIMITS.name,)),
     Parser(name="cgroup_pids", reads=("cgroup-pids",), keys=(CGROUP_LIMITS.name,), parse=parse_pids, absent=(CGROUP_LIMITS.name,)),

@@ -3,8 +3,8 @@
 Either the program already holds most of what is in use (then it asks for more than there is), or others hold it. A message without
 figures, and one whose figures do not decide, is left to parsers/error_codes.py, which suspects both.
 
-Read are PyTorch's message in all its versions, PaddlePaddle's, vLLM's check at start, and the memory that TensorFlow 1 finds free when it
-starts, where the same text runs out of memory.
+Read are PyTorch's message in all its versions, PaddlePaddle's, vLLM's check at start, the memory that TensorFlow 1 finds free when it
+starts, where the same text runs out of memory, and the buffer that llama.cpp asks for beside what it found free or there is.
 """
 
 from __future__ import annotations
@@ -101,6 +101,11 @@ _PADDLE = lazy(rf"{_SIZE} memory has been allocated and available memory is only
 _STARTUP = lazy(r"Free memory on device [\w:]{0,12} ?\((\d{1,6}(?:\.\d{1,4})?)/(\d{1,6}(?:\.\d{1,4})?) GiB\) on startup is less than")
 _AT_START = lazy(rf"totalMemory: {_SIZE} {{0,4}}freeMemory: {_SIZE}")
 _AT_START_OLD = lazy(rf"Total memory: {_SIZE}\s{{0,4}}Free memory: {_SIZE}")
+_BUFFER = lazy(r"allocating (?P<mib>\d{1,8}(?:\.\d{1,3})?) MiB on device (?P<device>\d{1,2}): cudaMalloc failed")
+_FREE_OF_LLAMA = lazy(r"using device CUDA(?P<device>\d{1,2}) \([^\n]{1,80}\) - (?P<mib>\d{1,8}) MiB free")
+_TOTAL_OF_LLAMA = lazy(r"Device (?P<device>\d{1,2}): [^\n]{1,120}, VRAM: (?P<mib>\d{1,8}) MiB")
+_CARDS = (2, 3, 4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96)  # GiB
+_EMPTY = 0.95  # of a card's memory is free where nothing runs on it
 _RAN_OUT = ("CUDA_ERROR_OUT_OF_MEMORY", "OOM when allocating", "ran out of memory", "ResourceExhausted")
 
 
@@ -134,6 +139,27 @@ def _tensorflow(message: str, lines: Lines) -> str | None:
     return OTHERS if free < HALF * total else None
 
 
+def _llama(message: str, lines: Lines) -> str | None:
+    """llama.cpp asks for one buffer; before, it says how much is free on that device or how much there is."""
+    found = _BUFFER.search(message)
+    if found is None:
+        return None
+    wanted, device = float(found["mib"]), found["device"]
+    free, total = _mebibytes(_FREE_OF_LLAMA, device, lines), _mebibytes(_TOTAL_OF_LLAMA, device, lines)
+    if total is None and free is not None:
+        # Nearly as much is free as a card of some size has: nobody else is there.
+        total = next((float(size << 10) for size in _CARDS if _EMPTY * (size << 10) <= free <= size << 10), None)
+    if total is None:
+        return None
+    if wanted >= total:
+        return OWN
+    return None if free is None or wanted < free else OWN if free >= MOST * total else OTHERS if free < HALF * total else None
+
+
+def _mebibytes(pattern: re.Pattern[str], device: str, lines: Lines) -> float | None:
+    return next((float(found["mib"]) for found in pattern.finditer(lines.text) if found["device"] == device), None)
+
+
 def _size(number: str, unit: str) -> float:
     return float(number) * _UNITS[unit]
 
@@ -153,4 +179,5 @@ _FORMS = (
     ("on startup is less than", _vllm),
     ("totalMemory: ", _tensorflow),
     ("Total memory: ", _tensorflow),
+    ("cudaMalloc failed: out of memory", _llama),
 )

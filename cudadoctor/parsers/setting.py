@@ -36,6 +36,9 @@ _ASKS_BUS = lazy(
     r"^(?:sudo )?(?:/\S{1,20}/)?lspci (?:-[nkv]{1,5} )?"
     r"(?:-d 10[dD][eE]:(?::03\d\d)?|\| ?e?grep (?:-\w{1,3} )?[\"']?(?i:nvidia|10de)[\"']?)$"
 )
+_ASKS_PROCESS = lazy(r"^(?:sudo )?ps (?:-[a-zA-Z]{1,4} ){0,2}-[a-zA-Z]{0,3}p ?\d{2,10}(?: -o \S{1,60})?$")
+_PS_HEADING = lazy(r"^\s{0,12}(?:(?:[A-Z%]{1,8}|F S)\s{1,12}){0,14}(?:CMD|COMMAND)\s*$")
+_PS_ROW = lazy(r"^\s{0,12}(?:\S{1,32}\s{1,12}){0,3}\d{2,10}\s")
 _RUN = lazy(
     r"(?P<program>\bnvidia-docker2?|\bdocker(?: container)?|\bpodman|\bnerdctl|\bctr)\s(?:-\S{1,20}\s){0,4}(?:run|create)\s(?P<rest>.*)"
     r"|(?P<sif>\b(?:singularity|apptainer))\s(?:-\S{1,20}\s){0,4}(?:exec|run|shell|instance start)\s(?P<more>.*)",
@@ -114,6 +117,9 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if minor is not None:
         words["node-of-minor"] = minor
     words |= _bus_without_nvidia(text, body)
+    absent = _process_not_listed(body)
+    if absent is not None:
+        words.setdefault("gone", absent)
     containers, jobs = _containers(body), _jobs(body)
     visible, visible_line = _visible(body)
     if not words and not containers and not jobs and visible is None:
@@ -153,6 +159,20 @@ def _rules_without_a_gpu(body: _Body) -> int | None:
     for _, number in body.places("devices.list"):
         rules = list(takewhile(lambda line: _RULE.match(line) is not None, body.lines[number : number + _ANSWER]))
         if len(rules) > 2 and not any(_LETS_IN.match(rule) for rule in rules):
+            return number
+    return None
+
+
+def _process_not_listed(body: _Body) -> int | None:
+    """Where ps was asked for one process by its number and gave its heading alone, or nothing, before the next prompt."""
+    for _, number in body.places("ps -"):
+        typed = root_command(body.lines[number - 1][:_COMMAND_LENGTH])
+        if typed is None or _ASKS_PROCESS.search(typed) is None:
+            continue
+        below = list(takewhile(lambda text: not is_prompt(text), body.lines[number : number + _ANSWER]))
+        answer = [text for text in below if text.strip()]
+        closed = any(is_prompt(text) for text in body.lines[number + len(below) :][:1])  # else the answer may be cut off
+        if closed and (not answer or _PS_HEADING.match(answer[0])) and not any(_PS_ROW.match(text) for text in answer[1:2]):
             return number
     return None
 
@@ -268,7 +288,7 @@ def parse_inside(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 # Words of a failure to which the setting may matter.
 _WAKES = ("nvidia", "NVIDIA", "Nvidia", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_DEVICES", "CUDA error", "CUDA-capable",
-          "CUDA GPUs", "torch.cuda",
+          "CUDA GPUs", "torch.cuda", "cuda:",
           "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
           "apptainer", "ingularity", "ensorflow", "out of memory", "GPU memory", "gpu memory", "VRAM", "显存",
           "CUDA devices", "CUBLAS", "lurm", "buntu on ", "GPU ", "GPU0", " gpu", "UDA fails", "irtual memory",

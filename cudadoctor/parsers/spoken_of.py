@@ -33,7 +33,8 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         _ITEM,
         lazy(
-            r"^\s{0,8}[-*+•] {1,3}(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?) "
+            r"^\s{0,8}[-*+•] {1,3}"
+            r"(?:Fix(?:e[sd])?|Handles?|Avoids?|Prevents?|Don't|Do not|Better|Catch(?:es)?|Suppress(?:es)?|Improved?):? "
         ),
     ),
     (("(#",), lazy(r"^\s{0,8}[-*+•] {1,3}[^\n]{10,300} \(#\d{2,6}\)\s{0,4}$")),
@@ -54,6 +55,15 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     ),
     (("Q: ",), lazy(r"^\W{0,6}Q: ")),
     (_ITEM, lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) ")),
+    # a list of messages with what to do about each
+    (
+        (". `", '. "', ") `", ') "', *_ITEM),
+        lazy(
+            r"^\s{0,8}(?:[-*+•]|\d{1,2}[.)]) {1,3}(?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`)[^\n:`\"]{0,40}: (?:please )?"
+            r"(?:check|drain|restart|reboot|reset|run|use|install|reinstall|see|set|unset|call|update|upgrade|ask|try|remove|replace)\b"
+            r"(?! (?:does|did|didn|do|helps?|fixes|fails?|only)\b)"
+        ),
+    ),
     (
         ("**`",),
         lazy(
@@ -86,7 +96,15 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
         (" normal", " harmless", " expected", "be ignored"),
         lazy(rf"{_QUOTED} (?:is|are) (?:normal|harmless|expected)\b|{_QUOTED} can (?:safely )?be ignored"),
     ),
-    ((" gone", " solved", " resolved"), lazy(rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b")),
+    (
+        (" gone", " solved", " resolved"),
+        lazy(
+            rf"{_QUOTED} (?:was|were|is|are) (?:gone|solved|resolved)\b"
+            rf"|{_QUOTED} (?:error|message|problem|from|of|since|after)\b[^.;,\"'`\n]{{0,30}} "
+            r"(?:was|were|is|are) (?:now )?(?:gone|solved|resolved)\b"
+            r"(?![^\n]{0,120}\b(?:but|until|again|returns?|back (?:again|after)|for (?:a|some)|comes?|came)\b)"
+        ),
+    ),
     (
         (" went away", " disappeared", " has gone", " vanished", " was fixed", " is fixed"),
         lazy(rf"{_QUOTED} [^.\n]{{0,60}}\b(?:went away|disappeared|has gone|vanished|(?:was|is) fixed)\b"),

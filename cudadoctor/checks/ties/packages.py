@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 CPU, NEWER = "framework-cpu-build", "toolkit-newer-than-driver"
 LIBRARIES, CUDNN, MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched", "toolkit-missing"
 ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
+SHADOWED = "python-module-shadowed"
+_CORE = lazy(
+    r"module '(?:jax' has no attribute '(?:devices|jit|grad|vmap|random|__version__)"
+    r"|cupy' has no attribute '(?:array|asarray|zeros|ones|arange|ndarray|cuda|__version__)"
+    r"|numba' has no attribute '(?:jit|njit|vectorize|prange|float32|__version__)"
+    r"|triton' has no attribute '(?:jit|__version__)"
+    r"|torch' has no attribute '(?:nn|tensor|device|no_grad|zeros|ones|randn|__version__))'"
+)
 _OLD_BINDINGS = lazy(r"No module named 'cuda\.cuda")
 PATH, MIXED = "library-path-conflict", "toolkit-libraries-mixed"
 # Of PyTorch's collect_env and of transformers-cli env, which stand in every report, whatever it is about.
@@ -208,6 +216,14 @@ def who_lacks_it(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         yield finding(MISSING, lines[:1], some(nvcc)[:1])
 
 
+# ---------------------------------------------------------------- whose module it is
+def core_attribute(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A package lacks what every release of it has: another file of that name is likelier than versions that do not fit."""
+    lines = suspicions(said, SHADOWED, _CORE)
+    if lines and not stated(said, SHADOWED, ABI):
+        yield finding(SHADOWED, lines[:1], basis="suspected")
+
+
 # ---------------------------------------------------------------- CUDA's Python bindings
 def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """cuda.cudart or cuda.cuda is missing: cuda-bindings 13 has neither any more; without any bindings Numba's target lacks them."""
@@ -223,4 +239,14 @@ def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(ABI, lines[:1], new[1] if new is not None else ())
 
 
-TIES = (not_available, no_device_for_a_cpu_build, cpu_build_shown, wrong_library, mixed_packages, libraries_unnamed, who_lacks_it, bindings)
+TIES = (
+    not_available,
+    no_device_for_a_cpu_build,
+    cpu_build_shown,
+    wrong_library,
+    mixed_packages,
+    libraries_unnamed,
+    who_lacks_it,
+    core_attribute,
+    bindings,
+)

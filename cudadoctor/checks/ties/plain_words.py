@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 NO_ACCESS, SCHEDULER = "container-no-gpu-access", "scheduler-gave-no-gpu"
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
+ON_CPU, CPU_BUILD = "program-not-on-gpu", "framework-cpu-build"
 WSL_GPU, WSL_DRIVER, HOOK = "wsl-gpu-unavailable", "wsl-linux-driver-installed", "container-hook-failed"
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 # Kind of place -> why a program sees no GPU there, likeliest first.
@@ -40,7 +41,8 @@ _OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
 def memory_that_stays(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The memory stays in use after its program ended: left-over processes, unless the text states another cause."""
     place = Place(facts)
-    shown = place.said("left-over")
+    inside = place.container or place.in_wsl or place.said("windows")
+    shown = place.said("left-over") or (() if inside else place.said("nobody-listed"))
     if shown and not settled(said):
         for cause in (ZOMBIE, OTHERS):
             yield finding(cause, shown, basis="suspected")
@@ -52,6 +54,22 @@ def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
     shown, lines = place.said("held"), suspected(said, OTHERS)
     if shown and lines and not stated(said, OWN):
         yield finding(OTHERS, lines, shown, basis="suspected")
+
+
+# ---------------------------------------------------------------- a program beside the GPU
+def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """CUDA is available and the program says that its model is on the CPU; or nothing is said at all, and a card that works lies idle."""
+    if any(clue.cause != CPU_BUILD and not clue.advice for clue in said):
+        return
+    place = Place(facts)
+    works, shown = _answer(facts, available=True), place.said("on-cpu")
+    if works and shown:
+        yield finding(ON_CPU, shown, works, basis="suspected")
+        return
+    table = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ())
+    if not said and table and place.said("idle"):
+        for cause in (ON_CPU, CPU_BUILD):
+            yield finding(cause, place.said("idle"), table, basis="suspected")
 
 
 # ---------------------------------------------------------------- nvidia-smi alone
@@ -164,6 +182,6 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 TIES = (
-    told, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl, windows_driver,
-    module_for_wsl, slowed_in_a_list,
+    told, left_on_the_cpu, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl,
+    windows_driver, module_for_wsl, slowed_in_a_list,
 )  # fmt: skip

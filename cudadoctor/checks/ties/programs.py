@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
+FAULT = "program-memory-fault"
 LAUNCH, FORKED, TIMEOUT = "program-launch-config", "program-forked-after-init", "program-launch-timeout"
 _LAUNCH_CALL = lazy(r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII)
 _STARTING_CALL = lazy(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure|init failure")
 _WAITING_CALL = lazy(r"Synchronize|Memcpy|StreamQuery|EventQuery|kernel launch|kernel call")
+_LAUNCH_FAILED = lazy(r"unspecified launch failure|LAUNCH_FAILED|LaunchFailure|\b719\b")
+_BAD_ADDRESS = lazy(r"(?i)invalid __|illegal|misaligned|out of bounds|\b700\b|\b716\b")
+_SCREEN = lazy(r"(?i)screen|display driver|黑屏")
+_SECONDS = lazy(r"\bafter (?:\w{1,8} ){0,2}~?(?P<seconds>\d{1,2}(?:\.\d{1,3})?) ?s(?:ec\w{0,5})?\b")
+SHORTEST_WATCH, LONGEST_WATCH = 1.5, 15.0  # seconds that a watchdog lets a kernel run, with what the failure itself takes
 _OUT_OF_MEMORY = lazy(r"(?i)out.of.memory|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|\b2\b")
 # PyTorch's allocator says how much it wanted; without that it was CUDA itself that found no room, most often for the context.
 _PLAIN = lazy(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
@@ -60,8 +66,21 @@ def late_unknown_error(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
     if reset:
         yield finding(TIMEOUT, lines, reset)
         return
-    for cause in (TIMEOUT, "program-memory-fault"):
+    for cause in (TIMEOUT, FAULT):
         yield finding(cause, lines, basis="suspected")
+
+
+def killed_by_the_watchdog(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A launch failure (719) after some seconds where the display's watchdog is on, or with a screen that went black: no bad address."""
+    lines = stated(said, FAULT, words=_LAUNCH_FAILED)
+    if not lines or stated(said, FAULT, words=_BAD_ADDRESS):
+        return
+    watched, screen = Place(facts).said("watched"), mention(facts, "display-reset")
+    seconds = _SECONDS.search(lines[0].text)
+    if watched and seconds is not None and SHORTEST_WATCH <= float(seconds["seconds"]) <= LONGEST_WATCH:
+        yield finding(TIMEOUT, lines, watched)
+    elif any(_SCREEN.search(quote.text) for quote in screen):
+        yield finding(TIMEOUT, lines, screen)
 
 
 # ---------------------------------------------------------------- whose memory
@@ -96,6 +115,10 @@ def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
         held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
         if held:
             pid, size = max(held, key=lambda entry: entry[1])
+            gone = _gone(place, pid)
+            if gone:
+                yield finding(ZOMBIE, lines_with(fact, pid)[:1], gone, lines, memory=f"{size} MiB", state="not found")
+                return
             yield finding(OTHERS, lines, lines_with(fact, pid)[:1], pid=pid, memory=f"{size} MiB")
             return
     for fact in lists:
@@ -107,6 +130,12 @@ def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
         elif _nobody_listed(lists) and not place.marks and not place.wsl:
             yield finding(ZOMBIE, lines_with(fact, str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
         return
+
+
+def _gone(place: Place, pid: str) -> Quotes:
+    """A look for this process that found none. In a container the numbers are the host's and say nothing."""
+    shown = place.said("gone") if not place.container and not place.in_wsl else ()
+    return tuple(quote for quote in shown if re.search(rf"\b{pid}\b", quote.text))
 
 
 def _processes(table: SmiCsv) -> list[tuple[str, int | None]]:
@@ -156,6 +185,10 @@ def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
             size = entry.memory_bytes or 0
             if "C" in (entry.kind or "C") and size > MUCH * total > 0 and (earlier or not _PYTHON.search(entry.name or "python")):
                 shown = next((quote for quote in fact.quotes if str(entry.pid) in quote.text), fact.quotes[0])
+                gone = _gone(Place(facts), str(entry.pid))
+                if gone:
+                    yield finding(ZOMBIE, (shown,), gone, lines, memory=f"{size >> 20} MiB", state="not found")
+                    return
                 yield finding(OTHERS, lines, (shown,), pid=str(entry.pid), memory=f"{size >> 20} MiB")
                 return
 
@@ -180,4 +213,4 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
                 return
 
 
-TIES = (nobody_is_listed, impossible_launch, forked, late_unknown_error, whose_memory, alloc_failed)
+TIES = (nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)

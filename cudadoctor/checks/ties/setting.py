@@ -45,6 +45,8 @@ SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-
 NODES = "device-nodes-missing"
 CAPABILITIES = "container-driver-capabilities"
 MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
+INCOMPLETE = "driver-libraries-incomplete"
+_CODEC = lazy(r"libnvcuvid\.so|libnvidia-encode\.so|libnvoptix\.so")
 _UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
 _BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
 _NO_DRIVER = lazy(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
@@ -165,6 +167,14 @@ def _library(facts: Facts) -> Quotes:
             if of_the_driver(file.path):
                 return line_of(found, file.line)[:1]  # type: ignore[arg-type]
     return ()
+
+
+def codec_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete."""
+    lines = suspected(said, CAPABILITIES, _CODEC)
+    place = Place(facts)
+    if lines and not place.container and not place.in_wsl and not settled(said):
+        yield finding(INCOMPLETE, lines, basis="suspected")
 
 
 def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -323,6 +333,6 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 
 TIES = (
-    not_asked_for, no_smi_at_all, passed_in, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_wsl,
+    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_wsl,
     job_without_gpu, written_value, no_card_at_all,
 )  # fmt: skip
