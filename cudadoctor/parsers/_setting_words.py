@@ -82,7 +82,8 @@ SIGNS = (
          "OCI runtime", "/usr/local/nvidia/lib", " pod", "LXC", " lxc", "Proxmox", "Dev Container", "nvidia/cuda:", "nvcr.io/"),
         lazy(
             r"(?:(?<!\b[Nn]o )(?<!not in )(?<!not using )(?<!\bkein )(?<!\bohne )(?<!\bwithout )(?<!\bsans )(?<!\bsin )"
-            r"|(?!\w{1,16}(?:,? (?:n?or|and) \w{1,12})?(?: (?:here|anywhere|there|involved|used|installed|at all))?(?:\s?[,.;:)]|$)))"  # no Docker, ...
+            r"|(?!\w{1,16}(?:,? (?:n?or|and) \w{1,12})?"
+            r"(?: (?:here|anywhere|there|involved|used|installed|at all))?(?:\s?[,.;:)]|$)))"  # no Docker, ...
             r"\b(?:[Dd]ocker(?:file|-compose)?|[Pp]odman|kubectl|[Kk]ubernetes|[Kk]8s|[Aa]pptainer|[Ss]ingularity|devcontainer"
             r"|(?:the|a|an|my|each|every|this|all|these|running|inside|in) (?:containers?|pods?)|containers?:|OCI runtime|LXC|lxc|Proxmox"
             r"|Dev Containers?)\b|/usr/local/nvidia/lib|\bnvidia/cuda:\d|\bnvcr\.io/\w"
