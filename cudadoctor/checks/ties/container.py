@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import Quotes, some
+from cudadoctor.checks.reading import some
 from cudadoctor.checks.ties.place import Place
 from cudadoctor.checks.ties.said import Said, finding, settled, stated, suspected
+from cudadoctor.checks.ties.setting import no_smi
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -68,13 +69,8 @@ def neither_part(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     """In a container neither nvidia-smi nor libcuda is found, and where the same image is started with a GPU it works."""
     place = Place(facts)
     lines, works = stated(said, LIBCUDA), place.said("asked-works")
-    if lines and works and place.container and _no_smi(facts, place):
-        yield finding(NO_ACCESS, lines, _no_smi(facts, place), works)
-
-
-def _no_smi(facts: Facts, place: Place) -> Quotes:
-    absent = next((fact for fact in facts.all(SMI) if fact.value is None), None)
-    return some(absent)[:1] if absent is not None else place.said("no-smi")
+    if lines and works and place.container and no_smi(facts):
+        yield finding(NO_ACCESS, lines, no_smi(facts), works)
 
 
 def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

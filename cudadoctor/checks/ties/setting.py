@@ -106,10 +106,10 @@ def _smi_inside(facts: Facts, place: Place) -> Quotes:
 
 def _nothing_there(said: Said, facts: Facts) -> Quotes:
     """What a container without a GPU says: no libcuda, no libnvidia-ml, no nvidia-smi, no device."""
-    return stated(said, LIBCUDA) or suspected(said, NO_ACCESS) or _no_smi(facts)
+    return stated(said, LIBCUDA) or suspected(said, NO_ACCESS) or no_smi(facts)
 
 
-def _no_smi(facts: Facts) -> Quotes:
+def no_smi(facts: Facts) -> Quotes:
     """A shell, or an engine that was to start it, found no nvidia-smi."""
     absent = [fact for fact in facts.all(SMI) if fact.value is None]
     return some(absent[0])[:1] if absent else Place(facts).said("no-smi")
@@ -117,7 +117,7 @@ def _no_smi(facts: Facts) -> Quotes:
 
 def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says nothing else: the likeliest reasons, where it was typed."""
-    lines = _no_smi(facts)
+    lines = no_smi(facts)
     shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in facts.all(key))  # type: ignore[misc]
     bus = facts.get(PCI)
     without = isinstance(bus, Fact) and bus.value is not None and not bus.value.nvidia_gpus
