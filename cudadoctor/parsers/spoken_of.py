@@ -106,10 +106,24 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
         ),
     ),
     (
+        (" solved ", " fixed ", " cured ", " resolved "),
+        lazy(
+            rf"\b(?:had|got|saw) (?:the |a |an )?{_QUOTED}[^\"`\n]{{6,200}}{_QUOTED}[^.\n]{{0,80}}\b(?:solved|fixed|cured|resolved) (?:that|it|this)\b"
+            r"(?![^\n]{0,120}\b(?:but|until|again|returns?|back|for (?:a|some)|comes?|came|only|now)\b)"
+        ),
+    ),
+    (
         (" went away", " disappeared", " has gone", " vanished", " was fixed", " is fixed"),
         lazy(rf"{_QUOTED} [^.\n]{{0,60}}\b(?:went away|disappeared|has gone|vanished|(?:was|is) fixed)\b"),
     ),
 )
+
+
+_ADVICE_HEADING = lazy(
+    r"(?i)^\s{0,8}\|[^|\n]{0,20}\b(?:messages?|errors?|symptoms?|problems?|issues?|if you see|you see)\b[^|\n]{0,20}\|(?:[^|\n]{1,40}\|){0,2}?"
+    r"\s{0,8}(?:what to (?:do|try|check)|how to (?:fix|solve)(?: it)?|(?:suggested |possible )?(?:fix|solution|remedy|resolution|workaround|action)(?:e?s)?)\s{0,8}\|?\s{0,4}$"
+)
+_RULED = lazy(r"^\s{0,8}\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?){2,6}\s{0,4}$")
 
 
 def lines_of(text: Text) -> frozenset[int]:
@@ -123,7 +137,18 @@ def lines_of(text: Text) -> frozenset[int]:
             known[line] = any(speaks.search(line) for words, speaks in _SPEAKS if any(word in line for word in words))
         if known[line] and not (index and _FRAME in text.lines[index - 1]):
             found.add(index)
-    return frozenset(found) | frozenset(_changes(text.lines, found))
+    return frozenset(found) | frozenset(_changes(text.lines, found)) | frozenset(_rows_of_advice(text.lines))
+
+
+def _rows_of_advice(lines: Sequence[str]) -> Iterator[int]:
+    """The rows of a table of a manual: messages in one column, what to do about each in the last."""
+    for index, line in enumerate(lines[:-1]):
+        if not line.lstrip().startswith("|") or not _RULED.match(lines[index + 1][:_LONGEST]) or not _ADVICE_HEADING.match(line[:_LONGEST]):
+            continue
+        for row in range(index + 2, len(lines)):
+            if not lines[row].lstrip().startswith("|"):
+                break
+            yield row
 
 
 def _changes(lines: Sequence[str], speaking: Collection[int]) -> Iterator[int]:
