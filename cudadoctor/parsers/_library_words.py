@@ -6,7 +6,10 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers._setting_words import Sign
 
 _CUDNN_DLL = r"cudnn(?:_[a-z_]{2,24})?64_\d{1,2}\.dll"
-_ABSENT = r"(?:missing|absent|not found|can(?:no|')t (?:be )?f(?:i|ou)nd|not there|red|rot\w{0,2}|fehlt|fehlend\w{0,2}|nicht gefunden|manque|introuvable|falta)"
+_ABSENT = (
+    r"(?:missing|absent|not found|can(?:no|')t (?:be )?f(?:i|ou)nd|not there|red|rot\w{0,2}|fehlt|fehlend\w{0,2}|nicht gefunden"
+    r"|manque|introuvable|falta)"
+)
 
 LIBRARY_WORDS = (
     # The loader is led nowhere: neither a variable nor a toolkit beside the packages.
@@ -23,7 +26,8 @@ LIBRARY_WORDS = (
         "no-cudnn",
         ("cudnn",),
         lazy(
-            rf"(?i)\b{_ABSENT}\b[^.\n]{{0,40}}[ `'\"(/\\]{_CUDNN_DLL}|\b{_CUDNN_DLL}[`'\")]{{0,2}}[^.\n]{{0,16}}\b{_ABSENT}\b|\bno {_CUDNN_DLL}"
+            rf"(?i)\b{_ABSENT}\b[^.\n]{{0,40}}[ `'\"(/\\]{_CUDNN_DLL}|\bno {_CUDNN_DLL}"
+            rf"|\b{_CUDNN_DLL}[`'\")]{{0,2}}[^.\n]{{0,16}}\b{_ABSENT}\b"
         ),
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The words by which a text says who else is on a GPU and how its programs ended, read by parsers/setting.py: data, as _setting_words.py."""
+"""The words by which a text says who else is on a GPU and how its programs ended, read by parsers/setting.py: data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ MEMORY_WORDS = (
             r"|\bI am the only (?:user|one) (?:on|of|who uses|using)\b"
             r"|\b(?:nobody|no ?one|no other (?:user|person)) (?:else )?(?:uses|has an account|is (?:logged in|on)|works)\b"
             r"|\bnothing else (?:runs|is running|is open|uses|was running)\b"
-            r"|\bno other (?:line|entry|process|program|job)s?\b[^.\n]{0,24}\b(?:in the (?:table|list)|on (?:the|this) (?:card|gpu)|than my)\b"
+            r"|\bno other (?:line|entry|process|program|job)s?\b[^.\n]{0,24}"
+            r"\b(?:in the (?:table|list)|on (?:the|this) (?:card|gpu)|than my)\b"
         ),
     ),
     # A program that did not end by itself, or whose terminal went away under it.
@@ -26,7 +27,8 @@ MEMORY_WORDS = (
         "cut-off",
         ("trl", "TRL", "kill", "ancel", "bort", "nterrupt", "stopp", "rash", "ssh", "SSH", "onnection", "ession", "erminal"),
         lazy(
-            rf"(?i)\b(?:pressed|hit|with|used|after|by|typed)\b[^.\n]{{0,12}}\bctrl[ +-]?[cz]\b|\bctrl[ +-]?[cz]\b[^.\n]{{0,24}}\b{_PROGRAM}\b"
+            rf"(?i)\b(?:pressed|hit|with|used|after|by|typed)\b[^.\n]{{0,12}}\bctrl[ +-]?[cz]\b"
+            rf"|\bctrl[ +-]?[cz]\b[^.\n]{{0,24}}\b{_PROGRAM}\b"
             rf"|\b(?:I|we)\b[^.\n]{{0,16}}\b(?:killed|aborted|cancell?ed|interrupted|stopped|terminated)\b[^.\n]{{0,24}}\b{_PROGRAM}\b"
             rf"|\b{_PROGRAM}\b[^.\n]{{0,16}}\b(?:was|got|has been) (?:killed|aborted|cancell?ed|interrupted|terminated)\b"
             rf"|\b{_PROGRAM} (?:has )?crashed\b"

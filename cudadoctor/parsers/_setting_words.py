@@ -22,10 +22,12 @@ class Sign(NamedTuple):
 
 
 _LACKS = (
-    r"(?i)(?<!\bif )(?<!\bbuild )(?<!\bbuild, )(?<!\bbuild time )(?<!\bbuild time, )\b(?:i|we|it|my [\w ]{1,16}|this (?:computer|machine|laptop|server|pc|box)|which|and|but|there)\s"
+    r"(?i)(?<!\bif )(?<!\bbuild )(?<!\bbuild, )(?<!\bbuild time )(?<!\bbuild time, )"
+    r"\b(?:i|we|it|my [\w ]{1,16}|this (?:computer|machine|laptop|server|pc|box)|which|and|but|there)\s"
     r"(?:(?:do|does|did)(?:n.?t| not) have|have no|has no|haven.?t|is no|is not|isn.?t|without)\s(?:an? |any )?(?:\w{1,12} )?"
     r"(?:nvidia\s(?:\w{1,12}\s)?(?:gpu|card|graphics|cuda)"
-    r"|(?:\w{1,12}\s)?(?:gpu|graphics card|video card)(?=\s?[,.;:)]|\s(?:and|so|at(?! (?:build|compile))|in(?! (?:the |a )?(?:docker |image )?build)|here|on)\b|$))"
+    r"|(?:\w{1,12}\s)?(?:gpu|graphics card|video card)(?=\s?[,.;:)]"
+    r"|\s(?:and|so|at(?! (?:build|compile))|in(?! (?:the |a )?(?:docker |image )?build)|here|on)\b|$))"
     r"|\b(?:nodes?|instances?|machines?|vms?|servers?|hosts?|computers?|laptops?)\b[^.\n]{0,24}?\b\**"
     r"(?:without|(?:do|does)(?:n.?t| not) have|have no|has no|with no)\b\**\s(?:an? |any )?(?:\w{1,12} )?"
     r"(?:nvidia (?:\w{1,12} )?(?:gpus?|devices?|cards?)|gpus?)\b(?! (?:driver|node|toolkit|support|operator|memory|plugin))"
@@ -58,7 +60,7 @@ _NOBODY = (
     r"|\b(?:kein\w{0,2}|aucun\w{0,2}|ning[uú]n\w{0,2}|nessun\w?|nenhum)\s(?:\w{1,12}\s)?(?:Prozess|Eintr[aä]g|process|proceso|entr))"
     r"|\b(?:empty (?:process list|list of processes)|process (?:list|table) (?:is |was )?(?:empty|blank))\b[^\n]{0,60}"
     r"\b(?:but|yet|while|although|still)\b[^\n]{0,60}\b(?:used|full|taken|occupied|in use|allocated)\b"
-    r"|\b(?:list of processes|process(?:es)? (?:list|table|part|section)|table of processes)\b[^.\n]{0,24}\b(?:has|shows?|contains|with|lists)"
+    r"|\b(?:list of processes|process(?:es)? (?:list|table|part|section)|table of processes)\b[^.\n]{0,24}\b(?:has|shows?|contains|lists)"
     r" (?:no|not a single|nothing)\b[^.\n]{0,24}\b(?:but|yet|while|although|still)\b[^\n]{0,40}"
     r"\b(?:used|full|taken|occupied|in use|allocated)\b"
 )
@@ -313,7 +315,8 @@ SIGNS = (
         ("Result = PASS", "full speed", "on the GPU", "on the card", "is_available", "CUDA works", "cuda works", "OpenGL "),
         lazy(
             r"Result = PASS|(?<!not )torch\.cuda\.is_available\(\)['\"`)]{0,3}\s{0,3}(?:is|returns?|gives|says|->|=>|==?|:)?\s{0,3}True\b"
-            r"|(?i:\b(?:training|inference|it|program|job|script)\b(?: in (?:it|there))? (?:runs?|works?|trains?|computes?) (?:well |fine )?"
+            r"|(?i:(?<!\bif )(?<!whether )(?<!that )\b(?:training|inference|it|program|job|script)\b(?: in (?:it|there))?"
+            r" (?:runs?|works?|trains?|computes?) (?:well |fine )?"
             r"(?:at full speed|on the (?:gpu|card)(?=[ ,.;]|$)))"
             r"|(?<!if )\b(?:CUDA|cuda) works\b(?! (?:on|with|in)\b)|OpenGL vendor string: NVIDIA"
             r"|OpenGL renderer string: (?:NVIDIA|GeForce|Quadro)"

@@ -108,7 +108,8 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         (" solved ", " fixed ", " cured ", " resolved "),
         lazy(
-            rf"\b(?:had|got|saw) (?:the |a |an )?{_QUOTED}[^\"`\n]{{6,200}}{_QUOTED}[^.\n]{{0,80}}\b(?:solved|fixed|cured|resolved) (?:that|it|this)\b"
+            rf"\b(?:had|got|saw) (?:the |a |an )?{_QUOTED}[^\"`\n]{{6,200}}{_QUOTED}[^.\n]{{0,80}}"
+            r"\b(?:solved|fixed|cured|resolved) (?:that|it|this)\b"
             r"(?![^\n]{0,120}\b(?:but|until|again|returns?|back|for (?:a|some)|comes?|came|only|now)\b)"
         ),
     ),
@@ -119,10 +120,12 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
 )
 
 
-_ADVICE_HEADING = lazy(
-    r"(?i)^\s{0,8}\|[^|\n]{0,20}\b(?:messages?|errors?|symptoms?|problems?|issues?|if you see|you see)\b[^|\n]{0,20}\|(?:[^|\n]{1,40}\|){0,2}?"
-    r"\s{0,8}(?:what to (?:do|try|check)|how to (?:fix|solve)(?: it)?|(?:suggested |possible )?(?:fix|solution|remedy|resolution|workaround|action)(?:e?s)?)\s{0,8}\|?\s{0,4}$"
+_OF_MESSAGES = r"\|[^|\n]{0,20}\b(?:messages?|errors?|symptoms?|problems?|issues?|(?:if )?you see)\b[^|\n]{0,20}\|"
+_REMEDIES = (
+    r"(?:what to (?:do|try|check)|how to (?:fix|solve)(?: it)?|(?:suggested |possible )?"
+    r"(?:fix|fixes|solutions?|remedy|remedies|resolution|workarounds?|actions?))"
 )
+_ADVICE_HEADING = lazy(rf"(?i)^\s{{0,8}}{_OF_MESSAGES}(?:[^|\n]{{1,40}}\|){{0,2}}?\s{{0,8}}{_REMEDIES}\s{{0,8}}\|?\s{{0,4}}$")
 _RULED = lazy(r"^\s{0,8}\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?){2,6}\s{0,4}$")
 
 

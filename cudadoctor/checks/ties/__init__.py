@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Tie = Callable[[Said, Facts, "Knowledge"], Iterator[Clue]]
 # In the order in which their suspicions are shown.
 TIES: tuple[Tie, ...] = (
-    *container.TIES, *setting.TIES, *memory.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES, *driver.TIES,
-    *fit.TIES, *device.TIES,
+    *container.TIES, *setting.TIES, *memory.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,
+    *driver.TIES, *fit.TIES, *device.TIES,
 )  # fmt: skip
 
 
