@@ -294,7 +294,7 @@ _WAKES = ("nvidia", "NVIDIA", "Nvidia", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_D
           "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
           "apptainer", "ingularity", "ensorflow", "out of memory", "GPU memory", "gpu memory", "VRAM", "显存",
           "CUDA devices", "CUBLAS", "lurm", "buntu on ", "GPU ", "GPU0", " gpu", "UDA fails", "irtual memory",
-          "isk sleep", "Numba ", "numba.", "NCCL_", "eer access", "/nvcc", "cudnn64_", "UMBA", "numba ", "SLURM")  # fmt: skip
+          "isk sleep", "Numba ", "numba.", "NCCL_", "eer access", "/nvcc", "onnxruntime", "UMBA", "numba ", "SLURM")  # fmt: skip
 
 PARSERS = (
     Parser(
