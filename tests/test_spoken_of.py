@@ -9,6 +9,7 @@ from cudadoctor.parsers.spoken_of import lines_of
 from tests.pasted import report
 
 SPOKEN = (
+    'Earlier today I had "Driver/library version mismatch" after an update, a reboot solved that, all good since:',
     '        raise AssertionError("Torch not compiled with CUDA enabled")',
     '    throw std::runtime_error("CUDA driver version is insufficient for CUDA runtime version");',
     '    case CUDA_ERROR_NO_DEVICE: return "no CUDA-capable device is detected";',
@@ -41,6 +42,8 @@ SPOKEN = (
     'The "Driver/library version mismatch" from yesterday is gone, the reboot did it.',
 )
 SHOWN = (
+    'I had "Driver/library version mismatch" after an update, a reboot fixed it, but today it came again.',
+    'I had "Driver/library version mismatch" after an update and a reboot does not help.',
     "**`RmInitAdapter failed!`** - on the second node as well",
     'It says "Driver/library version mismatch" and the card went off.',
     "AssertionError: Torch not compiled with CUDA enabled",
@@ -102,3 +105,17 @@ def test_what_is_only_spoken_of_is_no_earlier_attempt() -> None:
     assert found.diagnosis.root is not None
     assert found.diagnosis.root.cause == "gpu-fell-off-bus"
     assert found.diagnosis.also == () == found.notes
+
+
+@pytest.mark.parametrize(
+    ("heading", "rows"),
+    [
+        ("| Message | What to do |\n|---|---|\n", {2, 3}),
+        ("| Error | Cause | Fix |\n| :--- | --- | --- |\n", {2, 3}),
+        ("| Error | Node |\n|---|---|\n", set()),
+        ("| Message | What to do |\n\n", set()),
+    ],
+)
+def test_the_rows_of_a_table_of_advice_speak(heading: str, rows: set[int]) -> None:
+    table = "| `CUDA out of memory` | a smaller batch |\n| `Torch not compiled with CUDA enabled` | Install it again |\nThat is all.\n"
+    assert lines_of(Text(heading + table, source="text")) == rows

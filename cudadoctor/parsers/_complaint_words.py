@@ -129,10 +129,13 @@ COMPLAINTS = (
     ),
     Sign(
         "thermal-or-power-throttling",
-        ("hermal", "HERMAL", "rottl", "fan", "Fan", "MHz"),
+        ("hermal", "HERMAL", "rottl", "fan", "Fan", "MHz", " off", " open", "removed"),
         lazy(
             r"(?i:\bfans?\b[^.\n]{0,32}\b(?:stands? still|(?:does|do|did|is|are|was|were)(?:n't| not)(?: \w{1,8})? (?:spin|turn|run)"
             r"|(?:never|no longer) (?:spin|turn|run)|stopped (?:spinning|turning)|is dead|are dead))"
+            # cooler air makes it fast
+            r"|(?i:\b(?:side ?panel|(?:case|chassis|rack|cabinet|server)(?: door| cover| lid)?|door|lid) (?:is |was |taken |left )?"
+            r"(?:off|open(?:ed)?|removed)\b[^.\n]{0,60}\b(?:stays?|fast(?:er)?|full speed|speed is back|better|keeps?|holds?)\b)"
             r"|(?i:\b(?:clocks?|gpu|card|core|sm|speed|always|then|it)\b[^.\n]{0,40}"
             r"\b(?:drops?|dropped|falls?|fell|collapses?|collapsed|settles?|throttles?)\b[^.\n]{0,40}"
             r"\b(?:to|at) (?:\w{1,8} ){0,2}\d{2,3} ?MHz)|"
@@ -191,7 +194,7 @@ COMPLAINTS = (
         "numba-cuda-disabled",
         ("NUMBA_DISABLE_CUDA", "disable_cuda", "umba not to"),
         lazy(
-            r"\bNUMBA_DISABLE_CUDA(?:=[\"']?|: ?[\"']?|\s{2,40})(?:1|[Tt]rue|yes)\b|^\s{0,8}disable_cuda: ?(?:1|[Tt]rue|yes)\b"
+            r"\bNUMBA_DISABLE_CUDA[\"']?(?:=[\"']?|: ?[\"']?|\s{2,40})(?:1|[Tt]rue|yes)\b|^\s{0,8}disable_cuda: ?(?:1|[Tt]rue|yes)\b"
             r"|(?i:\bnumba (?:not|never) to (?:look for|use|search for|touch) (?:cuda|the gpu)\b)"
         ),
     ),

@@ -22,10 +22,12 @@ class Sign(NamedTuple):
 
 
 _LACKS = (
-    r"(?i)(?<!\bif )\b(?:i|we|it|my [\w ]{1,16}|this (?:computer|machine|laptop|server|pc|box)|which|and|but|there)\s"
+    r"(?i)(?<!\bif )(?<!\bbuild )(?<!\bbuild, )(?<!\bbuild time )(?<!\bbuild time, )"
+    r"\b(?:i|we|it|my [\w ]{1,16}|this (?:computer|machine|laptop|server|pc|box)|which|and|but|there)\s"
     r"(?:(?:do|does|did)(?:n.?t| not) have|have no|has no|haven.?t|is no|is not|isn.?t|without)\s(?:an? |any )?(?:\w{1,12} )?"
     r"(?:nvidia\s(?:\w{1,12}\s)?(?:gpu|card|graphics|cuda)"
-    r"|(?:\w{1,12}\s)?(?:gpu|graphics card|video card)(?=\s?[,.;:)]|\s(?:and|so|at|in|here|on)\b|$))"
+    r"|(?:\w{1,12}\s)?(?:gpu|graphics card|video card)(?=\s?[,.;:)]"
+    r"|\s(?:and|so|at(?! (?:build|compile))|in(?! (?:the |a )?(?:docker |image )?build)|here|on)\b|$))"
     r"|\b(?:nodes?|instances?|machines?|vms?|servers?|hosts?|computers?|laptops?)\b[^.\n]{0,24}?\b\**"
     r"(?:without|(?:do|does)(?:n.?t| not) have|have no|has no|with no)\b\**\s(?:an? |any )?(?:\w{1,12} )?"
     r"(?:nvidia (?:\w{1,12} )?(?:gpus?|devices?|cards?)|gpus?)\b(?! (?:driver|node|toolkit|support|operator|memory|plugin))"
@@ -58,6 +60,9 @@ _NOBODY = (
     r"|\b(?:kein\w{0,2}|aucun\w{0,2}|ning[uú]n\w{0,2}|nessun\w?|nenhum)\s(?:\w{1,12}\s)?(?:Prozess|Eintr[aä]g|process|proceso|entr))"
     r"|\b(?:empty (?:process list|list of processes)|process (?:list|table) (?:is |was )?(?:empty|blank))\b[^\n]{0,60}"
     r"\b(?:but|yet|while|although|still)\b[^\n]{0,60}\b(?:used|full|taken|occupied|in use|allocated)\b"
+    r"|\b(?:list of processes|process(?:es)? (?:list|table|part|section)|table of processes)\b[^.\n]{0,24}\b(?:has|shows?|contains|lists)"
+    r" (?:no|not a single|nothing)\b[^.\n]{0,24}\b(?:but|yet|while|although|still)\b[^\n]{0,40}"
+    r"\b(?:used|full|taken|occupied|in use|allocated)\b"
 )
 _LEFT_OVER_HINTS = (
     "memory", "VRAM", "vram", "fuser -v", "ray::", "显存", "メモリ", "메모리", "Speicher", "speicher", "moire", "emoria", "emória",
@@ -72,6 +77,8 @@ _HELD = (
     r"[^.,;\n]{0,40}\b(?:us(?:es|ing)|tak(?:es|ing)|hold(?:s|ing)?|occup(?:y|ies|ying)|has taken|keeps)\b"
     r"[^.,;\n]{0,40}(?:\bmemory\b|\bVRAM\b|\d ?Gi?B|\d{4,5} ?Mi?B|\bthe (?:same )?GPU)"
     r"|\b(?:when|after|once|if) (?:I )?clos(?:e|ed|ing) (?:the )?other\b"
+    r"|\b(?:(?:the )?others|(?:my |the |our )?colleagues|other (?:users|people|students))\b[^.;\n]{0,40}"
+    r"\b(?:on|at|use|share|using|sharing) (?:\w{1,8} ){0,4}the same (?:server|machine|node|box|gpu|card)\b"
     r"|(?:被|有)(?:其他|其它|别的|别人|他人)[^\n]{0,12}(?:进程|程序|用户|人)?[^\n]{0,8}占"
 )
 _HELD_HINTS = ("nother", "other", "omeone else", "omebody else", "olleague", "second", "其他", "其它", "别的", "别人", "他人")
@@ -305,9 +312,12 @@ SIGNS = (
     ),
     Sign(
         "gpu-works",
-        ("Result = PASS", "is_available", "CUDA works", "cuda works", "OpenGL "),
+        ("Result = PASS", "full speed", "on the GPU", "on the card", "is_available", "CUDA works", "cuda works", "OpenGL "),
         lazy(
             r"Result = PASS|(?<!not )torch\.cuda\.is_available\(\)['\"`)]{0,3}\s{0,3}(?:is|returns?|gives|says|->|=>|==?|:)?\s{0,3}True\b"
+            r"|(?i:(?<!\bif )(?<!whether )(?<!that )\b(?:training|inference|it|program|job|script)\b(?: in (?:it|there))?"
+            r" (?:runs?|works?|trains?|computes?) (?:well |fine )?"
+            r"(?:at full speed|on the (?:gpu|card)(?=[ ,.;]|$)))"
             r"|(?<!if )\b(?:CUDA|cuda) works\b(?! (?:on|with|in)\b)|OpenGL vendor string: NVIDIA"
             r"|OpenGL renderer string: (?:NVIDIA|GeForce|Quadro)"
         ),

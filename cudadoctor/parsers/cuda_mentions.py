@@ -23,6 +23,7 @@ _MENTION = lazy(
 )
 # The CUDA of a framework's wheel, which brings its own NVRTC: +cu110, mxnet-cu102, cupy-cuda101.
 _TAG = lazy(r"(?:\+cu|(?<![\w.])cu|mxnet-cu|cupy-cuda)(?P<major>\d{1,2})(?P<minor>\d)\b")
+_IN_BRACKETS = lazy(r"\bnvcc\b(?! ?-)[^.;\n]{1,60}?\(v?(?P<version>\d{1,2}\.\d)\)")  # nvcc is the one of the old machine (9.2)
 _FOLDER = lazy(r"CUDA\\{1,2}v(?P<version>\d{1,2}\.\d)\\")  # C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v12.4\bin
 _DRIVERS_OWN = lazy(r"CUDA Version(?: {2,}:|: {1,4}\S{1,6} {1,12}\|)|CUDA (?:UMD|Driver) Version|[Dd]river [Vv]ersion")
 _WORDS = ("uda", "UDA", "nvcc", "NVCC", "+cu", " cu", "-cu")
@@ -43,7 +44,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         words = line[:1000]
         if _DRIVERS_OWN.search(words):
             continue
-        versions = [match["version"] for pattern in (_MENTION, _FOLDER) for match in pattern.finditer(words)]
+        versions = [match["version"] for pattern in (_MENTION, _FOLDER, _IN_BRACKETS) for match in pattern.finditer(words)]
         versions += [f"{match['major']}.{match['minor']}" for match in _TAG.finditer(words)]
         for version in versions:
             if 4 <= int(version.split(".")[0]) <= 20:
@@ -56,6 +57,6 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 _WAKES = (
     "cudatoolkit", "CUDA toolkit", "CUDA Toolkit", "CUDA version", "cuda version", "cuda-toolkit",
     *(f"{word}{mark}{digit}" for word in ("CUDA", "cuda", "Cuda", "nvcc") for mark in " -_=/v" for digit in "1456789"),
-    "CUDA\\v", "CUDA: ", "cuda: ", "Cuda: ", "NVCC: ", "nvcc: ", "CUDA Version: ", "cupy-cuda", "mxnet-cu", "--gpu-architecture",
+    "CUDA\\v", "CUDA: ", "cuda: ", "Cuda: ", "NVCC: ", "nvcc: ", "CUDA Version: ", "cupy-cuda", "mxnet-cu", "--gpu-architecture", " nvcc ",
 )  # fmt: skip
 PARSER = Parser(name="cuda_mentions", reads=(), keys=(CUDA_MENTIONS.name,), parse=parse, wakes=_WAKES)

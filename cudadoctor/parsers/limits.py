@@ -74,7 +74,7 @@ def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
         name = _FLAGS.get(listed["flag"])
         return None if name is None else (name, _value(listed["value"], _UNITS.get(listed["unit"], 1)))
     command = _TYPED.search(line) if typed and "ulimit" in line else None
-    if command is not None:
+    if command is not None and not (command["value"] == "unlimited" and line[: command.start()].endswith("(")):  # of a subshell alone
         name = _FLAGS[command["flag"]]
         return name, _value(command["value"], 1 << 10 if name in _BYTES else 1)
     batch = _BATCH.search(line) if typed and "_vmem=" in line else None

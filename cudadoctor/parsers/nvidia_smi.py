@@ -265,7 +265,7 @@ PARSER = Parser(
     parse=parse,
     wakes=(
         "NVIDIA-SMI", "nvidia-smi", "Failed to initialize NVML", "No devices were found", "Unable to determine the device handle",
-        "nvidia_smi_log", "NVSMI LOG", "(UUID: GPU-", "ERR! |",
+        "nvidia_smi_log", "NVSMI LOG", "(UUID: GPU-", "ERR! |", "running processes found",
     ),
     absent=(SMI.name,),
     reads_stderr=True,

@@ -15,6 +15,8 @@ from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
 from cudadoctor.parsers._complaint_words import COMPLAINTS
+from cudadoctor.parsers._library_words import LIBRARY_WORDS
+from cudadoctor.parsers._memory_words import MEMORY_WORDS
 from cudadoctor.parsers._setting_words import SIGNS, Sign
 from cudadoctor.parsers.attempts import typed
 from cudadoctor.parsers.base import LONG, Parser, Text
@@ -106,7 +108,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if not pasted(text):
         return
     body = _Body(text)
-    words = {sign.kind: line for sign in (*SIGNS, *COMPLAINTS) if (line := _first(body, sign)) is not None}
+    words = {sign.kind: line for sign in (*SIGNS, *LIBRARY_WORDS, *MEMORY_WORDS, *COMPLAINTS) if (line := _first(body, sign)) is not None}
     listed = _libcuda_not_listed(body)
     if listed is not None:
         words["no-libcuda"] = listed
@@ -292,7 +294,7 @@ _WAKES = ("nvidia", "NVIDIA", "Nvidia", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_D
           "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
           "apptainer", "ingularity", "ensorflow", "out of memory", "GPU memory", "gpu memory", "VRAM", "显存",
           "CUDA devices", "CUBLAS", "lurm", "buntu on ", "GPU ", "GPU0", " gpu", "UDA fails", "irtual memory",
-          "isk sleep", "Numba ", "numba.", "NCCL_", "eer access", "/nvcc", "UMBA", "numba ", "SLURM")  # fmt: skip
+          "isk sleep", "Numba ", "numba.", "NCCL_", "eer access", "/nvcc", "onnxruntime", "UMBA", "numba ", "SLURM")  # fmt: skip
 
 PARSERS = (
     Parser(

@@ -108,10 +108,27 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
         ),
     ),
     (
+        (" solved ", " fixed ", " cured ", " resolved "),
+        lazy(
+            rf"\b(?:had|got|saw) (?:the |a |an )?{_QUOTED}[^\"`\n]{{6,200}}{_QUOTED}[^.\n]{{0,80}}"
+            r"\b(?:solved|fixed|cured|resolved) (?:that|it|this)\b"
+            r"(?![^\n]{0,120}\b(?:but|until|again|returns?|back|for (?:a|some)|comes?|came|only|now)\b)"
+        ),
+    ),
+    (
         (" went away", " disappeared", " has gone", " vanished", " was fixed", " is fixed"),
         lazy(rf"{_QUOTED} [^.\n]{{0,60}}\b(?:went away|disappeared|has gone|vanished|(?:was|is) fixed)\b"),
     ),
 )
+
+
+_OF_MESSAGES = r"\|[^|\n]{0,20}\b(?:messages?|errors?|symptoms?|problems?|issues?|(?:if )?you see)\b[^|\n]{0,20}\|"
+_REMEDIES = (
+    r"(?:what to (?:do|try|check)|how to (?:fix|solve)(?: it)?|(?:suggested |possible )?"
+    r"(?:fix|fixes|solutions?|remedy|remedies|resolution|workarounds?|actions?))"
+)
+_ADVICE_HEADING = lazy(rf"(?i)^\s{{0,8}}{_OF_MESSAGES}(?:[^|\n]{{1,40}}\|){{0,2}}?\s{{0,8}}{_REMEDIES}\s{{0,8}}\|?\s{{0,4}}$")
+_RULED = lazy(r"^\s{0,8}\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?){2,6}\s{0,4}$")
 
 
 def lines_of(text: Text) -> frozenset[int]:
@@ -126,7 +143,7 @@ def lines_of(text: Text) -> frozenset[int]:
                 known[line] = len(line) <= _LONGEST and speaks.search(line) is not None
             if known[line] and not (index and _FRAME in lines[index - 1]):
                 found.add(index)
-    return frozenset(found) | frozenset(_changes(lines, found))
+    return frozenset(found) | frozenset(_changes(lines, found)) | frozenset(_rows_of_advice(lines))
 
 
 def _holding(word: str, whole: str, starts: Sequence[int]) -> Iterator[int]:
@@ -136,6 +153,17 @@ def _holding(word: str, whole: str, starts: Sequence[int]) -> Iterator[int]:
         index = bisect_right(starts, at) - 1
         yield index
         at = whole.find(word, starts[index + 1])
+
+
+def _rows_of_advice(lines: Sequence[str]) -> Iterator[int]:
+    """The rows of a table of a manual: messages in one column, what to do about each in the last."""
+    for index, line in enumerate(lines[:-1]):
+        if not line.lstrip().startswith("|") or not _RULED.match(lines[index + 1][:_LONGEST]) or not _ADVICE_HEADING.match(line[:_LONGEST]):
+            continue
+        for row in range(index + 2, len(lines)):
+            if not lines[row].lstrip().startswith("|"):
+                break
+            yield row
 
 
 def _changes(lines: Sequence[str], speaking: Collection[int]) -> Iterator[int]:

@@ -10,6 +10,7 @@ import msgspec
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.ties.place import Place
 from cudadoctor.checks.ties.said import Said, finding, stated, sure, suspicions
 from cudadoctor.checks.ties.toolkit import driver_cuda_of_text, listed, needs_newer_driver
 from cudadoctor.model.facts import Fact, Facts, Unknown
@@ -52,6 +53,7 @@ _FOREIGN = lazy(
 # Code 303: a library is not there at all, which is no missing symbol.
 _NOTHING_LOADED = lazy(r"\b303\b|SHARED_OBJECT_INIT_FAILED|SharedObjectInitFailed|shared object initialization failed")
 _NO_DEVICE = lazy(r"Failed to infer device type|Device string must not be empty|no GPU (?:is )?detected|requires at least 1 GPU")
+_OF_PACKAGES = lazy(r"(?:site|dist)-packages/nvidia/")
 _SYMBOL = lazy(r"symbol|version `|version '")
 _NO_GPU_SEEN = (CPU, "libcuda-missing", NEWER, "cuda-visible-devices-hides-all")
 
@@ -175,7 +177,11 @@ def wrong_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     elif mixed:
         yield finding(MIXED, lines[:1], mixed)
     elif any(_SYMBOL.search(quote.text) for quote in lines):
-        yield finding(PATH, lines[:1])
+        no_path = Place(facts).said("no-library-path")
+        if no_path and _OF_PACKAGES.search(lines[0].text):
+            yield finding(MIXED, lines[:1], no_path)
+        else:
+            yield finding(PATH, lines[:1])
 
 
 def _foreign_path(facts: Facts) -> Quotes:
@@ -197,6 +203,10 @@ def mixed_packages(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 def libraries_unnamed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The framework says that libraries are missing and not which: cuDNN where cuDNN alone is named elsewhere, else the framework's set."""
     lines = suspicions(said, LIBRARIES)
+    absent = Place(facts).said("no-cudnn")
+    if absent and lines and suspicions(said, CUDNN) and not stated(said, LIBRARIES, CUDNN, PATH):
+        yield finding(CUDNN, lines[:1], absent)
+        return
     both = tuple(quote for quote in lines if not _CUDA_LIBRARY.search(quote.text) and quote in suspicions(said, CUDNN))
     if both and not stated(said, LIBRARIES, CUDNN, PATH):
         yield finding(LIBRARIES, both[:1])

@@ -66,10 +66,16 @@ def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     if works and shown:
         yield finding(ON_CPU, shown, works, basis="suspected")
         return
-    table = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ())
+    table = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ()) or _nobody_computes(facts)
     if not said and table and place.said("idle"):
         for cause in (ON_CPU, CPU_BUILD):
             yield finding(cause, place.said("idle"), table, basis="suspected")
+
+
+def _nobody_computes(facts: Facts) -> Quotes:
+    """The heading of a list of compute processes that has none, and is known to end there."""
+    tables = (fact for fact in facts.all(SMI_CSV) if fact.value is not None)
+    return next((some(fact)[:1] for fact in tables if fact.need().column("pid") == () and fact.need().closed), ())
 
 
 # ---------------------------------------------------------------- nvidia-smi alone

@@ -258,6 +258,14 @@ def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
             yield finding(SCHEDULER, lines, place.said("batch"), basis="suspected")
 
 
+def held_by_the_job(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device, and the scheduler's own list of what the job holds has no GPU."""
+    lines = suspected(said, HIDES, _NO_DEVICE) or suspected(said, SCHEDULER, _NO_DEVICE)
+    held = tuple(quote for one in said if one.cause == SCHEDULER and one.basis == "stated" and one.advice for quote in one.quotes)
+    if lines and held:
+        yield finding(SCHEDULER, held[:1], lines)
+
+
 def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
     place = Place(facts)
@@ -334,5 +342,5 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 TIES = (
     not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_wsl,
-    job_without_gpu, written_value, no_card_at_all,
+    job_without_gpu, held_by_the_job, written_value, no_card_at_all,
 )  # fmt: skip

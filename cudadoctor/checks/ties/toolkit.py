@@ -23,6 +23,7 @@ from cudadoctor.model.values import (
     NVCC,
     SMI,
     ListedPackage,
+    NumbaReport,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
 
@@ -298,13 +299,28 @@ def _oldest_of_numba(facts: Facts, knowledge: Knowledge) -> ToolkitVersion:
     return row.toolkits[0] if row is not None and row.toolkits is not None else OLDEST_OF_NUMBA
 
 
+def _own_target_is_older(report: NumbaReport, facts: Facts, knowledge: Knowledge) -> Quotes | None:
+    """The line with a Numba whose own target came before the runtime's series; None where numba-cuda may compile."""
+    package = listed(facts, "numba")
+    version = report.numba or (package[0].version if package is not None else None)
+    row = knowledge.numba_release(version) if version is not None else None
+    if report.runtime is None or row is None or row.toolkits is None or report.runtime.major <= row.toolkits[1].major:
+        return None
+    shown = package is not None or report.implementation is not None  # a list of packages, or the report, would name numba-cuda
+    if not shown or listed(facts, "numba-cuda") is not None or (report.implementation or "Built-in") != "Built-in":
+        return None
+    return package[1] if package is not None else line_of(facts[NUMBA_REPORT], report.line)
+
+
 def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """`numba -s` of a machine whose runtime is of a newer major version than the driver's CUDA. Beside a stated cause it is background."""
     fact = facts.get(NUMBA_REPORT)
     if isinstance(fact, Unknown) or fact.value is None or settled(said):
         return
-    report = fact.value
-    if report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
+    report, kept = fact.value, _own_target_is_older(fact.value, facts, knowledge)
+    if kept is not None:
+        yield finding(NUMBA_OLD, kept, line_of(fact, report.runtime_line))
+    elif report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
         shown = (*line_of(fact, report.runtime_line), *some(fact)[:1])
         yield finding(NEWER, shown, version=report.runtime.text, driver_cuda=report.driver_cuda.text)
     elif report.initialised and {"nvvm", "libdevice", "nvrtc"} & set(report.missing):
