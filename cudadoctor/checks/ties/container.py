@@ -72,6 +72,14 @@ def neither_part(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         yield finding(NO_ACCESS, lines, _no_smi(facts, place), works)
 
 
+def nothing_inside(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """libcuda is not found in a container, and its user looked for the nodes there and found none."""
+    place = Place(facts)
+    lines, shown = stated(said, LIBCUDA), place.said("no-nodes-inside")
+    if lines and shown and place.container and not stated(said, TOOLKIT, HOOK):
+        yield finding(NO_ACCESS, lines, shown)
+
+
 def _no_smi(facts: Facts, place: Place) -> Quotes:
     absent = next((fact for fact in facts.all(SMI) if fact.value is None), None)
     return some(absent)[:1] if absent is not None else place.said("no-smi")
@@ -86,4 +94,4 @@ def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding(LOST, lines, rules, given)
 
 
-TIES = (demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, rules_without_a_gpu)
+TIES = (demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, nothing_inside, rules_without_a_gpu)
