@@ -31,7 +31,8 @@ _SERVICES = lazy(r"^(?P<indent>\s{0,8})services:\s{0,4}$")
 _IMAGE = lazy(r"^\s{1,16}(?:image|build):")
 _CUT = lazy(r"^\s{0,24}(?:\.\.\.|…|#? ?\[\.\.\.\]|# ?\.\.\.)")
 _ASKS_GPU = lazy(
-    r"\bruntime: ?[\"']?nvidia|\bdriver: ?[\"']?(?:nvidia|cdi)|\bcapabilities:|\bgpus:|nvidia\.com/|/dev/nvidia|\bextends:|\bdevice_requests|<<:"
+    r"\bruntime: ?[\"']?nvidia|\bdriver: ?[\"']?(?:nvidia|cdi)|\bcapabilities:|\bgpus:|nvidia\.com/"
+    r"|/dev/nvidia|\bextends:|\bdevice_requests|<<:"
 )
 
 

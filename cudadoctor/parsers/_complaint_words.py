@@ -41,7 +41,8 @@ _FINE = r"(?:works?|worked|runs?|is (?:all )?(?:fine|ok|good)|(?:all|everything)
 # A program, not a tool of the system, that was started by root.
 _BY_ROOT = (
     r"(?:with|using|under|through|via) [`'\"]?(?:sudo|root)\b"
-    r"(?! (?:apt|dnf|yum|pacman|zypper|pip|make|modprobe|rmmod|insmod|reboot|systemctl|snap|ubuntu-drivers|docker|nvidia-smi|dpkg|chmod|setenforce)\b)"
+    r"(?! (?:apt|dnf|yum|pacman|zypper|pip|make|modprobe|rmmod|insmod|reboot|systemctl|snap|ubuntu-drivers"
+    r"|docker|nvidia-smi|dpkg|chmod|setenforce)\b)"
 )
 
 COMPLAINTS = (
@@ -298,7 +299,8 @@ COMPLAINTS = (
         ("root", "sudo", "uperuser"),
         lazy(
             rf"(?i)(?:{_WITH_ROOT})[^.:;\n]{{0,60}}(?:{_GOES})|(?:{_GOES})[^.:;\n]{{0,24}}(?:{_WITH_ROOT})|"
-            rf"(?<!not ){_BY_ROOT}[^.:;\n]{{0,60}}(?<!not )(?<!n't )\b(?:it (?:works|runs|trains)|(?:all |everything )?(?:works|is fine)|{_FINE}"
+            rf"(?<!not ){_BY_ROOT}(?:[^.:;\n]|\.\w){{0,60}}(?<!not )(?<!n't )"
+            rf"\b(?:it (?:works|runs|trains)|(?:all |everything )?(?:works|is fine)|{_FINE}"
             r"|trains?\b|sees? |finds? )|"
             r"\b(?:can ?not|not|n't|fails?|stops?)\b[^\n]{0,160}\b(?:unless|only|but) "
             r"(?:(?:run|runs|works?|it|as|with|when|I|am|the|is) ){0,4}(?:superuser|root|sudo)\b"

@@ -207,9 +207,8 @@ SIGNS = (
         "basic-adapter",
         ("Microsoft", "Майкрософт"),
         lazy(
-            r"\bMicrosoft (?:Basic Display Adapter|Basic[ -]Anzeigeadapter|基本显示适配器|基本ディスプレイ ?アダプター|기본 디스플레이 어댑터)"
-            r"|(?i:\bcarte graphique (?:de base )?microsoft(?: de base)?\b|\badaptador de (?:pantalla|v[ií]deo) b[aá]sico (?:de )?microsoft\b"
-            r"|базовый видеоадаптер \(майкрософт\))"
+            r"\bMicrosoft (?:Basic Display Adapter|Basic[ -]Anzeigeadapter|基本显示适配器|基本ディスプレイ ?アダプター)"
+            r"|(?i:\bcarte graphique (?:de base )?microsoft\b|\badaptador de pantalla b[aá]sico\b|базовый видеоадаптер \(майкрософт\))"
         ),
     ),
     # A container's own look for the nodes finds none, in the words of its user.
@@ -222,10 +221,6 @@ SIGNS = (
             r"(?:No such file|\bnothing\b|\bempty\b|\bno matches\b)"
         ),
     ),
-    # What a card stands on that may not carry all lanes.
-    Sign("riser", ("iser", "RISER", "xtension cable", "n the slot", "OCuLink", "culink"), lazy(
-        r"(?i)\b(?:pci-?e? )?risers?\b|\bextension cable\b|\bdirect(?:ly)? in the slot\b|\boculink\b"
-    )),
     Sign("on-the-host", (" host", "@pve"), lazy(r"(?i)\bon the (?:\w{1,16} )?host\b|\w@pve[\w-]{0,12}:")),
     # The kernel found an NVIDIA display device when it started.
     Sign("seen-at-boot", ("[10de:",), lazy(r"\bpci [0-9a-f]{4}:[0-9a-f:]{5}\.\d: \[10de:[0-9a-f]{4}\][^\n]{0,30}class 0x03")),

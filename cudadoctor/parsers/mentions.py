@@ -49,7 +49,8 @@ _TOPICS: dict[str, re.Pattern[str]] = {
     ),
     "permissive": lazy(r"^[^\n]{0,80}[$#] (?:sudo )?setenforce 0\s{0,4}$"),
     "confidential": lazy(
-        r"CC status: ON|\bconfidential compute mode ON\b|CC State\s{0,40}: ON|\bCC mode(?: is)? on\b|has CC mode on|(?i:\bconfidential (?:vm|virtual|gpu|container|guest))"
+        r"CC status: ON|\bconfidential compute mode ON\b"
+        r"|CC State\s{0,40}: ON|\bCC mode(?: is)? on\b|has CC mode on|(?i:\bconfidential (?:vm|virtual|gpu|container|guest))"
         r"|\bSEV-SNP\b|\bTDX\b|\bnvtrust\b|\bnvAttest\b|\battestation\b"
     ),
     # The ready state says not-ready also where confidential computing is off and means nothing there.

@@ -58,7 +58,8 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         ("omebody ", "omeone ", "nybody ", "nyone ", "sers ", " user ", "eople ", "veryone "),
         lazy(
-            r"(?i)\b(?:when|if) (?:somebody|someone|anybody|anyone|users|a user|people|everyone) (?:runs?|starts?|opens?|installs?|uses?|tr(?:y|ies))\b"
+            r"(?i)\b(?:when|if) (?:somebody|someone|anybody|anyone|users|a user|people|everyone) "
+            r"(?:runs?|starts?|opens?|installs?|uses?|tr(?:y|ies))\b"
             r"[^\n]{0,80}\b(?:they|he|she|it) (?:will )?(?:only )?(?:sees?|gets?|reads?|finds?) [\"'`]"
         ),
     ),

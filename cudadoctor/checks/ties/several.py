@@ -1,4 +1,4 @@
-"""Ties of a machine with several GPUs, and of the links between them and the machine: what one shows and the other does not."""
+"""Ties of a machine with several GPUs, and of the links between them: what one shows and the other does not."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Gpu, Quotes, gpus, some
 from cudadoctor.checks.ties.driver import installed
 from cudadoctor.checks.ties.fit import outside
-from cudadoctor.checks.ties.place import Place
 from cudadoctor.checks.ties.said import Said, finding, settled, stated, suspected
+from cudadoctor.devices import same_address
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, SMI, Smi
-from cudadoctor.devices import same_address
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.knowledge.tables import Architecture
 
 TOO_OLD, TOO_NEW = "driver-too-old-for-gpu", "driver-too-new-for-gpu"
-PCIE, NVLINK, PEER = "pcie-link-degraded", "nvlink-error", "peer-access-broken"
+NVLINK, PEER = "nvlink-error", "peer-access-broken"
 _NONE_FOUND = lazy(r"No devices were found")
 _COUNTED = lazy(r"Link \d{1,2}: \w")
-_NARROW = lazy(r"PCIe x[124] link")
 
 
 def not_in_the_table(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -68,13 +66,6 @@ def _present(facts: Facts) -> bool:
     return isinstance(found, Fact) and found.value is not None
 
 
-def on_a_riser(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The kernel finds few lanes where the card has sixteen, and the text speaks of what the card stands on."""
-    lines, shown = suspected(said, PCIE, _NARROW), Place(facts).said("riser")
-    if lines and shown:
-        yield finding(PCIE, lines, shown, basis="suspected")
-
-
 def counted_on_a_link(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Programs run without copies between GPUs, and the counters of an NVLink show many errors: it is the link."""
     lines, without = suspected(said, NVLINK, _COUNTED), stated(said, PEER)
@@ -82,4 +73,4 @@ def counted_on_a_link(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
         yield finding(NVLINK, lines, without)
 
 
-TIES = (not_in_the_table, one_of_the_bus, on_a_riser, counted_on_a_link)
+TIES = (not_in_the_table, one_of_the_bus, counted_on_a_link)
