@@ -17,7 +17,11 @@ SAID = {
         "Transcoding with nvidia in the container stops working after 2 hours.",
         "nvidia-smi: failed to initialize nvml unknown error inside the docker container.",
     ),
-    "uvm-unavailable": ("nvidia-smi works, and yet I don't have /dev/nvidia-uvm here.", "On this host /dev/nvidia-uvm is missing."),
+    "uvm-unavailable": (
+        "nvidia-smi works, and yet I don't have /dev/nvidia-uvm here.",
+        "On this host /dev/nvidia-uvm is missing.",
+        "ls /dev/nvidia* -> /dev/nvidia0 /dev/nvidiactl",
+    ),
     "numba-cuda-disabled": (
         "ENV NUMBA_CACHE_DIR=/tmp NUMBA_DISABLE_CUDA=1 OMP_NUM_THREADS=8",
         "$ cat .numba_config.yaml\ndisable_cuda: 1\n# for numba.cuda",
@@ -40,11 +44,14 @@ SAID = {
         "nvidia 显卡用 root 就可以。",
         "In the container CUDA works as root and not as my user.",
         "No nvidia GPU: run as non-root user in the container.",
+        "nvidia: CUDA finds no device; with `sudo python train.py` it works.",
     ),
     "device-nodes-missing": (
         "The service can't find /dev/nvidia0 after a boot.",
         "CUDA fails until I run nvidia-smi once, then it works.",
         "nvidia-smi seems to create the devices.",
+        "When I log in as root and type nvidia-smi once, it's OK for all users.",
+        "-rwxr-xr-x 1 root root 36944 Aug 16  2018 /usr/bin/nvidia-modprobe",
         "There is no /dev/nvidiactl on this machine.",
         "CUDA: the listing of /dev right after boot has no nvidia entries.",
         "Before that `ls /dev | grep -i nvidia` returns nothing.",
@@ -70,6 +77,12 @@ SAID = {
     "driver-not-loaded": (
         "A file of the tool blacklists the nvidia modules.",
         "After a restart the nvidia kernel modules cannot be loaded.",
+        "After each boot I have to type `sudo modprobe nvidia` before CUDA finds the card.",
+    ),
+    "driver-module-missing-for-kernel": (
+        "nvidia-smi fails since the update; booted into the previous kernel (6.5.0-14) CUDA works.",
+        "Mit dem alten Kernel funktioniert CUDA mit nvidia wie immer.",
+        "nvidia: если выбрать предыдущее ядро, CUDA работает.",
     ),
     "gpu-fell-off-bus": ("While I play, the nvidia gpu falls off the bus.", "The NVIDIA card has fallen off of the bus again."),
     "pcie-link-degraded": ("Under load the GPU sits at Gen2 x16.", "The NVIDIA card runs at 2.5 GT/s."),
@@ -104,6 +117,9 @@ SAID = {
 OTHERWISE = (
     "The container was restarted yesterday by the host's update, nvidia-smi works.",
     "ls /dev/nvidia0 shows the node.",
+    "ls /dev/nvidia* -> /dev/nvidia0 /dev/nvidiactl /dev/nvidia-uvm",
+    "-rwsr-xr-x 1 root root 36944 Aug 16  2018 /usr/bin/nvidia-modprobe",
+    "With sudo apt install of the nvidia driver it works.",
     " 10834     1 S     1-03:11:20 poll_schedule_timeout            nvidia-smi dmon",
     "nvidia-smi -L    rc=0",
     'openat(AT_FDCWD, "/dev/nvidia0", O_RDWR|O_CLOEXEC) = 4',
@@ -132,6 +148,13 @@ def test_it_is_the_first_suspect_and_no_more(cause: str, text: str) -> None:
 @pytest.mark.parametrize("text", OTHERWISE)
 def test_what_is_no_complaint_raises_no_suspicion(text: str) -> None:
     assert not set(suspects(text)) & set(SAID)
+
+
+def test_a_kernel_that_does_not_help_is_no_complaint_of_the_new_one() -> None:
+    words = next(sign.pattern for sign in COMPLAINTS if sign.kind == "driver-module-missing-for-kernel")
+    assert words.search("The previous kernel (6.5) works.")
+    assert not words.search("The previous kernel does not work either.")
+    assert not words.search("Со старым ядром CUDA не работает.")
 
 
 def test_a_message_that_states_its_cause_is_not_outdone() -> None:

@@ -38,6 +38,9 @@ SPOKEN = (
     'Update: the "Driver/library version mismatch" from my first post went away with the reboot.',
     "- Fixed: the probe printed `Driver/library version mismatch` twice.",
     "2. `GPU has fallen off the bus` (Xid 79): drain, power cycle",
+    'FATAL = {48: "DBE", 79: "GPU has fallen off the bus", 119: "GSP RPC timeout"}',
+    'When somebody runs it without a card they see "Found no NVIDIA driver on your system".',
+    "* If modprobe prints `Key was rejected by service`, enroll the key.",
     "1. `Driver/library version mismatch` after patch day: reboot",
     'The "Driver/library version mismatch" from yesterday is gone, the reboot did it.',
 )
@@ -60,6 +63,9 @@ SHOWN = (
     'The people here read "requires use of the NVIDIA open kernel modules".',
     "Update: not solved! It is CUDA_ERROR_UNKNOWN again.",
     "1. `Driver/library version mismatch`: restart does not help",
+    '79: "GPU has fallen off the bus"',
+    'When I run it I see "Found no NVIDIA driver on your system".',
+    "* modprobe prints `Key was rejected by service`, I enrolled the key.",
     "1. `Driver/library version mismatch`: every morning",
     'The "Driver/library version mismatch" from yesterday is gone after a reboot, but returns each night.',
 )

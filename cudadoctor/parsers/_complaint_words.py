@@ -10,7 +10,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers._setting_words import Sign
 
 _NODE = r"/dev/nvidia(?:\d|ctl|-uvm|\\?\*)"
-_SMI_RAN = r"(?:ran|run|running|execute|executing|executed|call|calling|called|start|starting|started)"
+_SMI_RAN = r"(?:ran|run|running|type|typed|typing|execute|executing|executed|call|calling|called|start|starting|started)"
 _ON_HOST = r"nvidia-smi`?(?: (?:once|first|again|manually|by hand|on the host(?: machine)?|as root)){0,3}"
 # A program that does not come back, as people of several languages say it.
 _NO_ANSWER = (
@@ -36,6 +36,15 @@ _GOES = (
     r"|\bработает\b|可以|正常|就行|動(?:く|き)|使え|작동|됩니다"
 )
 
+# What a thing does that is as it should be.
+_FINE = r"(?:works?|worked|runs?|is (?:all )?(?:fine|ok|good)|(?:all|everything) (?:works|is)|(?:it['’]?s|was) (?:fine|ok|good|there))\b"
+# A program, not a tool of the system, that was started by root.
+_BY_ROOT = (
+    r"(?:with|using|under|through|via) [`'\"]?(?:sudo|root)\b"
+    r"(?! (?:apt|dnf|yum|pacman|zypper|pip|make|modprobe|rmmod|insmod|reboot|systemctl|snap|ubuntu-drivers"
+    r"|docker|nvidia-smi|dpkg|chmod|setenforce)\b)"
+)
+
 COMPLAINTS = (
     Sign(
         "container-lost-devices",
@@ -55,24 +64,28 @@ COMPLAINTS = (
     ),
     Sign(
         "uvm-unavailable",
-        ("nvidia-uvm",),
+        ("nvidia-uvm", "/dev/nv"),
         lazy(
             r"(?i)(?:\b(?:no|not have|without|missing|lacks?)|n't have)\b[^.\n]{0,12}/dev/nvidia-uvm\b"
             r"|/dev/nvidia-uvm[`'\"]? (?:is|was) (?:missing|absent|not there)"
+            # all nodes on one line, with the command before them
+            r"|\bls (?:-\w+ )?/dev/nv(?:idia)?\*[`'\"]? {0,2}(?:->|=>|→|:|(?:shows?|gives|prints|lists)\b)"
+            r"(?=[^\n]{0,200}/dev/nvidia\d)(?=[^\n]{0,200}/dev/nvidiactl)(?![^\n]{0,300}(?:nvidia-uvm|\.\.\.))"
         ),
     ),
     Sign(
         "device-nodes-missing",
-        ("nvidia-smi", "/dev/nvidia", "ls /dev", "ls -l /dev", "no nvidia"),
+        ("nvidia-smi", "/dev/nvidia", "ls /dev", "ls -l /dev", "no nvidia", "/nvidia-modprobe"),
         lazy(
-            rf"(?i)\b(?:until|once|after|when|unless|by)\b[^.\n]{{0,20}}\b{_SMI_RAN} `?{_ON_HOST}[^.\n]{{0,40}}"
-            r"\b(?:works?|worked|appears?|created?)\b"
+            rf"(?i)\b(?:until|once|after|when|unless|by)\b[^.\n]{{0,40}}\b{_SMI_RAN} `?{_ON_HOST}[^.\n]{{0,40}}"
+            r"\b(?:works?|worked|appears?|created?|(?:it['’]?s|is|are) (?:all )?(?:OK|fine|there|good))\b"
             r"|\bnvidia-smi`? (?:seems to |does |then )?[\"'`]?(?:loads?|creates?|makes?)\b[^.\n]{0,24}"
             r"(?:/dev/nvidia|\bit\b|\bthem\b|devices?\b)"
             rf"|\b(?:can ?not|can't|could not|couldn't) (?:find|open|stat|access) {_NODE}|{_NODE}[^.\n]{{0,24}}"
             r"\b(?:is|are|was|were|do|does|did) (?:missing|absent|not (?:there|exist|appear|created|present))"
             rf"|\b(?:no|without|missing) {_NODE}|\bnot make {_NODE}"
-            r"|\bls (?:-\w+ )?/dev\b[^\n]{0,24}nvidia\S{0,3} (?:returns?|shows?|gives|prints) nothing"
+            r"|\bls (?:-\w+ )?/dev\b[^\n]{0,24}nvidia\S{0,3} (?:returns?|shows?|gives|prints|finds) nothing"
+            r"|^-rwxr-xr-x\.? \d root root [^\n]{0,40}/nvidia-modprobe\s{0,4}$"  # without the bit that lets users make nodes
             r"|/dev\b[^.,\n]{0,32}\b(?:has|had|shows?|showed|lists?|listed|contains?|contained|with) no nvidia\b"
         ),
     ),
@@ -92,10 +105,27 @@ COMPLAINTS = (
     ),
     Sign(
         "driver-not-loaded",
-        ("blacklist", "kernel module"),
+        ("blacklist", "kernel module", "modprobe nvidia", "modprobe -v nvidia"),
         lazy(
-            r"(?i)\bblacklists? (?:the )?(?:nvidia )?(?:kernel )?(?:driver|modules?)\b"
+            r"(?i)\b(?:ha[sd]|have|needs?|needed|must)(?: to)? (?:\w{1,8} )?[`'\"]?(?:sudo )?modprobe (?:-v )?nvidia(?![-_\w])[^.\n]{0,40}"
+            r"\b(?:before|every|each|after|to (?:make|get|have)|so that|until)\b"
+            r"|\b(?:after|once|until|unless|when)\b[^.\n]{0,24}\bmodprobe (?:-v )?nvidia(?![-_\w])[^.\n]{0,40}(?<!not )(?<!n't )"
+            r"\b(?:works?|worked|runs|finds|found|appears|(?:it['’]?s|is|are) (?:all )?(?:OK|fine|there|good))\b|"
+            r"\bblacklists? (?:the )?(?:nvidia )?(?:kernel )?(?:driver|modules?)\b"
             r"|\bnvidia (?:kernel )?modules? (?:can ?not|can't|could not|couldn't|are not|is not|isn't|aren't|won't)(?: be)? loaded\b"
+        ),
+    ),
+    Sign(
+        "driver-module-missing-for-kernel",
+        ("kernel", "Kernel", "ядр", "noyau", "úcleo", "内核", "カーネル", "커널"),
+        lazy(
+            rf"(?i)\b(?:previous|old|older|earlier|former) kernel\b[^\n]{{0,60}}(?<!not )(?<!n't )\b{_FINE}"
+            r"|\b(?:alten|älteren|vorherigen|vorigen) kernel\b[^.\n]{0,60}(?:funktioniert|läuft|geht)\b"
+            r"|(?:предыдущ|стар|прошл)\w{2,4} ядр\w{1,3}[^\n]{0,60}(?<!не )работа(?:ет|ло|ла)\b"
+            r"|\b(?:ancien|précédent|vieux) noyau\b[^.\n]{0,60}(?:marche|fonctionne)\b"
+            r"|\b(?:n[uú]cleo|kernel) (?:anterior|antiguo|viejo|antigo)\b[^.\n]{0,60}(?<!no )(?:funciona|va bien)\b"
+            r"|(?:旧|以前的?|之前的?|上一个)内核[^\n]{0,24}(?:正常|可以|没问题)|(?:以前|古い|前)の?カーネル[^\n]{0,24}(?:動|使え|正常)"
+            r"|(?:이전|예전) 커널[^\n]{0,24}(?:됩니다|작동|정상)"
         ),
     ),
     Sign(
@@ -272,6 +302,9 @@ COMPLAINTS = (
         ("root", "sudo", "uperuser"),
         lazy(
             rf"(?i)(?:{_WITH_ROOT})[^.:;\n]{{0,60}}(?:{_GOES})|(?:{_GOES})[^.:;\n]{{0,24}}(?:{_WITH_ROOT})|"
+            rf"(?<!not ){_BY_ROOT}(?:[^.:;\n]|\.\w){{0,60}}(?<!not )(?<!n't )"
+            rf"\b(?:it (?:works|runs|trains)|(?:all |everything )?(?:works|is fine)|{_FINE}"
+            r"|trains?\b|sees? |finds? )|"
             r"\b(?:can ?not|not|n't|fails?|stops?)\b[^\n]{0,160}\b(?:unless|only|but) "
             r"(?:(?:run|runs|works?|it|as|with|when|I|am|the|is) ){0,4}(?:superuser|root|sudo)\b"
             r"|\bas (?:the )?superuser\b[^.\n]{0,24}\bworks?\b"

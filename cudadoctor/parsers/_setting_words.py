@@ -113,7 +113,7 @@ SIGNS = (
         "no-compute",
         ("NVIDIA_DRIVER_CAPABILITIES",),
         lazy(
-            r"NVIDIA_DRIVER_CAPABILITIES[\"']?\s?[=:]\s?[\"']?(?:utility|video|graphics|display|ngx|compat32)"
+            r"NVIDIA_DRIVER_CAPABILITIES[\"']?(?:\s?[=:]\s?| )[\"']?(?:utility|video|graphics|display|ngx|compat32)"
             r"(?:,(?:utility|video|graphics|display|ngx|compat32)){0,5}(?![\w,])"
         ),
     ),
@@ -196,6 +196,36 @@ SIGNS = (
         lazy(
             r"(?i)\b(?:g[ia]ves?|given|pass(?:es|ed|ing)?(?: through)?|assign(?:s|ed)?|attach(?:es|ed)?|reserved?)\b[^.\n]{0,40}"
             r"\b(?:card|gpu)\b[^.\n]{0,16}\b(?:to|for|into) (?:a|an|the|my|another|one)\b[^.\n]{0,24}\b(?:vm|guest|virtual machine)\b"
+        ),
+    ),
+    # Two ids for the driver that keeps a GPU for guests, as the kernel's command line or modprobe's options give them.
+    Sign("ids-for-guests", ("vfio-pci",), lazy(r"\bvfio-pci(?:\.ids=| ids=)(?:[0-9a-f]{4}:[0-9a-f]{4},?){1,16}")),
+    # The driver's modules were taken out by hand and not put back on the same line.
+    Sign(
+        "unloaded",
+        ("rmmod", "modprobe -r"),
+        lazy(
+            r"\b(?:rmmod|modprobe -r)(?: -\w)?(?: nvidia[-_]\w{2,12}){0,4} nvidia(?![-_\w])(?: nvidia[-_]\w{2,12}){0,4}"
+            r"(?![^\n]{0,200}\b(?:modprobe (?:-v )?nvidia|insmod|in use|busy)\b)(?![^.,\n]{0,24}\b(?:fails?|failed)\b)"
+        ),
+    ),
+    # Windows' own driver for any display: none of NVIDIA's is installed.
+    Sign(
+        "basic-adapter",
+        ("Microsoft", "Майкрософт"),
+        lazy(
+            r"\bMicrosoft (?:Basic Display Adapter|Basic[ -]Anzeigeadapter|基本显示适配器|基本ディスプレイ ?アダプター)"
+            r"|(?i:\bcarte graphique (?:de base )?microsoft\b|\badaptador de pantalla b[aá]sico\b|базовый видеоадаптер \(майкрософт\))"
+        ),
+    ),
+    # A container's own look for the nodes finds none, in the words of its user.
+    Sign(
+        "no-nodes-inside",
+        ("/dev/nv",),
+        lazy(
+            r"(?i)\bls (?:-\w{1,4} )?/dev/nv(?:idia)?\*[`'\"]? (?:[^.\n]{0,24} )?"
+            r"(?:in there|in it|inside|(?:inside|within|in) (?:of )?(?:the|this|that|my) (?:dev ?)?(?:container|pod))\b[^\n]{0,24}"
+            r"(?:No such file|\bnothing\b|\bempty\b|\bno matches\b)"
         ),
     ),
     Sign("on-the-host", (" host", "@pve"), lazy(r"(?i)\bon the (?:\w{1,16} )?host\b|\w@pve[\w-]{0,12}:")),

@@ -24,6 +24,7 @@ _OTHER_PLACE = lazy(
     r"(?i)\b(?:not inside|outside(?: of)?|inside|within) (?:the |a |my )?(?:docker|container|pod|wsl|venv|conda)\b|\bon the host\b"
     r"|\b(?:another|other|different|second) (?:machine|computer|server|node|environment|env|venv|container|user|terminal)\b"
 )
+_PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the way; what was said before is no history
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
@@ -83,9 +84,10 @@ def replaced(text: Text) -> frozenset[int]:
 
 
 def _elsewhere(text: Text, before: Typed, again: Typed) -> bool:
-    """Whether the words between two runs say that the second one is of another environment: it then replaces nothing."""
+    """Whether what stands between two runs makes the second one another environment: it then replaces nothing."""
     start = max(before.index + 1, again.index - _WORDS_BEFORE)
-    return any(_OTHER_PLACE.search(line) for line in text.lines[start : again.index])
+    between = (root_command(text.lines[index]) or "" for index in range(before.end, again.index))
+    return any(_OTHER_PLACE.search(line) for line in text.lines[start : again.index]) or any(map(_PUT_TO_THE_TEST.match, between))
 
 
 def machines(text: Text) -> tuple[frozenset[int], ...]:

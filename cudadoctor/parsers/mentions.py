@@ -47,8 +47,10 @@ _TOPICS: dict[str, re.Pattern[str]] = {
     "selinux": lazy(
         r"(?i)\bselinux\b(?!.{0,20}disabled)|container_use_devices|--privileged\b|label[=:]disable|xserver_misc_device_t|\benforcing$|apparmor"
     ),
+    "permissive": lazy(r"^[^\n]{0,80}[$#] (?:sudo )?setenforce 0\s{0,4}$"),
     "confidential": lazy(
-        r"CC status: ON|CC State\s{0,40}: ON|\bCC mode(?: is)? on\b|has CC mode on|(?i:\bconfidential (?:vm|virtual|gpu|container|guest))"
+        r"CC status: ON|\bconfidential compute mode ON\b"
+        r"|CC State\s{0,40}: ON|\bCC mode(?: is)? on\b|has CC mode on|(?i:\bconfidential (?:vm|virtual|gpu|container|guest))"
         r"|\bSEV-SNP\b|\bTDX\b|\bnvtrust\b|\bnvAttest\b|\battestation\b"
     ),
     # The ready state says not-ready also where confidential computing is off and means nothing there.
@@ -61,7 +63,7 @@ _TOPICS: dict[str, re.Pattern[str]] = {
     ),
     "laptop": lazy(
         r"(?i)\blaptop\b|\bnotebook (?:pc|computer)|\boptimus\b|\bbbswitch\b|\bbumblebee\b|\bhybrid (?:graphics|mode)|prime-select"
-        r"|\bmax-q\b|\bthinkpad\b|\bXPS \d"
+        r"|\bmax-q\b|\bthinkpad\b|\bXPS \d|\bport[aá]til\b|\b(?:ordinateur|pc) portable\b|ноутбук|笔记本|ノートPC|ノートパソコン|노트북"
     ),
     "rootless": lazy(r"(?i)\brootless\b|keep-groups|--userns|no-cgroups ?= ?true"),
     "virtual-machine": lazy(
@@ -111,6 +113,7 @@ _NEAR: dict[str, tuple[str, ...]] = {
     "selinux": (
         "elinux", "ELinux", "ELINUX", "container_use_devices", "privileged", "label", "xserver_misc", "nforcing", "pparmor", "ppArmor",
     ),
+    "permissive": ("setenforce",),
     "confidential": ("CC s", "CC S", "CC m", "onfidential", "SEV-SNP", "TDX", "nvtrust", "nvAttest", "ttestation"),
     "confidential-off": ("CC s", "CC S", "CC m"),
     "confidential-not-ready": ("Ready state: not",),
@@ -118,7 +121,7 @@ _NEAR: dict[str, tuple[str, ...]] = {
     "licence": ("icens", "icenc", "gridd"),
     "laptop": (
         "aptop", "LAPTOP", "otebook", "ptimus", "bbswitch", "umblebee", "ybrid", "prime-select", "ax-Q", "ax-q", "hinkPad",
-        "hinkpad", "XPS",
+        "hinkpad", "XPS", "ortátil", "ortatil", "ortable", "оутбук", "笔记本", "ノート", "노트북",
     ),
     "rootless": ("ootless", "keep-groups", "userns", "no-cgroups"),
     "virtual-machine": (

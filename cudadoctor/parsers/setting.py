@@ -14,6 +14,7 @@ from typing import Any
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
+from cudadoctor.parsers import _answers
 from cudadoctor.parsers._complaint_words import COMPLAINTS
 from cudadoctor.parsers._library_words import LIBRARY_WORDS
 from cudadoctor.parsers._memory_words import MEMORY_WORDS
@@ -122,7 +123,9 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     absent = _process_not_listed(body)
     if absent is not None:
         words.setdefault("gone", absent)
-    containers, jobs = _containers(body), _jobs(body)
+    words |= {kind: line for kind, line in _answers.words(text.lines, text.text) if kind not in words}
+    starts = (*_containers(body), *_answers.composed(text.lines, text.text))
+    containers, jobs = tuple(sorted(starts, key=lambda start: start.line)), _jobs(body)
     visible, visible_line = _visible(body)
     if not words and not containers and not jobs and visible is None:
         return

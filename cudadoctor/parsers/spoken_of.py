@@ -31,6 +31,8 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
         ('("', "('", '["', "['", '{"', "{'"),
         lazy(r"^\s{0,24}[(\[{]\s{0,4}(?:\"[^\"\n]{6,200}\"|'[^'\n]{6,200}'),\s{0,4}[\"'][\w-]{2,60}[\"']\s{0,4}[)\]}],?\s{0,4}$"),
     ),
+    # a table of numbers with their messages
+    ((': "', ": '"), lazy(r"^\s{0,24}(?:\w{2,40} ?= ?)?\{?\s?\d{1,3}: (?:\"[^\"\n]{2,80}\"|'[^'\n]{2,80}'), \d{1,3}: [\"']")),
     # a list of changes
     (
         _ITEM,
@@ -54,6 +56,22 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
         (" can ", " may ", " could ", " might ", " will "),
         lazy(r"\b(?:people|users|everybody|somebody|anyone) (?:can|may|could|might|will)\b[^\n]{0,80}\b(?:read|see|get|find|meet)s? \""),
+    ),
+    (
+        ("omebody ", "omeone ", "nybody ", "nyone ", "sers ", " user ", "eople ", "veryone "),
+        lazy(
+            r"(?i)\b(?:when|if) (?:somebody|someone|anybody|anyone|users|a user|people|everyone) "
+            r"(?:runs?|starts?|opens?|installs?|uses?|tr(?:y|ies))\b"
+            r"[^\n]{0,80}\b(?:they|he|she|it) (?:will )?(?:only )?(?:sees?|gets?|reads?|finds?) [\"'`]"
+        ),
+    ),
+    # a list of messages, each in a condition, with what to do
+    (
+        _ITEM,
+        lazy(
+            r"^\s{0,8}[-*+•] {1,3}(?:If|When) [`\"']?[\w.-]{2,30}[`\"']? (?:prints?|says?|shows?|reports?|complains about|fails with)"
+            r" (?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`), "
+        ),
     ),
     (("Q: ",), lazy(r"^\W{0,6}Q: ")),
     (_ITEM, lazy(r"^\s{0,8}[-*+•] {1,3}(?:\"[^\"\n]{8,200}\"|`[^`\n]{8,200}`) {1,3}(?:->|→|=>) ")),

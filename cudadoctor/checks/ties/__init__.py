@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.ties import container, device, driver, fit, memory, packages, plain_words, programs, setting, toolkit, versions
+from cudadoctor.checks.ties import (
+    container,
+    device,
+    driver,
+    fit,
+    memory,
+    packages,
+    plain_words,
+    programs,
+    setting,
+    several,
+    toolkit,
+    versions,
+)  # fmt: skip
 from cudadoctor.checks.ties.said import Said
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
@@ -21,7 +34,7 @@ Tie = Callable[[Said, Facts, "Knowledge"], Iterator[Clue]]
 # In the order in which their suspicions are shown.
 TIES: tuple[Tie, ...] = (
     *container.TIES, *setting.TIES, *memory.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,
-    *driver.TIES, *fit.TIES, *device.TIES,
+    *driver.TIES, *fit.TIES, *several.TIES, *device.TIES,
 )  # fmt: skip
 
 

@@ -73,6 +73,14 @@ def neither_part(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         yield finding(NO_ACCESS, lines, no_smi(facts), works)
 
 
+def nothing_inside(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """libcuda is not found in a container, and its user looked for the nodes there and found none."""
+    place = Place(facts)
+    lines, shown = stated(said, LIBCUDA), place.said("no-nodes-inside")
+    if lines and shown and place.container and not stated(said, TOOLKIT, HOOK):
+        yield finding(NO_ACCESS, lines, shown)
+
+
 def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A container that was given a GPU finds none, and the device rules of its cgroup let no device of NVIDIA's through."""
     place = Place(facts)
@@ -82,4 +90,4 @@ def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding(LOST, lines, rules, given)
 
 
-TIES = (demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, rules_without_a_gpu)
+TIES = (demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, nothing_inside, rules_without_a_gpu)

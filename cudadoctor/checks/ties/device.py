@@ -166,9 +166,18 @@ def policy(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if open_ and stated(said, PERMISSION):
         yield finding(POLICY, lines, open_)
         return
+    if (test := mention(facts, "permissive")) and _answers_after(facts, test):
+        yield finding(POLICY, lines, test)
+        return
     inside = mention(facts, "rootless") or (mention(facts, "selinux") if _in_container(facts, lines) else ())
     if inside:
         yield finding(POLICY, lines, inside)
+
+
+def _answers_after(facts: Facts, quotes: Quotes) -> bool:
+    """Whether nvidia-smi lists a GPU below these lines."""
+    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus]
+    return any((fact.quotes[0].first or 0) > (quotes[0].first or 0) for fact in tables)
 
 
 def closed_nodes(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -48,6 +48,9 @@ _BUILDS_ITSELF = lazy(
     r"^(?:nvidia-(?:dkms|kernel-(?:source|dkms))|akmod-nvidia|dkms-nvidia|nvidia-open-dkms|kmod-nvidia-(?:latest|open)-dkms)"
 )
 _DESKTOP_DRIVER = lazy(r"\b(?:nvidia-driver-\d{3}|cuda-drivers|nvidia-dkms-\d{3})\b")
+_DESKTOP_PACKAGE = lazy(r"(?<![\w-])(?:nvidia-(?:driver|utils|dkms|headless|compute-utils)-\d{3}|cuda-drivers)")
+_ID = lazy(r"\b10de:([0-9a-f]{4})\b")
+_OF_TEGRA = lazy(r"\d-tegra\b")
 _NONE_TO_HAVE = lazy(r"No such device|Unable to load the (?:kernel module|['\"]?nvidia)|No NVIDIA (?:devices|graphics device|GPU)")
 _NOUVEAU_HOLDS = lazy(r"\bnouveau [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d: (?:NVIDIA |bios: |fb: |DRM: |vgaarb: )")
 _SWITCHED_OFF = lazy(r"bbswitch: (?:disabling|Succesfully loaded)")
@@ -94,12 +97,20 @@ def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> 
 
 
 def desktop_packages_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A Jetson whose GPU is not found, and a listing of packages for ARM that has the driver for desktops and servers."""
+    """A Jetson whose GPU is not found, and the driver for desktops and servers in a listing of packages for ARM or a typed command."""
     place = Place(facts)
-    board, listed = place.said("jetson"), place.said("desktop-package")
+    typed = tuple(quote for quote in place.said("linux-driver") if _DESKTOP_PACKAGE.search(quote.text))
+    board, listed = place.said("jetson"), place.said("desktop-package") or typed
     lines = next((found for cause in _NOT_FOUND_ON_JETSON if (found := suspected(said, cause))), ())
     if lines and board and listed and not place.said("jetson-thor") and not settled(said):
         yield finding(PLATFORM, lines, board, listed)
+
+
+def built_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The module of the driver for desktops and servers is built for a Jetson's kernel, which has its own."""
+    lines = stated(said, "driver-build-failed", words=_OF_TEGRA)
+    if lines:
+        yield finding(PLATFORM, lines)
 
 
 def module_there_but_not_loaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -134,10 +145,14 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
 
 
 def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """No contact with the driver, or no device nodes, and all of its modules that the text shows are for other kernels."""
+    """No contact with the driver, or no device nodes, and all modules that the text shows are for other kernels than the running one."""
     lines = suspected(said, NOT_LOADED, _NOT_RUNNING) or stated(said, "device-nodes-missing")
     kernel = facts.get(KERNEL)
     if not lines or not isinstance(kernel, Fact) or kernel.value is None:
+        return
+    gone = Place(facts).said("kernel-gone")
+    if gone and not _present(facts, LOADED_DRIVER):
+        yield finding(MISSING, lines, some(kernel)[:1], gone, kernel=kernel.value.release)
         return
     if _present(facts, LOADED_DRIVER) or _answer(lambda: module_named(facts, "nvidia")) or _answer(lambda: traces.dkms_entry(facts)):
         return
@@ -215,6 +230,32 @@ def given_to_a_guest(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
     place, lines = Place(facts), suspected(said, "vfio-bound", _NONE_TO_HAVE)
     if lines and place.said("given-to-guest") and place.said("on-the-host") and not settled(said):
         yield finding("vfio-bound", lines, place.said("given-to-guest"), basis="suspected")
+
+
+def ids_for_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver for guests is told to take an id which every NVIDIA GPU of the bus has, and the host's driver has none."""
+    place, lines = Place(facts), suspected(said, "vfio-bound")
+    shown = place.said("ids-for-guests")
+    if not lines or not shown or settled(said) or not _present(facts, PCI):
+        return
+    ids = set(_ID.findall(shown[0].text.partition("vfio-pci")[2]))
+    listed = gpus(facts)
+    if listed and all(gpu.device is not None and gpu.device.lower() in ids and gpu.driver in (None, "vfio-pci") for gpu in listed):
+        yield finding("vfio-bound", lines, shown, listed[0].quotes[:1])
+
+
+def windows_without_a_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver's library is not found, and Windows drives the display with its own basic driver."""
+    lines, shown = stated(said, "libcuda-missing") or suspected(said, NOT_INSTALLED), Place(facts).said("basic-adapter")
+    if lines and shown:
+        yield finding(NOT_INSTALLED, lines, shown)
+
+
+def unloaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No contact with the driver, and the text says that its modules were taken out by hand."""
+    lines, shown = suspected(said, NOT_LOADED, _NO_CONTACT), Place(facts).said("unloaded")
+    if lines and shown and not settled(said) and not _present(facts, LOADED_DRIVER):
+        yield finding(NOT_LOADED, lines, shown, basis="suspected")
 
 
 def none_on_the_bus(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -299,12 +340,16 @@ TIES = (
     module_not_found,
     desktop_driver_on_jetson,
     desktop_packages_on_jetson,
+    built_on_jetson,
     secure_boot_on,
     built_for_other_kernels,
     module_there_but_not_loaded,
     nouveau_in_the_way,
     switched_off,
     given_to_a_guest,
+    ids_for_guests,
+    windows_without_a_driver,
+    unloaded,
     none_on_the_bus,
     uvm_out,
     not_supported,

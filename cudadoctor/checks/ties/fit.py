@@ -78,7 +78,7 @@ def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     # Both shown and a complaint beside them: the driver looked for this GPU and did not take it.
     shown = bool(lines) and gpu.listed and driver.shown
     for cause in _fits(family, driver, suspected(said, "gpu-init-failed", _NO_DEVICE) or suspected(said, TOO_OLD, _UNSUPPORTED)):
-        sure = shown and (_outside(family, driver.branch) or (cause == UNSUPPORTED and _open_packages(facts)))
+        sure = shown and (outside(family, driver.branch) or (cause == UNSUPPORTED and _open_packages(facts)))
         basis: Basis = "derived" if sure else "suspected"
         yield finding(cause, lines, driver.quotes, gpu.quotes, basis=basis, values=_values(family, cause))
 
@@ -99,12 +99,12 @@ def one_of_several(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
         return
     for gpu in gpus_named(facts, knowledge):
         family = knowledge.architecture_of(gpu.capability)
-        if family is not None and family.open_modules == "unsupported" and not _outside(family, opened.branch):
+        if family is not None and family.open_modules == "unsupported" and not outside(family, opened.branch):
             yield finding(UNSUPPORTED, lines, line_of(facts[NAMED_DRIVERS], opened.line), gpu.quotes, basis="suspected")
             return
 
 
-def _outside(family: Architecture, branch: int | None) -> bool:
+def outside(family: Architecture, branch: int | None) -> bool:
     """Whether a branch came before the first one that drives this architecture, or after the last."""
     first, last = family.first_driver_branch, family.last_driver_branch
     return branch is not None and ((last is not None and branch > last) or (first is not None and branch < first))
@@ -178,7 +178,7 @@ def _driver(facts: Facts) -> _Driver | None:
 def _unfit(family: Architecture, facts: Facts) -> _Driver | None:
     """Where a text speaks of several branches: the one that does not drive this GPU."""
     for entry in _words(facts).drivers:
-        if _outside(family, entry.branch):
+        if outside(family, entry.branch):
             return _Driver(entry.branch, None, line_of(facts[NAMED_DRIVERS], entry.line)[:1])
     return None
 

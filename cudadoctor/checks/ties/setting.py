@@ -48,6 +48,7 @@ MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
 INCOMPLETE = "driver-libraries-incomplete"
 _CODEC = lazy(r"libnvcuvid\.so|libnvidia-encode\.so|libnvoptix\.so")
 _UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
+_UNKNOWN_CUDA = lazy(r"(?i)CUDA[^\n]{0,40}unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b")
 _BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
 _NO_DRIVER = lazy(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
 _NO_DEVICE = lazy(
@@ -231,6 +232,8 @@ def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(WSL_GPU, nothing, old)
     elif lines and place.said("linux-driver"):
         yield finding(WSL_DRIVER, lines, place.said("linux-driver"), place.in_wsl)
+    elif place.said("linux-driver") and (unknown := suspected(said, "uvm-unavailable", _UNKNOWN_CUDA)) and not settled(said):
+        yield finding(WSL_DRIVER, unknown, place.said("linux-driver"), place.in_wsl, basis="suspected")
     elif nothing and place.said("linux-libcuda"):
         yield finding(WSL_DRIVER, nothing, place.said("linux-libcuda"), place.in_wsl)
     elif nothing and place.said("no-wsl-libs"):
