@@ -32,6 +32,7 @@ SAID = {
     "wsl-linux-driver-installed": ("There is a libcuda.so.535 in /lib/x86_64-linux-gnu beside the one in /usr/lib/wsl/lib.",),
     "peer-access-broken": (
         "NCCL hangs between the GPUs; with NCCL_P2P_DISABLE=1 it runs.",
+        "What goes from one GPU to the other comes out damaged, CUDA says nothing.",
         "Silent corruption in GPU-to-GPU copies with CUDA.",
         "Started with GGML_CUDA_P2P=1 the nvidia cards answer with wrong tokens.",
         "Copies with peer access on are silently dropped by CUDA.",

@@ -283,12 +283,14 @@ COMPLAINTS = (
     ),
     Sign(
         "peer-access-broken",
-        ("eer access", "2P", "anAccessPeer", "to-GPU", "emcpyPeer", "to-peer"),
+        ("eer access", "2P", "anAccessPeer", "to-GPU", "emcpyPeer", "to-peer", "one GPU", "between the GPUs", "between GPUs"),
         lazy(
             r"(?i)\bNCCL_P2P_DISABLE=1\b[^.\n]{0,40}\b(?:works?|runs?|helps?|fixe[sd]|solve[sd]|cures?)\b"
             r"|\b(?:works?|runs?) with NCCL_P2P_DISABLE=1\b"
             r"|\b(?:P2P|peer(?: access)?)\b[^.\n]{0,80}\b(?:silently|wrong|corrupt\w{0,4}|garbage|NaNs?|zeros|drops?|lost)\b"
             r"|\b(?:wrong|corrupt\w{0,4}|garbage)\b[^.\n]{0,60}(?:\b|\()(?:P2P|peer-to-peer|GPU-to-GPU|cudaMemcpyPeer)\b|\bGGML_CUDA_P2P=1\b"
+            r"|\b(?:from one GPU to (?:the other|another)|between (?:the )?GPUs)\b[^.\n]{0,60}"
+            r"\b(?:damaged|wrong|corrupt\w{0,4}|garbage|zeros)\b"
             r"|\bCanAccessPeer\b[^\n]{0,160}\b(?:do(?:es)? not work|fails?|silently|wrong|corrupt\w{0,4})\b"
         ),
     ),
