@@ -47,6 +47,7 @@ WSL_2 = "Python platform: Linux-5.15.153.1-microsoft-standard-WSL2-x86_64-with-g
         ("root@0f1e2d3c4b5a:/# nvidia-smi\n" + TABLE + NO_LIBCUDA, "container-driver-capabilities"),
         ("root@0f1e2d3c4b5a:/# ls\n" + NO_LIBCUDA + TABLE, "container-no-gpu-access"),
         ("nvidia-smi works fine inside the container.\n" + NO_LIBCUDA, "container-driver-capabilities"),
+        ("nvidia-smi is good inside of the docker container.\n" + NO_LIBCUDA, "container-driver-capabilities"),
         ("Ubuntu 18.04 in VirtualBox on Windows.\nCUDA error: no CUDA-capable device is detected\n", "no-nvidia-gpu"),
         ("sudo apt-get install nvidia-headless-535\nsh: nvidia-smi: command not found\n", "nvidia-smi-missing"),
         ("I start it with docker run -v /data:/data team/train:1\n" + NO_DEVICE, "container-no-gpu-access"),

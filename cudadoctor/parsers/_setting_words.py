@@ -334,7 +334,7 @@ SIGNS = (
         lazy(
             r"\b(?:docker|podman|nerdctl|kubectl|oc)\b[^\n]{0,20}\bexec\b[^\n]{0,80}\bnvidia-smi\b"
             r"|@[0-9a-f]{12}:[^\n]{0,60}[#$] ?nvidia-smi\s{0,4}$"
-            r"|(?i:nvidia-smi\b[^\n.]{0,24}\b(?:works?|runs?|shows?|sees?|lists?|prints?)\b[^\n.]{0,40}"
+            r"|(?i:nvidia-smi\b[^\n.]{0,24}\b(?:works?|runs?|shows?|sees?|lists?|prints?|good|fine|ok(?:ay)?)\b[^\n.]{0,40}"
             r"\b(?:inside|within|in|from) (?:of )?(?:the |my |this )?(?:docker )?container)"
             r"|(?i:\b(?:inside|within|in) (?:of )?(?:the |my |this )?(?:docker )?container,? (?:run )?nvidia-smi\b[^\n.]{0,24}"
             r"\b(?:works?|(?:shows?|prints?|lists?) the)\b)"

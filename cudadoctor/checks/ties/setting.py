@@ -55,7 +55,7 @@ _NO_DEVICE = lazy(
     r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPUs?|devices?)\b.{0,24}"
     r"(?:found|available|detected|discovered)|\b100\b|OPERATING_?SYSTEM|OS call failed|\b304\b"
 )
-_WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?)\b")
+_WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?|good|fine|ok(?:ay)?)\b")
 _CUSTOM_DEVICE = lazy(r"adding custom device")
 _NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
