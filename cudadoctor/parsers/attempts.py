@@ -6,7 +6,8 @@ machine; a container's prompt (a host name of twelve hexadecimal digits) belongs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -72,22 +73,28 @@ def replaced(text: Text) -> frozenset[int]:
     """Indexes of the lines that a later run of the same command replaces, the prompt's own line with them."""
     last: dict[tuple[str, str | None], Typed] = {}
     out: set[int] = set()
-    for entry in typed(text):
+    entries = typed(text)
+    tests = [entry.index for entry in entries if _PUT_TO_THE_TEST.match(root_command(text.lines[entry.index]) or "")]
+    for entry in entries:
         words = (entry.command or "").split()
         if not words or words[0] in _NO_STATE or not any(text.lines[index].strip() for index in range(entry.index + 1, entry.end)):
             continue
         key = (" ".join(words), entry.host)
-        if key in last and not _elsewhere(text, last[key], entry):
+        if key in last and not _elsewhere(text, last[key], entry, tests):
             out.update(range(last[key].index, last[key].end))
         last[key] = entry
     return frozenset(out)
 
 
-def _elsewhere(text: Text, before: Typed, again: Typed) -> bool:
-    """Whether what stands between two runs makes the second one another environment: it then replaces nothing."""
+def _elsewhere(text: Text, before: Typed, again: Typed, tests: Sequence[int]) -> bool:
+    """Whether what stands between two runs makes the second one another environment: it then replaces nothing.
+
+    `tests`: the lines on which something was switched off to see whether it is the cause.
+    """
     start = max(before.index + 1, again.index - _WORDS_BEFORE)
-    between = (root_command(text.lines[index]) or "" for index in range(before.end, again.index))
-    return any(_OTHER_PLACE.search(line) for line in text.lines[start : again.index]) or any(map(_PUT_TO_THE_TEST.match, between))
+    if any(_OTHER_PLACE.search(line) for line in text.lines[start : again.index]):
+        return True
+    return bisect_left(tests, again.index) > bisect_left(tests, before.end)
 
 
 def machines(text: Text) -> tuple[frozenset[int], ...]:
