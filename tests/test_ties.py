@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.parsers.out_of_memory import judged
-from tests.pasted import first, root, suspects
+from tests.pasted import first, report, root, suspects
 
 INSIDE = "root@098b49afe624:/# "
 WSL = "Linux version 5.15.90.1-microsoft-standard-WSL2 (oe-user@oe-host)\n"
@@ -49,6 +49,19 @@ NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such
 )
 def test_the_text_itself_decides(text: str, cause: str | None) -> None:
     assert root(text) == cause
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [("$CUDA_HOME:/usr/local/cuda-11.8", "/usr/local/cuda-11.8"), ("/usr/local/cuda-11.8:/opt/cuda-12", None), ("~/my", None)],
+)
+def test_the_one_folder_in_a_malformed_value_is_what_to_set(value: str, path: str | None) -> None:
+    found = report(f"export CUDA_HOME={value}\n" + NO_NVVM)
+    assert found.diagnosis.root is not None
+    assert found.diagnosis.root.cause == "cuda-home-wrong"
+    assert found.prescription is not None
+    first_step = found.prescription.steps[0].shell or ""
+    assert (f"CUDA_HOME={path}" in first_step) if path else ("unset CUDA_HOME" in first_step)
 
 
 def test_an_insufficient_driver_that_nobody_showed_may_be_no_driver_at_all() -> None:

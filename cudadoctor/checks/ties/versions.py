@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 _FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _CAPABILITIES = lazy(r"[Cc]apabilities")
+_PATH = lazy(r"(?:^|(?<=[:\"']))/[^:;$~\s\"']{0,200}cuda[^:;$~\s\"']{0,40}")  # the one folder that a malformed CUDA_HOME holds
 _COMPAT = lazy(r"/(?:compat|cuda-compat[^/:]*)(?:[/:]|$)")
 _MISMATCH = lazy(r"\b803\b|DRIVER_MISMATCH|DriverMismatch|unsupported display driver")
 _INSUFFICIENT = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
@@ -67,7 +68,9 @@ def malformed_home(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
         reason = malformed(value) if value else None
         if value and reason is not None:
             quotes = (variable_quote(environment, name),)
-            yield finding("cuda-home-wrong", quotes, lines, variable=name, cuda_variable=name, value=value, reason=reason)
+            values = {"variable": name, "cuda_variable": name, "value": value, "reason": reason}
+            paths = _PATH.findall(value)
+            yield finding("cuda-home-wrong", quotes, lines, values={**values, **({"path": paths[0]} if len(paths) == 1 else {})})
 
 
 # ---------------------------------------------------------------- versions
