@@ -132,6 +132,8 @@ def named(text: str) -> tuple[str | None, str | None]:
         (RUNNING + "/lib/modules/6.5.0-21-generic/updates/dkms/nvidia.ko\n" + NO_CONTACT, "driver-module-missing-for-kernel"),
         ("/lib/modules/6.5.0-21-generic/updates/dkms/nvidia.ko\n" + NO_CONTACT, None),
         (NO_DRIVER + A_CARD + "$ find /lib/modules -name 'nvidia*.ko*'\n$ uptime\n", "driver-not-installed"),
+        (NO_DRIVER + A_CARD + "$ find /lib/modules -name 'nvidia*.ko*'\nfind: '/lib/modules': No such file or directory\n$ ls\n", "libcuda-missing"),
+        (NO_DRIVER + A_CARD + "$ find /lib/modules -name 'nvidia*.ko*' 2>/dev/null\n$ ls\n", "libcuda-missing"),
         (NO_DRIVER + A_CARD + "$ find /lib/modules -name 'nvidia*.ko*'\n/lib/modules/6.8.0-45-generic/nvidia.ko\n$ ls\n", "libcuda-missing"),
         (NO_DRIVER + A_CARD + "$ dpkg -l '*nvidia*'\ndpkg-query: no packages found matching *nvidia*\n", "driver-not-installed"),
         (NO_DRIVER + ASKED_BUS, "no-nvidia-gpu"),

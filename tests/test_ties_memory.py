@@ -54,6 +54,7 @@ def test_what_is_likeliest(text: str, cause: str | None) -> None:
         (FIGURES + NO_LINE + "All of it in my docker container.\n", OTHERS),
         (FIGURES + PIDS.format("[Not Found]", 10900), ZOMBIE),
         (FIGURES + PIDS.format("[Not Found]", 90), OTHERS),
+        (FIGURES + PIDS.format("[Unknown Error]", 10900), OTHERS),  # may not be read
         (FIGURES + PIDS.format("python", 10900), OTHERS),
         ("docker run --gpus all x\n" + FIGURES + PIDS.format("[Not Found]", 10900), OTHERS),
     ],

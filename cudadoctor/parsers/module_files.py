@@ -20,9 +20,7 @@ _PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
 _KERNEL = lazy(r"(?:/usr)?/lib/modules/(\d[^/\s]*)/")
 _FIELD = lazy(r"[ \t>|]{0,20}(filename|version|license|vermagic):\s{1,20}(\S.*)")
 _ASKED = lazy(r"(?:sudo )?(?:/s?bin/)?modinfo -F version (nvidia(?:[-_](?:current|open|\d{3}))?)$")
-_LOOKED_FOR = lazy(
-    r"^(?:sudo )?find /(?:usr/)?lib/modules/? (?:-type f )?-i?name [\"']?\*?nvidia[\w.*-]{0,12}[\"']?(?: 2> ?/dev/null)?(?: ?;|$)"
-)
+_LOOKED_FOR = lazy(r"^(?:sudo )?find /(?:usr/)?lib/modules/? (?:-type f )?-i?name [\"']?\*?nvidia[\w.*-]{0,12}[\"']?(?: ?;|$)")
 _NUMBER = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 
 
@@ -45,14 +43,17 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
-    """`find /lib/modules -name 'nvidia*.ko*'` of a paste, and no file before the next prompt: there is no module for any kernel."""
+    """`find /lib/modules -name 'nvidia*.ko*'` of a paste, and no file before the next prompt: there is no module for any kernel.
+
+    Where find complains, or its complaints are thrown away, nobody knows.
+    """
     for number, line in enumerate(text.lines, 1):
         if "/modules" not in line or _LOOKED_FOR.match(root_command(line) or "") is None:
             continue
         prompts = (index for index in range(number, len(text.lines)) if is_prompt(text.lines[index]))
         end = next(prompts, len(text.lines))
         answered = end < len(text.lines) or any(answer.strip() for answer in text.lines[number:])  # else the paste may end here
-        if answered and not any(".ko" in answer or "Permission denied" in answer for answer in text.lines[number:end]):
+        if answered and not any(".ko" in answer or answer.startswith("find: ") for answer in text.lines[number:end]):
             yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.quote(number), whole=True)
             return
 

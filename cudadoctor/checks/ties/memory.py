@@ -17,7 +17,7 @@ from cudadoctor.model.values import SMI, SMI_CSV, Smi
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-_GONE = lazy(r"^\[(?:Not Found|Unknown Error)\]$")
+_GONE = lazy(r"^\[Not Found\]$")  # a name that may not be read is written in another way
 _HELD = lazy(r"^(\d{4,7})(?: MiB)?$")  # from 1000 MiB on
 _RAN_OUT = lazy(r"(?i)out.of.memory|cudaErrorMemoryAllocation|\b2\b")
 
