@@ -1,8 +1,26 @@
 """`python -m cudadoctor`, and the program `cudadoctor`. Ctrl-C while Python still reads the modules ends without a traceback too."""
 
+import os
 import sys
 
 sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's own; pip compiles at the installation
+
+
+def leave_working_directory_out() -> None:
+    """Take the working directory off sys.path where it stands before the standard library: `-m` and PYTHONPATH put it there.
+
+    The doctor itself is kept where it is run from a checkout. What Python imports before this line (sitecustomize) is beyond reach.
+    """
+    own = os.path.realpath(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    first = next((at for at, entry in enumerate(sys.path) if entry == os.path.dirname(os.__file__)), 0)
+    try:
+        here = os.getcwd()
+    except OSError:
+        return  # it was deleted: nothing can be imported from it
+    sys.path[:first] = [entry for entry in sys.path[:first] if os.path.realpath(entry) == own or os.path.realpath(entry) != os.path.realpath(here)]
+
+
+leave_working_directory_out()
 
 from cudadoctor import exit_codes  # noqa: E402 - every import of ours comes behind that line
 

@@ -54,20 +54,50 @@ def test_root_refuses_a_folder_that_everybody_may_write(tmp_path: Path, monkeypa
     assert examined_python(None)[0] is None
 
 
-def test_a_shim_is_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shims, real = tmp_path / "shims", tmp_path / "versions" / "3.12.1" / "bin"
-    shims.mkdir()
-    real.mkdir(parents=True)
-    for folder in (shims, real):
+@pytest.fixture
+def shims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like pyenv's root whose shim stands first on PATH, and a project as the working directory."""
+    root, project = tmp_path / "root", tmp_path / "parent" / "project"
+    for folder in (root / "shims", root / "versions" / "3.12.1" / "bin", root / "installs" / "python" / "3.11.2" / "bin"):
+        folder.mkdir(parents=True)
         (folder / "python3").write_text("#!/bin/sh\n")
         (folder / "python3").chmod(0o755)
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_VERSION"):
+    project.mkdir(parents=True)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_VERSION", "ASDF_PYTHON_VERSION"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", str(shims))
-    monkeypatch.chdir(tmp_path)
-    assert examined_python(None)[0] == str(shims / "python3")
-    (tmp_path / "version").write_text("3.12.1\n")
-    assert examined_python(None)[0] == str(real / "python3")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(root / "shims"))
+    monkeypatch.chdir(project)
+    return root
+
+
+def test_a_shim_is_looked_through(shims: Path) -> None:
+    assert examined_python(None) == (sys.executable, "the doctor's own Python"), "a shim that names nothing is not started"
+    (shims / "version").write_text("3.12.1\n")
+    assert examined_python(None)[0] == str(shims / "versions" / "3.12.1" / "bin" / "python3")
+    Path("../.tool-versions").write_text("nodejs 20\npython 3.11.2 system # ours\n")
+    (shims / "version").unlink()
+    assert examined_python(None)[0] == str(shims / "installs" / "python" / "3.11.2" / "bin" / "python3")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../parent/project/evil", "{project}/evil", "./evil", "..", "3.12.1/../../../parent/project/evil", "path:{project}/evil"]
+)
+@pytest.mark.parametrize("file", [".python-version", "../.python-version", ".tool-versions"])
+def test_a_project_names_no_program_of_its_own(name: str, file: str, shims: Path) -> None:
+    evil = Path("evil/bin")
+    evil.mkdir(parents=True)
+    (evil / "python3").write_text("#!/bin/sh\n")
+    (evil / "python3").chmod(0o755)
+    (shims / "version").write_text("3.12.1\n")
+    text = name.format(project=os.getcwd())
+    Path(file).write_text(f"python {text}\n" if file == ".tool-versions" else f"{text}\n")
+    assert examined_python(None)[0] == str(shims / "versions" / "3.12.1" / "bin" / "python3")
+
+
+def test_a_pipe_in_place_of_a_version_holds_nobody_up(shims: Path) -> None:
+    os.mkfifo(".python-version")
+    assert examined_python(None)[0] == sys.executable
 
 
 def test_own_workers_find_packages_wherever_the_doctor_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

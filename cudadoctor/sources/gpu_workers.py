@@ -7,10 +7,10 @@ no GPU has other work of ours.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 
+from cudadoctor.sources import trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import worker_path
 from cudadoctor.sources.spawning import uninterrupted
@@ -99,7 +99,7 @@ def run(
                 "worker",
                 argv,
                 limit=max(LEAST, left),
-                environment={**os.environ, "CUDA_CACHE_DISABLE": "1"},
+                environment={**trust.environment(), "CUDA_CACHE_DISABLE": "1"},
                 shown=(python, "on_gpus.py", name, *arguments),
                 talks=True,
             )

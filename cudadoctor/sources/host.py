@@ -10,12 +10,12 @@ from collections.abc import Callable
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
-from cudadoctor.sources import gpu_workers
+from cudadoctor.sources import gpu_workers, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import examined_python, worker_path
 from cudadoctor.sources.platforms import probes_of
 from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
-from cudadoctor.sources.programs import candidates, lies_there, search_path
+from cudadoctor.sources.programs import found, lying, refused, search_path
 from cudadoctor.sources.readers import READERS
 from cudadoctor.sources.spawning import ON_WINDOWS, remembered, uninterrupted
 
@@ -59,7 +59,7 @@ class Collector:
         self.probes = (*probes_of(plan.platform), *plan.more)
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
-        self.remarks = stand_somewhere()
+        self.remarks = (*stand_somewhere(), *trust.left_out())
         self.python, self.python_why = examined_python(plan.python)
         self.ladder: Child | None = None
         self.at_gate = False
@@ -93,7 +93,7 @@ class Collector:
 
     def start(self, probe: Probe) -> Child | None:
         """Start a command or worker; None where its interpreter may not be run."""
-        environment = dict(os.environ)
+        environment = trust.environment()
         limit = min(probe.limit, QUICK_LIMIT if self.plan.quick else probe.limit, max(0.1, self.end - time.monotonic()))
         if probe.kind == "worker":
             python = sys.executable if probe.own_python else self.python
@@ -114,12 +114,13 @@ class Collector:
             argv = list(probe.run or probe.what)
             environment["LC_ALL"] = "C"
             environment["PATH"] = search_path(argv[0])
-            # Popen looks a name up in the parent's PATH, not in the one it hands on; on Windows in the working directory too.
-            found = candidates(argv[0], environment["PATH"])
-            if not found and (ON_WINDOWS or not lies_there(argv[0], environment["PATH"])):
-                self.keep(Item(id=probe.id, kind=probe.kind, what=shown, status="absent", why=f"{argv[0]}: command not found"))
+            program = found(argv[0]) or (None if ON_WINDOWS else lying(argv[0], environment["PATH"]))
+            if program is None:
+                why = refused(argv[0])
+                status: Status = "absent" if why is None else "denied"
+                self.keep(Item(id=probe.id, kind=probe.kind, what=shown, status=status, why=why or f"{argv[0]}: command not found"))
                 return None
-            argv[0] = found[0] if found else argv[0]
+            argv[0] = program
         talks = probe.id.startswith("ladder")
         with uninterrupted():
             child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=talks)

@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import stat
 import sys
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from cudadoctor.sources.programs import candidates
+from cudadoctor.sources import programs, trust
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 _PLACES = (("Scripts", "python.exe"), ("python.exe",)) if ON_WINDOWS else (("bin", "python"),)  # a virtual environment's, conda's
+_VERSION = re.compile(r"[A-Za-z0-9][\w.+-]{0,80}(?:/envs/[A-Za-z0-9][\w.+-]{0,80})?")  # 3.12.1, pypy3.10-7.3.17, work, 3.12.1/envs/work
+_ENOUGH = 1 << 16  # characters of a file that names a version
+
+
+class Shims(NamedTuple):
+    """A tool that puts scripts before the interpreters, and where it says which one is meant."""
+
+    installed: str  # below its own folder
+    variable: str
+    file: str  # of a project
+    word: str  # what a line of that file begins with; empty: the first line
+    globally: str
+
+
+_SHIMS = (
+    Shims("versions", "PYENV_VERSION", ".python-version", "", "{root}/version"),
+    Shims("installs/python", "ASDF_PYTHON_VERSION", ".tool-versions", "python", "{home}/.tool-versions"),
+)
 WORKERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workers")
 
 
@@ -21,11 +41,11 @@ def worker_path(name: str) -> str:
 def examined_python(given: str | None) -> tuple[str | None, str]:
     """The interpreter to examine and the rule that chose it.
 
-    --python; else VIRTUAL_ENV's; else CONDA_PREFIX's; else the first python3 or python on PATH; else the doctor's own. As root an
-    environment that another user may write is refused unless --python names it: running it would hand that user root's rights.
+    --python; else VIRTUAL_ENV's; else CONDA_PREFIX's; else the first python3 or python on PATH; else the doctor's own. But for --python
+    it is refused where trust.py refuses it: as root, running what another user may write would hand that user root's rights.
     """
     if given is not None:
-        found = shutil.which(given) if not os.path.dirname(given) else given
+        found = programs.found(given) if not os.path.dirname(given) else given
         return (os.path.abspath(found) if found else given), "--python"
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = os.environ.get(variable)
@@ -33,16 +53,27 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
             for rel in _PLACES:
                 candidate = os.path.join(prefix, *rel)
                 if os.path.exists(candidate):
-                    return _trusted(candidate, variable)
-    found = _on_path_of_windows() if ON_WINDOWS else shutil.which("python3") or shutil.which("python")
+                    return _trusted(candidate, variable, os.path.join(prefix, "pyvenv.cfg"))
+    found = _on_path_of_windows() if ON_WINDOWS else _on_path()
     if found:
-        return _trusted(_behind_shim(found), "the first Python on PATH")
+        return _trusted(found, "the first Python on PATH")
     return sys.executable, "the doctor's own Python"
+
+
+def _on_path() -> str | None:
+    """The first Python on PATH, where it is no shim; else what the shim would start. Entries that may not be searched are passed over."""
+    path = os.environ.get("PATH", "")
+    for name in ("python3", "python"):
+        for found in programs.candidates(name, path):
+            real = _behind_shim(found) if os.path.basename(os.path.dirname(found)) == "shims" else found
+            if real is not None and trust.in_working_directory(real) is None:
+                return real
+    return None
 
 
 def _on_path_of_windows() -> str | None:
     """The first python on PATH. `python.exe` in WindowsApps opens the Store where no Python came from there: it counts last, if at all."""
-    found = [path for name in ("python", "python3") for path in candidates(name, os.environ.get("PATH", ""), windows=True)]
+    found = [path for name in ("python", "python3") for path in programs.candidates(name, os.environ.get("PATH", ""), windows=True)]
     real = [path for path in found if not _of_the_store(path)]
     from_store = [path for path in found if _of_the_store(path) and _store_has_python(os.path.dirname(path))]
     return next(iter((*real, *from_store)), None)
@@ -60,48 +91,55 @@ def _store_has_python(folder: str) -> bool:
         return False
 
 
-def _behind_shim(path: str) -> str:
-    """The interpreter that a pyenv shim would start: the shim is a shell script that takes longer than Python itself.
+def _behind_shim(path: str) -> str | None:
+    """The interpreter that a shim of pyenv or asdf would start; None where none is named, and the next Python on PATH counts.
 
-    pyenv's own order: PYENV_VERSION, the nearest .python-version, the global version. Where none of them names a folder the shim stays.
+    The shim itself is never started: it would run what a file in the working directory names. The tools' own order: a variable, the
+    file of the nearest folder, the global version. A name with a separator in it is none that these tools would make.
     """
     root = os.path.dirname(os.path.dirname(path))
-    if os.path.basename(os.path.dirname(path)) != "shims" or not os.path.isdir(os.path.join(root, "versions")):
-        return path
-    names = [os.environ.get("PYENV_VERSION", "")]
+    for tool in _SHIMS:
+        for name in _versions(tool, root):
+            real = os.path.join(root, tool.installed, name, "bin", os.path.basename(path))
+            if os.path.exists(real):
+                return real
+    return None
+
+
+def _versions(tool: Shims, root: str) -> Iterator[str]:
+    """The names of versions that the user chose, nearest first."""
+    chosen = [os.environ.get(tool.variable, "")]
     folder = os.getcwd()
     while True:
-        names.append(_first_line(os.path.join(folder, ".python-version")))
+        chosen.append(_written(os.path.join(folder, tool.file), tool.word))
         if folder == os.path.dirname(folder):
             break
         folder = os.path.dirname(folder)
-    names.append(_first_line(os.path.join(root, "version")))
-    chosen = next((name for name in names if name), "")
-    real = os.path.join(root, "versions", chosen.split(":")[0], "bin", os.path.basename(path))
-    return real if chosen and os.path.exists(real) else path
+    chosen.append(_written(tool.globally.format(root=root, home=os.path.expanduser("~")), tool.word))
+    yield from (name for line in chosen for name in line.replace(":", " ").split() if _VERSION.fullmatch(name))
 
 
-def _first_line(path: str) -> str:
+def _written(path: str, word: str) -> str:
+    """The versions in a file: its first line, or what follows `word` at the beginning of one."""
+    text = _beginning(path)
+    if not word:
+        return text.split("\n")[0].strip()
+    lines = (line.split("#")[0].split(None, 1) for line in text.split("\n"))
+    return next((words[1] for words in lines if len(words) > 1 and words[0] == word), "")
+
+
+def _beginning(path: str) -> str:
+    """A small file's text; empty where it is none. A pipe in its place holds nobody up."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return ""
         with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.readline().strip()
+            return stream.read(_ENOUGH)
     except OSError:
         return ""
 
 
-def _trusted(path: str, rule: str) -> tuple[str | None, str]:
-    """As root, refuse an interpreter that somebody else could have changed: the link, its folders, and where it points."""
-    if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        return path, rule
-    prefix = os.path.dirname(os.path.dirname(path))
-    real = os.path.realpath(path)
-    for place in (path, os.path.dirname(path), prefix, os.path.join(prefix, "pyvenv.cfg"), real, os.path.dirname(real)):
-        try:
-            info = os.lstat(place)
-        except OSError:
-            continue  # not there: the worker's start will say what is wrong with it
-        # The mode of a link means nothing; who owns it does.
-        writable = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and info.st_gid != 0)
-        if info.st_uid != 0 or (writable and not stat.S_ISLNK(info.st_mode)):
-            return None, f"{path} ({rule}) may be written by another user; as root it is examined only when --python names it"
-    return path, rule
+def _trusted(path: str, rule: str, *besides: str) -> tuple[str | None, str]:
+    """`besides`: files that the interpreter reads before its first line."""
+    why = next(filter(None, (trust.refusal(path), *map(trust.changeable, besides))), None)
+    return (path, rule) if why is None else (None, f"{path} ({rule}) {why}; it is examined only when --python names it")

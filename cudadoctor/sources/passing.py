@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import IO, Any
 
 from cudadoctor.model.use import Ended
+from cudadoctor.sources import programs
 
 TAIL = 1 << 20  # bytes of stderr that are kept
 CHUNK = 1 << 16
@@ -276,8 +277,10 @@ def _written(chunk: bytes) -> bool:
 def _leave_to_cat(source: int) -> None:
     """Children of the program go on: `cat` copies for them when we are gone, and ends with the last of them."""
     os.set_blocking(source, True)
+    program = programs.found("cat")
     try:
-        subprocess.Popen(["cat"], stdin=source, stdout=2, stderr=subprocess.DEVNULL, start_new_session=True)  # noqa: S607
+        if program is not None:
+            subprocess.Popen([program], stdin=source, stdout=2, stderr=subprocess.DEVNULL, start_new_session=True)
     except OSError:
         pass
 

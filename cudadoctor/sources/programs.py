@@ -1,10 +1,11 @@
-"""Where programs are looked for: the user's PATH, and the folders that it may lack."""
+"""Where programs are looked for: the user's PATH, and the folders that it may lack. What may be executed is in trust.py."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
+from cudadoctor.sources import trust
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")  # where admin tools live that a user's PATH may lack
@@ -13,15 +14,16 @@ _PATHEXT = ".COM;.EXE;.BAT;.CMD"
 
 
 def search_path(program: str, *, windows: bool = ON_WINDOWS) -> str:
-    """The user's PATH, and behind it where this program lies besides."""
-    folders = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    """The user's PATH as far as it may be trusted, and behind it where this program lies besides."""
+    return os.pathsep.join(dict.fromkeys((*trust.folders(os.environ.get("PATH", "")), *_besides(program, windows=windows))))
+
+
+def _besides(program: str, *, windows: bool) -> tuple[str, ...]:
     if windows:
-        folders.extend(_windows_folders(program, os.environ))
-    elif program == "nvidia-smi":
-        folders.append(WSL_FOLDER)
-    elif program != "nvcc":
-        folders.extend(PROGRAM_FOLDERS)
-    return os.pathsep.join(folders)
+        return _windows_folders(program, os.environ)
+    if program == "nvidia-smi":
+        return (WSL_FOLDER,)
+    return () if program == "nvcc" else PROGRAM_FOLDERS
 
 
 def _windows_folders(program: str, variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -36,14 +38,28 @@ def _windows_folders(program: str, variables: Mapping[str, str]) -> tuple[str, .
 
 
 def candidates(program: str, path: str, *, windows: bool = ON_WINDOWS) -> list[str]:
-    """Executable files of that name, in the order of PATH. The working directory is no part of it, though Windows would look there."""
+    """Executable files of that name, in the order of a PATH that may be trusted."""
     endings = os.environ.get("PATHEXT", _PATHEXT).lower().split(";") if windows else [""]
     names = [program] if windows and program.lower().endswith(tuple(filter(None, endings))) else [program + ending for ending in endings]
-    folders = [folder.strip('"') if windows else folder for folder in path.split(os.pathsep) if folder]
-    found = (os.path.join(folder, name) for folder in folders if not windows or os.path.isabs(folder) for name in names)
-    return [name for name in found if os.path.isfile(name) and os.access(name, os.X_OK)]
+    found = (os.path.join(folder.strip('"') if windows else folder, name) for folder in path.split(os.pathsep) for name in names)
+    return [name for name in found if os.path.isabs(name) and os.path.isfile(name) and os.access(name, os.X_OK)]
 
 
-def lies_there(program: str, path: str) -> bool:
-    """Whether a file of that name is in a folder of PATH, executable or not. Folders that may not be read show nothing."""
-    return any(os.path.lexists(os.path.join(folder, program)) for folder in path.split(os.pathsep) if folder)
+def found(program: str) -> str | None:
+    """The first executable of that name that may be executed."""
+    return next((path for path in candidates(program, search_path(program)) if trust.refusal(path) is None), None)
+
+
+def refused(program: str) -> str | None:
+    """Why no program of that name may be executed although one lies on PATH: the words for it; None where none lies there."""
+    for path in candidates(program, os.environ.get("PATH", "")) + candidates(program, search_path(program)):
+        why = trust.refusal(path)
+        if why is not None:
+            return f"{path} {why}; it was not run"
+    return None
+
+
+def lying(program: str, path: str) -> str | None:
+    """A file of that name in a folder of PATH that cannot be executed. Folders that may not be read show nothing."""
+    places = (os.path.join(folder, program) for folder in path.split(os.pathsep) if folder)
+    return next((place for place in places if os.path.lexists(place)), None)

@@ -1,0 +1,156 @@
+"""What may be executed: one rule for tools, interpreters and what stands behind a shim.
+
+A file counts where its path is absolute and it does not come from the working directory. As root, everything on the way to it, links
+included, must belong to root and be writable by nobody else: whoever may change one of these could run anything with root's rights.
+What `--python` names is the user's own word, and is not asked about here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from cudadoctor.sources.spawning import ON_WINDOWS
+
+_MOST_LINKS = 40  # as in the kernel
+# Whoever stands in one of these has not opened a stranger's folder.
+_SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+# Lists of folders or files in which an empty or relative entry means the working directory; LD_PRELOAD is parted by blanks too.
+_LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
+
+
+def refusal(path: str) -> str | None:
+    """Why this program may not be executed, as the end of a sentence that begins with its path; None where it may."""
+    return in_working_directory(path) or changeable(path)
+
+
+def changeable(path: str) -> str | None:
+    """For root: whether somebody else may change it."""
+    return "may be written by another user" if as_root() and not _is_roots(path) else None
+
+
+def in_working_directory(path: str) -> str | None:
+    """The same, whoever runs it."""
+    if not os.path.isabs(path):
+        return "is not an absolute path"
+    return "lies in the working directory" if _is_here(os.path.dirname(path)) else None
+
+
+def folders(path: str) -> list[str]:
+    """The folders of a PATH that may be searched: no empty or relative entry, not the working directory, as root none of others'."""
+    entries = dict.fromkeys(entry.strip('"') if ON_WINDOWS else entry for entry in path.split(os.pathsep))
+    return [entry for entry in entries if os.path.isabs(entry) and refusal(os.path.join(entry, os.curdir)) is None]
+
+
+def environment() -> dict[str, str]:
+    """This process's variables for a child, without the entries of its lists that a program would look up in the working directory."""
+    kept = dict(os.environ)
+    for name in _LISTS:
+        if name in kept:
+            kept[name] = _absolute(name, kept[name])
+            if not kept[name]:
+                del kept[name]
+    return kept
+
+
+def left_out() -> tuple[str, ...]:
+    """One sentence for each variable of which `environment` hands on less: what a program of the user's may find there was not seen."""
+    given = environment()
+    return tuple(
+        f"{name} has an empty or relative entry, which means the working directory; this check left it out, other programs do not"
+        for name in _LISTS
+        if os.environ.get(name) and given.get(name, "") != os.environ[name]
+    )
+
+
+def _absolute(name: str, value: str) -> str:
+    preload = name == "LD_PRELOAD"
+    entries = value.replace(" ", os.pathsep).split(os.pathsep) if preload else value.split(os.pathsep)
+    # A bare name of LD_PRELOAD is looked up as any library is, never in the working directory.
+    kept = [entry for entry in entries if entry and (os.path.isabs(entry) or (preload and os.sep not in entry) or entry.startswith("$"))]
+    return value if kept == entries else os.pathsep.join(kept)
+
+
+def as_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _is_here(folder: str) -> bool:
+    """Whether a folder is the working directory, and none of the system's own."""
+    try:
+        if not os.path.samefile(folder, os.curdir):
+            return False
+    except OSError:
+        return False
+    windows = os.environ.get("SYSTEMROOT", "C:\\Windows").lower()
+    return not folder.lower().startswith(windows) if ON_WINDOWS else os.path.normpath(folder) not in _SYSTEM
+
+
+# ---------------------------------------------------------------- what nobody but root may change
+def _is_roots(path: str) -> bool:
+    """Whether every folder and link on the way to a file, and the file, are root's alone. What is not there cannot be executed."""
+    try:
+        return all(_of_root_alone(place) for place in _way(os.path.normpath(path)))
+    except OSError:
+        return True
+
+
+def _way(path: str) -> list[str]:
+    """All that is looked up between / and the file, in the order of the looking up. Links are followed by hand, so each is among them."""
+    seen, parts, here, links = ["/"], path.split(os.sep)[::-1], "/", 0
+    while parts:
+        part = parts.pop()
+        if part in ("", os.curdir):
+            continue
+        if part == os.pardir:
+            here = os.path.dirname(here)
+            continue
+        place = os.path.join(here, part)
+        seen.append(place)
+        if not stat.S_ISLNK(os.lstat(place).st_mode):
+            here = place
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError("too many links")
+        target = os.readlink(place)
+        here = "/" if os.path.isabs(target) else here
+        parts.extend(target.split(os.sep)[::-1])
+    return seen
+
+
+def _of_root_alone(place: str) -> bool:
+    info = os.lstat(place)
+    if info.st_uid != 0 and not _is_unmapped(info.st_uid):
+        return False
+    if stat.S_ISLNK(info.st_mode):
+        return True  # the mode of a link means nothing
+    if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
+        return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
+    others = info.st_mode & stat.S_IWOTH
+    return not others and (not info.st_mode & stat.S_IWGRP or _is_nobodys(info.st_gid))
+
+
+def _is_nobodys(group: int) -> bool:
+    """Whether a group is root's, or has no member at all (`staff`, whose /usr/local is on an older Debian)."""
+    if group == 0:
+        return True
+    try:
+        import grp
+        import pwd
+
+        return not grp.getgrgid(group).gr_mem and not any(user.pw_gid == group for user in pwd.getpwall())
+    except (ImportError, KeyError):
+        return False
+
+
+def _is_unmapped(user: int) -> bool:
+    """Whether this is the owner of what belongs to nobody inside a user namespace: the host's own root, for whoever is root in here."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as stream:
+            mapped = [tuple(map(int, line.split())) for line in stream]
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as stream:
+            overflow = int(stream.read())
+    except (OSError, ValueError):
+        return False
+    return user == overflow and not any(first <= overflow < first + count for first, _, count in mapped)

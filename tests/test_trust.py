@@ -1,0 +1,163 @@
+"""Nothing is executed that comes from the working directory, nor, as root, what somebody else could have changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.sources import programs, trust
+from cudadoctor.sources.host import Collector, Plan
+
+PROGRAM = str(Path(sys.executable).with_name("cudadoctor"))
+AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+TOOLS = (
+    "nvidia-smi",
+    "nvcc",
+    "ldconfig",
+    "dmesg",
+    "dpkg-query",
+    "dkms",
+    "modinfo",
+    "mokutil",
+    "rpm",
+    "lspci",
+    "journalctl",
+    "python3",
+    "python",
+)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="folders and owners of POSIX")
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stranger's folder as the working directory: programs with every name that a check runs, modules that Python imports unasked."""
+    for name in TOOLS:
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> {tmp_path}/ran\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("sitecustomize", "usercustomize", "click", "msgspec", "psutil", "json", "pynvml", "numba"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name}.py\\n')\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def ran(folder: Path) -> list[str]:
+    return (folder / "ran").read_text().split() if (folder / "ran").exists() else []
+
+
+@pytest.mark.parametrize("path", [".:{path}", ":{path}", "{path}:", "{here}:{path}", "./:{path}", "{here}/../{name}:{path}"])
+def test_a_check_runs_no_program_of_the_working_directory(path: str, repository: Path) -> None:
+    """`{here}`: the folder's full name on PATH, as `PATH=$PWD:$PATH` writes it."""
+    given = path.format(path=os.environ["PATH"], here=repository, name=repository.name)
+    run = subprocess.run([PROGRAM, "check", "--quick"], env={**os.environ, "PATH": given}, capture_output=True, text=True, timeout=60)
+    assert run.returncode in (1, 3), run.stderr
+    assert ran(repository) == []
+
+
+@pytest.mark.parametrize("value", [":", ".", "/nonexistent:", "./", "{here}"])
+def test_the_doctor_imports_nothing_of_the_working_directory(value: str, repository: Path) -> None:
+    """What Python imports before the doctor's first line (sitecustomize) is Python's own; .github/SECURITY.md says so."""
+    for name in ("sitecustomize", "usercustomize", "json"):
+        (repository / f"{name}.py").unlink()
+    environment = {**os.environ, "PYTHONPATH": value.format(here=repository), "PYTHONSAFEPATH": ""}
+    for command in ([PROGRAM], [sys.executable, "-m", "cudadoctor"]):
+        run = subprocess.run(
+            [*command, "check", "--quick", "--python", sys.executable], env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert run.returncode in (1, 3), run.stderr
+        # Who writes the folder's full name into PYTHONPATH wants it for the examined Python, whose own business it is.
+        assert [name for name in ran(repository) if value != "{here}" or name in ("click.py", "msgspec.py")] == []
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("how", ["mode 777", "mode 775 of a group", "owner", "parent", "link"])
+def test_root_runs_no_program_that_another_user_may_write(
+    how: str, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "outer" / "bin"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir("/")
+    for name in TOOLS:
+        (tmp_path / name).rename(folder / name)
+    shown = folder
+    if how == "mode 777":
+        folder.chmod(0o777)
+    elif how == "mode 775 of a group":
+        folder.chmod(0o775)
+        os.chown(folder, 0, 1)  # which is the user daemon's own
+    elif how == "owner":
+        os.chown(folder, 1000, 1000)
+    elif how == "parent":
+        folder.parent.chmod(0o777)
+    else:
+        shown = tmp_path / "link"
+        shown.symlink_to(folder)
+        folder.parent.chmod(0o777)
+    run = subprocess.run(
+        [PROGRAM, "check", "--quick"],
+        env={**os.environ, "PATH": f"{shown}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran(tmp_path) == [], run.stderr
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_what_is_refused_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "nvcc"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o777)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert programs.found("nvcc") is None
+    assert programs.refused("nvcc") == f"{tool} may be written by another user; it was not run"
+    tool.chmod(0o755)
+    assert programs.found("nvcc") == str(tool)
+    assert programs.refused("nvcc") is None
+
+
+def test_the_systems_own_folders_may_be_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/usr/bin")
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert programs.found("cat") == "/usr/bin/cat"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("PYTHONPATH", ":/opt/x", "/opt/x"),
+        ("PYTHONPATH", ".", None),
+        ("PYTHONPATH", "/a:/b", "/a:/b"),
+        ("LD_LIBRARY_PATH", "/a::b:/c", "/a:/c"),
+        ("LD_LIBRARY_PATH", "$ORIGIN/x:/c", "$ORIGIN/x:/c"),
+        ("LD_PRELOAD", "libjemalloc.so ./evil.so", "libjemalloc.so"),
+        ("LD_PRELOAD", "/a.so /b.so", "/a.so /b.so"),
+    ],
+)
+def test_children_get_no_entry_that_means_the_working_directory(
+    name: str, value: str, kept: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert trust.environment().get(name) == kept
+    said = [remark for remark in Collector(Plan()).remarks if name in remark]
+    assert bool(said) == (kept != value)
+
+
+def test_an_owner_that_is_not_mapped_is_the_hosts_root(tmp_path: Path) -> None:
+    """Inside a user namespace nothing of the system belongs to the namespace's root, and it has to run all the same."""
+    code = "from cudadoctor.sources import programs, trust; print(trust.as_root(), programs.found('cat'), trust._is_unmapped(0), trust._is_unmapped(65534))"
+    run = subprocess.run(
+        ["unshare", "--user", "--map-root-user", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": "/usr/bin"},
+    )
+    if run.returncode and "unshare" in run.stderr:
+        pytest.skip(f"no user namespaces here: {run.stderr.strip()}")
+    assert run.stdout.split() == ["True", "/usr/bin/cat", "False", "True"], run.stderr
