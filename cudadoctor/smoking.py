@@ -13,7 +13,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import LessonResult, Planted, Report
 from cudadoctor.report import text
 
-SIZE = re.compile(r"\d+(?:\.\d+)? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
+SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
 BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
 
 

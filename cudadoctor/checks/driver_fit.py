@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _REFUSED = lazy(
-    r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).*(?:rejected|trusted key)"
+    r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).{0,200}(?:rejected|trusted key)"
     r"|[Kk]ey was rejected by service|[Rr]equired key not available|unsigned module loading is restricted"
 )
-_UNVERIFIED = lazy(r"nvidia\S*: module verification failed")  # alone it only taints the kernel; with Secure Boot on it refuses
+_UNVERIFIED = lazy(r"nvidia\S{0,40}: module verification failed")  # alone it only taints the kernel; with Secure Boot on it refuses
 _SPEAKER = lazy(r"^(?:\[[ \d.]+\]\s*)?([\w-]+): ")
 _NEUTRAL_SPEAKERS = ("Lockdown", "lockdown", "kernel", "modprobe", "insmod", "systemd-modules-load", "module", "PKCS")
 _FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")

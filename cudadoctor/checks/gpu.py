@@ -45,7 +45,7 @@ _REFUSED = {
     "pci-bar-unassigned": lazy(r"region assigned to your NVIDIA device is invalid|BAR\d is \d+M @ 0x0 \("),
     "gpu-powered-off": lazy(r"bbswitch: Succesfully loaded\. Discrete card \S+ is off"),
 }
-_NVIDIA_SPEAKS = lazy(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de:[0-9a-f]{4}\].*class 0x03")
+_NVIDIA_SPEAKS = lazy(r"NVRM|\bnvidia [0-9a-f]{4}:|\bnouveau [0-9a-f]{4}:|\[10de:[0-9a-f]{4}\].{0,100}class 0x03")
 
 
 def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -23,10 +23,10 @@ INCOMPLETE, COMPAT = "driver-libraries-incomplete", "forward-compat-unsupported"
 STUB_LIBRARY = 34
 MISMATCH, NOT_ON_DEVICE = 803, 804
 NVML_LIBRARY_NOT_FOUND = 12
-_NOT_FOUND = lazy(r"(lib\S+): cannot open shared object file: No such file")
+_NOT_FOUND = lazy(r"(lib\S{1,200}): cannot open shared object file: No such file")
 # Windows' loader gives the number; its words are in the user's language. 126, a missing file, has words of Python's.
 _REFUSED_DLL = lazy(r"\[WinError (?P<number>127|193|1114)\] ?(?P<words>[^\n]{0,120})")
-_UNREADABLE = lazy(r"(\S*lib\S+): (file too short|invalid ELF header|wrong ELF class\S*|cannot read file data)")
+_UNREADABLE = lazy(r"(?<!\S)(\S{0,200}?lib\S{1,200}?): (file too short|invalid ELF header|wrong ELF class\S{0,40}|cannot read file data)")
 _STUBS = lazy(r"/stubs(?:/|$)")
 _COMPAT = lazy(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
 

@@ -106,7 +106,7 @@ def within(version: PackageVersion, ranges: str) -> bool:
 
 
 def _inside(version: PackageVersion, text: str) -> bool:
-    lower = re.search(r"([\d.]+)\s*<=\s*version|>=\s*([\d.]+)", text)
+    lower = re.search(r"([\d.]{1,30})\s{0,4}<=\s{0,4}version|>=\s{0,4}([\d.]{1,30})", text)
     upper = re.search(r"<\s*([\d.]+)", text)
     equal = re.search(r"==\s*([\d.]+)", text)
     if equal is not None:

@@ -43,9 +43,9 @@ _WORDS: dict[Reason, str] = {
     "mixed": "numbers and names cannot be mixed", "no-such-mig": "no MIG device has this name",
 }  # fmt: skip
 
-_NUMBER = lazy(r"[ \t\n\v\f\r]*([+-]?\d+)")
-_BARE_UUID = lazy(r"\s*[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\s*$")
-_JOINED = lazy(r"\s*\+?\d+(?:\s+|\s*[;|-]\s*)\d")  # "0 1", "0;1", "0-1": the second number is never read
+_NUMBER = lazy(r"[ \t\n\v\f\r]{0,100}([+-]?\d{1,100})")
+_BARE_UUID = lazy(r"\s{0,20}[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\s{0,20}$")
+_JOINED = lazy(r"\s{0,20}\+?\d{1,20}(?:\s{1,20}|\s{0,20}[;|-]\s{0,20})\d")  # "0 1", "0;1", "0-1": the second number is never read
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class NumbaRelease(Row, frozen=True, kw_only=True):
     @property
     def toolkits(self) -> tuple[ToolkitVersion, ToolkitVersion] | None:
         """The oldest and the newest toolkit of its own CUDA target; 11.x counts as 11.99."""
-        found = re.fullmatch(r"(\d+\.\d+)-(\d+\.(?:\d+|x))", self.builtin_ctk or "")
+        found = re.fullmatch(r"(\d{1,4}\.\d{1,4})-(\d{1,4}\.(?:\d{1,4}|x))", self.builtin_ctk or "")
         if found is None:
             return None
         return ToolkitVersion(found[1]), ToolkitVersion(found[2].replace("x", "99"))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _WORDS = r"(?:error|code|exit|status|result)"
-_CODE = re.compile(rf"(?:(?P<api>[a-z_-]+)[\s:=#(]*)?(?:{_WORDS}[\s:=#(]*)*(?P<number>\d{{1,9}})\)?")
+_CODE = re.compile(rf"(?:(?P<api>[a-z_-]{{1,40}})[\s:=#(]{{0,8}})?(?:{_WORDS}[\s:=#(]{{0,8}}){{0,4}}(?P<number>\d{{1,9}})\)?")
 _REVERSED = re.compile(r"(?P<number>\d{1,9}) (?P<api>[a-z_-]+)")
-_NAME = re.compile(r"(?:\w+\.)?(?P<name>[A-Za-z]\w{3,})(?:[\s:=]*\(?\d{1,9}\)?)?")
+_NAME = re.compile(r"(?:\w{1,60}\.)?(?P<name>[A-Za-z]\w{3,120})(?:[\s:=]{0,8}\(?\d{1,9}\)?)?")
 _APIS = {
     "cuda": "cuda", "cudart": "cuda", "cudaerror": "cuda", "cudaerror_t": "cuda", "curesult": "cuda", "cuda_error": "cuda",
     "nvml": "nvml", "nvmlreturn_t": "nvml", "nvml_error": "nvml", "nvmlerror": "nvml",

@@ -17,7 +17,7 @@ Reader = Callable[[re.Match[str], "Knowledge"], Topic | None]
 NVIDIA = "10de"
 MAX_WORDS = 8  # of a product's or an architecture's name
 _MORE = r"(?:\.\d{1,6}){0,3}"
-_TOOLKIT = r"(?:cuda[ _-]*toolkit|toolkit|cuda(?:[ -](?:version|runtime))?|nvcc)"
+_TOOLKIT = r"(?:cuda[ _-]{0,8}toolkit|toolkit|cuda(?:[ -](?:version|runtime))?|nvcc)"
 
 
 def _capability(match: re.Match[str], knowledge: Knowledge) -> Topic:
@@ -39,30 +39,30 @@ def _series(match: re.Match[str], knowledge: Knowledge) -> Topic:
 
 # Each is tried on the whole question, in small letters.
 _FORMS: tuple[tuple[str, Reader], ...] = (
-    (r"(?:sm|compute|cc|capability|compute[ _]capability)[ _:-]*(?P<digits>\d{1,2}\.\d|\d{1,3})[af]?", _capability),
+    (r"(?:sm|compute|cc|capability|compute[ _]capability)[ _:-]{0,8}(?P<digits>\d{1,2}\.\d|\d{1,3})[af]?", _capability),
     (r"(?:pci\\)?ven_(?P<vendor>[0-9a-f]{4})&dev_(?P<device>[0-9a-f]{4})\S*", _device),
-    (r"(?:pci(?:[ _-]?id)?|device(?:[ _-]?id)?)?[ :]*\[?(?P<vendor>[0-9a-f]{4}):(?P<device>[0-9a-f]{4})\]?", _device),
-    (r"(?:(?:pci(?:[ _-]?id)?|device(?:[ _-]?id)?)[ :]*(?:0x)?|0x)(?P<vendor>(?!))?(?P<device>[0-9a-f]{4})", _device),
+    (r"(?:pci(?:[ _-]?id)?|device(?:[ _-]?id)?)?[ :]{0,8}\[?(?P<vendor>[0-9a-f]{4}):(?P<device>[0-9a-f]{4})\]?", _device),
+    (r"(?:(?:pci(?:[ _-]?id)?|device(?:[ _-]?id)?)[ :]{0,8}(?:0x)?|0x)(?P<vendor>(?!))?(?P<device>[0-9a-f]{4})", _device),
     (
         rf"(?:nvidia[ -]*)?(?:driver(?:[ -](?:branch|version))?|branch|r)[ :-]*(?P<version>\d{{2,4}}{_MORE})(?:-server)?(?:-open)?",
         lambda match, knowledge: software.driver(match["version"], knowledge),
     ),
     (r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{2})?)", lambda match, knowledge: software.driver(match["version"], knowledge)),
     (
-        rf"(?:nvidia[ -]*)?{_TOOLKIT}[ _:=-]*v?(?P<version>\d{{1,2}}\.\d{{1,2}}){_MORE}(?: ?(?:update|u) ?\d)?",
+        rf"(?:nvidia[ -]*)?{_TOOLKIT}[ _:=-]{{0,8}}v?(?P<version>\d{{1,2}}\.\d{{1,2}}){_MORE}(?: ?(?:update|u) ?\d)?",
         lambda match, knowledge: software.toolkit(match["version"], knowledge),
     ),
-    (r"(?:cuda[ _-]*)?toolkit[ _:=-]*v?(\d{1,2})", _series),
+    (r"(?:cuda[ _-]{0,8})?toolkit[ _:=-]{0,8}v?(\d{1,2})", _series),
     (
-        r"(?:ptx(?:[ _-]isa)?(?:[ _-]version)?|\.version)[ :=]*(?P<version>\d{1,2}\.\d)",
+        r"(?:ptx(?:[ _-]isa)?(?:[ _-]version)?|\.version)[ :=]{0,8}(?P<version>\d{1,2}\.\d)",
         lambda match, knowledge: software.ptx(match["version"], knowledge),
     ),
     (
         rf"(?P<name>gcc|g\+\+|clang\+\+|clang|msvc|cl|_msc_ver)[ _=:-]*(?P<version>\d{{1,4}}{_MORE})",
         lambda match, knowledge: software.compiler(match["name"], match["version"], knowledge),
     ),
-    (rf"numba[-_]cuda[ =~<>v]*(?P<version>\d{{1,4}}{_MORE})", lambda match, knowledge: numba.numba_cuda(match["version"], knowledge)),
-    (rf"numba[ =~<>v]*(?P<version>\d{{1,4}}{_MORE})", lambda match, knowledge: numba.numba(match["version"], knowledge)),
+    (rf"numba[-_]cuda[ =~<>v]{{0,8}}(?P<version>\d{{1,4}}{_MORE})", lambda match, knowledge: numba.numba_cuda(match["version"], knowledge)),
+    (rf"numba[ =~<>v]{{0,8}}(?P<version>\d{{1,4}}{_MORE})", lambda match, knowledge: numba.numba(match["version"], knowledge)),
 )
 _COMPILED = tuple((re.compile(pattern), reader) for pattern, reader in _FORMS)
 _BARE = re.compile(r"\d{1,2}\.\d{1,2}")

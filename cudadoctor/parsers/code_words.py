@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CUDA_WORD = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|\bPTX\b|\b[Gg][Pp][Uu][Aa]ssert\b")
 # Before a name: source code that compares with a code or gives it a value does not report one. Behind it likewise.
-_COMPARED = lazy(r"(?:[=!]=|\bcase|#define|^\s{0,40}(?:return|\{))\s*[\"'(]?[\w.:]*$")
+_COMPARED = lazy(r"(?:[=!]=|\bcase|#define|^\s{0,40}(?:return|\{))\s{0,20}[\"'(]?[\w.:]{0,60}$")
 _DECLARED = lazy(r"[\"']?\s{0,40}(?:=>|=\s{0,8}(?:0x)?\d|:\s{0,8}(?:return|break)\b|\)\s{0,4}(?:\{|return|throw|continue)|,\s{0,8}//)")
 _ADVICE = lazy(
     r"(?i)\b(?:if|when(?:ever)?|in case) (?:you|users?) "

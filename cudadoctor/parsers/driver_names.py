@@ -26,7 +26,7 @@ _PACKAGE = lazy(
 _PHRASE = lazy(
     r"(?i)\b(?:drivers?|nvidia)(?: (?:version|release|branch|series))?:? ?\(?v?"
     r"(?P<after>\d{3}(?:\.\d{2,3}(?:\.\d{1,2})?)?)(?P<open>-open)?"
-    r"(?![\w.]*\d|xx|-\d| ?(?:gpus?|cards?|mb|mib|ti|m|super)\b|\.\d)"
+    r"(?![\w.]{0,20}\d|xx|-\d| ?(?:gpus?|cards?|mb|mib|ti|m|super)\b|\.\d)"
     r"|\b(?P<before>\d{3}\.\d{2,3}(?:\.\d{2})?)(?: (?:nvidia|linux|proprietary|open|graphics|kernel)){0,3} (?:driver|modules?)\b"
     r"|\bdrivers?\b[^.\n]{0,80} is (?P<told>\d{3}\.\d{2,3}(?:\.\d{2})?)"
     r"|\blegacy ?(?P<legacy>\d{3})\b"

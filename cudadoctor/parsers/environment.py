@@ -21,7 +21,7 @@ _WANTED = lazy(
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{1,80}"
 _VALUE = r"(?:'[^']{0,4000}'|\"[^\"]{0,4000}\"|[^\s;&|'\"#`()<>][^\s;&|'\"`()<>]{0,4000})?"
 _EXPORT = lazy(rf"^(?:export|declare -[a-zA-Z-]{{1,6}}|set -gx|setx?|\$env:) ?(?P<rest>{_NAME} ?= ?.*)$")
-_ONE = lazy(rf"(?P<name>{_NAME})=(?P<value>{_VALUE})(?=[\s;&|]|$)")
+_ONE = lazy(rf"(?<![A-Za-z0-9_])(?P<name>{_NAME})=(?P<value>{_VALUE})(?P<ends>(?=[\s;&|]|$))?")
 _SETENV = lazy(rf"^(?:setenv|set -gx) (?P<name>{_NAME}) (?P<value>{_VALUE})$")
 _PYTHON = lazy(rf"""^\s{{0,40}}os\.environ\[\s?(['"])(?P<name>{_NAME})\1\s?\]\s{{0,4}}=\s{{0,4}}(['"])(?P<value>[^'"]{{0,400}})\3""")
 _ECHO = lazy(rf"^(?:echo|printenv) [\"']?\$?\{{?(?P<name>{_NAME})\}}?[\"']?$")
@@ -92,7 +92,7 @@ def _assigned(said: str, *, at_prompt: bool) -> list[tuple[str, str]]:
     rest = exported["rest"] if exported else said
     found = []
     position = 0
-    while (one := _ONE.match(rest, position)) is not None:
+    while (one := _ONE.match(rest, position)) is not None and one["ends"] is not None:
         if _WANTED.match(one["name"]):
             found.append((one["name"], _unquoted(one["value"])))
         position = one.end()

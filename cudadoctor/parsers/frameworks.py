@@ -38,10 +38,8 @@ _AVAILABLE = lazy(
 # transformers-cli env
 _WITH_GPU = lazy(rf"PyTorch version \(GPU\?\): {_TORCH} \((?:(?P<yes>True)|(?P<no>False))\)")
 _GCC = lazy(r"(?:GCC version: \([^)\n]{1,60}\) |^gcc \([^)\n]{1,60}\) |\bgcc(?:-| version |: ?|==)v?)(?P<gcc>\d{1,2})\.\d{1,2}(?:\.\d)?\b")
-_ASKED_AVAILABLE = lazy(r"is_available\(\)\)?\s*['\"]?\s*$")
-_ASKED_DEVICE = lazy(
-    r"get_device_name\(\d?\)\)?\s*['\"]?\s*$|[gG]et_?[dD]evice_?[cC]ount\(\)\)?\s*['\"]?\s*$|device_count\(\)\)?\s*['\"]?\s*$"
-)
+_ASKED_AVAILABLE = lazy(r"is_available\(\)\)?\s{0,8}['\"]?\s{0,8}$")
+_ASKED_DEVICE = lazy(r"(?:get_device_name\(\d?\)|[gG]et_?[dD]evice_?[cC]ount\(\)|device_count\(\))\)?\s{0,8}['\"]?\s{0,8}$")
 _DEVICE = lazy(r"^['\"]?(?:(?P<yes>(?:NVIDIA|GeForce|Quadro|Tesla) [\w /-]{2,50}|[1-9]\d?)|(?P<no>0))['\"]?$")
 _YES_NO = lazy(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
 _RUNTIME = lazy(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")

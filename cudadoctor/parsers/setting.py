@@ -55,7 +55,7 @@ _CONTAINER_ASKS = lazy(
 )
 _JOB = lazy(r"^\s{0,16}(?:sudo )?(?P<program>srun|salloc|sbatch|qsub|bsub|qrsh|#SBATCH|#PBS|#BSUB)\s+(?P<rest>\S.*)$")
 _JOB_HINTS = ("srun ", "salloc ", "sbatch ", "qsub ", "bsub ", "qrsh ", "#SBATCH", "#PBS", "#BSUB")
-_JOB_ASKS = lazy(r"--gres[= ]\S*gpu|--gpus|--gpu\b|\s-G ?\d|^-G ?\d|--tres\S*gpu|gpus?=\d|\bngpus|-gpu\b|gres:gpu|\bgpu=")
+_JOB_ASKS = lazy(r"--gres[= ]\S{0,60}gpu|--gpus|--gpu\b|\s-G ?\d|^-G ?\d|--tres\S{0,60}gpu|gpus?=\d|\bngpus|-gpu\b|gres:gpu|\bgpu=")
 _FROM_SCRIPT = ("sbatch", "qsub")  # what a script asks for stands in the script
 _VISIBLE = lazy(
     r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= (?:[\"'\d-]|all\b|none\b)))\s{0,3}"

@@ -146,7 +146,7 @@ _REMEDIES = (
     r"(?:fix|fixes|solutions?|remedy|remedies|resolution|workarounds?|actions?))"
 )
 _ADVICE_HEADING = lazy(rf"(?i)^\s{{0,8}}{_OF_MESSAGES}(?:[^|\n]{{1,40}}\|){{0,2}}?\s{{0,8}}{_REMEDIES}\s{{0,8}}\|?\s{{0,4}}$")
-_RULED = lazy(r"^\s{0,8}\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?){2,6}\s{0,4}$")
+_RULED = lazy(r"^\s{0,8}\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|){1,5}(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?)\s{0,4}$")
 
 
 def lines_of(text: Text) -> frozenset[int]:

@@ -60,7 +60,7 @@ def installed_branches(case: Case) -> tuple[int, ...]:
         if named is not None:
             found.append(int(named[1]))
         elif package.name in _UNVERSIONED:
-            number = re.match(r"(?:\d+:)?(\d{3})\.", package.version)
+            number = re.match(r"(?:\d{1,4}:)?(\d{3})\.", package.version)
             found += [int(number[1])] if number is not None else []
     return tuple(found)
 

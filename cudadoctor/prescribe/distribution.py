@@ -28,7 +28,7 @@ _HEADLESS = {"server": True, "headless": True, "cloud": True, "desktop": False, 
 _WSL = ("wsl", "wsl1", "wsl2")
 _SILENT = ("linux", "gnu", "gnu/linux", "os", "lts", "release")
 _WORDS = lazy(r"[a-z0-9][a-z0-9.]*")
-_GLUED = lazy(r"([a-z]+)(\d[\d.]*)")
+_GLUED = lazy(r"([a-z]{1,40})(\d[\d.]{0,20})")
 _SERVICE_PACK = lazy(r"sp(\d)")
 # How Debian and Ubuntu call their releases besides the codename.
 _SUITES = {"stable": "trixie", "testing": "forky", "unstable": "sid", "oldstable": "bookworm"}

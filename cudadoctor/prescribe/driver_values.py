@@ -75,7 +75,7 @@ def _headers(case: Case, release: str) -> tuple[str, ...]:
         flavour = release.rsplit("-", 1)[-1]
         return (f"kernel-{flavour if flavour in ('azure', 'rt', 'longterm') else 'default'}-devel",)
     if family == "arch":
-        number = re.match(r"(\d+)\.(\d+)\..*MANJARO", release)
+        number = re.match(r"(\d{1,4})\.(\d{1,4})\..{0,60}MANJARO", release)
         if number is not None:
             return (f"linux{number[1]}{number[2]}-headers",)
         flavour = next((name for name in _ARCH_KERNELS if f"-{name}" in release), "")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Choice = Callable[[Need, Distribution, "Knowledge", bool], "Driver | None"]
 OPEN_FOR_ALL_FROM = 550  # before it the open modules refuse GeForce cards unless a module option says otherwise
 UBUNTU_DRIVER = lazy(r"nvidia-driver-(?P<branch>\d+)(?P<server>-server)?(?P<open>-open)?$")
-_DEBIAN = lazy(r"(?P<package>[a-z0-9.+-]+)(?: \d[\w.]*)? \((?P<releases>[^);]*)")
+_DEBIAN = lazy(r"(?P<package>[a-z0-9.+-]{1,80})(?: \d[\w.]{0,40})? \((?P<releases>[^);]{0,200})")
 _SUSE_GROUP = lazy(r"G0\d")
 # The oldest branch among the module streams of NVIDIA's repositories, by their folder.
 _OLDEST_STREAM = {"rhel8": 418, "rhel9": 515, "amzn2023": 550}

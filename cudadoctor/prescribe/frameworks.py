@@ -25,7 +25,7 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bitsandbytes", lazy(r"(?i)bitsandbytes|CUDA[ _]SETUP")),
     ("torch", lazy(r"(?i)torch|version that was used to compile")),
 )
-_CUDNN = lazy(r"libcudnn\w*\.so\.(\d)|cudnn\w*64_(\d)|\((\d), \d+, \d+\)|cuDNN version (\d)")
+_CUDNN = lazy(r"libcudnn\w{0,40}\.so\.(\d)|cudnn\w{0,40}64_(\d)|\((\d), \d{1,9}, \d{1,9}\)|cuDNN version (\d)")
 # What pip is asked for, by the series of CUDA. An extra that an older release lacks is only warned of.
 _CUPY = {"cu11": "cupy-cuda11x", "cu12": "cupy-cuda12x[ctk]", "cu13": "cupy-cuda13x[ctk]"}
 # TensorFlow 2.14 was the last for CUDA 11; those since are for CUDA 12, which drivers of CUDA 13 serve too.

@@ -31,7 +31,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
         (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
         (("kernel",), RELEASE.pattern),
-        (("nvidia_repository",), r"[a-z]+\d+"),
+        (("nvidia_repository",), r"[a-z]{1,20}\d{1,9}"),
         (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
         (("driver_branch",), r"\d{3}"),
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),

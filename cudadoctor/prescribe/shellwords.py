@@ -10,7 +10,7 @@ from cudadoctor.model.pattern import lazy
 
 PLACEHOLDER = lazy(r"\{([a-z][a-z0-9_]*)\}")
 _OPERATORS = frozenset("|&;<>()`")
-_QUOTED = lazy(r"""'[^']*'|"(?:\\.|[^"\\])*\"""")
+_QUOTED = lazy(r"""'[^']{0,1000}'|"(?:\\.|[^"\\]){0,1000}\"""")
 _KEYWORDS = frozenset(("for", "if", "while", "case", "[", "{", "!", "until"))
 
 Value = str | tuple[str, ...]
@@ -64,7 +64,7 @@ def is_plain(line: str) -> bool:
     return bool(bare.split()) and bare.split()[0] not in _KEYWORDS and not _OPERATORS & set(bare) and "'" not in bare and '"' not in bare
 
 
-_WRITTEN = lazy(r"(?P<words>(?:printf|echo)\b.*?) > (?P<file>/[\w./:-]+)$")
+_WRITTEN = lazy(r"(?P<words>(?:printf|echo)\b.{0,1000}?) > (?P<file>/[\w./:-]{1,200})$")
 
 
 def with_sudo(script: str) -> str:

@@ -102,7 +102,7 @@ def _series_of(row: NumbaRelease) -> str:
 def in_words(ranges: str) -> str:
     """A table's ranges (`1.22 <= version < 1.27 ; version == 2.0`, `>= 3.10`) as a reader says them."""
     said = []
-    for part in re.sub(r"\([^)]*\)", "", ranges).split(";"):
+    for part in re.sub(r"\([^)]{0,200}\)", "", ranges).split(";"):
         low, below = _LOW.search(part), _BELOW.search(part)
         one = re.search(r"==\s*([\d.]+)", part)
         words = [one[1]] if one else [f"from {low['a'] or low['b']} on"] if low else []

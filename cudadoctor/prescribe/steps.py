@@ -129,7 +129,7 @@ def _flavoured(root: Finding, need: Need, knowledge: Knowledge) -> Need:
 def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> int | None:
     """The oldest branch for the toolkit that is too new for the driver at present."""
     stated = values.get("version", "")
-    if root.cause not in ("toolkit-newer-than-driver", "container-cuda-too-new") or not re.match(r"\d+\.\d+", stated):
+    if root.cause not in ("toolkit-newer-than-driver", "container-cuda-too-new") or not re.match(r"\d{1,6}\.\d{1,6}", stated):
         return None
     full = knowledge.driver_minimum(ToolkitVersion(stated)).full
     return full.major if full is not None else None

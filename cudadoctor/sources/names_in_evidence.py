@@ -92,7 +92,7 @@ _TOP_HEAD = re.compile(r"^[ \t]{0,40}PID[ \t]{1,40}(?:USER|RUSER)[ \t]")
 _LS = re.compile(r"^[-bcdlps][-rwxsStT]{9}[.+@]? {1,8}\d+ {1,20}(\S+) {1,20}(\S+) {1,20}[\d,.]+[KMG]? ", re.MULTILINE)
 # What stands before the numbers of other things than hosts.
 _BEFORE_NUMBERS = re.compile(
-    r"(?:gpu|cuda|nvidia|device|dev|card|rank|cpu|mig|sm|cu|lib|python|py|torch|rtx|gtx|h|a|v|t)[-_]?|node|.*[._]", re.IGNORECASE
+    r"(?:gpu|cuda|nvidia|device|dev|card|rank|cpu|mig|sm|cu|lib|python|py|torch|rtx|gtx|h|a|v|t)[-_]?|node|.{0,200}[._]", re.IGNORECASE
 )
 _DUMPED = re.compile(r"^(?:export |declare -x )?[A-Za-z_]\w*=.*$")
 

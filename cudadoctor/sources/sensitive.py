@@ -100,9 +100,8 @@ _SERIAL_IN_PROSE = re.compile(
 # Boot parameters may hold addresses and keys. Those that concern a GPU stay.
 _BOOT_LINE = re.compile(r"((?:C|Kernel c)ommand line:|^[ \t]{0,8}(?=BOOT_IMAGE=))([^\n]*)", re.MULTILINE)
 _BOOT_WORD = re.compile(
-    r"(?:nomodeset|(?:nouveau|nvidia[\w-]*|nova[\w-]*|modprobe|module|rd\.driver|vfio[\w-]*)[._]\w[\w.-]*=[\w.,:-]*|(?:intel_|"
-    r"amd_)?iommu=\w+|"
-    r"module_blacklist=[\w,-]+|pci(?:e_\w+)?=[\w,:]+|lockdown=\w+)"
+    r"(?:nomodeset|(?:nouveau|nvidia[\w-]{0,20}|nova[\w-]{0,20}|modprobe|module|rd\.driver|vfio[\w-]{0,20})[._][\w.-]{1,60}=[\w.,:-]{0,400}"
+    r"|(?:intel_|amd_)?iommu=\w{1,20}|module_blacklist=[\w,-]{1,400}|pci(?:e_\w{1,20})?=[\w,:]{1,200}|lockdown=\w{1,20})"
 )
 # user@host of whoever built a kernel or a driver at home. Those of distributions and of NVIDIA name nobody.
 _BUILDER = re.compile(

@@ -176,7 +176,7 @@ def of_tensorflow(installed: dict[str, Any], loader: Loader) -> Said | None:
     if entry is None:
         return None
     text = head_of(os.path.join(entry.folder, "tensorflow", "python", "platform", "build_info.py"))
-    stated = dict(re.findall(r"'(\w+)', ('[^']*'|True|False|\[[^\]]*\])", text))
+    stated = dict(re.findall(r"'(\w{1,80})', ('[^']{0,400}'|True|False|\[[^\]]{0,400}\])", text))
     built = {"True": "cuda", "False": "cpu"}.get(stated.get("is_cuda_build", ""))
     kind = "rocm" if stated.get("is_rocm_build") == "True" else built
     cuda, cudnn = stated.get("cuda_version", "").strip("'"), stated.get("cudnn_version", "").strip("'")
@@ -274,7 +274,7 @@ def pinned(entry: Any) -> str | None:
 def cudnn_requirements(entry: Any) -> list[str]:
     """`nvidia-cudnn-cu12<10.0,>=9.8` as `nvidia-cudnn-cu12>=9.8,<10.0`: the lower bound first."""
     texts = [text for text in entry.requires() if text.startswith("nvidia-cudnn")]
-    return [re.sub(r"<[^,;]*,", "", text) for text in texts]
+    return [re.sub(r"<[^,;]{0,80},", "", text) for text in texts]
 
 
 def said(entry: Any, name: str, kind: str | None, cuda: str | None, libraries: dict[str, str | None], **more: Any) -> Said:

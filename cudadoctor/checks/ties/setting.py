@@ -47,7 +47,7 @@ CAPABILITIES = "container-driver-capabilities"
 MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
 INCOMPLETE = "driver-libraries-incomplete"
 _CODEC = lazy(r"libnvcuvid\.so|libnvidia-encode\.so|libnvoptix\.so")
-_UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w* error:? ?999")
+_UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w{0,60} error:? ?999")
 _UNKNOWN_CUDA = lazy(r"(?i)CUDA[^\n]{0,40}unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b")
 _BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
 _NO_DRIVER = lazy(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
@@ -291,7 +291,7 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     found = resolve(value, uuids, mig_possible=True)
     values = {"variable": VARIABLE, "value": value}
     if found.visible or found.mig:
-        number = re.match(r"\s*\d+", value)
+        number = re.match(r"\s{0,8}\d{1,9}", value)
         if not table and (number is None or int(number[0]) > 0):
             sure = number is not None and int(number[0]) >= MORE_THAN_MACHINES_HAVE
             yield finding(INVALID, lines, shown, basis="derived" if sure else "suspected", values=values)

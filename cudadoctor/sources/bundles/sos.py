@@ -83,7 +83,7 @@ _PATHS: tuple[tuple[str, Callable[[str], Item | None]], ...] = (
     (r"sos_commands/nvidia/nvidia-smi_nvlink_-s", _command("nvidia-smi-nvlink", "nvidia-smi", "nvlink", "-s", excerpt=True)),
 )
 _COMPILED = tuple((re.compile(path), make) for path, make in _PATHS)
-_ANY = re.compile(rf"(?:.*/)?(?:{'|'.join(path for path, _ in _PATHS)})")
+_ANY = re.compile(rf"(?:.{{0,300}}/)?(?:{'|'.join(path for path, _ in _PATHS)})")
 
 
 def is_report(names: list[str]) -> bool:

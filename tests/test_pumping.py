@@ -1,0 +1,51 @@
+"""No expression grows faster than linear with a text that is made to slow it down.
+
+All of them take a quarter of an hour (`python -m tests.pumping`); each run looks at one share, which changes from day to day.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import os
+import signal
+
+import pytest
+
+from tests.patterns import Found, every
+from tests.pumping import steep
+
+SHARES = 60
+ALL = every()
+TODAY = dt.datetime.now(tz=dt.timezone.utc).date().toordinal() % SHARES
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that ends a search")
+
+
+def share(found: Found) -> int:
+    return int(hashlib.sha256(found.pattern.encode("utf-8", "surrogatepass")).hexdigest(), 16) % SHARES
+
+
+@pytest.mark.parametrize(
+    "found", [one for one in ALL if share(one) == int(os.environ.get("CUDADOCTOR_PUMP", TODAY))], ids=lambda one: one.where
+)
+def test_it_grows_linearly(found: Found) -> None:
+    assert steep(found) is None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"^\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?){2,6}\s{0,4}$", r"CUDA.*PASSED", r"is_available\(\)\s*['\"]?\s*$", r"(?:a+)+b", r"\d+x"],
+)
+def test_a_steep_one_is_seen(pattern: str) -> None:
+    assert steep(Found(pattern=pattern, flags=0, where="here")) is not None
+
+
+def test_all_are_found() -> None:
+    """By their places: of Python at the top of a module, in a container, in a call, and of TOML."""
+    places = {one.where for one in ALL}
+    assert "cudadoctor.parsers.spoken_of._RULED" in places
+    assert "cudadoctor.meanings.topics._COMPILED" in places
+    assert any(place.startswith("workers/") for place in places)
+    assert any(place.startswith("causes/") for place in places)
+    assert len(ALL) > 1500
