@@ -17,7 +17,9 @@ def leave_working_directory_out() -> None:
         here = os.getcwd()
     except OSError:
         return  # it was deleted: nothing can be imported from it
-    sys.path[:first] = [entry for entry in sys.path[:first] if os.path.realpath(entry) == own or os.path.realpath(entry) != os.path.realpath(here)]
+    sys.path[:first] = [
+        entry for entry in sys.path[:first] if os.path.realpath(entry) == own or os.path.realpath(entry) != os.path.realpath(here)
+    ]
 
 
 leave_working_directory_out()

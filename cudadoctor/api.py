@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cudadoctor.model import report as model
-from cudadoctor.model.requirements import Policy, Requirements
+from cudadoctor.model.requirements import Requirements
 from cudadoctor.policy.grammar import RequirementError as RequirementError  # what a wrong requirement raises
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def check(
     with requirements and expected findings; none is looked for. Raises ValueError for options that mean nothing (RequirementError with
     the column of a wrong requirement) and OSError for files that cannot be read.
     """
-    from cudadoctor import nodes
+    from cudadoctor import judging
+    from cudadoctor.model.judgement import Question
     from cudadoctor.policy_file import PolicyError, gathered
 
     started, knowledge = time.monotonic(), _knowledge()
@@ -88,13 +89,14 @@ def check(
     if log is not None:
         from cudadoctor.sources import pasted
 
-        machines = nodes.completed(machines, (pasted.item_of(log.encode("utf-8", "surrogateescape")),))
-    report, evidence = nodes.judged(machines, knowledge, wanted)
-    if evidence.origin == "live":
+        machines = tuple(machine.completed((pasted.item_of(log.encode("utf-8", "surrogateescape")),)) for machine in machines)
+    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    report = judging.answered(Question(machines=machines, requirements=wanted, policy=found.policy, today=today), knowledge).report
+    if report.origin.kind == "live":
         report = msgspec.structs.replace(
             report, timing=msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
         )
-    return _asked(report, evidence, found.policy, wanted)
+    return _of(report)
 
 
 def explain(text: str, *, distro: str | None = None) -> Report:
@@ -130,13 +132,6 @@ def _knowledge() -> Knowledge:
 
 def _of(report: model.Report) -> Report:
     return Report(**{name: getattr(report, name) for name in report.__struct_fields__})
-
-
-def _asked(report: model.Report, evidence: Evidence, asked: Policy, wanted: Requirements) -> Report:
-    from cudadoctor import policy
-
-    today = dt.datetime.now(tz=dt.timezone.utc).date()
-    return _of(policy.applied(report, evidence, _knowledge(), asked, wanted, today=today))
 
 
 def _replayed(path: str, distro: str | None) -> tuple[Evidence, ...]:

@@ -1,12 +1,10 @@
-"""The two functions that join the stages: `collect` asks a machine, `judge` turns evidence into a report and touches nothing.
+"""Joins the stages: `judge` turns evidence into a report and touches nothing.
 
 Flow: Evidence -> Facts -> Clues -> Diagnosis -> Prescription -> Report. Each stage runs in a guard: one that fails becomes a crash
 entry, the rest goes on, and the verdict says so.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import msgspec
 
@@ -16,7 +14,7 @@ from cudadoctor.diagnose import Judged, diagnose, rungs_shown_failing
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.diagnosis import Diagnosis, Verdict
-from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Action, Prescription
@@ -27,19 +25,10 @@ from cudadoctor.rungs import Rungs, observe
 from cudadoctor.sources import pasted
 
 
-def collect(source: Callable[[], Evidence], *, extra: tuple[Item, ...] = ()) -> Evidence:
-    """The evidence of a source (host, recording or text), with items of the user's own such as --log."""
-    evidence = source()
-    if not extra:
-        return evidence
-    kept = tuple(item for item in evidence.items if item.id not in {own.id for own in extra})
-    return msgspec.structs.replace(evidence, items=kept + extra)
-
-
-def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements | None = None) -> report.Report:
+def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements | None = None, guard: Guard | None = None) -> report.Report:
     """The report on this evidence. Pure: no file, process or library is touched, and the same evidence gives the same report."""
     wanted = requirements or Requirements()
-    guard = Guard()
+    guard = guard or Guard()
     full, (evidence, numbering) = evidence, guard.run("parse", "long texts", (evidence, {}), long_texts.shortened, evidence)
     facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard, knowledge.more_parsers)
     outcomes = rows.apply(facts, knowledge, guard)
@@ -79,7 +68,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts, lambda text: _planted(text, knowledge))
     past_lines = [quote.text for clue in past for quote in clue.quotes]
     said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)), knowledge)
-    verdict, diagnosis = _with_crashes(judged, guard)
+    verdict, diagnosis = _as_far_as_seen(judged, guard, cut_short=evidence.cut_short)
     return report.Report(
         tool=report.Tool(name="cudadoctor", version=__version__),
         origin=report.ReportOrigin(
@@ -103,7 +92,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         benchmark=figures,
         lessons=guard.run("assemble", "lessons", (), assemble.lessons, facts),
         timing=assemble.timing(evidence, knowledge),
-        notes=(*said, *knowledge.left_out),
+        notes=(*said, *(f"Left out, for it did not end in time: {part}." for part in guard.left_out), *knowledge.left_out),
     )
 
 
@@ -124,10 +113,10 @@ def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:
     return "devices" if evidence.quick and not wanted.needs_kernel else "numba-kernel"
 
 
-def _with_crashes(judged: Judged, guard: Guard) -> tuple[Verdict, Diagnosis]:
-    """Crashes after the diagnosis count as well: a report of which a part is missing is not called healthy."""
+def _as_far_as_seen(judged: Judged, guard: Guard, *, cut_short: bool) -> tuple[Verdict, Diagnosis]:
+    """A report of which a part is missing, by a crash after the diagnosis or for want of time, is not called healthy."""
     diagnosis = msgspec.structs.replace(judged.diagnosis, crashes=tuple(guard.crashes))
-    if guard.crashes and judged.verdict in ("healthy", "degraded"):
+    if (guard.crashes or guard.left_out or cut_short) and judged.verdict in ("healthy", "degraded"):
         return "undecided", msgspec.structs.replace(
             diagnosis, root=None, also=(*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.also)
         )

@@ -5,9 +5,12 @@ Only Click is imported at the top, so that --help answers at once; everything el
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -20,9 +23,11 @@ if TYPE_CHECKING:
 
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.judgement import Answer
     from cudadoctor.model.report import Report
     from cudadoctor.model.requirements import Requirements
     from cudadoctor.report.text import Style
+    from cudadoctor.within.asking import Judge
 
 FORMATS = ("text", "json")
 ROWS = (
@@ -88,34 +93,37 @@ def _style(options: dict[str, Any]) -> Style:
     return terminal.style(options["color"], options["plain"], options["verbose"])
 
 
-def _gathered(options: dict[str, Any], requirements: Requirements) -> tuple[tuple[Evidence, ...], bool]:
+def _gathered(options: dict[str, Any], requirements: Requirements, judge: Judge) -> tuple[tuple[Evidence, ...], bool]:
     """The evidence, and whether Ctrl-C ended the collection: what is known by then is shown all the same."""
     try:
-        return gathering.gather(options, requirements), False
+        return gathering.gather(options, requirements, judge), False
     except KeyboardInterrupt as stop:
         if not hasattr(stop, "evidence") or options.get("watch") is not None:
             raise  # a watch shows its last whole look
         return (stop.evidence,), True
 
 
-def _judge(options: dict[str, Any], requirements: Requirements, started: float) -> tuple[Report, Knowledge, Evidence]:
-    options, knowledge = groups.settled(options), gathering.knowledge()
-    found = groups.found_policy(options, knowledge)
-    requirements = groups.stricter(requirements, found)
-    machines, interrupted = _gathered(options, requirements)
-    import msgspec
+def _judge(options: dict[str, Any], requirements: Requirements, started: float, **wanted: Any) -> tuple[Answer, Knowledge]:
+    """`wanted`: what else of the answer is asked for (model/judgement.py)."""
+    from cudadoctor.within.asking import Judge
 
-    from cudadoctor import app, nodes
+    with closing(Judge(warm=options["replay"] is None)) as judge:
+        import msgspec
 
-    report, evidence = nodes.judged(machines, knowledge, requirements)
-    if interrupted:
-        return app.interrupted(report), knowledge, evidence
-    report = groups.with_policy(report, evidence, knowledge, found, requirements)
-    if evidence.origin == "live":
-        report = msgspec.structs.replace(
-            report, timing=msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
-        )
-    return report, knowledge, evidence
+        from cudadoctor.model.judgement import Question
+
+        options, knowledge = groups.settled(options), gathering.knowledge()
+        found = groups.found_policy(options, knowledge)
+        requirements = groups.stricter(requirements, found)
+        machines, interrupted = _gathered(options, requirements, judge)
+        policy = groups.asked_policy(found)
+        question = Question(machines=machines, requirements=requirements, policy=policy, today=groups.today(), interrupted=interrupted)
+        answer = judge.answer(msgspec.structs.replace(question, **wanted))
+    report = answer.report if interrupted else groups.with_remark(answer.report, found)
+    if report.origin.kind == "live":
+        timing = msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
+        report = msgspec.structs.replace(report, timing=timing)
+    return msgspec.structs.replace(answer, report=report), knowledge
 
 
 def _finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: str | None = None) -> None:
@@ -168,9 +176,9 @@ def check(**options: Any) -> None:
     groups.outputs(options)
     if options["watch"] is not None:
         _watch(options)
-    report, knowledge, _ = _judge(options, _requirements(options), started)
-    _finish(report, knowledge, options)
-    sys.exit(groups.exit_code(report, options))
+    answer, knowledge = _judge(options, _requirements(options), started)
+    _finish(answer.report, knowledge, options)
+    sys.exit(groups.exit_code(answer.report, options))
 
 
 def _watch(options: dict[str, Any]) -> NoReturn:
@@ -183,7 +191,7 @@ def _watch(options: dict[str, Any]) -> NoReturn:
     from cudadoctor.report import text
 
     def look() -> Report:
-        return _judge({**options, "quiet": True}, _requirements(options), time.monotonic())[0]
+        return _judge({**options, "quiet": True}, _requirements(options), time.monotonic())[0].report
 
     def page(report: Report) -> str:
         return text.render(report, gathering.knowledge(), _style(options))
@@ -214,13 +222,13 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
 
         raise terminal.usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{nearest(cause, knowledge.causes)}")
     groups.outputs(options)
-    report, knowledge, evidence = _judge(options, _requirements(options), started)
+    answer, knowledge = _judge(options, _requirements(options), started, steps_for=(cause,) if cause is not None else (), shell=script)
     from cudadoctor import fixing
 
-    prescription = report.prescription if cause is None else fixing.for_cause(cause, report, evidence, knowledge)
-    windows = script and fixing.is_windows(evidence, knowledge)
+    report = answer.report
+    prescription = report.prescription if cause is None else answer.steps.get(cause)
     body = (
-        fixing.script(report, prescription, powershell=windows)
+        fixing.script(report, prescription, powershell=answer.windows)
         if script
         else fixing.render(report, prescription, knowledge, _style(options), named=cause)
     )
@@ -241,9 +249,9 @@ def smoke(memory: str, duration: float, **options: Any) -> None:
     from cudadoctor import smoking
 
     options = {**options, **smoking.on_gpus(memory, duration, verbose=options["verbose"], timeout=options["timeout"])}
-    report, knowledge, _ = _judge(options, _requirements(options, kernel=True), started)
+    answer, knowledge = _judge(options, _requirements(options, kernel=True), started)
 
-    report = smoking.required(report)
+    report = smoking.required(answer.report)
     _finish(report, knowledge, options, smoking.render(report, knowledge, _style(options)))
     sys.exit(groups.exit_code(report, options))
 
@@ -261,8 +269,8 @@ def bench(save: str | None, against: str | None, **options: Any) -> None:
     from cudadoctor import benching
 
     saved = benching.read_saved(against) if against is not None else None
-    report, knowledge, _ = _judge({**options, "on_gpus": ("bench",)}, _requirements(options), started)
-    report = benching.compared(report, saved, knowledge, strict=options["strict"])
+    answer, knowledge = _judge({**options, "on_gpus": ("bench",)}, _requirements(options), started)
+    report = benching.compared(answer.report, saved, knowledge, strict=options["strict"])
     if save is not None:
         benching.save(report, save)
     _finish(report, knowledge, options, benching.render(report, knowledge, _style(options), against=against))
@@ -289,7 +297,7 @@ def record(context: click.Context, /, target: str | None, script: bool, no_redac
     if target is None:
         raise terminal.usage("-o names the recording: a folder, or a file that ends in .tar.gz")
     terminal.check_target(target)
-    evidence = gathering.live({**options, "distro": None, "judged": False}, Requirements())
+    evidence = gathering.live({**options, "distro": None}, Requirements())
     said = gathering.write_recording(evidence, target, keep=no_redact)
     if not options["quiet"]:
         terminal.write(said)
@@ -314,6 +322,18 @@ def _print_script(context: click.Context) -> None:
     terminal.write(collecting.script(gathering.knowledge().more_probes))
 
 
+def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
+    """Gives the child that judges. Where it is seen at once that there is a text it starts now; the page of a code needs none."""
+
+    def start() -> Judge:
+        from cudadoctor.within.asking import Judge
+
+        return ends.enter_context(closing(Judge()))
+
+    early = start() if what == "-" or len(what.split()) > 3 or os.path.exists(what) else None
+    return lambda: early or start()
+
+
 @cli.command()
 @click.argument("what", shell_complete=_causes)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
@@ -325,13 +345,15 @@ def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
     WHAT is `-`, a cause id, a code (`cuda 100`, `Xid 79`), an environment variable, a GPU (`GK208M`, `10de:1292`, `sm_90`), a version
     (`driver 470`, `cuda 12.4`, `ptx 8.5`, `gcc 13`, `numba 0.60`), a file, or the text itself.
     """
-    from cudadoctor import explaining
+    with ExitStack() as ends:
+        judge = _judges(what, ends)
+        from cudadoctor import explaining
 
-    knowledge = gathering.knowledge()
-    try:
-        body, code = explaining.answer(what, knowledge, form=form, style=_style(options), distro=distro, stdin=sys.stdin.buffer.read)
-    except explaining.NotUnderstoodError as error:
-        raise terminal.usage(str(error)) from error
+        knowledge, style = gathering.knowledge(), _style(options)
+        try:
+            body, code = explaining.answer(what, knowledge, judge, form=form, style=style, distro=distro, stdin=sys.stdin.buffer)
+        except explaining.NotUnderstoodError as error:
+            raise terminal.usage(str(error)) from error
     if form == "json":
         terminal.write_json(body, options["plain"])
     elif not options["quiet"]:

@@ -6,6 +6,7 @@ As in cli.py only Click is imported at the top: the user's program starts as soo
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from cudadoctor import options as groups
 
 if TYPE_CHECKING:
     from cudadoctor.comparing import Compared
+    from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.use import Outcome
 
 
@@ -109,23 +111,26 @@ def compare(a: str, b: str, form: str, **options: Any) -> None:
 
 def _side(what: str, options: dict[str, Any]) -> Compared:
     """The report of a file, of a recording or of this machine."""
-    from cudadoctor import nodes
     from cudadoctor.comparing import Compared
+    from cudadoctor.model.judgement import Question
     from cudadoctor.sources import bundles, recording, saved_reports
+    from cudadoctor.within.asking import Judge
 
-    if what == "-":
-        from cudadoctor.model.requirements import Requirements
+    with closing(Judge(warm=what == "-")) as judge:
+        if what == "-":
+            from cudadoctor.model.requirements import Requirements
 
-        report, evidence = nodes.judged((gathering.live({**options, "distro": None}, Requirements()),), gathering.knowledge())
-        return Compared(name="this machine now", report=report, evidence=evidence)
-    try:
-        saved = saved_reports.read(what)
-        if saved is not None:
-            return Compared(name=what, report=saved)
-        report, evidence = nodes.judged(bundles.replayed(what), gathering.knowledge())
-    except (saved_reports.SavedReportError, recording.RecordingError, bundles.BundleError) as error:
-        raise terminal.usage(str(error)) from error
-    return Compared(name=what, report=report, evidence=evidence)
+            machines: tuple[Evidence, ...] = (gathering.live({**options, "distro": None}, Requirements(), judge=judge),)
+        else:
+            try:
+                saved = saved_reports.read(what)
+                if saved is not None:
+                    return Compared(name=what, report=saved)
+                machines = bundles.replayed(what)
+            except (saved_reports.SavedReportError, recording.RecordingError, bundles.BundleError) as error:
+                raise terminal.usage(str(error)) from error
+        answer = judge.answer(Question(machines=machines))
+    return Compared(name="this machine now" if what == "-" else what, report=answer.report, evidence=machines[answer.machine])
 
 
 COMMANDS: tuple[click.Command, ...] = (run, compare)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
@@ -16,10 +16,13 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.report import explanation_text
 from cudadoctor.report.page import Style
+from cudadoctor.sources.inputs import Content
 
 if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
+    from cudadoctor.sources.bundles import Opened
+    from cudadoctor.within.asking import Judge
 
 RECORDING = "recording.json"
 # One system of each family whose commands are known, newest releases that most people run.
@@ -38,28 +41,56 @@ class NotUnderstoodError(Exception):
     """What was asked is none of these; the message names the nearest."""
 
 
-def answer(what: str, knowledge: Knowledge, *, form: str, style: Style, distro: str | None, stdin: Callable[[], bytes]) -> tuple[str, int]:
-    """The output and the exit code."""
-    if what == "-":
-        return _of_content(stdin(), knowledge, form, style, distro)
-    if not _has_separator(what):
-        try:
-            found = meanings.explain_code(what, knowledge)
-        except meanings.NoSuchError as error:
-            if not os.path.exists(what):
-                raise NotUnderstoodError(str(error)) from error
-            found = None
-        if found is not None:
-            return (_json(found) if form == "json" else _page(found, knowledge, style, distro)), 0
-    if _is_path(what):
-        return _file(what, knowledge, form, style, distro)
-    if what.strip() and any(letter.isspace() for letter in what):
-        return _text((_pasted(os.fsencode(what)),), knowledge, form, style, distro)
-    raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{nearest(what, _names(knowledge))}")
+def answer(
+    what: str, knowledge: Knowledge, judge: Callable[[], Judge], *, form: str, style: Style, distro: str | None, stdin: IO[bytes]
+) -> tuple[str, int]:
+    """The output and the exit code. `judge` gives the child that judges, which only a text needs."""
+    found = _named(what, knowledge)
+    if found is not None:
+        return (_json(found) if form == "json" else _page(found, knowledge, style, distro)), 0
+    machines = _machines(what, knowledge, stdin)
+    return _text(machines, judge(), knowledge, form, style, distro)
+
+
+def _named(what: str, knowledge: Knowledge) -> Explanation | None:
+    """The code, cause or thing that is asked about; None where it is a text or a file."""
+    if what == "-" or _has_separator(what):
+        return None
+    try:
+        return meanings.explain_code(what, knowledge)
+    except meanings.NoSuchError as error:
+        if not os.path.exists(what):
+            raise NotUnderstoodError(str(error)) from error
+        return None
 
 
 # ---------------------------------------------------------------- texts and files
-def _pasted(raw: bytes) -> Evidence:
+def _machines(what: str, knowledge: Knowledge, stdin: IO[bytes]) -> tuple[Evidence, ...]:
+    """What is to be judged: the machines of a bundle, or a text as the only evidence."""
+    from cudadoctor.sources import bundles
+
+    try:
+        if what == "-":
+            return _of_opened(bundles.of_stream(stdin), "standard input", "PATH")
+        if _is_path(what):
+            folder = os.path.dirname(what) or os.curdir if os.path.basename(what) == RECORDING else what
+            found = bundles.Opened(recording=True) if os.path.exists(os.path.join(folder, RECORDING)) else bundles.opened(what)
+            return _of_opened(found, what, folder)
+    except bundles.BundleError as error:
+        raise NotUnderstoodError(str(error)) from error
+    if what.strip() and any(letter.isspace() for letter in what):
+        return (_pasted(os.fsencode(what)),)
+    raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{nearest(what, _names(knowledge))}")
+
+
+def _of_opened(found: Opened, name: str, folder: str) -> tuple[Evidence, ...]:
+    """A recording is refused with the command that reads it."""
+    if found.recording:
+        raise NotUnderstoodError(f"{name} is a recording: use `cudadoctor check --replay {folder}`")
+    return found.machines or (_pasted(found.text or Content(b"")),)
+
+
+def _pasted(raw: bytes | Content) -> Evidence:
     from cudadoctor.sources import pasted
 
     return pasted.evidence_of(raw)
@@ -81,38 +112,12 @@ def _is_path(what: str) -> bool:
     return True
 
 
-def _file(path: str, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
-    """A file's text, or the machines of a bundle. A recording is refused with the command that reads it."""
-    from cudadoctor.sources import bundles
-
-    folder = os.path.dirname(path) or os.curdir if os.path.basename(path) == RECORDING else path
-    try:
-        found = bundles.opened(path)
-    except bundles.BundleError as error:
-        raise NotUnderstoodError(str(error)) from error
-    if found.recording or os.path.exists(os.path.join(folder, RECORDING)):
-        raise NotUnderstoodError(f"{path} is a recording: use `cudadoctor check --replay {folder}`")
-    return _text(found.machines or (_pasted(found.text or b""),), knowledge, form, style, distro)
-
-
-def _of_content(raw: bytes, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
-    """Standard input: a text, or a bundle as it is."""
-    from cudadoctor.sources import bundles
-
-    try:
-        found = bundles.of_bytes(raw)
-    except bundles.BundleError as error:
-        raise NotUnderstoodError(str(error)) from error
-    if found.recording:
-        raise NotUnderstoodError("standard input is a recording: use `cudadoctor check --replay PATH`")
-    return _text(found.machines or (_pasted(found.text or b""),), knowledge, form, style, distro)
-
-
-def _text(machines: Sequence[Evidence], knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
-    from cudadoctor import nodes  # with all parsers and checks, which a code's page does not need
+def _text(machines: Sequence[Evidence], judge: Judge, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
+    from cudadoctor.model.judgement import Question
     from cudadoctor.report import text
 
-    report, _ = nodes.judged([msgspec.structs.replace(machine, distro=distro) for machine in machines], knowledge)
+    asked = Question(machines=tuple(msgspec.structs.replace(machine, distro=distro) for machine in machines))
+    report = judge.answer(asked).report
     return (_json(report) if form == "json" else text.render(report, knowledge, style)), report.exit_code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cudadoctor import exit_codes, prescribe
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step, Who
@@ -15,7 +16,7 @@ from cudadoctor.report import text, way
 from cudadoctor.report.clean import clean, one_line
 
 
-def for_cause(cause: str, report: Report, evidence: Evidence, knowledge: Knowledge) -> Prescription | None:
+def for_cause(cause: str, report: Report, facts: Facts, distro: str | None, knowledge: Knowledge) -> Prescription | None:
     """The steps for a cause of the user's choice, with this machine's values."""
     diagnosis = report.diagnosis
     if diagnosis.root is not None and diagnosis.root.cause == cause:
@@ -25,8 +26,7 @@ def for_cause(cause: str, report: Report, evidence: Evidence, knowledge: Knowled
     finding = found or Finding(
         cause=cause, layer=known.layer, title=known.title, subject="machine", effect=known.effect, basis="suspected", evidence=()
     )
-    facts = read(evidence, Guard())
-    return prescribe.prescribe(finding, {}, facts, knowledge, evidence.distro)
+    return prescribe.prescribe(finding, {}, facts, knowledge, distro)
 
 
 def exit_code(report: Report, prescription: Prescription | None, *, named: bool) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.requirements import Requirements
+    from cudadoctor.within.asking import Judge
 
 
 def knowledge() -> Knowledge:
@@ -27,43 +28,39 @@ def knowledge() -> Knowledge:
 
 
 def _warm() -> None:
-    """Import and decode what judging and rendering need while the children work; the parent would only wait.
-
-    A judgement of nothing compiles every pattern and decodes every table that a real one reads.
-    """
+    """Import and decode what rendering needs while the children work; the parent would only wait."""
     import threading
 
     def imports() -> None:
         import cudadoctor.report.text  # noqa: F401
-        from cudadoctor.app import judge
-        from cudadoctor.model.evidence import Evidence
 
-        judge(Evidence(items=()), knowledge())
+        knowledge()
 
     threading.Thread(target=imports, daemon=True).start()
 
 
-def _extra(log: str | None) -> tuple[Any, ...]:
+def _extra(log: str | None) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """The user's text as evidence, and what should be said of it."""
     if log is None:
-        return ()
-    from cudadoctor.sources import pasted
+        return (), ()
+    from cudadoctor.sources import inputs, pasted
 
     try:
-        return (pasted.item_of(sys.stdin.buffer.read()) if log == "-" else pasted.read_item(log),)
-    except pasted.TextError as error:
+        content = inputs.of_stream(sys.stdin.buffer, "standard input") if log == "-" else inputs.of_path(log)
+    except inputs.InputError as error:
         raise terminal.usage(f"--log {error}") from error
+    text = pasted.evidence_of(content)
+    return text.items, text.remarks
 
 
-def gather(options: dict[str, Any], requirements: Requirements) -> tuple[Evidence, ...]:
-    """The evidence that the options ask for, of one machine; of several where a bundle holds them."""
+def gather(options: dict[str, Any], requirements: Requirements, judge: Judge | None = None) -> tuple[Evidence, ...]:
+    """The evidence that the options ask for, of one machine; of several where a bundle holds them. `judge` says meanwhile what rows say."""
     if options["record"]:
         terminal.check_target(options["record"])
-    extra = _extra(options["log"])
-    machines = _replayed(options) if options["replay"] is not None else (live(options, requirements, extra),)
+    extra, remarks = _extra(options["log"])
+    machines = _replayed(options) if options["replay"] is not None else (live(options, requirements, extra, judge),)
     if extra:
-        from cudadoctor import nodes
-
-        machines = nodes.completed(machines, extra)
+        machines = tuple(machine.completed(extra, remarks) for machine in machines)
     if options["record"]:
         if len(machines) > 1:
             raise terminal.usage(f"--record: {options['replay']} holds {len(machines)} machines; name the bug report of one")
@@ -93,7 +90,7 @@ def frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ..
     return NAMES if options.get("frameworks") else named_in("\n".join(item.stdout or "" for item in extra))
 
 
-def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, ...] = ()) -> Evidence:
+def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, ...] = (), judge: Judge | None = None) -> Evidence:
     """The evidence of this machine. Ends with 3 on a system that the doctor cannot examine."""
     from cudadoctor.sources.platforms import known
 
@@ -107,11 +104,15 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
     from cudadoctor.sources.host import Plan, collect
 
     watcher = None
-    if sys.stderr.isatty() and not options["quiet"]:
+    if judge is not None and sys.stderr.isatty() and not options["quiet"]:
         from cudadoctor.progress import Progress
 
         color = terminal.coloured(options["color"], sys.stderr)
-        watcher = Progress(sys.stderr, color=color, knowledge=knowledge, wants=requirements.wants, on_gpus=options.get("on_gpus", ()))
+
+        def rows() -> dict[str, tuple[str, ...]]:
+            return {row.id: row.items for row in _rows() if requirements.wants(row.id)}
+
+        watcher = Progress(sys.stderr, color=color, rows=rows, judge=judge, on_gpus=options.get("on_gpus", ()))
     plan = Plan(
         python=options["python"],
         quick=options.get("quick", False),
@@ -125,7 +126,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         smoke=options.get("smoke_arguments", ()),
         more=knowledge().more_probes,
     )
-    if options.get("judged", True):
+    if judge is not None:
         _warm()
     try:
         return collect(plan, watcher)
@@ -134,13 +135,17 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
             watcher.close()
 
 
+def _rows() -> tuple[Any, ...]:
+    from cudadoctor.checks import rows
+
+    return rows.of(knowledge())
+
+
 def _unread(requirements: Requirements) -> frozenset[str]:
     """Evidence that no chosen row reads."""
     if not requirements.only and not requirements.skip:
         return frozenset()
-    from cudadoctor.checks import rows
-
-    checks = rows.of(knowledge())
+    checks = _rows()
     read = {item for check in checks if requirements.wants(check.id) for item in check.items}
     return frozenset({item for check in checks for item in check.items} - read)
 

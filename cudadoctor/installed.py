@@ -6,8 +6,10 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from cudadoctor.knowledge.load import Knowledge, load
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
 
 GROUP = "cudadoctor.checks"  # of entry points
 
@@ -15,6 +17,8 @@ GROUP = "cudadoctor.checks"  # of entry points
 @functools.cache
 def knowledge() -> Knowledge:
     """What is known apart from any machine; one for the whole process. An extension that cannot be used is left out, and a note says so."""
+    from cudadoctor.knowledge.load import load
+
     found = load()
     entries = _entries()
     if entries:
@@ -28,6 +32,12 @@ def knowledge() -> Knowledge:
     return found
 
 
+def is_extended() -> bool:
+    """Whether an extension is installed."""
+    return bool(_entries())
+
+
+@functools.cache
 def _entries() -> list[tuple[str, Callable[[], object]]]:
     """The entry points by name. importlib.metadata is slow: it is asked only where a file of the group is there."""
     if not any(_declares(folder) for folder in dict.fromkeys(sys.path)):

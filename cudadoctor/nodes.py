@@ -9,28 +9,23 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cudadoctor.app import collect, judge
+from cudadoctor.app import judge
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Verdict
-from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.guard import Guard
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Requirements
 
 _WORST_FIRST: tuple[Verdict, ...] = ("broken", "degraded", "undecided", "healthy")
 
 
-def completed(machines: Sequence[Evidence], extra: tuple[Item, ...]) -> tuple[Evidence, ...]:
-    """Each machine with items of the user's own, such as --log."""
-
-    def with_extra(machine: Evidence) -> Evidence:
-        return collect(lambda: machine, extra=extra)
-
-    return tuple(with_extra(machine) for machine in machines)
-
-
-def judged(machines: Sequence[Evidence], knowledge: Knowledge, requirements: Requirements | None = None) -> tuple[Report, Evidence]:
+def judged(
+    machines: Sequence[Evidence], knowledge: Knowledge, requirements: Requirements | None = None, guard: Guard | None = None
+) -> tuple[Report, Evidence]:
     """The report, and the evidence that it is about. At least one machine."""
-    reports = [(judge(machine, knowledge, requirements), machine) for machine in machines]
+    guard = guard or Guard()
+    reports = [(judge(machine, knowledge, requirements, guard.of(number)), machine) for number, machine in enumerate(machines)]
     if len(reports) == 1:
         return reports[0]
     worst, evidence = min(reports, key=lambda pair: _WORST_FIRST.index(pair[0].verdict))

@@ -14,9 +14,8 @@ from cudadoctor.report.formats import FORMATS
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
-    from cudadoctor.model.requirements import Requirements
+    from cudadoctor.model.requirements import Policy, Requirements
     from cudadoctor.policy_file import Found
     from cudadoctor.report.page import Style
 
@@ -92,17 +91,24 @@ def stricter(requirements: Requirements, found: Found | None) -> Requirements:
     return msgspec.structs.replace(requirements, strict=True)
 
 
-def with_policy(report: Report, evidence: Evidence, knowledge: Knowledge, found: Found | None, wanted: Requirements) -> Report:
-    """The report with what the policy asked for."""
+def asked_policy(found: Found | None) -> Policy | None:
+    """The policy, where there is anything in it to put beside a report."""
     if found is None or (found.refused is None and found.policy.source is None and not found.policy.requirements):
+        return None
+    return found.policy
+
+
+def today() -> dt.date:
+    return dt.datetime.now(tz=dt.timezone.utc).date()
+
+
+def with_remark(report: Report, found: Found | None) -> Report:
+    """The report with the word on a policy that was not read."""
+    if found is None or found.refused is None:
         return report
     import msgspec
 
-    from cudadoctor import policy
-
-    today = dt.datetime.now(tz=dt.timezone.utc).date()
-    asked = policy.applied(report, evidence, knowledge, found.policy, wanted, today=today)
-    return msgspec.structs.replace(asked, notes=(found.refused, *asked.notes)) if found.refused is not None else asked
+    return msgspec.structs.replace(report, notes=(found.refused, *report.notes))
 
 
 # ---------------------------------------------------------------- formats

@@ -5,15 +5,19 @@ Only for people: piped, nothing is written. What a row says here is what is know
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.judgement import RowsWanted
 from cudadoctor.sources.platforms import probes_of
+from cudadoctor.within.asking import Judge
 
 OF_WORKERS = {"bench": "benchmark", "smoke": "smoke"}  # the row that waits for the workers on the GPUs
+PATIENCE = 5.0  # seconds that all lines together may take
 ROWS_OF_THE_LADDER = ("libcuda", "visible-devices", "numba", "processes", "smoke", "benchmark")
 
 
@@ -25,11 +29,13 @@ class Progress:
         stream: TextIO,
         *,
         color: bool,
-        knowledge: Callable[[], Knowledge],
-        wants: Callable[[str], bool],
+        rows: Callable[[], Mapping[str, tuple[str, ...]]],
+        judge: Judge,
         on_gpus: tuple[str, ...] = (),
     ) -> None:
-        self.stream, self.color, self.knowledge, self.wants = stream, color, knowledge, wants
+        """`rows`: those to show, each with the evidence that it reads."""
+        self.stream, self.color, self.judge, self.patience = stream, color, judge, PATIENCE
+        self.rows: Callable[[], Mapping[str, tuple[str, ...]]] = functools.cache(rows)
         self.last = {OF_WORKERS[worker] for worker in on_gpus if worker in OF_WORKERS}
         self.items: dict[str, Item] = {}
         self.shown: set[str] = set()
@@ -63,24 +69,15 @@ class Progress:
         return all(item in self.items for item in items if item in self.expected and item not in late)
 
     def update(self, *, final: bool) -> None:
-        from cudadoctor.checks.rows import describe, of
-        from cudadoctor.model.guard import Guard
-        from cudadoctor.parsers.read import read
         from cudadoctor.report.clean import one_line
 
-        knowledge = self.knowledge()
-        ready = [
-            check
-            for check in of(knowledge)
-            if check.id not in self.shown and self.wants(check.id) and (final or self.complete(check.id, check.items))
-        ]
-        if not ready:
+        ready = [row for row, items in self.rows().items() if row not in self.shown and (final or self.complete(row, items))]
+        if not ready or self.patience <= 0:
             return
-        guard = Guard()
-        facts = read(Evidence(items=tuple(self.items.values())), guard, knowledge.more_parsers)
-        for check in ready:
-            self.shown.add(check.id)
-            line = guard.run("describe", check.id, None, describe, check, facts, knowledge)
-            if line is not None:
-                self.stream.write(f"{self._name(check.id)} {one_line(line.summary)}\n")
+        self.shown.update(ready)
+        asked = time.monotonic()
+        lines = self.judge.lines(RowsWanted(evidence=Evidence(items=tuple(self.items.values())), rows=tuple(ready)), seconds=self.patience)
+        self.patience -= time.monotonic() - asked
+        for row, line in lines.items():
+            self.stream.write(f"{self._name(row)} {one_line(line)}\n")
         self.stream.flush()

@@ -11,8 +11,10 @@ import re
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.findings import Finding
-    from cudadoctor.model.report import Report
+    from cudadoctor.model.judgement import Answer, Question
+    from cudadoctor.within.asking import Judge
 
 IDLE = 5.0  # seconds without a GPU after which the machine is examined beside the program
 EXAMINATION = 10.0  # seconds that it may take
+READING = 2.0  # seconds that reading the program's words, or its source, may take after its end
 SOURCE_LIMIT = 1 << 20  # bytes read of a program's source
 ON_CPU = "program-not-on-gpu"
 # Causes that let a program run to its end without a GPU, likeliest first.
@@ -42,12 +46,19 @@ _RUNS_OTHERWISE = re.compile(rf"{_LETTERS}[cm]|-$")
 _TAKES_NEXT = re.compile(rf"{_LETTERS}[XW]$|--check-hash-based-pycs$")
 
 
+class Examined(NamedTuple):
+    """What was asked of the machine, and the report on it."""
+
+    answer: Answer
+    evidence: Evidence
+
+
 class Examination:
     """The machine's own state: asked once, in the background or when it is needed."""
 
     def __init__(self, python: str | None, knowledge: Callable[[], Knowledge]) -> None:
         self.python, self.knowledge = python, knowledge
-        self.found: tuple[Report, Evidence] | None = None
+        self.found: Examined | None = None
         self.thread: threading.Thread | None = None
 
     def begin(self, then: Callable[[], object]) -> None:
@@ -61,15 +72,17 @@ class Examination:
         self.thread.start()
 
     def _examine(self) -> None:
-        from cudadoctor import nodes
+        from cudadoctor.model.judgement import Question
         from cudadoctor.sources.host import Plan, collect
         from cudadoctor.sources.platforms import known
+        from cudadoctor.within.asking import Judge
 
         if known(sys.platform):
-            evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION, more=self.knowledge().more_probes), None)
-            self.found = nodes.judged((evidence,), self.knowledge())
+            with closing(Judge(warm=True)) as judge:
+                evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION, more=self.knowledge().more_probes), None)
+                self.found = Examined(judge.answer(Question(machines=(evidence,), every_step=True)), evidence)
 
-    def result(self) -> tuple[Report, Evidence] | None:
+    def result(self) -> Examined | None:
         if self.thread is None:
             self._examine()
         else:
@@ -140,19 +153,24 @@ class Run:
     # ------------------------------------------------------------ why it failed
     def _failure(self, tail: bytes) -> Reason | None:
         """What its own words name; with the steps for this machine, where its state does not speak against them."""
-        from cudadoctor import nodes
+        from cudadoctor.model.judgement import Question
         from cudadoctor.sources import pasted
+        from cudadoctor.within.asking import Judge
 
-        spoken, alone = nodes.judged((pasted.evidence_of(tail),), self.knowledge())
-        named = spoken.diagnosis.root or next(iter(spoken.diagnosis.suspects), None)
-        if named is None or spoken.diagnosis.by_words:
-            return None  # words alone are no reason: what keeps the program from its GPU says more
-        examined = self.machine.result()
-        if examined is not None:
-            whole, evidence = nodes.judged(nodes.completed((examined[1],), (pasted.item_of(tail),)), self.knowledge())
-            if whole.diagnosis.root is not None and whole.diagnosis.root.cause == named.cause:
-                return reason(whole.diagnosis.root, whole, evidence, self.knowledge(), source="stderr")
-        return reason(named, spoken, alone, self.knowledge(), source="stderr")
+        with closing(Judge()) as judge:
+            spoken, left = _timed(judge, Question(machines=(pasted.evidence_of(tail),), every_step=True), READING)
+            diagnosis = spoken.report.diagnosis if spoken is not None else None
+            named = diagnosis.root or next(iter(diagnosis.suspects), None) if diagnosis is not None else None
+            if spoken is None or diagnosis is None or named is None or diagnosis.by_words:
+                return None  # words alone are no reason: what keeps the program from its GPU says more
+            examined = self.machine.result()
+            if examined is not None:
+                both = examined.evidence.completed((pasted.item_of(tail),))
+                whole, _ = _timed(judge, Question(machines=(both,), every_step=True), left)
+                root = whole.report.diagnosis.root if whole is not None else None
+                if whole is not None and root is not None and root.cause == named.cause:
+                    return reason(root, whole, self.knowledge(), source="stderr")
+        return reason(named, spoken, self.knowledge(), source="stderr")
 
     # ------------------------------------------------------------ why no GPU was used
     def _why_idle(self) -> tuple[Reason, ...]:
@@ -165,26 +183,25 @@ class Run:
         examined = self.machine.result()
         if examined is None:
             return ("Why is not known: a machine is examined on Linux, WSL and Windows alone.",)
-        if examined[0].verdict == "undecided":
+        if examined.answer.report.verdict == "undecided":
             return ("Why is not known: not enough of this machine could be seen. `cudadoctor check` says what would settle it.",)
         return ("Nothing that is known keeps this program from a GPU: it may have no work for one.",)
 
-    def _reasons(self, examined: tuple[Report, Evidence] | None) -> tuple[Reason, ...]:
+    def _reasons(self, examined: Examined | None) -> tuple[Reason, ...]:
         found = []
         own = self._of_source()
         if own is not None:
             found.append(own)
         if examined is None:
             return tuple(found)
-        report, evidence = examined
-        diagnosis = report.diagnosis
+        report, diagnosis = examined.answer.report, examined.answer.report.diagnosis
         beside = sorted(
             (one for one in (*diagnosis.also, *diagnosis.explains) if one.cause in SILENT), key=lambda one: SILENT.index(one.cause)
         )
         root = [diagnosis.root] if (diagnosis.root is not None and report.verdict == "broken") or _silent(diagnosis.root) else []
         for finding in (*root, *beside):
             if finding is not None and finding.cause not in {one.cause for one in found}:
-                found.append(reason(finding, report, evidence, self.knowledge()))
+                found.append(reason(finding, examined.answer, self.knowledge()))
         return tuple(found)
 
     def _of_source(self) -> Reason | None:
@@ -192,8 +209,9 @@ class Run:
         path = script(self.argv)
         if path is None:
             return None
-        from cudadoctor import nodes
+        from cudadoctor.model.judgement import Question
         from cudadoctor.sources import pasted
+        from cudadoctor.within.asking import Judge
 
         try:
             with open(path, "rb") as stream:
@@ -202,24 +220,33 @@ class Run:
             return None
         if b"jit(" not in source:
             return None
-        report, evidence = nodes.judged((pasted.evidence_of(source),), self.knowledge())
-        diagnosis = report.diagnosis
+        with closing(Judge()) as judge:
+            found, _ = _timed(judge, Question(machines=(pasted.evidence_of(source),), every_step=True), READING)
+        if found is None:
+            return None
+        diagnosis = found.report.diagnosis
         every = (diagnosis.root, *diagnosis.explains, *diagnosis.also, *diagnosis.suspects)
         finding = next((one for one in every if one is not None and one.cause == ON_CPU), None)
-        return None if finding is None else reason(finding, report, evidence, self.knowledge(), source=path)
+        return None if finding is None else reason(finding, found, self.knowledge(), source=path)
+
+
+def _timed(judge: Judge, asked: Question, seconds: float) -> tuple[Answer | None, float]:
+    """The answer where it takes no longer than that, and the seconds that are left."""
+    began = time.monotonic()
+    answer = judge.quickly(asked, until=began + seconds)
+    return answer, seconds - (time.monotonic() - began)
 
 
 def _silent(finding: Finding | None) -> bool:
     return finding is not None and finding.cause in SILENT
 
 
-def reason(finding: Finding, report: Report, evidence: Evidence, knowledge: Knowledge, *, source: str | None = None) -> Reason:
+def reason(finding: Finding, answer: Answer, knowledge: Knowledge, *, source: str | None = None) -> Reason:
     """A finding with its lines and steps as plain text. `source`: what a text is called where it was the program's."""
-    from cudadoctor import fixing
     from cudadoctor.report import words
 
     quotes = [msgspec.structs.replace(quote, source=source) if source and quote.source == "text" else quote for quote in finding.evidence]
-    prescription = fixing.for_cause(finding.cause, report, evidence, knowledge)
+    prescription = answer.steps.get(finding.cause)
     return Reason(
         cause=finding.cause,
         title=finding.title,

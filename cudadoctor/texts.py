@@ -60,7 +60,7 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
         found.extend(guard.run("texts", name, none, _listed, source, facts, knowledge))
     for item in evidence.items:
         if item.kind == "text":
-            said, before = guard.run("texts", "text", (none, none), _of_user, item, knowledge)
+            said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
             said = guard.run("texts", "taken back", said, taken_back.standing, said, facts)
             found.extend(guard.run("texts", "ties", none, _decided, said, facts, knowledge))
             found.extend(said)
@@ -193,5 +193,5 @@ def of_kernel_log(evidence: Evidence, facts: Facts, knowledge: Knowledge, rungs:
     if item is None or not item.answered:
         return [], []
     none: list[Clue] = []
-    found = guard.run("texts", "kernel log", none, _said, item, knowledge, is_text=False)
+    found = guard.read(item.id, "texts", "kernel log", none, lambda: _said(item, knowledge, is_text=False))
     return guard.run("texts", "history", (none, none), history.split, found, facts, knowledge, rungs)

@@ -22,6 +22,7 @@ from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
 from cudadoctor.sources import bundles, recording
 from cudadoctor.sources.bundles import bug_report, items, unpacking
+from cudadoctor.sources.inputs import Content
 from cudadoctor.sources.redact import redact
 from tests import bug_reports
 from tests.bug_reports import BUNDLES, HOSTS, MARK, h200, host, of_host, parts_of, replaced
@@ -421,7 +422,7 @@ def test_nvidia_smi_among_other_words_is_a_text() -> None:
         f"$ nvidia-smi -q\n{query}",
         f"{query}\nTraceback (most recent call last):\n  File 'x.py', line 3\nRuntimeError: no\nwhat now?\n",
     ):
-        assert bundles.of_bytes(text.encode()).text == text.encode()
+        assert bundles.of_bytes(text.encode()).text == Content(text.encode())
 
 
 def diag(*results: dict[str, object]) -> str:
@@ -542,7 +543,7 @@ def test_the_limits_on_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("Only its first 1 MiB" in remark for remark in found.remarks)
     monkeypatch.setattr(unpacking, "MAX_INPUT", 10)
     with pytest.raises(bundles.BundleError, match="larger than"):
-        unpacking.read_file(str(BUNDLES / "h200" / "nvidia-bug-report.log"))
+        unpacking.read_file(str(BUNDLES / "h200" / "nvidia-bug-report.log"), len)
 
 
 def test_links_devices_and_hostile_names() -> None:

@@ -14,8 +14,10 @@ from cudadoctor import fixing, smoking
 from cudadoctor.app import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.model.requirements import Requirements
+from cudadoctor.parsers.read import read
 from cudadoctor.report.text import Style
 from tests.command_line import HEALTHY, HUNG, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
 
@@ -137,7 +139,7 @@ def test_the_script_of_every_cause_parses(cause: str) -> None:
     report = judge(evidence, KNOWLEDGE)
     for distro in ("ubuntu-24.04", "fedora-41", None):
         one = msgspec.structs.replace(evidence, distro=distro)
-        parses(fixing.script(report, fixing.for_cause(cause, report, one, KNOWLEDGE)))
+        parses(fixing.script(report, fixing.for_cause(cause, report, read(one, Guard()), one.distro, KNOWLEDGE)))
 
 
 def test_the_command_prints_the_script() -> None:

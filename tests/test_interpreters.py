@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.sources.host import own_packages
-from cudadoctor.sources.interpreters import examined_python
+from cudadoctor.sources.interpreters import examined_python, own_packages
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 

@@ -143,10 +143,8 @@ def test_a_text_has_no_line_for_every_row_that_nobody_could_look_at() -> None:
 
 # ---------------------------------------------------------------- undecided says why
 def test_a_log_that_does_not_hold_now_is_told_in_the_first_line() -> None:
-    from cudadoctor.app import collect
-
     log = pasted.item_of(b"CUDA error: CUDA_ERROR_NO_DEVICE\n")
-    out = shown(judge(collect(lambda: evidence_of("desktop-rtx3090-healthy"), extra=(log,)), KNOWLEDGE))
+    out = shown(judge(evidence_of("desktop-rtx3090-healthy").completed((log,)), KNOWLEDGE))
     assert out.splitlines()[0] == "UNDECIDED  what the text says is not so at present"
     assert "That is not so at present" in out
 

@@ -141,7 +141,9 @@ def product(name: str, knowledge: Knowledge) -> Topic | None:
         if match is not None:
             rest = f"{name[: match.start()]} {name[match.end() :]}".lower().split()
             known = all(
-                re.fullmatch(r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|laptop|mobile|gpu|ti|super|max-q|nvl|pcie|sxm\d?|\d{1,4}g[b]?", word)
+                re.fullmatch(
+                    r"nvidia|geforce|quadro|tesla|titan|rtx|gtx|laptop|mobile|gpu|ti|super|max-q|nvl|pcie|sxm\d?|\d{1,4}g[b]?", word
+                )
                 for word in rest
             )
             return capability(row.cc, knowledge, product=name) if known else None

@@ -63,6 +63,12 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     bundle: str | None = None  # the tool whose report this was cut from: no program of ours ran there, so no ladder was climbed
     node: str | None = None  # the machine's name, where a bundle holds several
     remarks: tuple[str, ...] = ()  # what a reader should know of the source: a part that could not be read
+    cut_short: bool = False  # a piece took too long to be read and was left out: what remains proves a fault, never health
 
     def get(self, item_id: str) -> Item | None:
         return next((item for item in self.items if item.id == item_id), None)
+
+    def completed(self, extra: tuple[Item, ...], remarks: tuple[str, ...] = ()) -> Evidence:
+        """With items of the user's own, such as --log, in place of those of the same id."""
+        kept = tuple(item for item in self.items if item.id not in {own.id for own in extra})
+        return msgspec.structs.replace(self, items=kept + extra, remarks=self.remarks + remarks)

@@ -93,11 +93,11 @@ def read(evidence: Evidence, guard: Guard, more: tuple[Parser, ...] = ()) -> Fac
     """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts. `more`: those of extensions."""
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
-    pasted = {item.id: attempts.present(text_of(item)) for item in evidence.items if item.kind == "text"}
+    pasted = {item.id: _pasted(item, guard) for item in evidence.items if item.kind == "text"}
     for parser in (*PARSERS, *more):
         for item in evidence.items:
             if item.kind == "text":
-                found = _from_pasted(parser, pasted[item.id], guard)
+                found = _from_pasted(parser, item, pasted[item.id], guard)
             elif item.id in parser.reads:
                 found = _from_item(parser, item, guard)
             else:
@@ -111,11 +111,16 @@ def read(evidence: Evidence, guard: Guard, more: tuple[Parser, ...] = ()) -> Fac
     return Facts(worker_frameworks.joined(_marks(climbed, evidence), evidence), unknown)
 
 
-def _from_pasted(parser: Parser, text: Text, guard: Guard) -> list[Fact[object] | Unknown]:
+def _pasted(item: Item, guard: Guard) -> Text:
+    text = text_of(item)
+    return guard.read(item.id, "parse", "attempts", text, lambda: attempts.present(text))
+
+
+def _from_pasted(parser: Parser, item: Item, text: Text, guard: Guard) -> list[Fact[object] | Unknown]:
     if not any(text.may_hold(literal) and literal in text.text for literal in parser.wakes):
         return []
     nothing: list[Fact[object] | Unknown] = []
-    output = guard.run("parse", parser.name, nothing, lambda: list(parser.parse(text)))
+    output = guard.read(item.id, "parse", parser.name, nothing, lambda: list(parser.parse(text)))
     return [entry for entry in output if isinstance(entry, Fact)]
 
 
@@ -128,7 +133,7 @@ def _from_item(parser: Parser, item: Item, guard: Guard) -> list[Fact[object] | 
         return [Unknown(key=key, why=f"{item.status}: {item.why or item.source}") for key in parser.keys]
     nothing: list[Fact[object] | Unknown] = [Unknown(key=key, why=f"the parser {parser.name} failed") for key in parser.keys]
     text = text_of(item, with_stderr=parser.reads_stderr)
-    found = guard.run("parse", parser.name, nothing, lambda: list(parser.parse(text)))
+    found = guard.read(item.id, "parse", parser.name, nothing, lambda: list(parser.parse(text)))
     stated = {entry.key for entry in found}
     why = (
         f"{item.source}: not understood"

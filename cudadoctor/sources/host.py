@@ -12,7 +12,7 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 from cudadoctor.sources import gpu_workers, trust
 from cudadoctor.sources.children import Child, watch
-from cudadoctor.sources.interpreters import examined_python, worker_path
+from cudadoctor.sources.interpreters import examined_python, own_packages, worker_path
 from cudadoctor.sources.platforms import probes_of
 from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import found, lying, refused, search_path
@@ -342,12 +342,6 @@ def stand_somewhere() -> tuple[str, ...]:
         os.chdir(os.sep)
         return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
     return ()
-
-
-def own_packages() -> str:
-    """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
-    here = os.path.realpath(os.getcwd())
-    return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != here)
 
 
 def useful(item: Item) -> bool:

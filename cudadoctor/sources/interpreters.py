@@ -38,6 +38,15 @@ def worker_path(name: str) -> str:
     return os.path.join(WORKERS, name)
 
 
+def own_packages() -> str:
+    """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
+    try:
+        here = os.path.realpath(os.getcwd())
+    except OSError:
+        here = ""  # it was deleted
+    return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != here)
+
+
 def examined_python(given: str | None) -> tuple[str | None, str]:
     """The interpreter to examine and the rule that chose it.
 

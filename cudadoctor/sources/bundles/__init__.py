@@ -13,11 +13,12 @@ A bundle is recognised by its content. `opened` gives the machines' evidence, or
 from __future__ import annotations
 
 import os
+from typing import IO
 
 import msgspec
 
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.sources import recording
+from cudadoctor.sources import inputs, recording
 from cudadoctor.sources.bundles import bug_report, must_gather, single, sos, unpacking
 from cudadoctor.sources.bundles.unpacking import BundleError as BundleError
 
@@ -30,7 +31,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
     machines: tuple[Evidence, ...] = ()
     recording: bool = False
-    text: bytes | None = None
+    text: inputs.Content | None = None
 
 
 def replayed(path: str) -> tuple[Evidence, ...]:
@@ -50,7 +51,7 @@ def replayed(path: str) -> tuple[Evidence, ...]:
 def opened(path: str) -> Opened:
     """A file or a folder. BundleError where it cannot be read, or is an archive in which nothing is known."""
     if not os.path.isdir(path):
-        return of_bytes(unpacking.read_file(path), path)
+        return _of_content(unpacking.read_file(path, _most), path)
     if os.path.exists(os.path.join(path, RECORDING)):
         return Opened(recording=True)
     if not _shows_a_bundle(path):
@@ -71,8 +72,27 @@ def _shows_a_bundle(path: str) -> bool:
     )
 
 
+def of_stream(stream: IO[bytes]) -> Opened:
+    """The same of standard input."""
+    try:
+        return _of_content(inputs.of_stream(stream, "standard input", _most), "standard input")
+    except inputs.InputError as error:
+        raise BundleError(str(error)) from error
+
+
+def _most(head: bytes) -> int:
+    """How much is read: bundles are larger than texts."""
+    packed = unpacking.head(head) is not None or bug_report.is_report(head)
+    return unpacking.MAX_INPUT if packed else inputs.TEXT
+
+
 def of_bytes(content: bytes, name: str = "standard input") -> Opened:
     """The same of bytes that were read already."""
+    return _of_content(inputs.Content(content), name)
+
+
+def _of_content(whole: inputs.Content, name: str) -> Opened:
+    content = whole.body
     try:
         if unpacking.is_archive(content):
             return _of_members(unpacking.unpacked(content, _wanted, _of_recording), name)
@@ -81,14 +101,16 @@ def of_bytes(content: bytes, name: str = "standard input") -> Opened:
             raise BundleError("there is nothing in it")
     except BundleError as error:
         raise BundleError(f"{name}: {error}" if not str(error).startswith(name) else str(error)) from error
-    return _of_file(plain, tuple(remarks))
+    return _of_file(whole._replace(body=plain), tuple(remarks))
 
 
-def _of_file(content: bytes, remarks: tuple[str, ...]) -> Opened:
+def _of_file(whole: inputs.Content, remarks: tuple[str, ...]) -> Opened:
+    content = whole.body
+    remarks = (*remarks, *((whole.left_out,) if whole.left_out is not None else ()))
     if bug_report.is_report(content):
         return Opened(machines=(_named(bug_report.evidence(content, remarks)),))
     evidence = single.evidence(content, remarks)
-    return Opened(machines=(_named(evidence),)) if evidence is not None else Opened(text=content)
+    return Opened(machines=(_named(evidence),)) if evidence is not None else Opened(text=whole)
 
 
 def _wanted(name: str) -> bool:

@@ -19,7 +19,9 @@ _POD = re.compile(r"(?:^|/)gpu_operand_pod_(?P<pod>[\w.-]+?)\.(?P<kind>log|previ
 _USAGE = re.compile(r"(?:^|/)gpu_device_usage_(?P<node>[\w.-]+)\.log$")
 _MARKS = ("gpu_operand_pods.", "cluster_policy.", "gpu_operator_pod.", "gpu_nodes.")
 _NODE = re.compile(r"^Node:\s+(?P<node>[\w.-]+?)(?:/\S*)?$", re.MULTILINE)
-_NOT_READY = re.compile(r"^[ \t]{1,40}(?:Ready:\s{1,40}False|Reason:\s{1,40}(?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull))", re.MULTILINE)
+_NOT_READY = re.compile(
+    r"^[ \t]{1,40}(?:Ready:\s{1,40}False|Reason:\s{1,40}(?:CrashLoopBackOff|Error|ImagePullBackOff|ErrImagePull))", re.MULTILINE
+)
 _POD_LIMIT = 1 << 20  # characters kept of the end of one pod's log
 _TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
 

@@ -18,7 +18,7 @@ from typing import IO, Protocol
 
 import msgspec
 
-from cudadoctor.sources import recording
+from cudadoctor.sources import inputs, recording
 
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
@@ -87,17 +87,14 @@ def head(content: bytes) -> str | None:
     return "tar" if content[_TAR_AT : _TAR_AT + 5] == b"ustar" else None
 
 
-def read_file(path: str) -> bytes:
-    """The bytes of a bundle."""
+def read_file(path: str, most: Callable[[bytes], int]) -> inputs.Content:
+    """The bytes of a file, as many as `most` says by how it begins."""
     try:
-        size = os.path.getsize(path)
-        if size > MAX_INPUT:
+        if os.path.getsize(path) > MAX_INPUT:
             raise BundleError(f"{path}: larger than {MAX_INPUT // MIB} MiB; not read")
-        with open(path, "rb") as stream:
-            first = stream.read(size or _CHUNK)  # a pipe has no size; room for more than there is would be taken at once
-            return first + stream.read(MAX_INPUT - len(first)) if not size and first else first
-    except OSError as error:
-        raise BundleError(f"{path}: {error.strerror}") from error
+        return inputs.of_path(path, most)
+    except (OSError, inputs.InputError) as error:
+        raise BundleError(str(error) if isinstance(error, inputs.InputError) else f"{path}: {error.strerror}") from error
 
 
 def expanded(content: bytes) -> tuple[bytes, list[str]]:

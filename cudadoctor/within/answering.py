@@ -1,0 +1,76 @@
+"""The child that judges: reads questions, says which part of the work begins, and answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import IO
+
+import msgspec
+
+from cudadoctor import installed, judging
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.judgement import Job, Question, Told
+from cudadoctor.within import FAILED, FRAME, PART, TOLD
+
+MEMORY = 2 << 30  # bytes of address space
+
+
+def serve() -> None:
+    """Answer questions until nobody asks any more."""
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what an extension prints is no answer
+    _limit_memory()
+    knowledge = installed.knowledge()
+    if "warm" in sys.argv:  # compile and decode what every judgement needs
+        judging.answered(Question(machines=(Evidence(items=()),)), knowledge)
+    while (job := _received(sys.stdin.buffer)) is not None:
+        _allow(job.seconds)
+        try:
+            told = answer(job, knowledge, lambda part: _write(out, PART, part.encode("utf-8", "replace")))
+            body = msgspec.msgpack.encode(told)
+        except Exception as error:
+            _write(out, FAILED, f"{type(error).__name__}: {error}"[:500].encode("utf-8", "replace"))
+        else:
+            _write(out, TOLD, body)
+        _allow(0)
+
+
+def answer(job: Job, knowledge: Knowledge, begins: Callable[[str], None]) -> Told:
+    guard = Guard(begins, job.too_long)
+    return judging.answered(job.asked, knowledge, guard) if isinstance(job.asked, Question) else judging.lines(job.asked, knowledge, guard)
+
+
+def _received(stream: IO[bytes]) -> Job | None:
+    head = stream.read(FRAME.size)
+    if len(head) < FRAME.size:
+        return None
+    return msgspec.msgpack.decode(stream.read(FRAME.unpack(head)[1]), type=Job)
+
+
+def _write(stream: IO[bytes], what: bytes, body: bytes) -> None:
+    stream.write(FRAME.pack(what, len(body)))
+    stream.write(body)
+    stream.flush()
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, OSError, ValueError):
+        pass  # Windows has none, and a smaller limit may be set already
+
+
+def _allow(seconds: float) -> None:
+    """So much CPU time from now on: then the kernel ends this process, whatever it is doing. 0: no limit."""
+    import signal
+
+    if hasattr(signal, "ITIMER_PROF"):
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
