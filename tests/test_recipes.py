@@ -196,7 +196,7 @@ def test_every_step_renders_and_no_value_adds_a_command(distro: str) -> None:
         both = zip(STEPS, all_rendered(EVIL, distro, root), all_rendered(PLAIN, distro, root), strict=True)
         for (recipe, number, _), evil, plain in both:
             for bad, good in zip(evil, plain, strict=True):
-                assert (bad is None) == (good is None), f"{recipe.id}, step {number}"
+                assert bad is None or good is not None, f"{recipe.id}, step {number}"  # what has no such form adds nothing
                 if bad is not None and good is not None and bad != good:
                     assert list(_words(bad)) == [word.replace(PLAIN, EVIL) for word in _words(good)], f"{recipe.id}, step {number}"
 

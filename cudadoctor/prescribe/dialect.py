@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import StepTemplate
+from cudadoctor.prescribe import shells
 from cudadoctor.prescribe.distribution import Distribution
 from cudadoctor.prescribe.shellwords import PLACEHOLDER, Script, Value, is_plain, names
 
@@ -34,7 +35,7 @@ _SET = lazy(r"\$[Ee]nv:(?P<name>\w+) ?= ?(?:'(?P<quoted>(?:[^']|'')*)'|(?P<bare>
 _CALLED = lazy(r"(?:& )?(?P<line>(?:[\w.:\\/+-]+|'[^'\"]*')(?: (?:[\w.:\\/=+,-]+|'[^'\"]*'))*)")
 _CMDLET = lazy(r"[A-Z][a-z]+-[A-Z]\w+")  # Get-CimInstance
 _EXPORT = lazy(r"export (?P<name>\w+)=(?P<value>(?:\.\.\.|[^\s`,;().]|\.(?=[\w/]))+)")
-_PLAIN = lazy(r"[\w.:\\/=+-]+")
+_WORDS = lazy(r"'[^'\"]*'|\S+")
 _NAME = lazy(r"[A-Za-z_]\w*|\d+")
 _PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?: (?:-y|--yes)\b)?")
 PIP = lazy(r"\{python\} -m pip (?:install|uninstall)\b")
@@ -87,7 +88,7 @@ def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
     if any(name not in values for name in names(template)):
         return None
     if portable(template) is None:
-        return PLACEHOLDER.sub(lambda found: _quoted(values[found[1]], _NAME), template)
+        return PLACEHOLDER.sub(lambda found: _in_expression(values[found[1]]), template)
     return "\n".join(_filled(line, values) for line in template.strip("\n").split("\n"))
 
 
@@ -96,9 +97,9 @@ def _filled(line: str, values: Mapping[str, Value]) -> str:
     for word in shlex.split(line):
         whole = PLACEHOLDER.fullmatch(word)
         if whole is not None:
-            words.append(_quoted(values[whole[1]], _PLAIN))
+            words.append(_quoted(values[whole[1]]))
         else:
-            words.append(_word(PLACEHOLDER.sub(lambda found: _bare(values[found[1]]), word)))
+            words.append(shells.powershell(PLACEHOLDER.sub(lambda found: _bare(values[found[1]]), word)))
     return f"& {' '.join(words)}" if words[0].startswith("'") else " ".join(words)
 
 
@@ -106,14 +107,17 @@ def _bare(value: Value) -> str:
     return value if isinstance(value, str) else " ".join(value)
 
 
-def _quoted(value: Value, plain: re.Pattern[str]) -> str:
+def _quoted(value: Value) -> str:
     if isinstance(value, Script):
         return str(value)
-    return _word(value, plain) if isinstance(value, str) else " ".join(_word(part, plain) for part in value)
+    return shells.powershell(value) if isinstance(value, str) else " ".join(map(shells.powershell, value))
 
 
-def _word(text: str, plain: re.Pattern[str] = _PLAIN) -> str:
-    return text if plain.fullmatch(text) else "'" + text.replace("'", "''") + "'"
+def _in_expression(value: Value) -> str:
+    """Where a command for Windows has its value: behind `=` a bare word would be a command, so only names and numbers stay bare."""
+    if isinstance(value, Script) or (isinstance(value, str) and _NAME.fullmatch(value)):
+        return str(value)
+    return f"'{value}'" if isinstance(value, str) and _quoted(value) == value else _quoted(value)
 
 
 def for_cmd(shell: str) -> str | None:
@@ -122,11 +126,11 @@ def for_cmd(shell: str) -> str | None:
     if taken is not None:
         return f"set {taken['name']}="
     if set_to is not None:
-        value = set_to["bare"] or (set_to["quoted"] or "").replace("''", "'")
-        return f'set "{set_to["name"]}={value}"' if not set('"%!') & set(value) else None
-    if called is None or "'" not in called["line"] or "%" in shell or _CMDLET.match(called["line"]) is not None:
+        return shells.cmd(f"{set_to['name']}={set_to['bare'] or shells.unquoted(set_to['quoted'] or '')}", before="set ")
+    if called is None or "'" not in called["line"] or _CMDLET.match(called["line"]) is not None:
         return None
-    return called["line"].replace("'", '"')
+    words = [shells.cmd(word[1:-1]) if word.startswith("'") else word for word in _WORDS.findall(called["line"])]
+    return None if None in words else " ".join(filter(None, words))
 
 
 def in_powershell(words: str) -> str:

@@ -21,7 +21,8 @@ from cudadoctor.model.values import (
 from cudadoctor.prescribe import frameworks, free_gpu, launches, pip, without_gpu
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
-from cudadoctor.prescribe.shellwords import Script, Value, one_line
+from cudadoctor.prescribe.shells import printable
+from cudadoctor.prescribe.shellwords import Script, Value
 from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
 
 _FORMS: dict[str, re.Pattern[str]] = {
@@ -35,14 +36,24 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
         (("driver_branch",), r"\d{3}"),
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
-        (("python", "prefix", "cuda_home", "libcuda_folder", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), r"[^-].*"),
+        # An interpreter is a whole path whose name says so: it stands where a command does.
+        (("python",), r"(?:/|[A-Za-z]:[\\/]|\\\\)(?:[^\n]{0,1000}[\\/])?(?:python|pypy)[\w.+-]{0,40}"),
+        (("prefix", "cuda_home", "libcuda_folder", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), r"[^-].{0,4000}"),
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
-        (("user", "group", "owner"), r"[^-].*"),
+        (("user", "owner"), r"[^-].{0,200}"),
+        # No group that gives more than its name says.
+        (("group",), r"(?!(?:root|sudo|wheel|admin|adm|docker|lxd|podman|disk|shadow|kmem|libvirt)$)[A-Za-z_][\w.-]{0,60}"),
         (("free_gpu",), free_gpu.UUID),
         (("instance",), r"PCI\\[\w&.\\-]+"),
     )
     for name in names
 }
+# What a recording or a message may have pip install: packages that this doctor speaks of, by name and version.
+_KNOWN_PACKAGE = lazy(
+    r"numpy|scipy|llvmlite|numba(?:-cuda)?|nvidia-[a-z0-9-]{1,40}|cuda-[a-z]{1,20}|pynvml|torch\w{0,10}|triton|jax\w{0,4}(?:-[a-z0-9-]{1,30})?"
+    r"|tensorflow(?:-[a-z-]{1,20})?|keras|cupy(?:-[a-z0-9]{1,20})?|onnxruntime(?:-gpu)?|ml[-_]dtypes|typing[-_]extensions|setuptools|protobuf"
+    r"|flatbuffers|opt[-_]einsum|importlib[-_]metadata"
+)
 # What a sentence says where the value is not known.
 WORDS: dict[str, str] = {
     "container_cuda": "a newer CUDA",
@@ -96,7 +107,7 @@ def placeholders(case: Case) -> Mapping[str, Value]:
 def _fits(name: str, value: Value) -> bool:
     parts = (value,) if isinstance(value, str) else value
     form = _FORMS.get(name)
-    return all(one_line(part) and (form is None or form.fullmatch(part) is not None) for part in parts)
+    return all(printable(part) and (form is None or form.fullmatch(part) is not None) for part in parts)
 
 
 # ---------------------------------------------------------------- files and variables
@@ -255,9 +266,10 @@ def _requirement(text: str | None) -> str | None:
     from packaging.requirements import InvalidRequirement, Requirement  # slow to import, seldom needed
 
     try:
-        return str(Requirement(text))
+        wanted = Requirement(text)
     except InvalidRequirement:
         return None
+    return str(wanted) if wanted.url is None and wanted.marker is None and _KNOWN_PACKAGE.fullmatch(wanted.name.lower()) else None
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 
 from cudadoctor.model.pattern import lazy
+from cudadoctor.prescribe import shells
 
 PLACEHOLDER = lazy(r"\{([a-z][a-z0-9_]*)\}")
 _OPERATORS = frozenset("|&;<>()`")
@@ -27,16 +27,11 @@ def names(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(PLACEHOLDER.findall(template)))
 
 
-def one_line(value: str) -> bool:
-    """Whether a value may stand in a command: printable, on one line, not empty."""
-    return bool(value) and value.isprintable()
-
-
 def quoted(value: Value) -> str:
     """A value as shell words: a tuple becomes several words, each quoted on its own."""
     if isinstance(value, Script):
         return str(value)
-    return shlex.quote(value) if isinstance(value, str) else " ".join(shlex.quote(part) for part in value)
+    return shells.sh(value) if isinstance(value, str) else " ".join(map(shells.sh, value))
 
 
 def fill_shell(template: str, values: Mapping[str, Value]) -> str | None:
@@ -80,4 +75,4 @@ def _with_sudo(line: str) -> str:
         return f"{written['words']} | sudo tee {written['file']} > /dev/null"
     if "'" in line and not set('"$`\\!') & set(line):
         return f'sudo sh -c "{line}"'  # easier to read than single quotes within single quotes
-    return f"sudo sh -c {shlex.quote(line)}"
+    return f"sudo sh -c {shells.sh(line)}"

@@ -1,0 +1,115 @@
+"""A word for a shell is one word there, whatever it is, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cudadoctor.judging import answered
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.judgement import Question
+from cudadoctor.prescribe import placeholders, shells
+from cudadoctor.prescribe.dialect import for_cmd
+from tests.command_line import changed
+
+KNOWLEDGE = load()
+SINGLE = "'\u2018\u2019\u201a\u201b"  # what PowerShell takes for a single quote
+ATTACKS = (
+    "x\u2019;Start-Process calc;\u2018", "x';calc;'", "x\u201a;calc", "$(calc)", "`$x", "a;b", "a|b", "a&b", "@x", "(calc)", "{calc}", "%PATH%", "x\u2013y",
+    "O\u2019Brien", "a b", "a,b", "#x", "~", "<x", ">x", '"x"', "\u201cx\u201d", "é", "-e calc", "--%", "--% ; calc", "",
+)  # fmt: skip
+
+
+def words_of_powershell(text: str) -> list[str]:
+    """The words of a command of bare and single-quoted words, as PowerShell's own tokenizer takes them (about_Quoting_Rules)."""
+    words, at = [], 0
+    while at < len(text):
+        if text[at] == " ":
+            at += 1
+            continue
+        word = ""
+        while at < len(text) and text[at] != " ":
+            if text[at] not in SINGLE:
+                assert re.match(r"[A-Za-z0-9_.:\\/=+-]", text[at]), f"{text[at]!r} is bare"
+                word, at = word + text[at], at + 1
+                continue
+            at += 1
+            while True:
+                assert at < len(text), "the quotes stay open"
+                if text[at] in SINGLE:
+                    if at + 1 < len(text) and text[at + 1] in SINGLE:
+                        word, at = word + text[at], at + 2
+                        continue
+                    at += 1
+                    break
+                word, at = word + text[at], at + 1
+        words.append(word)
+    return words
+
+
+@pytest.mark.parametrize("word", ATTACKS)
+def test_it_stays_one_word(word: str) -> None:
+    assert words_of_powershell(shells.powershell(word)) in ([word], [] if not word else [word])
+    assert subprocess.run(["sh", "-c", f"printf %s {shells.sh(word)}"], capture_output=True, check=True, text=True).stdout == word
+    in_cmd = shells.cmd(word)
+    assert in_cmd is None or not set(in_cmd[1:-1]) & set('"%!^&|<>()\n')
+
+
+@given(st.text(st.sampled_from(SINGLE + '"`$;&| ab-@(){}'), max_size=12).filter(bool))
+def test_it_stays_one_word_whatever_it_is(word: str) -> None:
+    assert words_of_powershell(shells.powershell(word)) == [word]
+    assert shells.unquoted(shells.powershell(word)[1:-1]) == word or shells.powershell(word) == word
+
+
+def test_the_form_for_cmd_is_the_same_word() -> None:
+    assert for_cmd(f"& {shells.powershell('C:/Users/O’Brien/python.exe')} -m pip list") is None, "there is no safe form"
+    assert for_cmd("$Env:X = 'it''s'") == 'set "X=it\'s"'
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "reboot",
+        "python3; reboot",
+        "/usr/bin/reboot",
+        "/tmp/x",
+        "./python3",
+        "python3",
+        "/usr/bin/python3\nreboot",
+        "/usr/bin/notpython",
+        "sh -c x /python",
+        "C:python.exe",
+    ],
+)
+def test_an_interpreter_is_a_whole_path_with_its_name(path: str) -> None:
+    assert not placeholders._fits("python", path)
+    assert placeholders._fits("python", "/home/O\u2019Brien/env/bin/python3.12")
+    assert placeholders._fits("python", "C:\\x\\python.exe")
+
+
+@pytest.mark.parametrize("name", ["x\u2019;Start-Process calc;\u2018", "O\u2019Brien"])
+def test_a_recorded_path_adds_no_command_to_a_script_for_windows(name: str) -> None:
+    evidence = changed(
+        "windows-healthy-rtx3060", {"python-env": lambda text: text.replace('"path": "C:\\\\', f'"path": "C:\\\\{name}\\\\', 1)}
+    )
+    answer = answered(Question(machines=(evidence,), steps_for=("numba-too-old",), shell=True), KNOWLEDGE)
+    assert answer.windows
+    commands = [step.shell for step in answer.steps["numba-too-old"].steps if step.shell and step.shell.startswith("& ")]  # type: ignore[union-attr]
+    assert commands
+    for command in commands:
+        path = words_of_powershell(command.removeprefix("& ").split(" -m ")[0])
+        assert len(path) == 1
+        assert name in path[0]
+        assert path[0].endswith("python.exe")
+
+
+@pytest.mark.parametrize(
+    "requirement", ["evil @ https://example.org/x.whl", "evil", "numpy; os_name=='posix'", "numpy @ file:///tmp/x", "nump y"]
+)
+def test_a_message_has_nothing_strange_installed(requirement: str) -> None:
+    assert placeholders._requirement(requirement) is None
+    assert placeholders._requirement("numpy<2.3") == "numpy<2.3"
