@@ -36,6 +36,9 @@ def main() -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(exit_codes.INTERRUPTED)
+    except ImportError as error:
+        print(f"cudadoctor is not installed as a whole: {error!r}. Install it anew, in an environment of its own.", file=sys.stderr)
+        sys.exit(exit_codes.CRASHED)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report
 from cudadoctor.report import text
 from cudadoctor.report.clean import one_line
+from cudadoctor.sources import inputs
 
 FORMAT = "cudadoctor-benchmark/1"
 BAR = 20  # columns
@@ -61,8 +62,7 @@ def save(report: Report, path: str) -> None:
 def read_saved(path: str) -> Saved:
     """Figures that --save kept, or the JSON report of an earlier run."""
     try:
-        with open(path, encoding="utf-8") as file:
-            body = json.load(file)
+        body = json.loads(inputs.of_path(path).body)
         gpus = body["machine"]["gpus"] if "machine" in body else body["gpus"]
         keys = _keys(gpus)
         figures = {
@@ -70,9 +70,9 @@ def read_saved(path: str) -> Saved:
             for one in body["benchmark"]
             if isinstance(one.get("value"), int | float)
         }
-    except OSError as error:
-        raise terminal.usage(f"--against {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except inputs.InputError as error:
+        raise terminal.usage(f"--against {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise terminal.usage(f"--against {path}: no figures of `cudadoctor bench --save` are in it") from error
     return Saved(figures=figures, gpus=tuple(str(gpu.get("name")) for gpu in gpus), path=os.path.basename(path))
 

@@ -63,7 +63,7 @@ evidence_options = groups.group(
     click.option("--record", metavar="PATH", help="Write the evidence of this run as a recording (a folder, or a .tar.gz)."),
     click.option("--no-redact", is_flag=True, help="With --record: keep names, UUIDs and all variables."),
     click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
-    click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
+    click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
     click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04."),
     groups.format_options,
     click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
@@ -157,7 +157,7 @@ def _requirements(options: dict[str, Any], *, kernel: bool = False) -> Requireme
     "--watch",
     is_flag=False,
     flag_value=5.0,
-    type=click.FloatRange(min=0.5),
+    type=groups.Seconds(min=0.5),
     metavar="[SECONDS]",
     help="Look again every 5 s, or so many, until Ctrl-C; a pipe gets a line for each change.",
 )
@@ -238,7 +238,7 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
 
 @cli.command()
 @click.option("--memory", default="256MiB", show_default=True, metavar="SIZE", help="Device memory to test: a size or a share as 90%.")
-@click.option("--duration", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
+@click.option("--duration", type=groups.Seconds(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
 @groups.policy_options
 @evidence_options
 @shown
@@ -284,7 +284,7 @@ def bench(save: str | None, against: str | None, **options: Any) -> None:
 @click.option("--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each.")
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
+@click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
 @shown
 @click.pass_context
 def record(context: click.Context, /, target: str | None, script: bool, no_redact: bool, **options: Any) -> None:
@@ -400,6 +400,7 @@ def _terminated(*_: object) -> NoReturn:
 def main() -> None:
     """Entry point: Ctrl-C ends with 130 and leaves no process behind (sources/host.py ends the children)."""
     terminal.open_streams()
+    terminal.no_traces()
     for name in ("SIGTERM", "SIGHUP"):  # SIGHUP: the terminal was closed; Windows has none
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
@@ -409,13 +410,16 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except terminal.FullError as error:
-        click.echo(f"Error: {error}", err=True)
+        terminal.say(f"Error: {error}\n")
         sys.exit(exit_codes.USAGE)
     except click.ClickException as error:
-        error.show()
+        terminal.show(error)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.exceptions.Abort):
-        click.echo("interrupted", err=True)
+        terminal.say("interrupted\n")
         # Python remembers a KeyboardInterrupt that went through an exec() (namedtuple has one), and would end by the signal in spite of it.
         exec("")  # noqa: S102 - nothing is executed
         sys.exit(exit_codes.INTERRUPTED)
+    except Exception as error:
+        terminal.say(terminal.own_fault(error))
+        sys.exit(exit_codes.CRASHED)

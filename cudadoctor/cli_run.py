@@ -45,11 +45,11 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
     try:
         outcome, ended = Run(command, gathering.knowledge).outcome(require_gpu=require_gpu, explained=not quiet or output is not None)
     except passing.NotStartedError as error:
-        click.echo(f"cudadoctor: {error}", err=True)
+        terminal.say(f"cudadoctor: {error}\n")
         sys.exit(error.code)
     if not quiet:
         if ended.tail and not ended.tail.endswith(b"\n"):
-            sys.stderr.write("\n")
+            terminal.say("\n")
         _say(outcome, color, plain, verbose=verbose)
     if output is not None:
         _write(outcome, output)
@@ -61,10 +61,7 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
 def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
     from cudadoctor.report import run_text
 
-    try:
-        sys.stderr.write(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)))
-    except OSError:
-        pass  # nobody reads it; the exit code still speaks
+    terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)))
 
 
 def _write(outcome: Outcome, path: str) -> None:
@@ -74,7 +71,7 @@ def _write(outcome: Outcome, path: str) -> None:
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(json.render(outcome))
     except OSError as error:
-        click.echo(f"cudadoctor: --output {path}: {error.strerror}", err=True)
+        terminal.say(f"cudadoctor: --output {path}: {error.strerror}\n")
 
 
 # ---------------------------------------------------------------- compare
@@ -84,7 +81,7 @@ def _write(outcome: Outcome, path: str) -> None:
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--quick", is_flag=True, help="For `-`: stop before anything that imports Numba or launches a kernel.")
 @click.option("--python", metavar="PATH", help="For `-`: examine this interpreter.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="For `-`: seconds for the whole run.")
+@click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="For `-`: seconds for the whole run.")
 @groups.shown
 def compare(a: str, b: str, form: str, **options: Any) -> None:
     """Say what differs between A and B: before and after an upgrade, inside and outside a container, a good node and a bad one.

@@ -12,15 +12,12 @@ import msgspec
 
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.values import LADDER, NVML, CudaDevice, Ladder, Nvml, NvmlGpu
+from cudadoctor.parsers._pci import normal_address
 
 
 def plain_address(address: str) -> str:
-    """0000:01:00.0 from any usual spelling."""
-    parts = address.lower().removeprefix("pci:").split(":")
-    device = parts[-1] if "." in parts[-1] else f"{parts[-1]}.0"
-    bus = parts[-2] if len(parts) > 1 else "00"
-    domain = int(parts[-3], 16) if len(parts) > 2 and parts[-3] else 0
-    return f"{domain:04x}:{bus}:{device}"
+    """0000:01:00.0 from any usual spelling; what is none stays as it is, and is the same as nothing but itself."""
+    return normal_address(address.lower().removeprefix("pci:")) or address
 
 
 def same_address(one: str | None, other: str | None) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from cudadoctor import exit_codes, terminal
 
 if TYPE_CHECKING:
@@ -36,7 +34,10 @@ def _warm() -> None:
 
         knowledge()
 
-    threading.Thread(target=imports, daemon=True).start()
+    try:
+        threading.Thread(target=imports, daemon=True).start()
+    except RuntimeError:
+        pass  # no thread is to be had: it is imported when it is needed
 
 
 def _extra(log: str | None) -> tuple[tuple[Any, ...], tuple[str, ...]]:
@@ -95,10 +96,9 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
     from cudadoctor.sources.platforms import known
 
     if not known(sys.platform):
-        click.echo(
+        terminal.say(
             "This machine cannot be examined: that needs Linux, WSL or Windows. Texts are read here (`cudadoctor explain -`), and so are "
-            "reports and recordings (`--replay`, `cudadoctor compare`).",
-            err=True,
+            "reports and recordings (`--replay`, `cudadoctor compare`).\n"
         )
         sys.exit(exit_codes.UNDECIDED)
     from cudadoctor.sources.host import Plan, collect

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,16 @@ def group(*decorators: Callable[[F], F]) -> Callable[[F], F]:
         return function
 
     return apply
+
+
+class Seconds(click.FloatRange):
+    """A time that ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
 
 
 format_options = group(
@@ -78,7 +89,7 @@ def found_policy(options: dict[str, Any], knowledge: Knowledge) -> Found | None:
     except PolicyError as error:
         raise terminal.usage(str(error)) from error
     if found.refused is not None:
-        click.echo(f"Warning: {found.refused}", err=True)
+        terminal.say(f"Warning: {found.refused}\n")
     return found
 
 
@@ -131,7 +142,7 @@ def write_stdout(report: Report, knowledge: Knowledge, options: dict[str, Any], 
     if form.is_json:
         terminal.write_json(body, options["plain"])
     else:
-        terminal.write(body)
+        terminal.write(body, commands=options["form"] == "github")
 
 
 def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], style: Style) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -21,6 +22,9 @@ from cudadoctor.model.requirements import Ignore, Policy
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
+DEEPEST = 64  # parts of a dotted key
+_PART = r"""(?:[\w-]{1,60}|"[^"\n]{0,60}"|'[^'\n]{0,60}')[ \t]{0,4}"""
+_DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}\.[ \t]{{0,4}}){{{DEEPEST}}}")
 
 
 class PolicyError(Exception):
@@ -154,10 +158,12 @@ def _readable(path: str) -> str:
 
 def _table(path: str, text: str) -> dict[str, Any] | None:
     """The policy's table; None where a project's file has none."""
+    if _DEEP.search(text):
+        raise PolicyError(f"{path}: a key with more than {DEEPEST} parts")  # the time that one takes grows with their square
     try:
         whole = msgspec.toml.decode(text)
-    except msgspec.DecodeError as error:
-        raise PolicyError(f"{path}: {error}") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PolicyError(f"{path}: {'nested too deeply' if isinstance(error, RecursionError) else error}") from error
     if os.path.basename(path) != PROJECT:
         return dict(whole)
     tools = whole.get("tool")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
+from cudadoctor import terminal
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.judgement import RowsWanted
 from cudadoctor.sources.platforms import probes_of
@@ -46,8 +47,9 @@ class Progress:
         worker, _, place = item.id.partition("-")
         if worker in self.last and place:
             where = "between the GPUs" if place == "peers" else f"GPU {place}"
-            self.stream.write(f"{self._name(worker)} {where}: {'done' if item.status == 'ok' else item.status} in {item.seconds:.1f} s\n")
-            self.stream.flush()
+            terminal.say(
+                f"{self._name(worker)} {where}: {'done' if item.status == 'ok' else item.status} in {item.seconds:.1f} s\n", self.stream
+            )
             return
         if item.kind in ("worker", "command"):  # files arrive all at once, before any row can be complete
             self.update(final=False)
@@ -79,5 +81,4 @@ class Progress:
         lines = self.judge.lines(RowsWanted(evidence=Evidence(items=tuple(self.items.values())), rows=tuple(ready)), seconds=self.patience)
         self.patience -= time.monotonic() - asked
         for row, line in lines.items():
-            self.stream.write(f"{self._name(row)} {one_line(line)}\n")
-        self.stream.flush()
+            terminal.say(f"{self._name(row)} {one_line(line)}\n", self.stream)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cudadoctor.report.page import Style
 
 
+_JOBS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "GITLAB_CI", "BUILDKITE")  # set where a job's log is read
 _VIRTUAL_TERMINAL = 0x0004  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
 
 
@@ -25,6 +26,28 @@ def open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def no_traces() -> None:
+    """What Python would say of a thread or an object of ours that failed is no help to anybody; the verdict says what is missing."""
+    import threading
+
+    threading.excepthook = lambda _: None
+    sys.unraisablehook = lambda _: None
+
+
+def own_fault(error: BaseException) -> str:
+    """What to say where the doctor itself failed: a line to report, with the place in its own code."""
+    import traceback
+
+    from cudadoctor import __version__
+
+    home = os.path.dirname(os.path.abspath(__file__))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(home)]
+    place = ", ".join(f"{os.path.relpath(frame.filename, home)}:{frame.lineno}" for frame in frames[-3:])
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    which = f"cudadoctor {__version__}, Python {sys.version.split()[0]}, {words} ({place})"
+    return f"cudadoctor itself failed; that says nothing of this machine. Please report this line with the command you typed:\n{which}\n"
 
 
 def coloured(color: str, stream: TextIO) -> bool:
@@ -65,11 +88,35 @@ def write_json(body: str, plain: bool) -> None:
     """JSON to stdout; where that takes no Unicode, or --ascii asks for it, with escapes."""
     from cudadoctor.report import json
 
-    write(json.ascii_only(body) if plain or not _takes_unicode(sys.stdout) else body)
+    _write(_gated(json.ascii_only(body) if plain or not _takes_unicode(sys.stdout) else body, json=True))
 
 
-def write(body: str) -> None:
-    """Text to stdout. A reader that has gone is no error: the exit code still speaks."""
+def write(body: str, *, commands: bool = False) -> None:
+    """Text to stdout. A reader that has gone is no error: the exit code still speaks. `commands`: of a CI system, in lines of their own."""
+    _write(_gated(body, commands=commands))
+
+
+def screen(body: str) -> None:
+    """A page in place of the one before, on a terminal."""
+    _write(f"\x1b[H\x1b[2J{_gated(body)}")
+
+
+def say(words: str, stream: TextIO | None = None) -> None:
+    """Text to stderr, or to another stream for people; nobody has to read it."""
+    try:
+        (stream or sys.stderr).write(_gated(words))
+        (stream or sys.stderr).flush()
+    except (OSError, ValueError):
+        pass
+
+
+def _gated(text: str, *, json: bool = False, commands: bool = False) -> str:
+    from cudadoctor.report.clean import gated
+
+    return gated(text, ci=any(os.environ.get(name) for name in _JOBS), json=json, commands=commands)
+
+
+def _write(body: str) -> None:
     try:
         try:
             sys.stdout.write(body)
@@ -83,10 +130,17 @@ def write(body: str) -> None:
 
 # ---------------------------------------------------------------- files that the user names
 def usage(message: str) -> click.UsageError:
-    """A wrong command line, said in words that cannot steer the terminal."""
-    from cudadoctor.report.clean import clean
+    """A wrong command line; `say` shows it."""
+    return click.UsageError(message)
 
-    return click.UsageError(clean(message))  # a recording's own words may stand in it
+
+def show(error: click.ClickException) -> None:
+    """What Click says of an error, with the words of the command line, a file or a recording in it."""
+    import io
+
+    said = io.StringIO()
+    error.show(file=said)
+    say(said.getvalue())
 
 
 def check_target(target: str) -> None:

@@ -14,8 +14,6 @@ from cudadoctor.report.words import headline
 if TYPE_CHECKING:
     from cudadoctor.model.report import Report
 
-CLEAR = "\x1b[H\x1b[2J"
-
 
 def watch(look: Callable[[], Report], page: Callable[[Report], str], *, every: float, screen: bool) -> Report | None:
     """The last report, when Ctrl-C ends it; None where none was finished. `page`: the report as text. `screen`: stdout is a terminal."""
@@ -27,7 +25,7 @@ def watch(look: Callable[[], Report], page: Callable[[Report], str], *, every: f
             now = time.strftime("%H:%M:%S")
             line = one_line(f"{report.verdict}: {headline(report)}")
             if screen:
-                terminal.write(f"{CLEAR}{page(report)}\nLooked at {now}; again in {every:g} s. Ctrl-C ends.\n")
+                terminal.screen(f"{page(report)}\nLooked at {now}; again in {every:g} s. Ctrl-C ends.\n")
             elif line != shown:
                 terminal.write(f"{now} {line}\n")
             last, shown = report, line

@@ -37,3 +37,23 @@ def escaped(match: re.Match[str]) -> str:
     """A character as JSON's escapes, one for each of its numbers in UTF-16."""
     code = match.group().encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{int.from_bytes(code[place : place + 2], 'big'):04x}" for place in range(0, len(code), 2))
+
+
+# ---------------------------------------------------------------- the last gate before a stream
+_COLOUR = r"\x1b\[[0-9;]{0,20}m"
+_PART = lazy(rf"({_COLOUR})")
+# A line of a log that begins so, or holds the other anywhere, is a command to GitHub, Azure or TeamCity.
+_COMMAND = lazy(rf"(?m)^((?:[\s]|{_COLOUR}){{0,400}}):(?=:)")
+_MARKED = lazy(r"#(?=#(?:\[|vso\[|teamcity\[|section\[))", re.IGNORECASE)
+
+
+def gated(text: str, *, ci: bool, json: bool = False, commands: bool = False) -> str:
+    """What may reach a stream: nothing that steers a terminal but our own colours, and in a job's log nothing that is a command there.
+
+    `json`: escapes as JSON has them. `commands`: lines that begin with :: are meant as such.
+    """
+    text = clean_json(text) if json else "".join(part if number % 2 else clean(part) for number, part in enumerate(_PART.split(text)))
+    if not ci:
+        return text
+    text = _MARKED.sub(r"\\u0023" if json else "# ", text)
+    return text if json or commands else _COMMAND.sub(r"\1: ", text)

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import inspect
 
 from cudadoctor.model.report import SCHEMA, Report
+from cudadoctor.sources import inputs
 
-LIMIT = 32 << 20  # bytes
 _ANY_SCHEMA = re.compile(rb"cudadoctor\.report/(\d{1,6})")
 
 
@@ -29,9 +29,8 @@ def looks_like_one(head: bytes) -> bool:
 def read(path: str) -> Report | None:
     """The report; None where the file is something else. SavedReportError where it is a report that cannot be read."""
     try:
-        with open(path, "rb") as stream:
-            body = stream.read(LIMIT)
-    except OSError:
+        body = inputs.of_path(path).body
+    except inputs.InputError:
         return None
     if not looks_like_one(body[:4096]):
         return None

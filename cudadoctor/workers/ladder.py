@@ -51,6 +51,9 @@ KNOWN_ERRORS = {
 }
 
 
+MOST_DEVICES = 1024  # slices included; a number beyond it is none
+
+
 class RungError(Exception):
     """A rung failed, or a function of libcuda returned an error. `output` is what a user would have seen."""
 
@@ -265,8 +268,8 @@ def count_devices(driver: Driver, found: dict[str, Any]) -> dict[str, Any]:
     """Rung devices: at least one device is visible. `found["devices"]` receives their descriptions."""
     version = driver.ask(ctypes.c_int, "cuDriverGetVersion")
     count = int(driver.value(ctypes.c_int, "cuDeviceGetCount"))
-    if count == 0:
-        raise RungError("cuDeviceGetCount returned 0 devices")
+    if not 0 < count <= MOST_DEVICES:
+        raise RungError("cuDeviceGetCount returned %d devices" % count)
     devices = found["devices"] = [sibling("gpu_steps").describe(driver, index) for index in range(count)]
     return {"cuda": "{}.{}".format(version // 1000, version % 1000 // 10) if version else None, "devices": devices}
 

@@ -23,6 +23,7 @@ import json
 import signal
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+MOST_GPUS = 1024  # a number beyond it is none
 LIBRARY, LIBRARY_NOT_FOUND = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1", 12
 TEXT_LIMIT = 300  # characters of one message
 NOT_AVAILABLE = (1 << 64) - 1  # NVML's way to say that a size is not shown
@@ -359,6 +360,9 @@ def interview(nvml: Any, head: Dict[str, Any]) -> None:
     count = whole.ask("count", nvml.count)
     if count is None:  # no GPU lines then means nothing
         emit("error", step="count", error=whole.errors["count"])
+    elif not 0 <= count <= MOST_GPUS:
+        emit("error", step="count", error="nvmlDeviceGetCount says %d" % count)
+        count = None
     for index in range(count or 0):
         try:
             handle = nvml.open(index)
