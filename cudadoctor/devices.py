@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.values import LADDER, NVML, CudaDevice, Ladder, Nvml, NvmlGpu
-from cudadoctor.parsers._pci import normal_address
 
 
 def plain_address(address: str) -> str:

@@ -16,12 +16,12 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.report import explanation_text
 from cudadoctor.report.page import Style
-from cudadoctor.sources.inputs import Content
 
 if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
     from cudadoctor.sources.bundles import Opened
+    from cudadoctor.sources.inputs import Content
     from cudadoctor.within.asking import Judge
 
 RECORDING = "recording.json"
@@ -87,7 +87,7 @@ def _of_opened(found: Opened, name: str, folder: str) -> tuple[Evidence, ...]:
     """A recording is refused with the command that reads it."""
     if found.recording:
         raise NotUnderstoodError(f"{name} is a recording: use `cudadoctor check --replay {folder}`")
-    return found.machines or (_pasted(found.text or Content(b"")),)
+    return found.machines or (_pasted(found.text or b""),)
 
 
 def _pasted(raw: bytes | Content) -> Evidence:

@@ -13,13 +13,13 @@ import msgspec
 from cudadoctor.checks import dcgm, history, ties
 from cudadoctor.checks.ties import taken_back
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
-from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.rungs import LADDER_ORDER, Rungs
 

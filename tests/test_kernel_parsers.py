@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.evidence import Item, Status
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.values import DriverPackages, PciBus
 from cudadoctor.parsers import kernel_log, module_files, modules, packages, pci_sysfs
-from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Parser, Text
 
 DPKG = ("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\\n", "*nvidia*", "*cuda*")

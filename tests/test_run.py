@@ -20,7 +20,10 @@ import msgspec
 import pytest
 
 from cudadoctor import nodes, runner
+from cudadoctor.judging import answered
 from cudadoctor.knowledge.load import load
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.judgement import Question
 from cudadoctor.model.use import Ended, Outcome, Reason, Watched
 from cudadoctor.report import run_text
 from cudadoctor.report.page import Style
@@ -375,8 +378,12 @@ def test_what_the_watch_comes_to() -> None:
 # ---------------------------------------------------------------- why not, and why it failed
 def on_host(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The machine that is examined is a recorded one."""
-    judged = nodes.judged((evidence_of(name),), load())
-    monkeypatch.setattr(runner.Examination, "result", lambda self: judged)
+    found = examined(evidence_of(name))
+    monkeypatch.setattr(runner.Examination, "result", lambda self: found)
+
+
+def examined(evidence: Evidence) -> runner.Examined:
+    return runner.Examined(answered(Question(machines=(evidence,), every_step=True), load()), evidence)
 
 
 def told(argv: Sequence[str], *, tail: bytes = b"", code: int = 0, used: str = "no", asked: bool = False) -> Any:
@@ -419,8 +426,8 @@ def test_what_was_not_looked_at_is_not_called_sound(monkeypatch: pytest.MonkeyPa
     (note,) = told(["train"]).notes
     assert note.startswith("Why is not known: a machine is examined on Linux")
     assert note in run_text.render(told(["train"]), Style(width=200))
-    nothing = nodes.judged((msgspec.structs.replace(evidence_of("h200-healthy"), items=()),), load())
-    assert nothing[0].verdict == "undecided"
+    nothing = examined(msgspec.structs.replace(evidence_of("h200-healthy"), items=()))
+    assert nothing.answer.report.verdict == "undecided"
     monkeypatch.setattr(runner.Examination, "result", lambda self: nothing)
     (note,) = told(["train"]).notes
     assert note.startswith("Why is not known: not enough of this machine could be seen")

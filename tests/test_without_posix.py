@@ -14,7 +14,7 @@ from tests.command_line import ROOT, environment, host
 
 # Taken away before anything else is imported. What belongs to Python's own start (posix, select) stays.
 TAKE_AWAY = """
-import os, signal, sys
+import os, signal, subprocess, sys
 for name in ("fcntl", "pwd", "grp", "resource", "termios"):
     sys.modules[name] = None
 for owner, names in (
@@ -25,6 +25,7 @@ for owner, names in (
     for name in names:
         if hasattr(owner, name):
             delattr(owner, name)
+subprocess.Popen.kill = lambda self: self.send_signal(9)  # as Windows' own ends a process
 """
 IMPORT_ALL = """
 import importlib, pkgutil, cudadoctor

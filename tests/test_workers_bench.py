@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from cudadoctor.app import judge
+from cudadoctor.checks.rows import CHECKS
 from cudadoctor.knowledge.load import load as knowledge_of_package
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.guard import Guard
@@ -29,6 +30,7 @@ from cudadoctor.progress import Progress
 from cudadoctor.sources import gpu_workers
 from cudadoctor.sources.children import Child
 from cudadoctor.sources.host import Collector, Plan
+from cudadoctor.within.asking import Judge
 from tests.worker_runs import WORKERS, driver_stubs, load, of
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the workers load Linux libraries")
@@ -196,7 +198,7 @@ def test_the_collection_measures_long_and_not_twice(stubs: Path, monkeypatch: py
     report = judge(evidence, KNOWLEDGE, Requirements())
     assert len(report.benchmark) > 20
     text = io.StringIO()
-    progress = Progress(text, color=False, knowledge=lambda: KNOWLEDGE, wants=lambda row: True, on_gpus=("bench",))
+    progress = Progress(text, color=False, rows=lambda: {row.id: row.items for row in CHECKS}, judge=Judge(), on_gpus=("bench",))
     for item in evidence.items:
         progress(item)
     assert "nothing was measured" not in text.getvalue()

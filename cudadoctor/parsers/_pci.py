@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact, Quote
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciBus, PciFunction
 from cudadoctor.parsers.base import Text
 
@@ -21,19 +20,6 @@ CLASS_WORDS = {
     "Display controller": "0380",
     "Audio device": "0403",
 }
-_ADDRESS = lazy(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
-
-
-def normal_address(text: str) -> str | None:
-    """`01:00.0`, `00000000:01:00.0` and `0000:01:00` as `0000:01:00.0`; None where it is no address."""
-    match = _ADDRESS.fullmatch(text)
-    if match is None:
-        return None
-    domain, bus, device, function = match.groups()
-    domain = (domain or "0000").lower()
-    if len(domain) > 4 and set(domain[:-4]) == {"0"}:
-        domain = domain[-4:]
-    return f"{domain}:{bus}:{device}.{function or '0'}".lower()
 
 
 def is_nvidia(words: str) -> bool:

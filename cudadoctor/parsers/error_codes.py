@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from cudadoctor.knowledge.codes import CudaError, NvmlError, SmiExit, SmiMessage, Xid
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import code_numbers, code_words
-from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import Hit, Lines, prepared
 

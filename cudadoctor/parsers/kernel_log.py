@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, KernelEvent, KernelLog
-from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import QUOTE_LENGTH, Parser, Text
 from cudadoctor.parsers.log_dates import long_over, well_since
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.pattern import lazy
-from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 
 OVER = timedelta(days=1)  # a table that is drawn sooner after the line may be meant to show its effect

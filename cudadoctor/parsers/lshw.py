@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Fact, Quote, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
-from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia, normal_address
+from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia
 from cudadoctor.parsers.base import Parser, Text
 
 _NODE = lazy(r"[ \t>|]{0,80}\*-([a-z0-9]{1,40})(?::\d{1,4})?((?: [A-Z]{1,20})*)\s*$")

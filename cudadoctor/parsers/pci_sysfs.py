@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Fact, Quote, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
-from cudadoctor.parsers._pci import bus_fact, normal_address
+from cudadoctor.parsers._pci import bus_fact
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted
 

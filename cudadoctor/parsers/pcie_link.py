@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COPY_RATES, PCI_LINKS, CopyRates, PciLink, PciLinks
-from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import plain_lines
 

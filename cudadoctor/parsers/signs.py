@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.recipe import Match
-from cudadoctor.parsers._pci import normal_address
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import REACH, Hit, Lines, prepared
 
