@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cudadoctor.model.evidence import Kind, Status
 from cudadoctor.sources.decoding import decoded
-from cudadoctor.sources.spawning import Stream, apart, end_tree, obey, stream_of
+from cudadoctor.sources.keeping import Keeper, Process, alone
+from cudadoctor.sources.spawning import Stream, end_tree, obey, stream_of
 
 OUTPUT_LIMIT = 4 << 20  # bytes kept of each stream; the rest is counted and dropped
 KILL_GRACE = 0.3  # seconds a killed child has to disappear
@@ -34,6 +35,7 @@ class Child:
         environment: dict[str, str],
         shown: tuple[str, ...],
         talks: bool = False,
+        keeper: Keeper | None = None,
     ) -> None:
         self.item, self.kind, self.shown = item, kind, shown
         self.started = time.monotonic()
@@ -48,16 +50,10 @@ class Child:
         self.open_pipes: dict[str, Stream] = {}
         self.on_line: Callable[[str], None] | None = None
         self._line_start = 0
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         try:
-            self.process = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment,
-                **apart(),
-            )
+            start = keeper.start if keeper is not None else alone
+            self.process = start(argv, environment, talks=talks)
         except FileNotFoundError:
             self._finish("absent", f"{shown[0]}: command not found")
         except PermissionError as error:

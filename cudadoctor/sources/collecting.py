@@ -86,7 +86,7 @@ def files(more: Iterable[Probe] = ()) -> dict[str, str]:
     """The workers of all probes with the parts that they load, and NVML's binding; their paths in the temporary folder."""
     found: dict[str, str] = {}
     asked = (*PROBES, *(framework(name) for name in NAMES), *more)
-    waiting = [Path(probe.what).stem for probe in asked if probe.kind == "worker" and isinstance(probe.what, str)]
+    waiting = [Path(probe.what).stem for probe in asked if probe.kind == "worker" and isinstance(probe.what, str)] + ["supervisor"]
     while waiting:
         name = waiting.pop()
         path = f"cudadoctor/workers/{name}.py"

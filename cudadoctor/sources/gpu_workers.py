@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from cudadoctor.sources import trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import worker_path
+from cudadoctor.sources.keeping import Keeper
 from cudadoctor.sources.spawning import uninterrupted
 
 SPARE = 1.0  # seconds before the end of the run by which a worker ends itself
@@ -70,6 +71,7 @@ def run(
     *,
     python: str,
     end: float,
+    keeper: Keeper | None,
     started: Callable[[Child], None],
     on_over: Callable[[Child], None],
 ) -> None:
@@ -102,6 +104,7 @@ def run(
                 environment={**trust.environment(), "CUDA_CACHE_DISABLE": "1"},
                 shown=(python, "on_gpus.py", name, *arguments),
                 talks=True,
+                keeper=keeper,
             )
             child.on_line = lambda line: turns.hear(child, line)
             started(child)

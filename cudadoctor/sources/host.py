@@ -13,6 +13,7 @@ from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 from cudadoctor.sources import gpu_workers, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import examined_python, own_packages, worker_path
+from cudadoctor.sources.keeping import Keeper
 from cudadoctor.sources.platforms import probes_of
 from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import found, lying, refused, search_path
@@ -64,6 +65,7 @@ class Collector:
         self.ladder: Child | None = None
         self.at_gate = False
         self.children: list[Child] = []
+        self.keeper: Keeper | None = None
 
     # ------------------------------------------------------------ single probes
     def keep(self, item: Item) -> None:
@@ -123,7 +125,7 @@ class Collector:
             argv[0] = program
         talks = probe.id.startswith("ladder")
         with uninterrupted():
-            child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=talks)
+            child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=talks, keeper=self.keeper)
             self.children.append(child)
         if child.over:  # it could not be started
             self.finished(child)
@@ -201,6 +203,7 @@ class Collector:
                 self.ladder.deadline = self.end  # it answered in time; what it now waits for is our word
 
     def collect(self) -> Evidence:
+        self.keeper = Keeper()
         try:
             with remembered():
                 self.carry_out()
@@ -210,6 +213,8 @@ class Collector:
         except BaseException:
             self.stop("interrupted")
             raise
+        finally:
+            self.keeper.close()
         return self.evidence()
 
     def carry_out(self) -> None:
@@ -295,6 +300,7 @@ class Collector:
                 (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else (),
                 python=(numba if name == "smoke" else None) or self.python or sys.executable,
                 end=self.end,
+                keeper=self.keeper,
                 started=self.children.append,
                 on_over=self.finished,
             )
@@ -305,6 +311,7 @@ class Collector:
                 ("--lesson-only",),
                 python=numba or self.python or sys.executable,
                 end=self.end,
+                keeper=self.keeper,
                 started=self.children.append,
                 on_over=self.finished,
             )

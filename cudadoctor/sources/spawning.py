@@ -172,7 +172,13 @@ def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:
     return {"start_new_session": True}
 
 
-def end_tree(process: subprocess.Popen[bytes], *, groups: bool = HAS_GROUPS) -> None:
+class _Ended(Protocol):
+    pid: int
+
+    def kill(self) -> None: ...
+
+
+def end_tree(process: _Ended, *, groups: bool = HAS_GROUPS) -> None:
     """End the child and all that it started. A process that is gone, or that may not be ended, is no error."""
     if not groups:
         _end_each(process)
@@ -183,7 +189,7 @@ def end_tree(process: subprocess.Popen[bytes], *, groups: bool = HAS_GROUPS) -> 
         pass
 
 
-def _end_each(process: subprocess.Popen[bytes]) -> None:
+def _end_each(process: _Ended) -> None:
     """Descendants first: once the parent is gone nobody knows whose they were."""
     try:
         import psutil

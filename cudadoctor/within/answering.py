@@ -68,9 +68,19 @@ def _limit_memory() -> None:
 
 
 def _allow(seconds: float) -> None:
-    """So much CPU time from now on: then the kernel ends this process, whatever it is doing. 0: no limit."""
+    """So much CPU time from now on: then the kernel ends this process, whatever it is doing. 0: no limit, for nothing is done.
+
+    So it does where the doctor is gone: its end of stdin is closed, which is a signal as long as there is work (O_ASYNC).
+    """
     import signal
 
     if hasattr(signal, "ITIMER_PROF"):
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_PROF, seconds)
+    if sys.platform.startswith("linux"):
+        import fcntl
+
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(0, fcntl.F_GETFL)
+        fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC if seconds else flags & ~os.O_ASYNC)

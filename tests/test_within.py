@@ -1,0 +1,184 @@
+"""What takes too long, or too much memory, is left out; the rest is judged, and the report says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cudadoctor.judging import answered
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.judgement import Answer, Question, RowsWanted
+from cudadoctor.sources import pasted
+from cudadoctor.within import asking, less
+from cudadoctor.within.asking import Judge
+from tests.command_line import HOSTS, NAMES, evidence_of, host
+from tests.worker_runs import wait_until
+
+pytestmark = [pytest.mark.judge_child, pytest.mark.skipif(sys.platform == "win32", reason="a limit of CPU time")]
+FAULT = "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n"
+# Makes the child slow, greedy or mortal where a text says so, wherever it stands in the work.
+MEDDLE = """
+import os
+from cudadoctor.parsers import attempts
+before = attempts.present
+def present(text):
+    while "SLOW" in text.text: pass
+    if "GREEDY" in text.text: bytearray(4 << 30)
+    if "CRASH" in text.text: os.kill(os.getpid(), 11)
+    return before(text)
+attempts.present = present
+"""
+SLOW_RULE = """
+from cudadoctor.checks import rows
+def slow(facts, knowledge):
+    while facts.known: pass
+"""
+
+
+@pytest.fixture
+def meddle(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    def with_code(code: str) -> None:
+        serve = "from cudadoctor.within.answering import serve; "
+        assert serve in asking._CODE
+        changed = asking._CODE.replace(serve, f"exec({code!r}); {serve}")
+        monkeypatch.setattr(asking, "_CODE", changed)
+
+    with_code(MEDDLE)
+    return with_code
+
+
+def of(text: str) -> Question:
+    return Question(machines=(pasted.evidence_of(text.encode()),))
+
+
+def judged(question: Question, seconds: float = 2.0) -> Answer:
+    judge = Judge()
+    try:
+        return judge.answer(question, seconds=seconds)
+    finally:
+        judge.close()
+
+
+def test_of_a_slow_text_the_end_is_judged(meddle: object) -> None:
+    started = time.monotonic()
+    answer = judged(of("SLOW\n" * 10 + "epoch 1 loss 2\n" * 9000 + FAULT))
+    assert time.monotonic() - started < 10
+    report = answer.report
+    assert "CUDA_ERROR_NO_DEVICE" in str(report.diagnosis)
+    assert any("last 64 KiB" in note for note in report.notes)
+
+
+def test_a_short_slow_text_is_left_out(meddle: object) -> None:
+    report = judged(of(f"SLOW\n{FAULT}")).report
+    assert (report.verdict, report.exit_code, report.diagnosis.crashes) == ("undecided", 3, ())
+    assert any("would take too long" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("word", ["SLOW", "CRASH"])
+def test_the_rest_of_the_evidence_still_proves_a_fault(word: str, meddle: object) -> None:
+    whole = evidence_of("driver-not-loaded").completed(pasted.evidence_of(f"{word}\n".encode()).items)
+    report = judged(Question(machines=(whole,))).report
+    assert report.verdict == "broken"
+    assert report.diagnosis.root is not None
+    assert report.diagnosis.root.cause == "driver-not-loaded"
+
+
+def test_and_never_health(meddle: object) -> None:
+    whole = evidence_of("h200-healthy").completed(pasted.evidence_of(b"SLOW\n").items)
+    assert judged(Question(machines=(evidence_of("h200-healthy"),))).report.verdict == "healthy"
+    report = judged(Question(machines=(whole,))).report
+    assert (report.verdict, report.exit_code) == ("undecided", 3)
+
+
+def test_more_memory_than_there_is(meddle: object) -> None:
+    report = judged(of(f"GREEDY\n{FAULT}")).report
+    assert report.verdict == "undecided"
+    assert report.diagnosis.crashes[0].error.startswith("MemoryError")
+
+
+def test_a_part_of_the_work_that_takes_too_long_is_named(meddle) -> None:  # type: ignore[no-untyped-def]
+    meddle("from cudadoctor.checks import driver, rows\nimport msgspec\n"
+           "def slow(facts, knowledge):\n    while True: pass\n"
+           "rule = msgspec.structs.replace(driver.CHECK.rules[0], function=slow)\n"
+           "rows.CHECKS = (msgspec.structs.replace(driver.CHECK, rules=(rule,)), *rows.CHECKS)\n")  # fmt: skip
+    report = judged(Question(machines=(evidence_of("h200-healthy"),))).report
+    assert report.verdict == "undecided"
+    assert "Left out, for it did not end in time: check: driver: slow." in report.notes
+
+
+def test_where_no_process_can_be_started_this_one_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    assert "CUDA_ERROR_NO_DEVICE" in str(judged(of(FAULT)).report.diagnosis)
+
+
+def test_quickly_is_quick(meddle: object) -> None:
+    judge = Judge()
+    started = time.monotonic()
+    assert judge.quickly(of("SLOW\n"), until=started + 1.0) is None
+    assert time.monotonic() - started < 2.0
+    assert judge.lines(RowsWanted(evidence=Evidence(items=()), rows=("gpu",)), seconds=5.0).keys() == {"gpu"}
+    judge.close()
+
+
+@pytest.mark.parametrize("name", [NAMES[0], "h200-healthy", "driver-hung", "windows-healthy-rtx3060"])
+def test_the_answer_is_that_of_this_process(name: str) -> None:
+    asked = Question(machines=(evidence_of(name),), every_step=True, shell=True)
+    judge = Judge(warm=True)
+    assert judge.answer(asked) == answered(asked, load())
+    again = judge.answer(asked)
+    assert again == answered(asked, load())
+    judge.close()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_child_ends_with_the_doctor(how: int, meddle: object, tmp_path: Path) -> None:
+    code = f"from cudadoctor.within import asking\nasking._CODE = {asking._CODE!r}\nimport sys\nfrom cudadoctor.cli import main\nmain()"
+    doctor = subprocess.Popen(
+        [sys.executable, "-c", code, "explain", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    assert doctor.stdin is not None
+    doctor.stdin.write(b"SLOW\n")
+    doctor.stdin.close()
+    children = Path(f"/proc/{doctor.pid}/task/{doctor.pid}/children")
+    wait_until(lambda: bool(children.read_text().split()))
+    time.sleep(1.0)
+    pids = [int(pid) for pid in children.read_text().split()]
+    assert pids
+    doctor.send_signal(how)
+    doctor.wait(10)
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+
+
+def test_what_is_left_of_a_question() -> None:
+    question = Question(machines=(evidence_of("h200-healthy"), evidence_of("driver-hung")))
+    smaller, parts = less.without("1/item nvml", question, frozenset())
+    assert parts == frozenset()
+    assert smaller.machines[0] == question.machines[0]
+    gone = smaller.machines[1].get("nvml")
+    assert gone is not None
+    assert (gone.status, gone.stdout) == ("timed-out", None)
+    assert gone.dropped_bytes, "no sign that the driver hangs"
+    assert smaller.machines[1].cut_short
+    assert less.without("0/check: gpu: rule", question, frozenset()) == (question, {"0/check: gpu: rule"})
+    assert less.without(None, question, frozenset()) == (question, frozenset())
+    assert less.without("7/item x", question, frozenset()) == (question, frozenset())
+    assert msgspec.structs.asdict(less.emptied(question.machines[0]))["cut_short"]
+
+
+def test_replay_of_a_host_on_the_command_line() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "cudadoctor", "check", "--replay", host(NAMES[0]), "--format", "json"], capture_output=True, check=False
+    )
+    assert run.returncode in (0, 1, 3), run.stderr
+    assert HOSTS.exists()
