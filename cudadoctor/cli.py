@@ -62,6 +62,7 @@ evidence_options = groups.group(
     click.option("--replay", metavar="PATH", help="Read a recording or a bundle (nvidia-bug-report.log.gz, sos) instead of this machine."),
     click.option("--record", metavar="PATH", help="Write the evidence of this run as a recording (a folder, or a .tar.gz)."),
     click.option("--no-redact", is_flag=True, help="With --record: keep names, UUIDs and all variables."),
+    click.option("--force", is_flag=True, help="With --record: replace what is there."),
     click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
     click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
     click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04."),
@@ -283,11 +284,12 @@ def bench(save: str | None, against: str | None, **options: Any) -> None:
 @click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
 @click.option("--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each.")
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
+@click.option("--force", is_flag=True, help="Replace what is there.")
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
 @click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
 @shown
 @click.pass_context
-def record(context: click.Context, /, target: str | None, script: bool, no_redact: bool, **options: Any) -> None:
+def record(context: click.Context, /, target: str | None, script: bool, no_redact: bool, force: bool, **options: Any) -> None:
     """Write the evidence of this machine as a recording that `check --replay` reads anywhere."""
     from cudadoctor.model.requirements import Requirements
 
@@ -296,9 +298,9 @@ def record(context: click.Context, /, target: str | None, script: bool, no_redac
         return
     if target is None:
         raise terminal.usage("-o names the recording: a folder, or a file that ends in .tar.gz")
-    terminal.check_target(target)
+    terminal.check_target(target, force=force)
     evidence = gathering.live({**options, "distro": None}, Requirements())
-    said = gathering.write_recording(evidence, target, keep=no_redact)
+    said = gathering.write_recording(evidence, target, keep=no_redact, force=force)
     if not options["quiet"]:
         terminal.write(said)
 
@@ -310,6 +312,7 @@ def _print_script(context: click.Context) -> None:
         "quick": "--quick",
         "frameworks": "--frameworks",
         "no_redact": "--no-redact",
+        "force": "--force",
         "python": "--python",
         "timeout": "--timeout",
     }

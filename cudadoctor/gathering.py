@@ -57,7 +57,7 @@ def _extra(log: str | None) -> tuple[tuple[Any, ...], tuple[str, ...]]:
 def gather(options: dict[str, Any], requirements: Requirements, judge: Judge | None = None) -> tuple[Evidence, ...]:
     """The evidence that the options ask for, of one machine; of several where a bundle holds them. `judge` says meanwhile what rows say."""
     if options["record"]:
-        terminal.check_target(options["record"])
+        terminal.check_target(options["record"], force=options["force"])
     extra, remarks = _extra(options["log"])
     machines = _replayed(options) if options["replay"] is not None else (live(options, requirements, extra, judge),)
     if extra:
@@ -65,7 +65,7 @@ def gather(options: dict[str, Any], requirements: Requirements, judge: Judge | N
     if options["record"]:
         if len(machines) > 1:
             raise terminal.usage(f"--record: {options['replay']} holds {len(machines)} machines; name the bug report of one")
-        write_recording(machines[0], options["record"], keep=options["no_redact"])
+        write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
     return machines
 
 
@@ -150,14 +150,14 @@ def _unread(requirements: Requirements) -> frozenset[str]:
     return frozenset({item for check in checks for item in check.items} - read)
 
 
-def write_recording(evidence: Evidence, target: str, *, keep: bool) -> str:
+def write_recording(evidence: Evidence, target: str, *, keep: bool, force: bool) -> str:
     """Write a recording, redacted unless `keep`, and say what it holds; a usage error where it cannot be written."""
     from cudadoctor.report.clean import clean
     from cudadoctor.sources import recording, redact
 
     taken = None if keep else redact.redacted(evidence)
     try:
-        recording.write(evidence if taken is None else taken.evidence, target)
+        recording.write(evidence if taken is None else taken.evidence, target, force=force)
     except (OSError, recording.RecordingError) as error:
         raise terminal.usage(f"the recording could not be written: {error}") from error
     said = [f"{len(evidence.items)} pieces of evidence written to {clean(target)}, {'not redacted' if taken is None else 'redacted'}"]

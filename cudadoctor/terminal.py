@@ -143,13 +143,13 @@ def show(error: click.ClickException) -> None:
     say(said.getvalue())
 
 
-def check_target(target: str) -> None:
+def check_target(target: str, *, force: bool) -> None:
     """Before anything is asked of the machine: whether the recording can be written there."""
-    folder = os.path.dirname(os.path.abspath(target))
-    if os.path.exists(os.path.join(target, "recording.json")):
-        raise usage(f"the recording could not be written: {target} already holds a recording")
-    if target.endswith((".tar.gz", ".tgz")) and not os.path.isdir(folder):
-        raise usage(f"the recording could not be written: {folder} is no folder")
+    from cudadoctor.sources import recording
+
+    why = recording.refused(target, force=force)
+    if why is not None:
+        raise usage(f"the recording could not be written: {why}")
 
 
 def outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, str]]:

@@ -72,7 +72,9 @@ def test_what_cannot_be_started_says_why(keeper: Keeper, tmp_path: Path) -> None
     assert child(keeper, str(tmp_path / "x")).status == "denied"
     (tmp_path / "x").chmod(0o755)
     assert child(keeper, str(tmp_path / "x")).status == "not-run"
-    assert child(keeper, "/bin/true").status == "ok"
+    last = child(keeper, "/bin/true")
+    watch([last])
+    assert last.status == "ok"
 
 
 def test_it_inherits_nothing_else(keeper: Keeper) -> None:

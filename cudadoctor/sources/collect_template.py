@@ -137,14 +137,12 @@ def filled(target: str, made: list[str]) -> str:
 
 
 # ---------------------------------------------------------------- the recording
-def check_target(target: str) -> None:
+def check_target(target: str, force: bool) -> None:
     """Before anything is asked of the machine: whether the recording can be written there, over nothing that is there."""
     archive = target.endswith(ARCHIVES)
-    for path in (target, target + ".partial") if archive else ():
-        if os.path.lexists(path):
-            raise Refusal(f"{path} is there already; name another file with -o")
-    if not archive and os.path.lexists(target) and not (os.path.isdir(target) and not os.listdir(target)):
-        raise Refusal(f"{target} is there already; name another folder with -o")
+    empty = not archive and os.path.isdir(target) and not os.listdir(target)
+    if os.path.lexists(target) and not empty and not force:
+        raise Refusal(f"{target} is there already; name another place with -o, or replace it with --force")
     folder = os.path.dirname(os.path.abspath(target))
     while not archive and not os.path.lexists(folder):
         folder = os.path.dirname(folder)
@@ -170,7 +168,7 @@ def record(options: argparse.Namespace) -> int:
     frameworks = FRAMEWORKS if options.frameworks else ()
     evidence = collect(Plan(python=options.python, quick=options.quick, timeout=options.timeout, frameworks=frameworks, more=more))
     try:
-        write(evidence if options.no_redact else redact(evidence), options.output)
+        write(evidence if options.no_redact else redact(evidence), options.output, force=options.force)
     except RecordingError as error:
         raise Refusal(str(error)) from error
     return len(evidence.items)
@@ -195,6 +193,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="stop before anything that imports Numba or launches a kernel")
     parser.add_argument("--frameworks", action="store_true", help="import the GPU frameworks (PyTorch, JAX ...) too and compute with each")
     parser.add_argument("--no-redact", action="store_true", help="keep names, UUIDs and all variables")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
     parser.add_argument("--python", metavar="PATH", help="examine this interpreter; else the one that a shell would find")
     parser.add_argument("--timeout", metavar="SECONDS", type=seconds, default=60.0, help="for the whole run (default 60)")
     options = parser.parse_args(arguments)
@@ -214,7 +213,8 @@ def shown(path: str) -> str:
 def say(text: str, stream: Any) -> None:
     """A closed stream, or one that takes no such letters, loses the words and not the recording."""
     try:
-        print(text.encode("ascii", "backslashreplace").decode(), file=stream)
+        safe = "".join(letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text)
+        print(safe.encode("ascii", "backslashreplace").decode(), file=stream)
         stream.flush()
     except (OSError, ValueError, AttributeError):
         pass
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
             signal.signal(number, terminated)
     try:
-        check_target(options.output)
+        check_target(options.output, options.force)
         with workplace(options.output) as folder:
             make_importable(folder)
             count = record(options)
@@ -247,6 +247,9 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         say("interrupted", sys.stderr)
         return 130
+    except Exception as error:
+        say(f"This program itself failed; please report: {type(error).__name__}: {error}", sys.stderr)
+        return 4
     kept = "not redacted" if options.no_redact else "redacted"
     target = shown(options.output)
     say(f"{count} pieces of evidence written to {target}, {kept}\nRead it elsewhere: cudadoctor check --replay {target}", sys.stdout)

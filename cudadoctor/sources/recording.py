@@ -11,10 +11,12 @@ import io
 import lzma
 import os
 import re
+import secrets
+import shutil
 import tarfile
 import zlib
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import msgspec
 
@@ -139,29 +141,84 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
     return files
 
 
-def write(evidence: Evidence, target: str) -> None:
-    """Write a recording: an archive where the name ends in .tar.gz or .tgz, else a directory that must not hold one yet."""
+def is_archive(target: str) -> bool:
+    return target.endswith((".tar.gz", ".tgz"))
+
+
+def refused(target: str, *, force: bool = False) -> str | None:
+    """Why no recording may be written there: nothing is replaced without `force`, and no link is followed with it."""
+    folder = os.path.dirname(os.path.abspath(target))
+    if is_archive(target) and not os.path.isdir(folder):
+        return f"{folder} is no folder"
+    if os.path.islink(target):
+        return f"{target} is a link, which is not followed: name the place itself"
+    if not os.path.lexists(target):
+        return None
+    if os.path.isdir(target) == is_archive(target) or not (os.path.isdir(target) or os.path.isfile(target)):
+        return f"{target} is no {'file' if is_archive(target) else 'folder'}"
+    if force or (os.path.isdir(target) and not os.listdir(target)):
+        return None
+    holds = os.path.exists(os.path.join(target, MEMBER))
+    said = "already holds a recording" if holds else "is not empty" if os.path.isdir(target) else "is there already"
+    return f"{target} {said}: name another place, or replace it with --force"
+
+
+def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
+    """Write a recording: an archive where the name ends in .tar.gz or .tgz, else a directory. For the owner's eyes alone (mode 0600).
+
+    Every file is created anew and none is written through a link. RecordingError where something is there that is not to be replaced.
+    """
     files = files_of(evidence)
-    path = Path(target)
-    if path.name.endswith((".tar.gz", ".tgz")):
-        partial = path.with_name(path.name + ".partial")
-        try:
-            with tarfile.open(partial, "w:gz") as archive:
-                for name, content in sorted(files.items(), key=lambda file: (file[0] != MEMBER, file[0])):  # a reader knows it by the first
-                    member = tarfile.TarInfo(name)
-                    member.size = len(content)
-                    archive.addfile(member, io.BytesIO(content))
-            os.replace(partial, path)
-        except BaseException:  # a full disk, or Ctrl-C
-            if partial.exists():
-                partial.unlink()
-            raise
+    why = refused(target, force=force)
+    if why is not None:
+        raise RecordingError(why)
+    if is_archive(target):
+        _write_archive(files, target, force=force)
         return
-    if (path / MEMBER).exists():
-        raise RecordingError(f"{target} already holds a recording")
-    (path / "evidence").mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (path / name).write_bytes(content)
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    inner = os.path.join(target, "evidence")
+    if force:
+        _remove(os.path.join(target, MEMBER))
+        _remove(inner)
+    os.mkdir(inner, 0o700)
+    for name, content in sorted(files.items(), key=lambda file: file[0] == MEMBER):  # what says that it is whole comes last
+        with _new(os.path.join(target, *name.split("/"))) as stream:
+            stream.write(content)
+
+
+def _write_archive(files: dict[str, bytes], target: str, *, force: bool) -> None:
+    """Under another name first where an archive is to be replaced: one that is broken off takes nothing away."""
+    partial = f"{target}.{secrets.token_hex(8)}.partial" if force else target
+    try:
+        with _new(partial) as stream, tarfile.open(fileobj=stream, mode="w:gz") as archive:
+            for name, content in sorted(files.items(), key=lambda file: (file[0] != MEMBER, file[0])):  # a reader knows it by the first
+                member = tarfile.TarInfo(name)
+                member.size, member.mode = len(content), 0o600
+                archive.addfile(member, io.BytesIO(content))
+        if force:
+            os.replace(partial, target)
+    except FileExistsError:
+        raise
+    except BaseException:  # a full disk, or Ctrl-C
+        _remove(partial)
+        raise
+
+
+def _new(path: str) -> IO[bytes]:
+    """A file that was not there before: FileExistsError otherwise, whatever is in its place."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o600), "wb")
+
+
+def _remove(path: str) -> None:
+    """A file, a link itself, or a folder without following links in it."""
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def _archive_files(path: Path) -> dict[str, bytes]:

@@ -43,6 +43,7 @@ class Unpacked(msgspec.Struct):
     members: dict[str, bytes]
     remarks: list[str]
     names: list[str] = []  # of every plain file, wanted or not
+    kept: int = 0  # bytes of all members
 
 
 class _Reads(Protocol):
@@ -210,8 +211,8 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
 
 
 def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
-    room = MAX_KEPT - sum(len(kept) for kept in found.members.values())
-    content, remarks = _read(stream, min(MAX_MEMBER, room))
+    content, remarks = _read(stream, min(MAX_MEMBER, MAX_KEPT - found.kept))
+    found.kept += len(content)
     found.members[name] = content
     found.remarks += [f"{name}: {remark}" for remark in remarks]
 

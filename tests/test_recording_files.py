@@ -1,0 +1,95 @@
+"""A recording is written anew, through no link, for its owner alone, and replaces nothing without being told to."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.sources import recording
+from tests.command_line import HEALTHY, evidence_of, host, run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes and links of POSIX")
+EVIDENCE = evidence_of(HEALTHY)
+
+
+def files(target: Path) -> list[Path]:
+    return [path for path in (target.rglob("*") if target.is_dir() else (target,)) if path.is_file()]
+
+
+@pytest.mark.parametrize("name", ["r", "a/b/r", "r.tar.gz", "r.tgz"])
+def test_for_its_owner_alone(name: str, tmp_path: Path) -> None:
+    if "/" in name:
+        (tmp_path / name).parent.mkdir(parents=True)
+    before = os.umask(0)
+    try:
+        recording.write(EVIDENCE, str(tmp_path / name))
+    finally:
+        os.umask(before)
+    assert files(tmp_path / name)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files(tmp_path / name)} == {0o600}
+    assert recording.read(str(tmp_path / name)).items
+
+
+@pytest.mark.parametrize("name", ["r", "r.tar.gz"])
+def test_nothing_is_replaced_in_silence(name: str, tmp_path: Path) -> None:
+    target = tmp_path / name
+    recording.write(EVIDENCE, str(target))
+    before = {path: path.read_bytes() for path in files(target)}
+    for command in (["record", "--quick", "-o", str(target)], ["check", "--replay", host(HEALTHY), "--record", str(target)]):
+        result = run(*command)
+        assert result.code == 2
+        assert "--force" in result.err
+    assert {path: path.read_bytes() for path in files(target)} == before
+    other = evidence_of("driver-not-loaded")
+    recording.write(other, str(target), force=True)
+    assert {item.id for item in recording.read(str(target)).items} == {item.id for item in other.items}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("place", ["r", "r/evidence", "r/recording.json", "r.tar.gz", "r.tar.gz.partial"])
+def test_no_link_is_followed(place: str, force: bool, tmp_path: Path) -> None:
+    """What somebody planted stays a link, or is taken away where --force says so; what it points at is never written."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "recording.json").write_text("precious")
+    (victim / "file").write_text("precious")
+    planted = tmp_path / place
+    planted.parent.mkdir(exist_ok=True)
+    planted.symlink_to(victim if place in ("r", "r/evidence") else victim / "file")
+    target = tmp_path / ("r.tar.gz" if "tar" in place else "r")
+    try:
+        recording.write(EVIDENCE, str(target), force=force)
+    except (recording.RecordingError, OSError):
+        assert place != "r.tar.gz.partial"
+    assert sorted(path.name for path in victim.iterdir()) == ["file", "recording.json"]
+    assert {path.read_text() for path in victim.iterdir()} == {"precious"}
+
+
+def test_a_dangling_link_is_no_free_place(tmp_path: Path) -> None:
+    for name in ("r", "r.tar.gz"):
+        (tmp_path / name).symlink_to(tmp_path / "nowhere")
+        with pytest.raises(recording.RecordingError, match="is a link"):
+            recording.write(EVIDENCE, str(tmp_path / name))
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_is_broken_off_takes_nothing_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "r.tar.gz"
+    recording.write(EVIDENCE, str(target))
+    before = target.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tarfile.TarFile.addfile", full)
+    with pytest.raises(OSError, match="No space"):
+        recording.write(EVIDENCE, str(target), force=True)
+    assert target.read_bytes() == before
+    with pytest.raises(OSError, match="No space"):
+        recording.write(EVIDENCE, str(tmp_path / "new.tar.gz"))
+    assert list(tmp_path.iterdir()) == [target]
