@@ -18,7 +18,7 @@ from cudadoctor.sources.platforms import probes_of
 from cudadoctor.within.asking import Judge
 
 OF_WORKERS = {"bench": "benchmark", "smoke": "smoke"}  # the row that waits for the workers on the GPUs
-PATIENCE = 5.0  # seconds that all lines together may take
+PATIENCE = 20.0  # seconds that all lines together may take
 ROWS_OF_THE_LADDER = ("libcuda", "visible-devices", "numba", "processes", "smoke", "benchmark")
 
 

@@ -45,6 +45,33 @@ stop stream string sync system table task tensor test text thread time tool torc
 value vector version volume wait warning warp with work worker write xorg zero
 """
 WORDS = frozenset(_WORDS.split())
+# What systems, sites and programs call parts of paths, besides the words above; a part of other words becomes a pseudonym.
+_OF_PATHS = """
+bin ckpt checkpoint checkpoints epoch gguf gromacs npy onnx parquet pkl pt pth safetensors step tar gz tgz bz xz csv md rst ipynb lock
+3rdparty a aarch64 actions amd64 anaconda api app apps arm64 artifacts ascend assets auto automnt base batch beegfs besteffort build
+buildkit builds buildx burstable c cache cc ceph cfg cgroup ci cluster clusters cmake comm compat compilers compute conda condaenv conf
+config conmon container containerd containers core cp cpp cri crio ctypes cu cubin cublas cuda cudart cudnn cufft cuh cupti cupy curand
+cusolver cusparse cvmfs cxx dask data dataset datasets dbus deb deps desktop detectron dist dll dlopen doc docker docs documents downloads
+drivers e easybuild ebs env envs etc eval example examples exe export exports ext extern external extra fast fatbin files flashinfer fs
+fscratch garden gcc generic git gnome gnu gpfs gpu gpus group groups guest h hdd hg home homes hpc hpcx hpp icd images infer inference ini
+init install installs jax jaxlib jenkins job json jupyter ko kubelet kubepods lab lambda ldconfig lib lib64 libpod libs licenses linux
+llama llvm lmod local log logs lustre lxc machine mamba mambaforge manual math media micromamba miniconda miniforge misc mnt model models
+modulefiles modules mount mounts mpi multi nas nccl net netscratch network nfs notebook notebooks numba numba-cuda numpy nv nvcc nvhpc
+nvidia nvme nvrtc nvtx o ollama onnxruntime openmpi opt out output package packages payload pip pkg plugins pod pool private profile
+profiler proj project projects ptx ptxas public py pybind11 pyc pycuda pyi pypy pytest python raid ray rdparty release releases repo repos
+results root rpm run runs runtime samba sample samples sandbox scipy scope scratch script scripts sdk seq server service session setup sh
+shared site sklearn slice slurm slurmstepd so soft software spack spawn spool src ssd staging static step storage store stubs sw sys
+system targets task temp tensorflow tensorrt terminal test tests tgz tmp toml toolkit tools torch torchaudio torchvision train training
+transformers triton tutorial txt ubi ubuntu uid unified user users usr util utils uv var venv version vllm volume volumes vscode vte web
+wheel wheels whl win windows work workdir worker workspace wsl x64 x86 xla yaml yml zip
+"""
+OF_PATHS = frozenset(_OF_PATHS.split())
+# Folders of / below which all is the system's own or a distribution's.
+_SYSTEM = """
+usr lib lib32 lib64 libx32 bin sbin etc dev proc sys boot snap nix gnu var opt root workspace workspaces content kaggle app System Library
+Applications
+"""
+SYSTEM = frozenset(_SYSTEM.split())
 # Addresses on the public web: messages name them, and so do the patterns that recognise these messages.
 PUBLIC = re.compile(
     r"(?:^|\.)(?:nvidia\.com|nvcr\.io|pypi\.org|python\.org|pythonhosted\.org|pytorch\.org|github\.com|githubusercontent\.com|"
@@ -53,7 +80,7 @@ PUBLIC = re.compile(
     r"googleapis\.com|goo\.gl|bit\.ly|"
     r"microsoft\.com|aka\.ms|ubuntu\.com|launchpad\.net|debian\.org|fedoraproject\.org|rpmfusion\.org|redhat\.com|archlinux\.org|"
     r"opensuse\.org|"
-    r"suse\.com|snapcraft\.io|nixos\.org|gentoo\.org|kernel\.org|docker\.(?:com|io)|quay\.io|ghcr\.io|kubernetes\.io|huggingface\.co|"
+    r"suse\.com|snapcraft\.io|nixos\.org|gentoo\.org|kernel\.org|docker\.(?:com|io)|quay\.io|ghcr\.io|kubernetes\.io|huggingface\.co|wandb\.ai|"
     r"onnxruntime\.ai|"
     r"cupy\.dev|jax\.dev|rapids\.ai|vllm\.ai|blender\.org|proxmox\.com|stackoverflow\.com|askubuntu\.com|wikipedia\.org|w3\.org|"
     r"llvm\.org|gnu\.org|"

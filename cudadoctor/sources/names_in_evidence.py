@@ -61,6 +61,11 @@ _OF_USERS = tuple(
         r"\buid=\d{1,10}\(([^)\n]{1,256})\)",
         rf"\buser ({_NAME})\(uid=",
         rf"\bof user ({_NAME})\.?$",
+        rf"\b(?:[Ll]ogged in as|[Aa]uthenticated as|[Ll]ogin as|[Rr]unning as|su -|runuser -u|sudo -u):? [\"'`]?({_NAME})",
+        rf"^({_NAME}):(?:\$\w{{1,8}}\$|\{{SS?HA|[x*!]{{1,2}}:\d)",  # htpasswd, shadow, passwd
+        rf"\b(?:login|username) ({_NAME})$",  # netrc
+        rf"^({_NAME})\s{{1,20}}(?:pts/\d|tty\w|:\d)",  # last, who, w
+        rf"^\d{{1,20}}[\w.+-]{{0,20}}\|({_NAME})\|",  # sacct -P
         rf"\b(?:publickey|password|session opened) for (?:invalid user |user )?({_NAME})\b",
         rf"\bsudo(?:\[\d+\])?: {{1,8}}({_NAME}) : ",
         rf"^[^\n#]{{0,40}}\b(?:LOGNAME|USER|SUDO_USER)=({_NAME})$",
@@ -72,6 +77,10 @@ _OF_HOSTS = tuple(
     for pattern in (
         rf"{_STAMP} ({_HOST}) {_DAEMON}\b[^\n]{{0,20}}:",
         rf"\b[Hh]ost_?[Nn]ame[\"']? {{0,2}}[=:] {{0,2}}[\"']?({_HOST})",
+        rf"(?:^|[>\s'\"])Host: ({_HOST})",
+        rf"\bmachine ({_HOST})$",
+        rf"\bHost(?:Name)? ({_HOST})$",
+        rf"^{_NAME}\s{{1,20}}(?:pts/\d|tty\w)[^\n]{{0,60}}\(({_HOST})\)$",
         rf"\b(?:srun|sbatch|slurmstepd|slurmd|mpirun)(?:-[\w.-]{{1,60}})?: error: ({_HOST}): ",
         rf"\bON ({_HOST}) CANCELLED\b",
         rf"\b(?:connect to host|resolve host(?:name)?|Connection (?:to|closed by|reset by)) ({_HOST})",
@@ -87,8 +96,15 @@ _OF_ACCOUNTS = re.compile(
     r"(?:--account(?:=| )|#SBATCH -A |\b(?:SLURM_JOB_|SBATCH_|SLURM_)?ACCOUNT=|\bAccount=|\b[Aa]ccount[:=] ?|\b(?:srun|sbatch|"
     r"salloc)\b[^\n]{0,80} -A )[\"']?([A-Za-z][\w.-]{1,60})"
 )
-_PS_HEAD = re.compile(r"^[ \t]{0,40}(?:USER|UID|RUSER)[ \t]{1,40}PID[ \t]")
-_TOP_HEAD = re.compile(r"^[ \t]{0,40}PID[ \t]{1,40}(?:USER|RUSER)[ \t]")
+# A line of headings: several words, one of which stands above names of people.
+_TABLE = re.compile(r"[ \t>|]{0,40}(?:[A-Z%][\w%/()+-]{1,30}[ \t]{1,60}){2}")
+_COLUMN = re.compile(r"(?<!\S)(USER|UID|RUSER|EUSER|User|UserName|USERNAME|OWNER|Owner|LOGIN|Account|ACCOUNT)(?!\S)")
+_CELL = re.compile(r"\S{1,64}")
+_RULE = re.compile(r"[-=+| ]{4,400}$")
+_AUTHOR = re.compile(
+    r"(\b(?:Author|Committer|Commit|From|To|Cc|Signed-off-by|Reviewed-by|Tested-by|Co-authored-by|Reported-by|Maintainer|Contact): {1,4})"
+    r"([^\W\d_][^<>\n:@]{1,60}?)(?= ?(?:<|\())"
+)
 _LS = re.compile(r"^[-bcdlps][-rwxsStT]{9}[.+@]? {1,8}\d+ {1,20}(\S+) {1,20}(\S+) {1,20}[\d,.]+[KMG]? ", re.MULTILINE)
 # What stands before the numbers of other things than hosts.
 _BEFORE_NUMBERS = re.compile(
@@ -238,26 +254,27 @@ def _from_text(names: Names, text: str, item: str) -> None:
     groups = re.search(r"\bgroups=(\S+)", text)
     names.groups.update(re.findall(r"\d\(([^)]{1,256})\)", groups[1]) if groups else ())
     if item == "text":
-        names.users.update(_of_process_tables(text))
+        names.users.update(name for name in _of_tables(text) if re.fullmatch(_NAME, name) and name.lower() not in WORDS)
 
 
-def _of_process_tables(text: str) -> Iterator[str]:
-    """Who stands in the first column below `USER PID`, or in the second below `PID USER`."""
-    place: int | None = None
+def _of_tables(text: str) -> Iterator[str]:
+    """What stands below a heading USER, UID, Owner or Account, up to an empty line: ps, top, squeue, sacct, ls of jobs."""
+    places: list[tuple[int, int]] = []
     for line in text.split("\n"):
-        if _PS_HEAD.match(line) or _TOP_HEAD.match(line):
-            place = 0 if _PS_HEAD.match(line) else 1
-        elif place is not None:
-            columns = line.split(None, 2)
-            if len(columns) < 3 or not columns[1 - place].isdigit():
-                place = None
-            else:
-                yield columns[place].rstrip("+")
+        heads = list(_COLUMN.finditer(line)) if _TABLE.match(line) else []
+        if heads:
+            places = [(head.start(1), head.end(1)) for head in heads]
+        elif not line.strip():
+            places = []
+        elif places and not _RULE.match(line):
+            for start, end in places:
+                yield from (word.group().rstrip("+") for word in _CELL.finditer(line) if word.start() < end and start < word.end())
 
 
 # ---------------------------------------------------------------- in their place
 def in_their_place(text: str, pseudonyms: Pseudonyms) -> str:
-    """Accounts where they are named as such, also those that are common words."""
+    """Accounts where they are named as such, also those that are common words; and who wrote something, with all parts of the name."""
+    text = _AUTHOR.sub(lambda match: match[1] + pseudonyms.user(match[2]), text)
     return _OF_ACCOUNTS.sub(lambda match: match[0][: match.start(1) - match.start()] + _account(match[1], pseudonyms), text)
 
 

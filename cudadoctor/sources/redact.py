@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
-from cudadoctor.sources import names_in_evidence
+from cudadoctor.sources import names_in_evidence, private_paths
 from cudadoctor.sources.names_in_evidence import KEPT_VARIABLES, NAMING_ITEMS, SECRET_NAME, VARIABLE, Names
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
 
@@ -90,7 +90,8 @@ class Redactor:
         if people:
             text = self.pseudonyms.people_at_hosts(text)
         text = names_in_evidence.in_their_place(text, self.pseudonyms)
-        return self.replaced(text, self.everywhere[1:] + (self.where_named if named else ()))
+        text = self.replaced(text, self.everywhere[1:] + (self.where_named if named else ()))
+        return private_paths.replaced(text, lambda part: self.pseudonyms.of("dir", part), self.pseudonyms.user)
 
     @staticmethod
     def replaced(text: str, parts: Iterable[tuple[re.Pattern[str] | None, Callable[[str], str]]]) -> str:
@@ -270,7 +271,8 @@ def redacted(evidence: Evidence) -> Redacted:
 
 _KINDS = {
     "user": ("user name", "user names"), "host": ("host name", "host names"), "group": ("group name", "group names"),
-    "account": ("account name", "account names"), "address": ("e-mail address", "e-mail addresses"), "ip": ("IP address", "IP addresses"),
+    "dir": ("part of a path", "parts of paths"), "account": ("account name", "account names"),
+    "address": ("e-mail address", "e-mail addresses"), "ip": ("IP address", "IP addresses"),
     "mac": ("MAC address", "MAC addresses"), "serial": ("serial number", "serial numbers"), "UUID": ("UUID", "UUIDs"),
     "sid": ("number of a Windows account", "numbers of Windows accounts"), "secret": ("secret", "secrets"),
 }  # fmt: skip

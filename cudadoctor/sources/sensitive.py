@@ -14,9 +14,9 @@ import secrets
 from cudadoctor.sources.common_names import PUBLIC, USERS
 
 GONE = "<redacted>"
-PSEUDONYM = re.compile(r"(?:user|host|group|account|serial)-[0-9a-f]{6}")
+PSEUDONYM = re.compile(r"(?:user|host|group|account|serial|dir)-[0-9a-f]{6}")
 # ---------------------------------------------------------------- what opens a door
-_PEM = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----(?:(?!-----BEGIN).){0,20000}?(?:-----END \1-----|\Z)", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN).){0,20000}?(?:-----END \1-----|\Z)", re.DOTALL)
 _CREDENTIALS = re.compile(r"(://)[^/\s\"'<>]{1,400}@")  # user:password@ in an address; a password may hold an @
 _KNOWN_FORMS = re.compile(
     r"\b(?:(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|gl(?:pat|rt|dt|cbt|ptt|"
@@ -31,15 +31,31 @@ _KNOWN_FORMS = re.compile(
 _OPAQUE = re.compile(
     r"(?<![\w+/=.-])(?=[A-Za-z0-9+]{0,39}[A-Z])(?=[A-Za-z0-9+]{0,39}[a-z])(?=[A-Za-z0-9+]{0,39}\d)[A-Za-z0-9+]{40}(?![\w+/=.-])"
 )
+# Long ones with signs between: many letters of both cases and many digits. A name that a compiler made begins with _Z or ?.
+_LONG_OPAQUE = re.compile(
+    r"(?<![\w+/=.?@$-])(?!_Z|[A-Za-z]{0,12}::)(?=(?:[^A-Z\s]{0,40}[A-Z]){4})(?=(?:[^a-z\s]{0,40}[a-z]){4})(?=(?:[^0-9\s]{0,40}[0-9]){3})"
+    r"[A-Za-z0-9+/_-]{40,400}={0,3}(?![\w+/.-])"
+)
+# What a webhook's address ends with lets anybody write there.
+_WEBHOOK = re.compile(
+    r"(?i)((?:hooks\.slack\.com/(?:services|workflows|triggers)|hooks\.[\w.-]{1,60}/hooks/catch|[\w./-]{0,80}/webhooks?(?:b2)?|api\.telegram\.org)/|"
+    r"/bot(?=\d{6,12}:))[\w:/.@%-]{12,400}"
+)
+_HASHED = re.compile(
+    r"((?:^|[:\s\"'=])(?:\$(?:apr1|1|2[abxy]?|5|6|7|y|gy|sha1|argon2\w{0,2}|scrypt|pbkdf2[\w-]{0,12})\$|\{SS?HA\d{0,3}\}))([^\s:\"']{8,300})",
+    re.MULTILINE,
+)
+_PGPASS = re.compile(r"^([\w.*-]{1,200}:(?:\d{2,5}|\*):[^:\s]{1,80}:)([^:\s]{1,80}):(\S{3,200})$", re.MULTILINE)
+_VAULT = re.compile(r"(\$ANSIBLE_VAULT;[^\n]{0,80}\n)((?:[ \t]{0,40}[0-9a-f]{16,120}[ \t]{0,4}(?:\n|\Z)){1,400})")
 _OPENER = (
     r"(?:(?P<token>token)|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret[_-]?key|"
     r"account[_-]?key|"
-    r"shared[_-]?key|licen[cs]e[ _-]?key|credential|signature|jwt)s?"
+    r"shared[_-]?key|client[_-]key[_-]data|client[_-]certificate[_-]data|_pass|_auth|auth[_-]?key|encryption[_-]?key|signing[_-]?key|"
+    r"session[_-]?id|sessionid|connection[_-]?string|licen[cs]e[ _-]?key|credential|signature|jwt)s?"
 )
 _WORD = r"(?:none|null|true|false|yes|no|not|missing|invalid|required|expired|is|was)"
-_HARMLESS = (
-    rf"(?(token)(?!\d+(?![\w.-])))(?!{_WORD}\b|<redacted>|[$%{{\[(]|\.\.\.)"  # max_new_tokens=128 is no secret; password=12345678 is
-)
+# max_new_tokens=128 is no secret; password=12345678 is
+_HARMLESS = rf"(?(token)(?!\d+(?![\w.-])))(?!{_WORD}\b|<redacted>|[${{\[(]|%(?![0-9A-F]{{2}})|\.\.\.)"
 _VALUE = r"(?:[^\s\"',;&<>\])}\\]|\\(?![\"'ntr]))"  # in JSON a quote or a line break follows a backslash
 _QUOTE = r"(?P<escape>\\{0,3})(?P<quote>[\"'])"
 # Where a quote was opened, all up to the same quote, with its blanks. <pad> and the like are words of a model.
@@ -48,7 +64,7 @@ _QUOTED = (
     r"(?:(?!(?P=escape)(?P=quote))(?:\\[^\n]|[^\\\n])){3,4000}(?=(?P=escape)(?P=quote))|(?!))"
 )
 _NAMED = re.compile(
-    rf"(?:(?:{_OPENER}|\bpwd|\bsig|\bpat)(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
+    rf"(?:(?:{_OPENER}|\bpwd|\bsig|\bpat|(?<=[\"'])auth(?=[\"']))(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
     rf":(?!:))[ \t]{{0,4}}(?:{_QUOTE})?)(?P<value>{_QUOTED}|{_HARMLESS}{_VALUE}{{4,4000}})",
     re.IGNORECASE,
 )
@@ -58,10 +74,12 @@ _ARGUMENT = re.compile(
     re.IGNORECASE,
 )
 _HEADER = re.compile(
-    r"(\b(?:authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:(?:bearer|basic|token|negotiate|digest)\s{1,2})?|bearer\s{1,2}|x-api-key:\s{0,2}|"
-    r"set-cookie:\s{0,2}|\bcookie:\s{0,2}))(?!authentication|token\b)(?P<value>[^\s\"']{6,4000})",
+    r"((?:(?<![A-Za-z])|(?<=\\[nrt]))(?:(?:proxy-)?authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:(?:bearer|basic|token|negotiate|digest)\s{1,2})?|bearer\s{1,2}|x-api-key:\s{0,2}|"
+    r"x-(?:auth|vault|api|access|amz-security)-?(?:token|key):\s{0,2}|private-token:\s{0,2}))(?!authentication|token\b)(?P<value>[^\s\"'\\]{6,4000})",
     re.IGNORECASE,
 )
+# All cookies of a line: which of them opens a door is the server's secret.
+_COOKIES = re.compile(r"(\b(?:set-)?cookies?[\"']?\s{0,2}[:=]\s{0,2})(?P<value>[^\s\"'=;]{1,80}=[^\n\"']{4,4000})", re.IGNORECASE)
 _AT_A_DOOR = re.compile(
     r"(\b(?:sshpass[ \t]{1,4}-p|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user)|"
     r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
@@ -76,9 +94,13 @@ _CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way 
 _UUID = re.compile(
     r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|"
     r"(?:(?<![0-9a-fA-F])|(?<=pod))((?<!-)[0-9a-fA-F]{8}([-_])[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{12}|"
-    r"[0-9a-f]{64}|[0-9a-f]{32})(?![0-9a-zA-Z])"
+    r"[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-zA-Z])"
 )
-HOME = re.compile(r"(/home/|/homes/|/Users/)((?<=/Users/)[^/\s:;'\",\\]{1,40}(?: [^/\s:;'\",\\]{1,40}){1,2}(?=/)|[^/\s:;'\",\\<>|)\]}]+)")
+# Some sites sort their users by the first letter: /home/a/ada.
+HOME = re.compile(
+    r"(/home/(?:[a-z0-9]/(?=[\w.-]{2}))?|/homes/(?:[a-z0-9]/(?=[\w.-]{2}))?|/Users/)"
+    r"((?<=/Users/)[^/\s:;'\",\\]{1,40}(?: [^/\s:;'\",\\]{1,40}){1,2}(?=/)|[^/\s:;'\",\\<>|)\]}]+)"
+)
 _HOME_IN_WSL = re.compile(r"(\\{1,2}home\\{1,2})([^\\/\s:;'\",<>|]+)")
 # C:\Users\name, in JSON with every backslash twice. The name may hold blanks where the path goes on behind it.
 HOME_OF_WINDOWS = re.compile(
@@ -120,6 +142,12 @@ _AT_HOST = re.compile(
 URL_HOST = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{1,20}://(?:<redacted>@)?)([A-Za-z0-9_][\w.-]{0,200})")
 _SHARE = re.compile(r"((?:^|(?<=[\s\"'=(]))(?:\\\\){1,2})(?!wsl)([A-Za-z][\w.-]{1,200})(?=\\)", re.MULTILINE)
 _WITH_PORT = re.compile(r"(?<![\w/.@-])([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8})(?=:\d{2,5}/)")
+# A name on the network, by how it ends. What Python and programs write with dots has other ends, or no sign and no digit in it.
+_FULL_NAME = re.compile(
+    r"(?<![\w./@-])(?=[\w.-]{0,200}(?:\.(?:com|org|edu|gov|mil|de|fr|uk|ch|at|nl|be|eu|jp|cn|kr|tw|ca|au|nz|se|fi|dk|es|pt|pl|cz|br|ru|ua|il|tr|gr|ie)|[\d-][\w.-]{0,200}\.net)\b)"
+    r"(?:[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?\.){1,8}(?:com|net|org|edu|gov|mil|de|fr|uk|ch|at|nl|be|eu|jp|cn|kr|tw|ca|au|nz|se|fi|dk|es|pt|pl|cz|br|ru|ua|il|tr|gr|ie)"
+    r"(?![\w-]|\.\w|\()"
+)
 _BY_ITS_END = re.compile(
     r"(?<![\w.-])(?:[\w-]{1,63}\.){1,6}(?:localdomain|lan|corp|intranet|home\.arpa|cluster\.local|compute\.internal|ec2\.internal|"
     r"c\.[\w-]{1,60}\.internal)\b"
@@ -213,9 +241,16 @@ class Pseudonyms:
             text = _CREDENTIALS.sub(lambda match: f"{match.group(1)}{self.gone(match.group())}@", text)
             text = _CHANNEL.sub(lambda match: match.group(1) + self.gone(match.group()), text)
         text = _KNOWN_FORMS.sub(lambda match: self.gone(match.group()), text)
-        for pattern in (_AT_A_DOOR, _HEADER, _ARGUMENT, _NAMED, _IN_PROSE):
+        text = _WEBHOOK.sub(lambda match: match.group(1) + self.gone(match.group()), text) if "/" in text else text
+        if "ANSIBLE_VAULT" in text:
+            text = _VAULT.sub(lambda match: match.group(1) + self.gone(match.group(2)) + "\n" * match.group(2).count("\n"), text)
+        text = _PGPASS.sub(lambda match: match.group(1) + self.user(match.group(2)) + ":" + self.gone(match.group(3)), text)
+        text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
+        for pattern in (_AT_A_DOOR, _COOKIES, _HEADER, _ARGUMENT, _NAMED, _IN_PROSE):
             text = pattern.sub(self.value, text)
-        return _OPAQUE.sub(lambda match: self.gone(match.group()), text)
+        for pattern in (_OPAQUE, _LONG_OPAQUE):
+            text = pattern.sub(lambda match: self.gone(match.group()), text)
+        return text
 
     def numbers(self, text: str) -> str:
         """Numbers of devices and of systems, and what the boot loader was told."""
@@ -238,6 +273,7 @@ class Pseudonyms:
         text = _SHARE.sub(lambda match: match.group(1) + self.host(match.group(2)), text)
         text = _WITH_PORT.sub(lambda match: self.url_host(match.group(1)), text)
         text = _BY_ITS_END.sub(lambda match: self.host(match.group()), text)
+        text = _FULL_NAME.sub(lambda match: self.url_host(match.group()), text)
         text = _IPV4.sub(lambda match: match.group() if version_like(text, match) else self.of("ip", match.group()), text)
         text = _MAC.sub(lambda match: self.of("mac", match.group()), text)
         return _IPV6.sub(lambda match: self.of("ip", match.group()), text)
