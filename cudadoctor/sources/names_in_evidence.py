@@ -66,6 +66,15 @@ _OF_USERS = tuple(
         rf"\b(?:login|username) ({_NAME})$",  # netrc
         rf"^({_NAME})\s{{1,20}}(?:pts/\d|tty\w|:\d)",  # last, who, w
         rf"^\d{{1,20}}[\w.+-]{{0,20}}\|({_NAME})\|",  # sacct -P
+        rf"\b(?:UserId|GroupId|User|RunAs)=({_NAME})",
+        rf"\b(?:CRON|cron)\[\d{{1,10}}\]: \(({_NAME})\)",
+        rf"\b\w{{0,20}}_user[\"']?: {{1,4}}[\"']?({_NAME})",
+        rf"\b(?:docker|podman|helm|az|oc)\b[^\n]{{0,40}} login [^\n]{{0,80}}?-u {{0,2}}({_NAME})",
+        rf"\b(?:docker|podman|skopeo|crane|ipmitool|mongosh|mysql|psql)\b[^\n]{{0,80}}? (?:-u|-U|--user|--username)[ =]({_NAME})",
+        rf"^(?:user|owner|# owner): ?({_NAME})(?::|$)",
+        rf"\b(?:cn|uid|CN|UID)=({_NAME})(?=,)",
+        rf"\b(?:login|username) ({_NAME}) password\b",
+        rf"otpauth://\w{{1,8}}/(?:[^:/?\s]{{1,80}}:)?({_NAME})",
         rf"\b(?:publickey|password|session opened) for (?:invalid user |user )?({_NAME})\b",
         rf"\bsudo(?:\[\d+\])?: {{1,8}}({_NAME}) : ",
         rf"^[^\n#]{{0,40}}\b(?:LOGNAME|USER|SUDO_USER)=({_NAME})$",
@@ -104,6 +113,12 @@ _RULE = re.compile(r"[-=+| ]{4,400}$")
 _AUTHOR = re.compile(
     r"(\b(?:Author|Committer|Commit|From|To|Cc|Signed-off-by|Reviewed-by|Tested-by|Co-authored-by|Reported-by|Maintainer|Contact): {1,4})"
     r"([^\W\d_][^<>\n:@]{1,60}?)(?= ?(?:<|\())"
+)
+# Ada Lovelace <address>, and the full name in a line of /etc/passwd.
+_FULL_NAMES = re.compile(
+    r"((?:^|[\"'(\[>,;]|: )[ \t]{0,4})([^\W\d_][\w'.-]{1,40}(?: [^\W\d_][\w'.-]{0,40}){1,4})(?= <(?:[^>\s@]{1,80}@|address-))"
+    r"|(^[\w.-]{1,64}:[x*!]{0,2}:\d{1,10}:\d{1,10}:)([^:\n,]{3,80})(?=[:,])",
+    re.MULTILINE,
 )
 _LS = re.compile(r"^[-bcdlps][-rwxsStT]{9}[.+@]? {1,8}\d+ {1,20}(\S+) {1,20}(\S+) {1,20}[\d,.]+[KMG]? ", re.MULTILINE)
 # What stands before the numbers of other things than hosts.
@@ -275,6 +290,7 @@ def _of_tables(text: str) -> Iterator[str]:
 def in_their_place(text: str, pseudonyms: Pseudonyms) -> str:
     """Accounts where they are named as such, also those that are common words; and who wrote something, with all parts of the name."""
     text = _AUTHOR.sub(lambda match: match[1] + pseudonyms.user(match[2]), text)
+    text = _FULL_NAMES.sub(lambda match: (match[1] or match[3] or "") + pseudonyms.user(match[2] or match[4]), text)
     return _OF_ACCOUNTS.sub(lambda match: match[0][: match.start(1) - match.start()] + _account(match[1], pseudonyms), text)
 
 

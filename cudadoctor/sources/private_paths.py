@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W\d_]+|\d+")
 _PSEUDONYM = re.compile(r"(?:user|host|group|account|serial|dir)-[0-9a-f]{6}|<redacted>")
 _LIBRARY = re.compile(r"lib[\w.+-]{1,80}\.(?:so|a|dylib)(?:[.\d]{0,20})")
 # A path of at least two parts. What stands before it is no part of a word, of an address or of a tag.
-_PATH = re.compile(r"(?<![\w./<~@%+-])(/(?!/)[^\s/:;'\"`,()\[\]{}<>|\\]{1,200}/[^\s:;'\"`,()\[\]{}<>|\\]{0,1000})")
+_PATH = re.compile(r"(?:(?<![\w./<~@%+-])|(?<=-[ILBF]))(/(?!/)[^\s/:;'\"`,()\[\]{}<>|\\]{1,200}/[^\s:;'\"`,()\[\]{}<>|\\]{0,1000})")
 _WINDOWS = re.compile(r"(?<![\w])([A-Za-z]:(\\{1,2})[^\s\\/:;*?\"<>|]{1,100}\2[^/:;*?\"<>|\r\n\t']{0,600})")
 _WINDOWS_SYSTEM = frozenset(("windows", "program files", "program files (x86)", "programdata", "users"))
 _TILDE = re.compile(r"(?<![\w/~.])~([A-Za-z_][\w.-]{1,40})(?=/|\s|$|['\",:;)])")

@@ -25,7 +25,9 @@ _KNOWN_FORMS = re.compile(
     r"test)_\w{16,200}|"
     r"AIza[\w-]{35}|ya29\.[\w-]{16,400}|pypi-[\w-]{16,400}|npm_[A-Za-z0-9]{30,60}|dckr_(?:pat|oat)_[\w-]{16,100}|dop_v1_[0-9a-f]{40,80}|"
     r"SG\.[\w-]{16,40}\.[\w-]{16,60}|wandb_v1_\w{16,200}|eyJ[\w-]{8,4000}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?|"
-    r"(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S{1,30}) [A-Za-z0-9+/]{20,4000}={0,3}|SHA256:[A-Za-z0-9+/]{43})"
+    r"(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S{1,30}) [A-Za-z0-9+/]{20,4000}={0,3}|SHA256:[A-Za-z0-9+/]{43}|"
+    r"AGE-SECRET-KEY-1[A-Z0-9]{40,80}|(?:AC|SK)[0-9a-f]{32}|[MNO][\w-]{22,28}\.[\w-]{6}\.[\w-]{27,40}|[hsb](?:v[sbr])?\.[A-Za-z0-9]{24,200}|"
+    r"tskey-[\w-]{16,80}|(?<![\w+/])[A-Za-z0-9+/]{30,400}={1,2}(?![\w=]))"
 )
 # 40 letters of both cases and digits without a separator: what a cloud calls a secret key. Mangled names of C++ have _ before them.
 _OPAQUE = re.compile(
@@ -48,10 +50,10 @@ _HASHED = re.compile(
 _PGPASS = re.compile(r"^([\w.*-]{1,200}:(?:\d{2,5}|\*):[^:\s]{1,80}:)([^:\s]{1,80}):(\S{3,200})$", re.MULTILINE)
 _VAULT = re.compile(r"(\$ANSIBLE_VAULT;[^\n]{0,80}\n)((?:[ \t]{0,40}[0-9a-f]{16,120}[ \t]{0,4}(?:\n|\Z)){1,400})")
 _OPENER = (
-    r"(?:(?P<token>token)|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret[_-]?key|"
+    r"(?:(?P<token>token)|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret[_-]?key(?:[_-]?base)?|"
     r"account[_-]?key|"
     r"shared[_-]?key|client[_-]key[_-]data|client[_-]certificate[_-]data|_pass|_auth|auth[_-]?key|encryption[_-]?key|signing[_-]?key|"
-    r"session[_-]?id|sessionid|connection[_-]?string|licen[cs]e[ _-]?key|credential|signature|jwt)s?"
+    r"session[_-]?id|sessionid|\bpsk|authtok|sshpass|bindpw|connection[_-]?string|licen[cs]e[ _-]?key|credential|signature|jwt)s?"
 )
 _WORD = r"(?:none|null|true|false|yes|no|not|missing|invalid|required|expired|is|was)"
 # max_new_tokens=128 is no secret; password=12345678 is
@@ -81,20 +83,25 @@ _HEADER = re.compile(
 # All cookies of a line: which of them opens a door is the server's secret.
 _COOKIES = re.compile(r"(\b(?:set-)?cookies?[\"']?\s{0,2}[:=]\s{0,2})(?P<value>[^\s\"'=;]{1,80}=[^\n\"']{4,4000})", re.IGNORECASE)
 _AT_A_DOOR = re.compile(
-    r"(\b(?:sshpass[ \t]{1,4}-p|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user)|"
+    r"(\b(?:sshpass[ \t]{1,4}-p|mongo\w{0,8}\b[^\n]{0,200}?[ \t]-p|ipmitool\b[^\n]{0,200}?[ \t]-P|ldap\w{1,10}\b[^\n]{0,300}?[ \t]-w|"
+    r"redis-cli\b[^\n]{0,200}?[ \t]-a|sqlcmd\b[^\n]{0,200}?[ \t]-P|xfreerdp\b[^\n]{0,200}?/p:|"
+    r"[A-Z][A-Z0-9_]{0,40}(?:PASS|PW|PWD)=\{?|\b[Pp][Ww][Dd]=\{|"
+    r"otpauth://\w{1,8}/|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user)|"
     r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
     r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)"
     r"(?P<value>[^\s\"']{3,400})"
 )
 _IN_PROSE = re.compile(
-    r"(\b(?:password|passphrase|token)(?: is)?[ \t]{1,4}[\"']?)(?P<value>(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~-]{6,200})", re.I
+    r"(\b(?:\w{0,20}_)?(?:password|passphrase|token|secret key|recovery key)(?: is:?)?[ \t]{1,40}[\"']?)"
+    r"(?P<value>(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~=.|:-]{6,400}|(?<= is: )[A-Z2-7]{16,64})",
+    re.I,
 )
 _CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way to put a token into a channel
 # ---------------------------------------------------------------- what names a person or a machine
 _UUID = re.compile(
     r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|"
     r"(?:(?<![0-9a-fA-F])|(?<=pod))((?<!-)[0-9a-fA-F]{8}([-_])[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{12}|"
-    r"[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-zA-Z])"
+    r"[0-9a-f]{32,400})(?![0-9a-zA-Z])"
 )
 # Some sites sort their users by the first letter: /home/a/ada.
 HOME = re.compile(
@@ -115,6 +122,10 @@ _SERIAL = re.compile(
     r">)[ \t]{0,20}[\"']?)"
     r"(?!\[?N/A|unknown|none|not |to be|default|<|serial-[0-9a-f]{6}\b)([^\s\"'<,;]{3,80})",
     re.IGNORECASE,
+)
+_GUID = re.compile(r"(\bGUIDs?:?[ \t]{1,8}0x)([0-9a-f]{8,16})\b", re.IGNORECASE)
+_CSV = re.compile(
+    r"^([^\n]{0,200}?(?:^|, ?)(?:gpu_)?serial(?:_number)?(?:,[^\n]{0,400})?)\n((?:[^\n]{0,400},[^\n]{0,400}(?:\n|\Z)){1,64})", re.MULTILINE
 )
 _SERIAL_IN_PROSE = re.compile(
     r"(\b(?:serial(?: (?:number|no\.?))?|S/N)[ \t]{1,8})((?=[\w-]{0,40}\d{4})[A-Za-z0-9][\w-]{6,60})", re.IGNORECASE
@@ -256,6 +267,8 @@ class Pseudonyms:
         """Numbers of devices and of systems, and what the boot loader was told."""
         text = _BOOT_LINE.sub(lambda match: match.group(1) + boot_words(match.group(2)), text)
         text = _SERIAL.sub(lambda match: match.group(1) + self.serial(match.group(2)), text)
+        text = _GUID.sub(lambda match: match.group(1) + self.digest(match.group(2), 16), text)
+        text = _CSV.sub(self.column, text) if "serial" in text else text
         text = _SERIAL_IN_PROSE.sub(lambda match: match.group(1) + self.serial(match.group(2)), text)
         text = _UUID.sub(self.uuid, text)
         text = _INSTANCE.sub(lambda match: f"{match.group(1)}{self.digest(match.group(2).lower(), 12).upper()}", text)
@@ -287,6 +300,18 @@ class Pseudonyms:
             return f"{user}@{host if host.lower() in USERS else self.host(host)}"
 
         return _AT_HOST.sub(pseudonym, text) if "@" in text else text
+
+    def column(self, match: re.Match[str]) -> str:
+        """A table with commas, such as nvidia-smi --query-gpu=serial prints: the serial numbers below their heading."""
+        heads = [head.strip() for head in match.group(1).split(",")]
+        at = next(place for place, head in enumerate(heads) if head.startswith(("serial", "gpu_serial")))
+        lines = []
+        for line in match.group(2).split("\n"):
+            cells = line.split(",")
+            if len(cells) == len(heads) and re.fullmatch(r"\s?\w{6,80}", cells[at]):
+                cells[at] = cells[at][: len(cells[at]) - len(cells[at].strip())] + self.serial(cells[at].strip())
+            lines.append(",".join(cells))
+        return f"{match.group(1)}\n" + "\n".join(lines)
 
     # ------------------------------------------------------------ names
     def serial(self, number: str) -> str:

@@ -1,0 +1,68 @@
+"""Two hundred secrets and names that were planted in logs by somebody who had not read the redaction: none of them leaves the machine.
+
+The file is packed, for scanners of repositories take the secrets for real ones; all of them are made up.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from cudadoctor.sources import pasted
+from cudadoctor.sources.redact import redact
+from tests.command_line import ROOT
+
+CASES = [
+    json.loads(line) for line in zlib.decompress(base64.decodebytes((ROOT / "fixtures" / "planted_secrets.b64").read_bytes())).splitlines()
+]
+# A list without headings, a name that stands as a key, and a share's folder: nothing says there that these are names.
+NOT_FOUND = {"github-hosts-yml-gho", "sacctmgr-parsable", "squeue-custom-format", "windows-unc-and-drive-traceback"}
+# Three lines of variables in a row are a printed environment, of which a recording keeps what a diagnosis reads; public names by chance.
+ALSO_GONE = {"azure-client-secret", "anthropic-key-dotenv", "netrc-wandb", "export-db-pass", "datadog-agent-yaml", "rsa-key-truncated-no-end",
+             "netrc-one-line", "ldd-and-rpath-u-cluster"}  # fmt: skip
+
+
+def redacted(text: str) -> str:
+    return redact(pasted.evidence_of(text.encode())).items[0].stdout or ""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["kind"])
+def test_what_was_planted_is_gone(case: dict[str, Any]) -> None:
+    out = redacted(case["text"])
+    leaked = [secret for secret in case["secret"] if secret in out]
+    assert bool(leaked) == (case["kind"] in NOT_FOUND), (leaked, out)
+    assert out.count("\n") == case["text"].count("\n")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["kind"])
+def test_what_a_diagnosis_reads_stays(case: dict[str, Any]) -> None:
+    lost = [kept for kept in case["keep"] if kept not in redacted(case["text"])]
+    assert bool(lost) == (case["kind"] in ALSO_GONE), lost
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", True),
+        ("/opt/nvidia/hpc_sdk/Linux_x86_64/24.5/cuda/12.4/bin/nvcc", True),
+        ("/data/miniconda3/envs/torch/lib/python3.11/site-packages/acme/kernels.py", True),
+        ("/sw/cuda-12.4/lib64/libcudart.so.12.4.127", True),
+        ("/scratch/mhartwig/run", False),
+        ("/var/home/www/okonkwo/x", False),
+        ("/root/shell/liu", False),
+        ("D:\\Projects\\hartwig\\cuda", False),
+        ("C:\\Program Files\\NVIDIA Corporation\\NVSMI\\nvml.dll", True),
+    ],
+)
+def test_a_path_is_what_systems_and_programs_call_their_folders(path: str, kept: bool) -> None:
+    assert (redacted(f"File {path}: not found\n") == f"File {path}: not found\n") is kept
+
+
+def test_equal_parts_stay_equal_and_a_prefix_a_prefix() -> None:
+    first, second, third = redacted("/scratch/hartwig/a /scratch/hartwig/zimt/b /work/zimt/b\n").split()
+    assert second.startswith(first.rpartition("/")[0])
+    assert second.split("/")[3] == third.split("/")[2]
