@@ -87,6 +87,11 @@ def _of_opened(found: Opened, name: str, folder: str) -> tuple[Evidence, ...]:
     """A recording is refused with the command that reads it."""
     if found.recording:
         raise NotUnderstoodError(f"{name} is a recording: use `cudadoctor check --replay {folder}`")
+    if found.text is not None and not found.machines:
+        from cudadoctor.sources import pasted
+
+        if not pasted.is_text(found.text.body):
+            raise NotUnderstoodError(f"{name} holds no text: give what a program printed, a recording or a bundle")
     return found.machines or (_pasted(found.text or b""),)
 
 

@@ -50,6 +50,8 @@ def _extra(log: str | None) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         content = inputs.of_stream(sys.stdin.buffer, "standard input") if log == "-" else inputs.of_path(log)
     except inputs.InputError as error:
         raise terminal.usage(f"--log {error}") from error
+    if not pasted.is_text(content.body):
+        raise terminal.usage(f"--log {log} holds no text: give what your program printed")
     text = pasted.evidence_of(content)
     return text.items, text.remarks
 

@@ -141,6 +141,17 @@ def test_the_answer_is_that_of_this_process(name: str) -> None:
     judge.close()
 
 
+def test_questions_one_after_another() -> None:
+    """The child is told the next one at once; its limits are those of the work alone."""
+    judge = Judge(warm=True)
+    for _ in range(40):
+        assert judge.lines(RowsWanted(evidence=evidence_of("h200-healthy"), rows=("gpu", "driver")), seconds=5.0).keys() == {
+            "gpu",
+            "driver",
+        }
+    judge.close()
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_child_ends_with_the_doctor(how: int, meddle: object, tmp_path: Path) -> None:
     code = f"from cudadoctor.within import asking\nasking._CODE = {asking._CODE!r}\nimport sys\nfrom cudadoctor.cli import main\nmain()"

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 _ANSI = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 LONG = 64 << 10  # characters from which an index of the words pays
+LONGEST_LINE = 64 << 10  # characters of a line of a user's text
 BEFORE = 100  # characters shown before the words that matter in a long line
 QUOTE_LENGTH = 300  # characters of one quoted line
 
@@ -25,7 +26,8 @@ class Text:
     """One text to parse: lines without ANSI codes or carriage returns, numbered from 1 by `quote`."""
 
     def __init__(self, text: str, *, source: str, origin: Origin = "live", whole: bool = True, item: Item | None = None) -> None:
-        self.text = _ANSI.sub("", text) if "\x1b" in text else text
+        text = _ANSI.sub("", text) if "\x1b" in text else text
+        self.text = _capped(text) if origin == "text" and len(text) > LONGEST_LINE else text
         self.source = source
         self.origin = origin
         self.whole = whole  # what this text does not show is known to be absent
@@ -51,6 +53,15 @@ class Text:
 
     def fact(self, key: Key[T], value: T | None, *quotes: Quote, whole: bool | None = None) -> Fact[T]:
         return Fact(key=key.name, value=value, quotes=quotes, origin=self.origin, whole=self.whole if whole is None else whole)
+
+
+def _capped(text: str) -> str:
+    """A user's text with both ends of each line that is too long: what fails is said there."""
+    half = LONGEST_LINE // 2
+    lines = text.split("\n")
+    if all(len(line) <= LONGEST_LINE for line in lines):
+        return text
+    return "\n".join(line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}" for line in lines)
 
 
 def _part(line: str, about: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.decoding import decoded
-from cudadoctor.sources.inputs import TEXT, Content
+from cudadoctor.sources.inputs import HEAD, TEXT, Content
+
+_TEXT = bytes({0, 7, 8, 9, 10, 12, 13, 27, *range(32, 256)} - {127})  # all but control characters that no log has
 
 
 def item_of(content: bytes) -> Item:
@@ -23,3 +25,9 @@ def evidence_of(content: bytes | Content) -> Evidence:
     content = Content(content) if isinstance(content, bytes) else content
     remarks = (content.left_out,) if content.left_out is not None else ()
     return Evidence(items=(_item(content),), origin="text", platform="unknown", remarks=remarks)
+
+
+def is_text(content: bytes) -> bool:
+    """Whether a program wrote it for people. Letters of any code page count; runs of zero bytes stand in logs that a crash broke off."""
+    head = content[:HEAD]
+    return len(head.translate(None, _TEXT)) * 20 <= len(head)

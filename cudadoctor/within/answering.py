@@ -31,12 +31,11 @@ def serve() -> None:
         _allow(job.seconds)
         try:
             told = answer(job, knowledge, lambda part: _write(out, PART, part.encode("utf-8", "replace")))
-            body = msgspec.msgpack.encode(told)
+            what, body = TOLD, msgspec.msgpack.encode(told)
         except Exception as error:
-            _write(out, FAILED, f"{type(error).__name__}: {error}"[:500].encode("utf-8", "replace"))
-        else:
-            _write(out, TOLD, body)
-        _allow(0)
+            what, body = FAILED, f"{type(error).__name__}: {error}"[:500].encode("utf-8", "replace")
+        _allow(0)  # before the answer: the next question may follow it at once
+        _write(out, what, body)
 
 
 def answer(job: Job, knowledge: Knowledge, begins: Callable[[str], None]) -> Told:

@@ -20,7 +20,7 @@ from cudadoctor.within import FAILED, FRAME, TOLD
 if TYPE_CHECKING:
     from cudadoctor.model.judgement import Answer, Asked, Job, Question, RowsWanted, Told
 
-SECONDS = 20.0  # of CPU time for one question, all attempts together
+SECONDS = 30.0  # of CPU time for one question, all attempts together
 SHARES = (0.5, 0.25, 0.25)  # of that, for each attempt
 # Seconds that a child may take to start, and times its CPU time that it may take on a busy machine; Windows has this limit alone.
 START, SLOWER = (5.0, 1.0) if ON_WINDOWS else (20.0, 10.0)
