@@ -16,7 +16,8 @@ Map of the package, in the order in which data flows:
     meanings/    a code, a cause, a variable, a GPU, a version -> what is known of it
     assemble/    facts and diagnosis -> the parts of a report
     slowness.py  what slow figures mean for the verdict
-    app.py       collect() and judge(): the two functions that join these stages
+    app.py       judge(): the function that joins these stages
+    judging.py   what is asked of evidence, with policy and steps; within/ has it answered in a child, within a limit of time
     nodes.py     one report on the machines of a bundle: the worst is told, the others are named
     knowledge/   causes, recipes and tables as TOML, and their loader
     model/       the values that flow

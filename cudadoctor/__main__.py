@@ -7,19 +7,18 @@ sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's
 
 
 def leave_working_directory_out() -> None:
-    """Take the working directory off sys.path where it stands before the standard library: `-m` and PYTHONPATH put it there.
+    """Take the working directory, and relative folders, off sys.path before the standard library: `-m` and PYTHONPATH put them there.
 
     The doctor itself is kept where it is run from a checkout. What Python imports before this line (sitecustomize) is beyond reach.
     """
     own = os.path.realpath(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     first = next((at for at, entry in enumerate(sys.path) if entry == os.path.dirname(os.__file__)), 0)
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     try:
-        here = os.getcwd()
+        refused = {os.path.realpath(entry) for entry in given if not os.path.isabs(entry)} | {os.path.realpath(os.getcwd())}
     except OSError:
         return  # it was deleted: nothing can be imported from it
-    sys.path[:first] = [
-        entry for entry in sys.path[:first] if os.path.realpath(entry) == own or os.path.realpath(entry) != os.path.realpath(here)
-    ]
+    sys.path[:first] = [entry for entry in sys.path[:first] if os.path.realpath(entry) == own or os.path.realpath(entry) not in refused]
 
 
 leave_working_directory_out()

@@ -72,7 +72,7 @@ def read_saved(path: str) -> Saved:
         }
     except inputs.InputError as error:
         raise terminal.usage(f"--against {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise terminal.usage(f"--against {path}: no figures of `cudadoctor bench --save` are in it") from error
     return Saved(figures=figures, gpus=tuple(str(gpu.get("name")) for gpu in gpus), path=os.path.basename(path))
 

@@ -408,6 +408,8 @@ def main() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
             signal.signal(number, _terminated)
+    if "_CUDADOCTOR_COMPLETE" in os.environ:
+        cli_setup.complete_alone()
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as stop:

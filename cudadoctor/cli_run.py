@@ -61,7 +61,7 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
 def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
     from cudadoctor.report import run_text
 
-    terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)))
+    terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)), drawn=True)
 
 
 def _write(outcome: Outcome, path: str) -> None:

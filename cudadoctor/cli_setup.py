@@ -32,10 +32,23 @@ def completion(context: click.Context, /, shell: str, **_: Any) -> None:
     """Print what makes SHELL complete commands, options, rows and causes: eval "$(cudadoctor completion bash)"."""
     from click.shell_completion import get_completion_class
 
+    complete_alone()
     kind = get_completion_class(shell)
     root = context.find_root()
     assert kind is not None
     terminal.write(kind(root.command, {}, "cudadoctor", "_CUDADOCTOR_COMPLETE").source() + "\n")
+
+
+def complete_alone() -> None:
+    """Click asks `bash` for its version, and takes the first one on PATH; every bash of the last fifteen years will do."""
+    from click.shell_completion import BashComplete, add_completion_class
+
+    class Bash(BashComplete):
+        @staticmethod
+        def _check_version() -> None:
+            pass
+
+    add_completion_class(Bash)
 
 
 COMMANDS: tuple[click.Command, ...] = (hook, completion)

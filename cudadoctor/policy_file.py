@@ -19,6 +19,7 @@ import msgspec
 from cudadoctor import policy
 from cudadoctor.explaining import nearest
 from cudadoctor.model.requirements import Ignore, Policy
+from cudadoctor.sources import inputs
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
@@ -137,15 +138,14 @@ def _writable_by_others(path: str) -> str | None:
 # ---------------------------------------------------------------- reading it
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as stream:
-            text = stream.read(LARGEST + 1)
-    except OSError as error:
-        raise PolicyError(f"{path}: {error.strerror}") from error
+        content = inputs.of_path(path, lambda _: LARGEST)
+        if content.left_out is not None:
+            raise PolicyError(f"{path}: too large for a policy")
+        return content.body.decode("utf-8")
+    except inputs.InputError as error:
+        raise PolicyError(str(error)) from error
     except UnicodeDecodeError as error:
         raise PolicyError(f"{path}: it is not UTF-8") from error
-    if len(text) > LARGEST:
-        raise PolicyError(f"{path}: too large for a policy")
-    return text
 
 
 def _readable(path: str) -> str:

@@ -81,4 +81,4 @@ class Progress:
         lines = self.judge.lines(RowsWanted(evidence=Evidence(items=tuple(self.items.values())), rows=tuple(ready)), seconds=self.patience)
         self.patience -= time.monotonic() - asked
         for row, line in lines.items():
-            terminal.say(f"{self._name(row)} {one_line(line)}\n", self.stream)
+            terminal.say(f"{self._name(row)} {one_line(line)}\n", self.stream, drawn=True)

@@ -98,6 +98,7 @@ class Run:
         self.machine = Examination(interpreter(argv), knowledge)
         self.watch: UseWatch | None = None
         self.explained = True
+        self.left = READING
         self.ahead: tuple[Reason, ...] | None = None
         self.timer = threading.Timer(idle, self._still_idle)
         self.timer.daemon = True
@@ -158,7 +159,7 @@ class Run:
         from cudadoctor.within.asking import Judge
 
         with closing(Judge()) as judge:
-            spoken, left = _timed(judge, Question(machines=(pasted.evidence_of(tail),), every_step=True), READING)
+            spoken, self.left = _timed(judge, Question(machines=(pasted.evidence_of(tail),), every_step=True), self.left)
             diagnosis = spoken.report.diagnosis if spoken is not None else None
             named = diagnosis.root or next(iter(diagnosis.suspects), None) if diagnosis is not None else None
             if spoken is None or diagnosis is None or named is None or diagnosis.by_words:
@@ -166,7 +167,7 @@ class Run:
             examined = self.machine.result()
             if examined is not None:
                 both = examined.evidence.completed((pasted.item_of(tail),))
-                whole, _ = _timed(judge, Question(machines=(both,), every_step=True), left)
+                whole, self.left = _timed(judge, Question(machines=(both,), every_step=True), self.left)
                 root = whole.report.diagnosis.root if whole is not None else None
                 if whole is not None and root is not None and root.cause == named.cause:
                     return reason(root, whole, self.knowledge(), source="stderr")
@@ -221,7 +222,7 @@ class Run:
         if b"jit(" not in source:
             return None
         with closing(Judge()) as judge:
-            found, _ = _timed(judge, Question(machines=(pasted.evidence_of(source),), every_step=True), READING)
+            found, self.left = _timed(judge, Question(machines=(pasted.evidence_of(source),), every_step=True), self.left)
         if found is None:
             return None
         diagnosis = found.report.diagnosis

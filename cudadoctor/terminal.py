@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 _JOBS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "GITLAB_CI", "BUILDKITE")  # set where a job's log is read
+CLEAR = "\x1b[H\x1b[2J"
 _VIRTUAL_TERMINAL = 0x0004  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
 
 
@@ -98,22 +99,22 @@ def write(body: str, *, commands: bool = False) -> None:
 
 def screen(body: str) -> None:
     """A page in place of the one before, on a terminal."""
-    _write(f"\x1b[H\x1b[2J{_gated(body)}")
+    _write(f"{CLEAR}{_gated(body)}")
 
 
-def say(words: str, stream: TextIO | None = None) -> None:
-    """Text to stderr, or to another stream for people; nobody has to read it."""
+def say(words: str, stream: TextIO | None = None, *, drawn: bool = False) -> None:
+    """Text to stderr, or to another stream for people; nobody has to read it. `drawn`: it may have colours."""
     try:
-        (stream or sys.stderr).write(_gated(words))
+        (stream or sys.stderr).write(_gated(words, colours=drawn))
         (stream or sys.stderr).flush()
     except (OSError, ValueError):
         pass
 
 
-def _gated(text: str, *, json: bool = False, commands: bool = False) -> str:
+def _gated(text: str, *, json: bool = False, commands: bool = False, colours: bool = True) -> str:
     from cudadoctor.report.clean import gated
 
-    return gated(text, ci=any(os.environ.get(name) for name in _JOBS), json=json, commands=commands)
+    return gated(text, ci=any(os.environ.get(name) for name in _JOBS), json=json, commands=commands, colours=colours)
 
 
 def _write(body: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor import cli_setup, watching
+from cudadoctor import cli_setup, terminal, watching
 from cudadoctor.app import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
@@ -143,7 +143,7 @@ def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) 
 def test_a_terminal_shows_the_last_look_alone(capsys: pytest.CaptureFixture[str]) -> None:
     def sleepless() -> Report:
         if "page" in (shown := capsys.readouterr().out):
-            assert shown.startswith(watching.CLEAR)
+            assert shown.startswith(terminal.CLEAR)
             raise KeyboardInterrupt
         return report("h200-healthy")
 

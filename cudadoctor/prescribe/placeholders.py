@@ -38,9 +38,11 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), r"(?:/|[A-Za-z]:[\\/]|\\\\)(?:[^\n]{0,1000}[\\/])?(?:python|pypy)[\w.+-]{0,40}"),
-        (("prefix", "cuda_home", "libcuda_folder", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), r"[^-].{0,4000}"),
+        (("prefix", "cuda_home", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), r"[^-].{0,4000}"),
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "owner"), r"[^-].{0,200}"),
+        # It goes into the loader's own list: a folder of the system's.
+        (("libcuda_folder",), r"/(?:usr|lib\d{0,2}|opt|run/opengl-driver|nix/store|var/lib/nvidia)(?:/(?!\.)[\w.+@-]{1,100}){1,20}"),
         # No group that gives more than its name says.
         (("group",), r"(?!(?:root|sudo|wheel|admin|adm|docker|lxd|podman|disk|shadow|kmem|libvirt)$)[A-Za-z_][\w.-]{0,60}"),
         (("free_gpu",), free_gpu.UUID),

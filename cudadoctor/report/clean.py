@@ -43,16 +43,21 @@ def escaped(match: re.Match[str]) -> str:
 _COLOUR = r"\x1b\[[0-9;]{0,20}m"
 _PART = lazy(rf"({_COLOUR})")
 # A line of a log that begins so, or holds the other anywhere, is a command to GitHub, Azure or TeamCity.
-_COMMAND = lazy(rf"(?m)^((?:[\s]|{_COLOUR}){{0,400}}):(?=:)")
+_COMMAND = lazy(rf"(?m)^((?:[^\S\n]|{_COLOUR})*):(?=:)")
 _MARKED = lazy(r"#(?=#(?:\[|vso\[|teamcity\[|section\[))", re.IGNORECASE)
 
 
-def gated(text: str, *, ci: bool, json: bool = False, commands: bool = False) -> str:
+def gated(text: str, *, ci: bool, json: bool = False, commands: bool = False, colours: bool = True) -> str:
     """What may reach a stream: nothing that steers a terminal but our own colours, and in a job's log nothing that is a command there.
 
-    `json`: escapes as JSON has them. `commands`: lines that begin with :: are meant as such.
+    `colours`: the text was drawn by us, and may have some. `json`: escapes as JSON has them.
+    `commands`: lines that begin with :: are meant as such.
     """
-    text = clean_json(text) if json else "".join(part if number % 2 else clean(part) for number, part in enumerate(_PART.split(text)))
+    if json:
+        text = clean_json(text)
+    else:
+        parts = enumerate(_PART.split(text)) if colours else [(0, text)]
+        text = "".join(part if number % 2 else clean(part) for number, part in parts)
     if not ci:
         return text
     text = _MARKED.sub(r"\\u0023" if json else "# ", text)

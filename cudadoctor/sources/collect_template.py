@@ -22,8 +22,9 @@ if __name__ == "__main__":
 
 import os
 
-if __name__ == "__main__" and "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry is the working directory
-    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+if __name__ == "__main__":  # empty and relative entries mean folders of the working directory
+    _relative = [os.path.realpath(entry) for entry in os.environ.get("PYTHONPATH", "/").split(os.pathsep) if not os.path.isabs(entry)]
+    sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry) not in _relative]
 
 import argparse
 import contextlib

@@ -62,7 +62,7 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
             for rel in _PLACES:
                 candidate = os.path.join(prefix, *rel)
                 if os.path.exists(candidate):
-                    return _trusted(candidate, variable, os.path.join(prefix, "pyvenv.cfg"))
+                    return _trusted(candidate, variable)
     found = _on_path_of_windows() if ON_WINDOWS else _on_path()
     if found:
         return _trusted(found, "the first Python on PATH")
@@ -75,7 +75,7 @@ def _on_path() -> str | None:
     for name in ("python3", "python"):
         for found in programs.candidates(name, path):
             real = _behind_shim(found) if os.path.basename(os.path.dirname(found)) == "shims" else found
-            if real is not None and trust.in_working_directory(real) is None:
+            if real is not None and trust.in_working_directory(real) is None:  # what is behind a shim is none
                 return real
     return None
 
@@ -137,6 +137,18 @@ def _written(path: str, word: str) -> str:
     return next((words[1] for words in lines if len(words) > 1 and words[0] == word), "")
 
 
+def _packages(prefix: str) -> Iterator[str]:
+    for library in ("lib", "lib64"):
+        try:
+            names = os.listdir(os.path.join(prefix, library))
+        except OSError:
+            continue
+        yield os.path.join(prefix, library)
+        for name in names:
+            if name.startswith(("python3", "pypy3")):
+                yield os.path.join(prefix, library, name, "site-packages")
+
+
 def _beginning(path: str) -> str:
     """A small file's text; empty where it is none. A pipe in its place holds nobody up."""
     try:
@@ -148,7 +160,9 @@ def _beginning(path: str) -> str:
         return ""
 
 
-def _trusted(path: str, rule: str, *besides: str) -> tuple[str | None, str]:
-    """`besides`: files that the interpreter reads before its first line."""
+def _trusted(path: str, rule: str) -> tuple[str | None, str]:
+    """With what the interpreter reads before its first line: its settings, and the folders of its packages."""
+    prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
+    besides = [place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_packages(prefix))]
     why = next(filter(None, (trust.refusal(path), *map(trust.changeable, besides))), None)
     return (path, rule) if why is None else (None, f"{path} ({rule}) {why}; it is examined only when --python names it")

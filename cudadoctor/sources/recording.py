@@ -147,7 +147,10 @@ def is_archive(target: str) -> bool:
 
 def refused(target: str, *, force: bool = False) -> str | None:
     """Why no recording may be written there: nothing is replaced without `force`, and no link is followed with it."""
-    folder = os.path.dirname(os.path.abspath(target))
+    try:
+        folder = os.path.dirname(os.path.abspath(target))
+    except OSError:
+        return "the working directory was deleted: name a whole path"
     if is_archive(target) and not os.path.isdir(folder):
         return f"{folder} is no folder"
     if os.path.islink(target):
@@ -156,9 +159,9 @@ def refused(target: str, *, force: bool = False) -> str | None:
         return None
     if os.path.isdir(target) == is_archive(target) or not (os.path.isdir(target) or os.path.isfile(target)):
         return f"{target} is no {'file' if is_archive(target) else 'folder'}"
-    if force or (os.path.isdir(target) and not os.listdir(target)):
-        return None
     holds = os.path.exists(os.path.join(target, MEMBER))
+    if (force and (holds or is_archive(target))) or (os.path.isdir(target) and not os.listdir(target)):
+        return None
     said = "already holds a recording" if holds else "is not empty" if os.path.isdir(target) else "is there already"
     return f"{target} {said}: name another place, or replace it with --force"
 

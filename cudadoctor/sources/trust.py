@@ -8,15 +8,21 @@ What `--python` names is the user's own word, and is not asked about here.
 from __future__ import annotations
 
 import os
+import re
 import stat
 
 from cudadoctor.sources.spawning import ON_WINDOWS
 
+_FIRST_PERSON = 1000  # user ids below it are the system's own
 _MOST_LINKS = 40  # as in the kernel
 # Whoever stands in one of these has not opened a stranger's folder.
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 # Lists of folders or files in which an empty or relative entry means the working directory; LD_PRELOAD is parted by blanks too.
 _LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
+# Folders and files in which programs look for more to load.
+_PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH", "NUMBA_CUDA_DRIVER", "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE",
+           "PYTHONUSERBASE", "PYTHONHOME", "HOME", "XDG_CONFIG_HOME")  # fmt: skip
+_SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
 def refusal(path: str) -> str | None:
@@ -33,6 +39,8 @@ def in_working_directory(path: str) -> str | None:
     """The same, whoever runs it."""
     if not os.path.isabs(path):
         return "is not an absolute path"
+    if os.path.basename(os.path.dirname(os.path.normpath(path))) == _SHIMS:
+        return "is a shim, which runs what a file in the working directory names"
     return "lies in the working directory" if _is_here(os.path.dirname(path)) else None
 
 
@@ -50,6 +58,9 @@ def environment() -> dict[str, str]:
             kept[name] = _absolute(name, kept[name])
             if not kept[name]:
                 del kept[name]
+    for name in _PLACES:
+        if name in kept and kept[name] and not os.path.isabs(kept[name]):
+            del kept[name]
     return kept
 
 
@@ -57,17 +68,23 @@ def left_out() -> tuple[str, ...]:
     """One sentence for each variable of which `environment` hands on less: what a program of the user's may find there was not seen."""
     given = environment()
     return tuple(
-        f"{name} has an empty or relative entry, which means the working directory; this check left it out, other programs do not"
-        for name in _LISTS
+        f"{name} has an entry that is empty, relative or open to other users; this check left it out, other programs do not"
+        for name in (*_LISTS, *_PLACES)
         if os.environ.get(name) and given.get(name, "") != os.environ[name]
     )
 
 
 def _absolute(name: str, value: str) -> str:
-    preload = name == "LD_PRELOAD"
-    entries = value.replace(" ", os.pathsep).split(os.pathsep) if preload else value.split(os.pathsep)
-    # A bare name of LD_PRELOAD is looked up as any library is, never in the working directory.
-    kept = [entry for entry in entries if entry and (os.path.isabs(entry) or (preload and os.sep not in entry) or entry.startswith("$"))]
+    loader = name.startswith("LD_")
+    entries = re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
+    # A bare name of LD_PRELOAD is looked up as any library is; $ORIGIN is the folder of the program.
+    kept = [
+        entry
+        for entry in entries
+        if (os.path.isabs(entry) and changeable(entry) is None)
+        or (name == "LD_PRELOAD" and entry and os.sep not in entry)
+        or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
+    ]
     return value if kept == entries else os.pathsep.join(kept)
 
 
@@ -127,21 +144,30 @@ def _of_root_alone(place: str) -> bool:
         return True  # the mode of a link means nothing
     if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
         return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
-    others = info.st_mode & stat.S_IWOTH
-    return not others and (not info.st_mode & stat.S_IWGRP or _is_nobodys(info.st_gid))
+    if info.st_mode & stat.S_IWOTH:
+        return False
+    # With an access list the bits of the group are those of everybody whom it names.
+    return not info.st_mode & stat.S_IWGRP or (_is_nobodys(info.st_gid) and not _has_list(place))
+
+
+def _has_list(place: str) -> bool:
+    try:
+        return "system.posix_acl_access" in os.listxattr(place)
+    except (OSError, AttributeError):
+        return False
 
 
 def _is_nobodys(group: int) -> bool:
-    """Whether a group is root's, or has no member at all (`staff`, whose /usr/local is on an older Debian)."""
-    if group == 0:
-        return True
+    """Whether a group has no member (`staff`, whose /usr/local is on an older Debian), or is root's and nobody's who logs in."""
     try:
         import grp
         import pwd
 
-        return not grp.getgrgid(group).gr_mem and not any(user.pw_gid == group for user in pwd.getpwall())
+        others = [user for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid != 0]
+        members = set(grp.getgrgid(group).gr_mem) - {"root"}
     except (ImportError, KeyError):
-        return False
+        return group == 0
+    return not members and (not others if group else all(user.pw_uid < _FIRST_PERSON for user in others))
 
 
 def _is_unmapped(user: int) -> bool:

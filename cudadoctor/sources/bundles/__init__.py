@@ -148,11 +148,17 @@ def _of_singles(found: unpacking.Unpacked) -> tuple[Evidence, ...]:
     """Each file that is one tool's output, of one machine: their pieces together."""
     parts: list[Evidence] = []
     remarks = list(found.remarks)
+    room = unpacking.MAX_KEPT  # for all that is packed once more
     for name, content in sorted(found.members.items()):
+        if room <= 0:
+            remarks.append("Files beyond were not read: what came before unpacks to more than is read.")
+            break
         try:
             plain, cut = unpacking.expanded(content)
         except BundleError:
+            room -= unpacking.MAX_MEMBER // 8  # it cost something to find that out
             continue
+        room -= len(plain) if plain is not content else 0
         part = single.evidence(plain, ())
         if part is not None and all(part.items[0].id != other.items[0].id for other in parts):
             parts.append(part)

@@ -24,6 +24,7 @@ _NOT_READY = re.compile(
 )
 _POD_LIMIT = 1 << 20  # characters kept of the end of one pod's log
 _TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
+MOST_NODES = 128
 
 
 def is_gather(names: list[str]) -> bool:
@@ -45,6 +46,9 @@ def evidence(members: Mapping[str, bytes], remarks: tuple[str, ...] = ()) -> tup
     pods = _pods(members)
     usage = {match["node"]: items.text_of(content) for name, content in members.items() if (match := _USAGE.search(name))}
     nodes = sorted({*reports, *pods})
+    if len(nodes) > MOST_NODES:
+        said.append(f"{len(nodes)} nodes are in it; the first {MOST_NODES} by name were read.")
+        nodes = nodes[:MOST_NODES]
     return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), tuple(said)) for node in nodes)
 
 

@@ -23,8 +23,8 @@ from cudadoctor.sources import inputs, recording
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
 MAX_MEMBERS = 100_000  # a report of sos has some ten thousand files
-MAX_MEMBER = 192 * MIB  # bytes kept of one member; the rest of it is counted and dropped
-MAX_KEPT = 512 * MIB  # bytes kept of all
+MAX_MEMBER = 128 * MIB  # bytes kept of one member; the rest of it is counted and dropped
+MAX_KEPT = 256 * MIB  # bytes kept of all
 MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
 MAX_RATIO = 1000  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
 RATIO_FROM = 64 * MIB
