@@ -93,3 +93,12 @@ def test_what_is_broken_off_takes_nothing_away(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="No space"):
         recording.write(EVIDENCE, str(tmp_path / "new.tar.gz"))
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_of_the_users_own_is_not_emptied(tmp_path: Path) -> None:
+    """Where no recording is, `evidence` is somebody's."""
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence" / "notes.txt").write_text("mine")
+    with pytest.raises(recording.RecordingError, match="not empty"):
+        recording.write(EVIDENCE, str(tmp_path), force=True)
+    assert (tmp_path / "evidence" / "notes.txt").read_text() == "mine"

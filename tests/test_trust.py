@@ -161,3 +161,100 @@ def test_an_owner_that_is_not_mapped_is_the_hosts_root(tmp_path: Path) -> None:
     if run.returncode and "unshare" in run.stderr:
         pytest.skip(f"no user namespaces here: {run.stderr.strip()}")
     assert run.stdout.split() == ["True", "/usr/bin/cat", "False", "True"], run.stderr
+
+
+# ---------------------------------------------------------------- what a second attacker found
+def test_a_shim_is_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """asdf's nvcc runs whatever .tool-versions of the working directory names."""
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "nvcc").write_text("#!/bin/sh\n")
+    (shims / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(shims))
+    assert programs.found("nvcc") is None
+    assert "is a shim" in (programs.refused("nvcc") or "")
+
+
+@pytest.mark.parametrize("command", [["completion", "bash"], []])
+def test_completion_asks_no_shell(command: list[str], repository: Path) -> None:
+    (repository / "bash").write_text(f"#!/bin/sh\necho bash >> {repository}/ran\n")
+    (repository / "bash").chmod(0o755)
+    variables = {} if command else {"_CUDADOCTOR_COMPLETE": "bash_source"}
+    run = subprocess.run(
+        [PROGRAM, *command], env={**os.environ, **variables, "PATH": f".:{os.environ['PATH']}"}, capture_output=True, text=True
+    )
+    assert "_cudadoctor_completion" in run.stdout
+    assert ran(repository) == []
+
+
+@pytest.mark.parametrize("value", ["src", "./src:/nonexistent", "../{name}/src"])
+def test_a_relative_folder_of_modules_is_not_searched(value: str, repository: Path) -> None:
+    (repository / "src").mkdir()
+    for name in ("click", "msgspec", "argparse"):
+        (repository / "src" / f"{name}.py").write_text(f"open({str(repository / 'ran')!r}, 'a').write('{name}.py\\n')\n")
+    environment = {**os.environ, "PYTHONPATH": value.format(name=repository.name)}
+    subprocess.run([PROGRAM, "explain", "Xid 79"], env=environment, capture_output=True, check=True)
+    script = subprocess.run([PROGRAM, "record", "--script"], capture_output=True, text=True, check=True).stdout
+    (repository / "collect.py").write_text(script)
+    subprocess.run([sys.executable, "collect.py", "--help"], env=environment, capture_output=True, check=True)
+    assert ran(repository) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("LD_LIBRARY_PATH", "/usr/lib;.", "/usr/lib"),
+        ("LD_LIBRARY_PATH", "/usr/lib;", "/usr/lib"),
+        ("LD_LIBRARY_PATH", "$LIB:/usr/lib", "/usr/lib"),
+        ("LD_PRELOAD", "$LIB/p.so", None),
+        ("CUDA_HOME", ".", None),
+        ("CUDA_HOME", "/usr/local/cuda", "/usr/local/cuda"),
+        ("PYTHONUSERBASE", "x", None),
+    ],
+)
+def test_the_loader_finds_nothing_here_either(name: str, value: str, kept: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert trust.environment().get(name) == kept
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_root_loads_no_library_that_another_user_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/open:/usr/lib")
+    assert trust.environment()["LD_LIBRARY_PATH"] == "/usr/lib"
+    assert any("LD_LIBRARY_PATH" in said for said in trust.left_out())
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("place", ["lib", "lib/python3.11/site-packages", "pyvenv.cfg"])
+def test_root_runs_no_python_with_packages_of_another_user(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudadoctor.sources.interpreters import examined_python
+
+    env = tmp_path / "env"
+    (env / "bin").mkdir(parents=True)
+    (env / "lib/python3.11/site-packages").mkdir(parents=True)
+    (env / "pyvenv.cfg").write_text("")
+    for name in ("python", "python3"):
+        (env / "bin" / name).symlink_to(sys.executable)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(env / "bin"))
+    assert examined_python(None)[0] == str(env / "bin" / "python3")
+    os.chown(env / place, 1000, 1000)
+    assert examined_python(None)[0] is None
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_member_of_roots_group_is_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import grp
+
+    tool = tmp_path / "nvcc"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o775)
+    assert trust.refusal(str(tool)) is None
+    monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("root", "x", number, ["mallory"])))
+    assert trust.refusal(str(tool)) == "may be written by another user"
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tool) else [])
+    assert trust.refusal(str(tool)) == "may be written by another user"

@@ -326,7 +326,7 @@ def _script(fault: Fault, folder: Path) -> str:
     doctor = f"{fault.prefix} {sys.executable} -m cudadoctor"
     options = f"--python {fault.python} --format json --timeout 60"
     lines = [
-        f"export D={folder} PATIENT={fault.python}; chmod 777 $D; chmod 755 $D/..; cd /; export PYTHONPATH={FOLDER.parent.parent}",
+        f"export D={folder} PATIENT={fault.python}; chmod 1777 $D; chmod a+rx $D/.. $D/../..; cd /; export PYTHONPATH={FOLDER.parent.parent}",
         fault.setup,
         f"{doctor} {fault.command} {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
         f"{sys.executable} -m cudadoctor {fault.command} --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",

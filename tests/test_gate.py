@@ -1,0 +1,132 @@
+"""What reaches a stream steers neither a terminal nor the log of a job."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.report.clean import gated
+from tests.command_line import NOUVEAU, changed, host, run
+
+WORDS = (
+    "::error::pwn",
+    "  ::error::pwn",
+    f"{' ' * 450}::error::pwn",
+    "\x1b[1m::error::pwn",
+    "##[error]pwn",
+    "x ##vso[task.complete]",
+    "##teamcity[x]",
+)
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_no_line_is_a_command_of_a_job(words: str) -> None:
+    out = gated(f"a\n{words}\nb\n", ci=True)
+    assert not any(line.replace("\x1b[1m", "").lstrip().startswith("::") for line in out.split("\n"))
+    assert "##[" not in out
+    assert "##vso[" not in out
+    assert "##teamcity[" not in out
+    assert gated(f"a\n{words}\n", ci=False) == f"a\n{words}\n"
+    body = gated(json.dumps({"a": words}), ci=True, json=True)
+    assert json.loads(body) == {"a": words}
+    assert "##" not in body
+
+
+def test_only_colours_of_ours_pass() -> None:
+    assert gated("\x1b[1mx\x1b]0;y\x07\x9b2J\r\x1b[2J", ci=False) == "\x1b[1mx\\x1b]0;y\\x07\\x9b2J\\x0d\\x1b[2J"
+    assert "\x1b" not in gated("\x1b[8mhidden", ci=False, colours=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--", "no\x1b]0;x\x07\x1b[8mape"],
+        ["explain", "/no/\x1b[8mfile"],
+        ["check", "--replay", "/tmp/x\n::error::pwn"],
+        ["check", "--\x1b[8mx"],
+        ["nothing\x1b]0;x\x07"],
+        ["check", "--require", "\x1b[8m>=1"],
+    ],
+)
+def test_a_command_line_steers_nothing(command: list[str]) -> None:
+    result = run(*command, variables={"CI": "true"})
+    assert result.code in (2, 127)
+    assert "\x1b" not in result.err
+    assert "\x07" not in result.err
+    assert not any(line.lstrip().startswith("::") for line in result.err.split("\n"))
+
+
+def test_a_folder_steers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "x\x1b]0;owned\x07"
+    folder.mkdir()
+    (folder / "cudadoctor.toml").write_text("require = ['nonsense']\n")
+    monkeypatch.chdir(folder)
+    result = run("check", "--replay", host(NOUVEAU))
+    assert "\x1b" not in result.err + result.out
+    assert "\\x1b" in result.err
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "gitlab", "junit", "markdown", "html", "prometheus"])
+def test_quoted_words_are_no_command_in_any_format(form: str, tmp_path: Path) -> None:
+    from cudadoctor.sources import recording
+
+    evidence = changed(NOUVEAU, {"kernel-log": lambda text: f"{text}\n[ 1.0] nouveau: ##[error]pwn ##vso[task.complete]\n"})
+    recording.write(evidence, str(tmp_path / "r"))
+    result = run("check", "--replay", str(tmp_path / "r"), "--format", form, "-v", variables={"GITHUB_ACTIONS": "true"})
+    assert "##[" not in result.out
+    assert "##vso[" not in result.out
+
+
+def test_no_traceback_reaches_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("odd \x1b[8mwords")
+
+    monkeypatch.setattr("cudadoctor.gathering.gather", fail)
+    result = run("check")
+    assert result.code == 4
+    assert "Traceback" not in result.err
+    assert "cudadoctor itself failed" in result.err
+    assert "RuntimeError: odd" in result.err
+    assert "\x1b" not in result.err
+    assert "cli.py:" in result.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_nothing_that_gives_nothing_holds_it_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    pipe = str(tmp_path / "pipe")
+    for command in (
+        ["explain", pipe],
+        ["check", "--log", pipe],
+        ["check", "--policy", pipe],
+        ["bench", "--against", pipe],
+        ["compare", pipe, pipe],
+    ):
+        assert run(*command).code == 2
+    for device in ("/dev/random", "/dev/zero", "/dev/full"):
+        assert run("explain", device).code == 2
+    assert run("bench", "--against", str(tmp_path)).code == 2
+
+
+@pytest.mark.parametrize(
+    "body", ["[" * 200_000, '{"gpus": [], "benchmark": [{"value": 1' + "0" * 4000 + ', "gpu": 0, "name": "x"}]}', "{", "null", ""]
+)
+def test_figures_of_a_stranger(body: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(body)
+    assert run("bench", "--against", str(tmp_path / "f")).code == 2
+
+
+@pytest.mark.parametrize(
+    "body", ["a=" + "[" * 100_000, ".".join("a" * 300_000) + "=1", "[" + ".".join("a" * 300_000) + "]", "a=" + "{a=" * 50_000]
+)
+def test_a_policy_of_a_stranger(body: str, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(body)
+    assert run("check", "--policy", str(tmp_path / "p.toml"), "--replay", host(NOUVEAU)).code == 2
+
+
+@pytest.mark.parametrize("option", [["--watch", "nan"], ["--timeout", "nan"], ["--timeout", "inf"], ["--watch=inf"]])
+def test_a_time_that_never_ends(option: list[str]) -> None:
+    assert run("check", *option).code == 2
