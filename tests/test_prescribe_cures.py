@@ -125,6 +125,8 @@ def test_libcuda_outside_the_loaders_path_is_put_on_it() -> None:
     assert shells(standard)[0] == "ldconfig"
     assert "export" not in commands(standard)
     assert "apt-get" not in commands(standard)
+    for strange in ("/tmp/.evil/lib/libcuda.so.1", "/home/mallory/lib/libcuda.so.1", "/opt/../tmp/x/libcuda.so.1"):
+        assert "export" not in commands(written("libcuda-missing", {USER: ROOT_USER}, {"path": strange})), "it would be loaded by everybody"
 
 
 @unix

@@ -179,7 +179,9 @@ def test_workers_run_side_by_side_and_take_turns(stubs: Path, monkeypatch: pytes
 
         child.on_line = hear
 
-    gpu_workers.run("bench", (0, 1), (), python=sys.executable, end=time.monotonic() + 90, started=started, on_over=lambda child: None)
+    gpu_workers.run(
+        "bench", (0, 1), (), python=sys.executable, end=time.monotonic() + 90, keeper=None, started=started, on_over=lambda child: None
+    )
     assert [child.item for child in children] == ["benchmark-0", "benchmark-1", "benchmark-peers"]
     assert all(child.status == "ok" for child in children)
     done = [item for _, item, state in heard if state == "done"]

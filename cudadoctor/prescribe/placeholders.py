@@ -42,7 +42,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "owner"), r"[^-].{0,200}"),
         # It goes into the loader's own list: a folder of the system's.
-        (("libcuda_folder",), r"/(?:usr|lib\d{0,2}|opt|run/opengl-driver|nix/store|var/lib/nvidia)(?:/(?!\.)[\w.+@-]{1,100}){1,20}"),
+        (("libcuda_folder",), r"/(?:usr|lib\d{0,2}|opt|run/opengl-driver|nix/store|var/lib/nvidia)(?:/(?!\.)[\w.+@ -]{1,100}){1,20}"),
         # No group that gives more than its name says.
         (("group",), r"(?!(?:root|sudo|wheel|admin|adm|docker|lxd|podman|disk|shadow|kmem|libvirt)$)[A-Za-z_][\w.-]{0,60}"),
         (("free_gpu",), free_gpu.UUID),
