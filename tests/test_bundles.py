@@ -8,6 +8,7 @@ import json
 import random
 import re
 import tarfile
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
 from cudadoctor.sources import bundles, recording
-from cudadoctor.sources.bundles import bug_report, items, unpacking
+from cudadoctor.sources.bundles import bug_report, items, must_gather, unpacking
 from cudadoctor.sources.inputs import Content
 from cudadoctor.sources.redact import redact
 from tests import bug_reports
@@ -626,3 +627,16 @@ def test_of_a_very_long_log_the_lines_that_matter_are_kept() -> None:
     item = items.kernel_log("dmesg", text=f"[ 0.0] Linux version 6\n{noise}[ 2.0] nvidia: failed\n{noise}\n[ 3.0] NVRM: last")
     assert item.stdout == "[ 0.0] Linux version 6\n[ 2.0] nvidia: failed\n[ 3.0] NVRM: last\n"
     assert item.excerpt
+
+
+def test_many_packed_files_and_many_nodes_end_soon() -> None:
+    """Each by itself is within the limits."""
+    packed = gzip.compress(b"a\n" * (10 << 20))
+    began = time.process_time()
+    with pytest.raises(bundles.BundleError):
+        bundles.of_bytes(_tar({f"{number}.log.gz": packed for number in range(400)}, "w:gz"))
+    assert time.process_time() - began < 10
+    nodes = {f"gpu_operand_pod_p{number}.descr": f"Node: node{number}/1\n   Reason: Error\n".encode() for number in range(3000)}
+    machines = bundles.of_bytes(_tar({"gpu_nodes.status": b"x\n", **nodes}, "w:gz")).machines
+    assert len(machines) == must_gather.MOST_NODES
+    assert any("3000 nodes are in it" in remark for remark in machines[0].remarks)

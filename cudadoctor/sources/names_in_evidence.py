@@ -137,7 +137,7 @@ class Names:
         self.groups: set[str] = set()
         self.accounts: set[str] = set()
         self.secrets: set[str] = set()
-        self.technical = technical
+        self.technical, self.lower = technical, technical.lower()
 
     def distinct(self, names: Iterable[str]) -> set[str]:
         return {name for name in names if not self._is_ordinary(name)}
@@ -153,7 +153,9 @@ class Names:
     def _is_ordinary(self, name: str) -> bool:
         if len(name) < 3 or name.lower() in WORDS:
             return True
-        return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", self.technical, re.I) is not None
+        return (
+            name.lower() in self.lower and re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", self.technical, re.I) is not None
+        )
 
 
 def personal(name: str) -> bool:
@@ -181,7 +183,7 @@ def of(evidence: Evidence) -> Names:
     names.hosts = {name for host in names.hosts for name in _host_names(host)}
     names.accounts = {name for name in names.accounts if name.lower() not in USERS | WORDS and len(name) > 2}
     names.groups = {name for name in names.groups - names.users - GROUPS if not name.isdigit() and SERVICES.match(name) is None}
-    names.secrets = {secret for secret in names.secrets if not re.search(re.escape(secret), names.technical)}
+    names.secrets = {secret for secret in names.secrets if secret not in names.technical}
     return names
 
 
