@@ -382,3 +382,12 @@ def test_workers_run_on_python_3_8(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", OWN)
 def test_workers_import_nothing_of_ours(name: str) -> None:
     assert "cudadoctor." not in (WORKERS / f"{name}.py").read_text().replace("cudadoctor_", "")
+
+
+@pytest.mark.parametrize("count", ["-1", "1000000000"])
+def test_nvml_a_number_of_gpus_that_is_none_is_not_counted_to(count: str, nvml_folder: str) -> None:
+    began = time.monotonic()
+    events = run("nvml", LD_LIBRARY_PATH=nvml_folder, FAKE_NVML_GPUS=count)
+    assert time.monotonic() - began < 5
+    assert of(events, "gpu") == []
+    assert of(events, "error")[0]["error"] == f"nvmlDeviceGetCount says {int(count) % 2**32}"

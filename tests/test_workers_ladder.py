@@ -408,3 +408,12 @@ def test_other_interpreters(climb: Climb, python: Path) -> None:
     events = climb(python=(str(python), "-S"))
     assert ends(events)[-1] == ("numba-kernel", 0, "skip")
     assert len([entry for entry in named(events, "benchmark") if entry["value"] is not None]) == 7
+
+
+@pytest.mark.parametrize("count", ["-1", "1000000000", "0"])
+def test_a_number_of_devices_that_is_none_fails_the_rung(count: str, stub: Path) -> None:
+    """A driver that answers nonsense is not one that works."""
+    events, _ = run(LD_LIBRARY_PATH=str(stub), FAKE_CUDA_DEVICES=count)
+    assert last_end(events)["step"] == "devices"
+    assert last_end(events)["status"] == "fail"
+    assert f"returned {count} devices" in json.dumps(events)
