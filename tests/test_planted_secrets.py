@@ -77,3 +77,21 @@ def test_many_names_take_no_longer_than_their_number() -> None:
     assert time.process_time() - began < 20
     assert "/home/u0007919/" not in out
     assert out.count("/home/user-") == 20_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"user": "x", "pwd": "hunter2X"}\n',
+        "db:\n  pass: hunter2X\n",
+        "sent Basic b2tvbmt3bzpodW50ZXIyWA== twice\n",
+        "curl --proxy-user okonkwo:hunter2X x\n",
+    ],
+)
+def test_a_few_forms_more(text: str) -> None:
+    assert not any(secret in redacted(text) for secret in ("hunter2X", "b2tvbmt3bzpodW50ZXIyWA"))
+
+
+@pytest.mark.parametrize("text", ["Basic configuration of GPUs\n", "  pass: 16 rows\n", '{"status": "pass"}\n'])
+def test_words_that_look_like_these_stay(text: str) -> None:
+    assert redacted(text) == text

@@ -32,7 +32,8 @@ _KERNEL_LINE = re.compile(
     re.IGNORECASE,
 )
 _SECRET_KEY = re.compile(
-    r"(?:.{0,80}[_-])?(?:token|secret|password|passwd|passphrase|api_?key|access_?key|private_?key|credentials?|authorization|jwt)", re.I
+    r"(?:.{0,80}[_-])?(?:token|secret|password|passwd|passphrase|passcode|pwd|psk|api_?key|access_?key|private_?key|credentials?|authorization|jwt)",
+    re.I,
 )
 _SERIAL_KEY = re.compile(r"(?:.{0,80}[_-])?serial(?:[_-]?(?:number|num|no))?|gpu_pdi", re.IGNORECASE)
 _FOUR_NUMBERS = re.compile(r"\d{1,4}(?:\.\d{1,4}){3}")

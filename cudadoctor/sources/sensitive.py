@@ -66,7 +66,7 @@ _QUOTED = (
     r"(?:(?!(?P=escape)(?P=quote))(?:\\[^\n]|[^\\\n])){3,4000}(?=(?P=escape)(?P=quote))|(?!))"
 )
 _NAMED = re.compile(
-    rf"(?:(?:{_OPENER}|\bpwd|\bsig|\bpat|(?<=[\"'])auth(?=[\"']))(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
+    rf"(?:(?:{_OPENER}|\bpwd|\bsig|\bpat|(?<=[\"'])(?:auth|pwd|pass|pin)(?=[\"']))(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
     rf":(?!:))[ \t]{{0,4}}(?:{_QUOTE})?)(?P<value>{_QUOTED}|{_HARMLESS}{_VALUE}{{4,4000}})",
     re.IGNORECASE,
 )
@@ -86,7 +86,7 @@ _AT_A_DOOR = re.compile(
     r"(\b(?:sshpass[ \t]{1,4}-p|mongo\w{0,8}\b[^\n]{0,200}?[ \t]-p|ipmitool\b[^\n]{0,200}?[ \t]-P|ldap\w{1,10}\b[^\n]{0,300}?[ \t]-w|"
     r"redis-cli\b[^\n]{0,200}?[ \t]-a|sqlcmd\b[^\n]{0,200}?[ \t]-P|xfreerdp\b[^\n]{0,200}?/p:|"
     r"[A-Z][A-Z0-9_]{0,40}(?:PASS|PW|PWD)=\{?|\b[Pp][Ww][Dd]=\{|"
-    r"otpauth://\w{1,8}/|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user)|"
+    r"otpauth://\w{1,8}/|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user|--proxy-user|-U)|"
     r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
     r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)"
     r"(?P<value>[^\s\"']{3,400})"
@@ -95,6 +95,10 @@ _IN_PROSE = re.compile(
     r"(\b(?:\w{0,20}_)?(?:password|passphrase|token|secret key|recovery key)(?: is:?)?[ \t]{1,40}[\"']?)"
     r"(?P<value>(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~=.|:-]{6,400}|(?<= is: )[A-Z2-7]{16,64})",
     re.I,
+)
+_BASIC = re.compile(r"(\bBasic )(?P<value>(?=[A-Za-z0-9+/]{0,80}[A-Z])(?=[A-Za-z0-9+/]{0,80}(?:\d|=))[A-Za-z0-9+/]{12,400}={0,2})(?![\w/])")
+_YAML = re.compile(
+    r"(^[ \t]{0,40}(?:- )?(?:pass|pwd|passcode|pin): {1,4}[\"']?)(?P<value>(?![$%{<])[^\s\"'#]{4,200})[\"']?$", re.MULTILINE | re.IGNORECASE
 )
 _CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way to put a token into a channel
 # ---------------------------------------------------------------- what names a person or a machine
@@ -257,7 +261,7 @@ class Pseudonyms:
             text = _VAULT.sub(lambda match: match.group(1) + self.gone(match.group(2)) + "\n" * match.group(2).count("\n"), text)
         text = _PGPASS.sub(lambda match: match.group(1) + self.user(match.group(2)) + ":" + self.gone(match.group(3)), text)
         text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
-        for pattern in (_AT_A_DOOR, _COOKIES, _HEADER, _ARGUMENT, _NAMED, _IN_PROSE):
+        for pattern in (_AT_A_DOOR, _COOKIES, _HEADER, _BASIC, _YAML, _ARGUMENT, _NAMED, _IN_PROSE):
             text = pattern.sub(self.value, text)
         for pattern in (_OPAQUE, _LONG_OPAQUE):
             text = pattern.sub(lambda match: self.gone(match.group()), text)
