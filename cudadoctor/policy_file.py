@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ import msgspec
 from cudadoctor import policy
 from cudadoctor.explaining import nearest
 from cudadoctor.model.requirements import Ignore, Policy
-from cudadoctor.sources import inputs
+from cudadoctor.sources import inputs, trust
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
@@ -91,7 +90,7 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
     for path in _candidates(folder):
         if not os.path.isfile(path):
             continue
-        by = _writable_by_others(path)
+        by = trust.changeable(os.path.abspath(path))
         try:
             text = _text(path)
             table = _table(path, text)
@@ -105,7 +104,7 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
         if table is None:
             continue
         if by is not None:
-            refused = f"{path} was not read: as root a policy counts only where nobody else may write it ({by}). Name it with --policy."
+            refused = f"{path} was not read: as root a policy counts only where nobody else may write it. It {by}: name it with --policy."
             return None, None, refused
         return path, table, None
     return None, None, refused
@@ -117,22 +116,6 @@ def _candidates(folder: str | None) -> Iterator[str]:
         yield os.path.join(folder, PROJECT)
         parent = os.path.dirname(folder)
         folder = parent if parent != folder else None
-
-
-def _writable_by_others(path: str) -> str | None:
-    """As root: the file, or the folder above it, that another user may change or replace."""
-    if not hasattr(os, "geteuid") or os.geteuid() != 0:
-        return None
-    place = os.path.realpath(path)
-    while True:
-        info = os.lstat(place)
-        writable = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and info.st_gid != 0)
-        sticky = stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX  # only its owner replaces a file there
-        if info.st_uid != 0 or (writable and not sticky):
-            return place
-        if place == os.path.dirname(place):
-            return None
-        place = os.path.dirname(place)
 
 
 # ---------------------------------------------------------------- reading it

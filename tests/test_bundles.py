@@ -62,9 +62,13 @@ HEALTHY = (
 )  # fmt: skip
 
 
+def of_bytes(content: bytes, name: str = "standard input") -> bundles.Opened:
+    return bundles._of_content(Content(content), name)
+
+
 def of(content: str | bytes) -> Report:
     """The report on a bundle of one machine, or of several."""
-    opened = bundles.of_bytes(content.encode() if isinstance(content, str) else content)
+    opened = of_bytes(content.encode() if isinstance(content, str) else content)
     report, _ = nodes.judged(opened.machines, KNOWLEDGE)
     assert report.diagnosis.crashes == ()
     return report
@@ -131,7 +135,7 @@ def test_the_h200s_report_with_kernel_log_versions_and_bus_of_another(name: str,
 
 @pytest.mark.parametrize("name", ["h200-healthy", "gpu-fell-off-bus", "driver-not-loaded", "laptop-gt740m-nouveau-nothing-installed"])
 def test_what_a_report_lacks_accuses_nobody(name: str) -> None:
-    evidence = bundles.of_bytes(of_host(name).encode()).machines[0]
+    evidence = of_bytes(of_host(name).encode()).machines[0]
     everything = found(judge(evidence, KNOWLEDGE))
     drawn = random.Random(name)
     names = [item.id for item in evidence.items]
@@ -331,7 +335,7 @@ def test_what_sos_could_not_run_is_unknown() -> None:
     files = sos_of("h200-healthy")
     top = next(iter(files)).partition("/")[0]
     files[f"{top}/sos_commands/pci/lspci_-nnvv"] = b"timeout: failed to run command 'lspci': No such file or directory\n"
-    evidence = bundles.of_bytes(_tar(files)).machines[0]
+    evidence = of_bytes(_tar(files)).machines[0]
     assert evidence.get("lspci") is None
     assert not blamed(judge(evidence, KNOWLEDGE))
 
@@ -423,7 +427,7 @@ def test_nvidia_smi_among_other_words_is_a_text() -> None:
         f"$ nvidia-smi -q\n{query}",
         f"{query}\nTraceback (most recent call last):\n  File 'x.py', line 3\nRuntimeError: no\nwhat now?\n",
     ):
-        assert bundles.of_bytes(text.encode()).text == Content(text.encode())
+        assert of_bytes(text.encode()).text == Content(text.encode())
 
 
 def diag(*results: dict[str, object]) -> str:
@@ -501,13 +505,13 @@ def test_a_recording_is_still_refused_by_explain(tmp_path: Path) -> None:
 
 def test_a_bundle_becomes_a_recording_that_replays_the_same(tmp_path: Path) -> None:
     for name in ("h200-healthy", "gpu-fell-off-bus", "driver-not-loaded"):
-        evidence = bundles.of_bytes(of_host(name).encode()).machines[0]
+        evidence = of_bytes(of_host(name).encode()).machines[0]
         recording.write(evidence, str(tmp_path / name))
         assert render(judge(recording.read(str(tmp_path / name)), KNOWLEDGE)) == render(judge(evidence, KNOWLEDGE))
 
 
 def test_a_recording_of_a_bundle_names_no_machine(tmp_path: Path) -> None:
-    evidence = bundles.of_bytes(_tar(gather(gpu_7=of_host("h200-healthy")), "w:gz")).machines[0]
+    evidence = of_bytes(_tar(gather(gpu_7=of_host("h200-healthy")), "w:gz")).machines[0]
     recording.write(redact(evidence), str(tmp_path / "out"))
     written = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
     assert "gpu-7" not in written
@@ -518,7 +522,7 @@ def test_a_recording_of_a_bundle_names_no_machine(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- strangers' archives
 def refused(content: bytes) -> str:
     with pytest.raises(bundles.BundleError) as error:
-        bundles.of_bytes(content, "given")
+        of_bytes(content, "given")
     return str(error.value)
 
 
@@ -563,7 +567,7 @@ def test_links_devices_and_hostile_names() -> None:
         "/etc/os-release": b'ID="evil"\n',
         "sosreport-x/sos_commands/kernel/dmesg": b"[ 0.0] Linux version 6\n",
     }
-    evidence = bundles.of_bytes(_tar(hostile, "w:gz", more)).machines[0]
+    evidence = of_bytes(_tar(hostile, "w:gz", more)).machines[0]
     assert [item.id for item in evidence.items] == ["kernel-log"]
 
 
@@ -634,9 +638,9 @@ def test_many_packed_files_and_many_nodes_end_soon() -> None:
     packed = gzip.compress(b"a\n" * (10 << 20))
     began = time.process_time()
     with pytest.raises(bundles.BundleError):
-        bundles.of_bytes(_tar({f"{number}.log.gz": packed for number in range(400)}, "w:gz"))
+        of_bytes(_tar({f"{number}.log.gz": packed for number in range(400)}, "w:gz"))
     assert time.process_time() - began < 10
     nodes = {f"gpu_operand_pod_p{number}.descr": f"Node: node{number}/1\n   Reason: Error\n".encode() for number in range(3000)}
-    machines = bundles.of_bytes(_tar({"gpu_nodes.status": b"x\n", **nodes}, "w:gz")).machines
+    machines = of_bytes(_tar({"gpu_nodes.status": b"x\n", **nodes}, "w:gz")).machines
     assert len(machines) == must_gather.MOST_NODES
     assert any("3000 nodes are in it" in remark for remark in machines[0].remarks)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudadoctor.report.clean import gated
-from tests.command_line import NOUVEAU, changed, host, run
+from tests.command_line import NOUVEAU, host, run
 
 WORDS = (
     "::error::pwn",
@@ -69,13 +69,13 @@ def test_a_folder_steers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "\\x1b" in result.err
 
 
-@pytest.mark.parametrize("form", ["text", "json", "github", "gitlab", "junit", "markdown", "html", "prometheus"])
-def test_quoted_words_are_no_command_in_any_format(form: str, tmp_path: Path) -> None:
-    from cudadoctor.sources import recording
-
-    evidence = changed(NOUVEAU, {"kernel-log": lambda text: f"{text}\n[ 1.0] nouveau: ##[error]pwn ##vso[task.complete]\n"})
-    recording.write(evidence, str(tmp_path / "r"))
-    result = run("check", "--replay", str(tmp_path / "r"), "--format", form, "-v", variables={"GITHUB_ACTIONS": "true"})
+@pytest.mark.parametrize("form", ["text", "json", "junit", "markdown", "html"])
+def test_quoted_words_are_no_command_in_any_format(form: str) -> None:
+    """The line that proves the cause is quoted in each of these (github and gitlab quote the root alone), and holds such words."""
+    log = b"NVRM: API mismatch: the client has the version 550.54.14, but this kernel module has the version 535.161.08. ##[error]pwn ##vso[x]\n"
+    given = ("check", "--replay", host(NOUVEAU), "--log", "-", "--format", form, "-v")
+    result = run(*given, stdin=log, variables={"GITHUB_ACTIONS": "true"})
+    assert "pwn" in result.out
     assert "##[" not in result.out
     assert "##vso[" not in result.out
 

@@ -134,3 +134,17 @@ def test_it_ends_while_it_starts() -> None:
         assert time.monotonic() - began < 2
         assert keeper.supervisor is not None
         assert keeper.supervisor.returncode is not None
+
+
+def test_a_supervisor_that_dies_is_no_silence_of_a_program(keeper: Keeper) -> None:
+    """A driver that hangs gives no answer within its limit; here nobody can know."""
+    one = child(keeper, "/bin/sleep", "60", limit=30.0)
+    assert keeper.supervisor is not None
+    keeper.supervisor.kill()
+    keeper.supervisor.wait()
+    began = time.monotonic()
+    watch([one])
+    assert time.monotonic() - began < 5
+    assert one.status == "not-run"
+    assert one.process is not None
+    wait_until(lambda: not alive(one.process.pid))

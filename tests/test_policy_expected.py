@@ -150,7 +150,7 @@ strict = true
 
 @pytest.mark.parametrize("name", ["cudadoctor.toml", "pyproject.toml"])
 def test_the_file_is_found_upward(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_file, "_writable_by_others", lambda path: None)
+    monkeypatch.setattr(policy_file.trust, "changeable", lambda path: None)
     text = POLICY if name == "cudadoctor.toml" else f"[project]\nname = 'x'\n[tool.cudadoctor]\n{POLICY}"
     path = write(tmp_path, text, name)
     below = tmp_path / "a" / "b"
@@ -167,7 +167,7 @@ def test_the_file_is_found_upward(tmp_path: Path, name: str, monkeypatch: pytest
 
 
 def test_its_own_file_comes_before_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_file, "_writable_by_others", lambda path: None)
+    monkeypatch.setattr(policy_file.trust, "changeable", lambda path: None)
     write(tmp_path, "[tool.cudadoctor]\nrequire = ['gpus>=9']\n", "pyproject.toml")
     path = write(tmp_path, "require = ['gpus>=1']\n")
     assert found(tmp_path).policy.source == path
@@ -206,7 +206,7 @@ def test_somebody_elses_project_file_is_no_fault(tmp_path: Path, text: str) -> N
 
 
 def test_a_broken_project_file_with_a_policy_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_file, "_writable_by_others", lambda path: None)
+    monkeypatch.setattr(policy_file.trust, "changeable", lambda path: None)
     write(tmp_path, "[tool.cudadoctor]\nrequire = [\n", "pyproject.toml")
     with pytest.raises(PolicyError):
         found(tmp_path)
@@ -279,7 +279,7 @@ def test_a_file_that_was_refused_is_said(tmp_path: Path, as_root: dict[str, tupl
 
 # ---------------------------------------------------------------- the command
 def test_the_report_says_which_file_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy_file, "_writable_by_others", lambda path: None)
+    monkeypatch.setattr(policy_file.trust, "changeable", lambda path: None)
     path = write(tmp_path, "require = ['gpus>=1']\nstrict = true\nignore = ['nouveau-bound']\n")
     monkeypatch.chdir(tmp_path)
     result = run("check", "--replay", host(NARROW))

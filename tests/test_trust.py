@@ -258,3 +258,21 @@ def test_a_member_of_roots_group_is_another_user(tmp_path: Path, monkeypatch: py
     monkeypatch.undo()
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tool) else [])
     assert trust.refusal(str(tool)) == "may be written by another user"
+
+
+def test_what_a_relative_entry_finds_is_refused_and_not_absent(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", ".:/nonexistent")
+    assert programs.found("nvcc") is None
+    assert programs.refused("nvcc") == "./nvcc is found by a relative entry of PATH; it was not run"
+    (repository / "nvcc").unlink()
+    assert programs.refused("nvcc") is None
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("error", [13, 5, 40])
+def test_what_may_not_be_looked_at_is_not_trusted(error: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(trust, "_way", refuse)
+    assert trust.refusal("/usr/bin/cat") == "may be written by another user"

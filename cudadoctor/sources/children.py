@@ -124,6 +124,8 @@ class Child:
                 self.read(stream)  # what is still in the pipe; a grandchild may hold the other end open for ever
             code = self.process.returncode
             self._finish("ok" if code == 0 else "failed")
+        elif getattr(self.process, "lost", False):  # that is no answer, and no silence of the program either
+            self._finish("not-run", f"{self.shown[0]}: the process that watches over children was ended")
         elif now >= self.deadline:
             self.kill(f"no answer within {self.limit:g} s")
 

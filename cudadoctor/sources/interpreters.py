@@ -74,8 +74,8 @@ def _on_path() -> str | None:
     path = os.environ.get("PATH", "")
     for name in ("python3", "python"):
         for found in programs.candidates(name, path):
-            real = _behind_shim(found) if os.path.basename(os.path.dirname(found)) == "shims" else found
-            if real is not None and trust.in_working_directory(real) is None:  # what is behind a shim is none
+            real = _behind_shim(found) if trust.is_shim(found) else found
+            if real is not None and trust.in_working_directory(real) is None:
                 return real
     return None
 

@@ -66,6 +66,11 @@ class Kept:
     def returncode(self) -> int | None:
         return self.keeper.codes.get(self.name)
 
+    @property
+    def lost(self) -> bool:
+        """The supervisor is gone, and with it the word on how this child ended."""
+        return self.keeper.lost and self.returncode is None
+
     def poll(self) -> int | None:
         self.keeper.listen(0)
         return self.returncode
@@ -93,6 +98,7 @@ class Keeper:
         self.codes: dict[int, int] = {}
         self.answers: dict[int, tuple[str, int]] = {}
         self.buffer = bytearray()
+        self.lost = False
         self.count = 0
         self.line: socket.socket | None = None
         self.supervisor: subprocess.Popen[bytes] | None = None
@@ -175,6 +181,7 @@ class Keeper:
                 self.codes[name] = number
             else:
                 self.answers[name] = (word, number)
+        self.lost = not chunk
         return bool(chunk)
 
     def close(self) -> None:

@@ -52,11 +52,14 @@ def found(program: str) -> str | None:
 
 def refused(program: str) -> str | None:
     """Why no program of that name may be executed although one lies on PATH: the words for it; None where none lies there."""
-    for path in candidates(program, os.environ.get("PATH", "")) + candidates(program, search_path(program)):
+    given = os.environ.get("PATH", "")
+    for path in candidates(program, given) + candidates(program, search_path(program)):
         why = trust.refusal(path)
         if why is not None:
             return f"{path} {why}; it was not run"
-    return None
+    relative = (os.path.join(folder, program) for folder in given.split(os.pathsep) if not os.path.isabs(folder))
+    path = next((path for path in relative if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+    return f"{path} is found by a relative entry of PATH; it was not run" if path else None
 
 
 def lying(program: str, path: str) -> str | None:

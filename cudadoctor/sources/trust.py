@@ -7,6 +7,7 @@ What `--python` names is the user's own word, and is not asked about here.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -39,9 +40,13 @@ def in_working_directory(path: str) -> str | None:
     """The same, whoever runs it."""
     if not os.path.isabs(path):
         return "is not an absolute path"
-    if os.path.basename(os.path.dirname(os.path.normpath(path))) == _SHIMS:
+    if is_shim(path):
         return "is a shim, which runs what a file in the working directory names"
     return "lies in the working directory" if _is_here(os.path.dirname(path)) else None
+
+
+def is_shim(path: str) -> bool:
+    return os.path.basename(os.path.dirname(os.path.normpath(path))) == _SHIMS
 
 
 def folders(path: str) -> list[str]:
@@ -108,8 +113,10 @@ def _is_roots(path: str) -> bool:
     """Whether every folder and link on the way to a file, and the file, are root's alone. What is not there cannot be executed."""
     try:
         return all(_of_root_alone(place) for place in _way(os.path.normpath(path)))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
+    except OSError:
+        return False  # what may not be looked at is not known to be root's
 
 
 def _way(path: str) -> list[str]:
@@ -153,8 +160,10 @@ def _of_root_alone(place: str) -> bool:
 def _has_list(place: str) -> bool:
     try:
         return "system.posix_acl_access" in os.listxattr(place)
-    except (OSError, AttributeError):
-        return False
+    except AttributeError:
+        return False  # no such lists on this system
+    except OSError as error:
+        return error.errno != errno.ENOTSUP  # on this file system; where it may not be read there may be one
 
 
 def _is_nobodys(group: int) -> bool:

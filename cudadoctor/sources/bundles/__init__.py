@@ -86,11 +86,6 @@ def _most(head: bytes) -> int:
     return unpacking.MAX_INPUT if packed else inputs.TEXT
 
 
-def of_bytes(content: bytes, name: str = "standard input") -> Opened:
-    """The same of bytes that were read already."""
-    return _of_content(inputs.Content(content), name)
-
-
 def _of_content(whole: inputs.Content, name: str) -> Opened:
     content = whole.body
     try:
