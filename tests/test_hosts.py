@@ -125,3 +125,23 @@ def test_each_row_is_seen_in_each_state(knowledge: Knowledge) -> None:
         if not states & wanted
     ]
     assert not lacking, "add host fixtures: " + "; ".join(lacking)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "variable"),
+    [("h200-libcuda-hidden", "libcuda-missing", "LD_LIBRARY_PATH"), ("numba-without-toolkit", "toolkit-missing", "CUDA_HOME")],
+)
+def test_what_a_child_did_not_get_is_not_absent(name: str, cause: str, variable: str, knowledge: Knowledge) -> None:
+    """Where root's children got less than the user's program does, what they did not find is not known to be missing."""
+    evidence = recording.read(HOSTS / name)
+    assert cause in blamed(judge(evidence, knowledge))
+    withheld = tuple(
+        msgspec.structs.replace(
+            item, stdout=(item.stdout or "").replace('"event": "start",', f'"event": "start", "withheld": ["{variable}"],')
+        )
+        for item in evidence.items
+    )
+    report = judge(msgspec.structs.replace(evidence, items=withheld), knowledge)
+    assert cause not in blamed(report)
+    assert (report.verdict, report.diagnosis.root) == ("undecided", None)
+    assert f"entries of {variable} that other users may write" in str(report.diagnosis.ask)

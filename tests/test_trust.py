@@ -276,3 +276,16 @@ def test_what_may_not_be_looked_at_is_not_trusted(error: int, monkeypatch: pytes
 
     monkeypatch.setattr(trust, "_way", refuse)
     assert trust.refusal("/usr/bin/cat") == "may be written by another user"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("name", ["CUDA_HOME", "HOME", "PYTHONUSERBASE", "LD_LIBRARY_PATH"])
+def test_children_of_root_get_no_folder_that_others_may_write(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv(name, str(tmp_path))
+    assert name not in trust.environment()
+    assert trust.WITHHELD not in trust.environment()  # nothing is there
+    (tmp_path / "libcuda.so.1").touch()
+    assert trust.environment()[trust.WITHHELD] == name
+    tmp_path.chmod(0o755)
+    assert trust.environment()[name] == str(tmp_path)

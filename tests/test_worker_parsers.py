@@ -309,3 +309,24 @@ def test_the_silence_of_a_trial_is_an_answer_of_its_own() -> None:
         "jax: its import gave no answer (no answer within 45 s)",
         "torch: not tried (no time was left)",
     ]
+
+
+# ---------------------------------------------------------------- figures that nobody measured
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("temperature_c", 1e15), ("temperature_c", -300.0), ("power_w", -1.0), ("memory_total_bytes", 1 << 62), ("pcie_width", 5000),
+     ("ecc_uncorrected_volatile", -3), ("sm_clock_mhz", 10**9)],
+)  # fmt: skip
+def test_a_figure_out_of_bounds_is_left_out(name: str, value: float) -> None:
+    fact = only(worker_nvml.PARSER, text({"event": "nvml", "code": 0}, {"event": "gpu", "index": 0, "name": "NVIDIA H100", name: value}))
+    (gpu,) = fact.need().gpus
+    assert getattr(gpu, name) is None
+    assert gpu.name == "NVIDIA H100"
+
+
+def test_a_gpu_has_one_index_and_one_entry() -> None:
+    gpus = [{"event": "gpu", "index": index} for index in (0, 1, 1, -5, 9000, 0)]
+    assert [gpu.index for gpu in only(worker_nvml.PARSER, text({"event": "nvml", "code": 0}, *gpus)).need().gpus] == [0, 1]
+    devices = [{"index": index} for index in (0, 0, -1, 300)]
+    assert [device.index for device in climb(end("devices", devices=devices)).devices] == [0]
+    assert climb({"event": "smoke", "gpu": -1, "step": "vector addition", "status": "fail"}).smoke == ()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import passed, spoken
+from cudadoctor.checks.common import NOT_REACHED, passed, spoken
 from cudadoctor.checks.smoke import QUICK
 from cudadoctor.devices import plain_address
 from cudadoctor.model.facts import Facts
@@ -185,8 +185,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
             users = "; ".join(in_use(guest) for guest in ladder.guests)
             shown = tuple(spoken("NVML", guest.line, in_use(guest)) for guest in ladder.guests)
             return Line("nothing was measured", shown, skip=f"{users}; {BUSY_WORDS}")
-        reached = "" if passed(ladder, "ptx-kernel") else ": no kernel ran"
-        return Line(f"nothing was measured{reached}", fact.quotes[:1])
+        reached = passed(ladder, "ptx-kernel")
+        return Line("nothing was measured", fact.quotes[:1], because=None if reached else NOT_REACHED)
     gpus = sorted({entry.gpu for entry in ladder.benchmark})
     lines, quotes = [], []
     for gpu in gpus:

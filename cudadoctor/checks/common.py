@@ -82,6 +82,17 @@ def passed(ladder: Ladder, rung: RungName) -> bool:
     return bool(results) and all(entry.status == "pass" for entry in results)
 
 
+NOT_REACHED = "the ladder did not get so far"
+
+
+def need_whole(facts: Facts, *variables: str) -> None:
+    """Not known, where the climb did not get all of one of these variables: what was not found may lie there for the user's program."""
+    ladder = facts.get(LADDER)
+    withheld = () if isinstance(ladder, Unknown) or ladder.value is None else ladder.value.withheld
+    for variable in set(variables) & set(withheld):
+        raise NotKnown(Unknown(key=LADDER.name, why=f"entries of {variable} that other users may write were left out of this check"))
+
+
 def broken(ladder: Ladder, rung: RungName) -> tuple[RungResult, ...]:
     """The tries of this rung that did not end well."""
     return tuple(entry for entry in ladder.result(rung) if entry.status not in ("pass", "skip"))

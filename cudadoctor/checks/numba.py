@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
+    NOT_REACHED,
     any_of,
     broken,
     driver_cuda,
@@ -287,7 +288,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line(f"{said}; whether it works is not known", quotes, because=ladder.why)
     failed = broken(climb, "numba-kernel") if climb is not None else ()
     if climb is None or not (failed or passed(climb, "numba-kernel")):
-        return Line(f"{said}; its kernel was not reached", quotes)
+        return Line(f"{said}; its kernel was not reached", quotes, because=NOT_REACHED)
     if climb.numba is not None and climb.numba.simulator:
         return Line(f"{said}: its simulator answers, nothing runs on a GPU", quotes)
     if failed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import passed, plural, spoken
+from cudadoctor.checks.common import NOT_REACHED, passed, plural, spoken
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.devices import plain_address
 from cudadoctor.model.facts import Facts, Quote
@@ -50,8 +50,9 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         where = f" on GPU {step.gpu}" if step.gpu is not None else ""
         return Line(f"{step.step} went wrong{where}: {step.why or 'no reason given'}"[:240], _quotes(tuple(bad)))
     if not ladder.smoke:
-        kernel = "; the driver's own kernel computed right" if passed(ladder, "ptx-kernel") else ""
-        return Line(f"no Numba kernel was run{kernel}", fact.quotes[:1])
+        if not passed(ladder, "ptx-kernel"):
+            return Line("no kernel was run", fact.quotes[:1], because=NOT_REACHED)
+        return Line("no Numba kernel was run; the driver's own kernel computed right", fact.quotes[:1])
     gpus = {step.gpu for step in ladder.smoke if step.status == "pass"}
     skipped = [step for step in ladder.smoke if step.status == "skip"]
     said = f"{_steps_right(ladder.smoke) or 'nothing was carried out'} on {plural(len(gpus), 'GPU')}"

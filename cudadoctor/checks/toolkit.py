@@ -14,6 +14,7 @@ from cudadoctor.checks.common import (
     broken,
     driver_cuda,
     line_with,
+    need_whole,
     numba_kernel_worked,
     package_of,
     package_quote,
@@ -75,6 +76,7 @@ def _parts_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = _parts(facts)
     if found is None or numba_kernel_worked(facts):
         return
+    need_whole(facts, "LD_LIBRARY_PATH", *HOME_VARIABLES, "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE")
     python, toolkits, parts = found
     missing = [part for part in parts.values() if part.path is None and part.name not in _resolved(facts)]
     target = python.need().package("numba-cuda") or python.need().package("numba")

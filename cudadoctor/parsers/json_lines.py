@@ -86,11 +86,11 @@ def _converters(kind: type[Value]) -> dict[str, Callable[[Any], Any]]:
             return lambda value: _as_version(version, value)
         return lambda value: msgspec.convert(value, hint)
 
-    return {name: converter(hint) for name, hint in get_type_hints(kind).items() if name in kind.__struct_fields__}
+    return {name: converter(hint) for name, hint in get_type_hints(kind, include_extras=True).items() if name in kind.__struct_fields__}
 
 
 def build(kind: type[V], fields: Mapping[str, Any], **fixed: Any) -> V | None:
-    """A value from the fields that it knows. One that does not fit is left out; None where a required one is missing."""
+    """A value from the fields that it knows. One outside its type or its bounds is left out; None where a required one is missing."""
     chosen: dict[str, Any] = {}
     for name, convert in _converters(kind).items():
         if name in fixed or fields.get(name) is None:

@@ -23,6 +23,9 @@ TITLES = {
     "context": ("libcuda (context)", "context"), "memory": ("libcuda (memory)", "memory"), "ptx-kernel": ("PTX kernel", "PTX kernel"),
     "numba-kernel": ("Numba kernel", "Numba kernel"),
 }  # fmt: skip
+_LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+# Variables that lead a rung to its libraries.
+_LEADS_TO = {"libcuda": _LOADER, "numba-kernel": (*_LOADER, "CUDA_HOME", "CUDA_PATH", "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE", "PYTHONPATH")}
 ERROR_MARKS = ("Error", "error", "ERROR")
 
 
@@ -122,7 +125,7 @@ def _devices(entries: list[Record]) -> tuple[CudaDevice, ...]:
             free.setdefault(gpu, memory)
         if entry.fields.get("step") == "devices" and isinstance(listed, list):
             devices = (build(CudaDevice, fields) for fields in listed if isinstance(fields, dict))
-            found = [device for device in devices if device is not None]
+            found = list({device.index: device for device in devices if device is not None}.values())
     return tuple(
         msgspec.structs.replace(device, memory_free_bytes=free[device.index]) if device.index in free else device for device in found
     )
@@ -139,12 +142,24 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
     for entry in entries:
         step = entry.fields.get("step") if entry.event == "end" else None
         if entry.event == "start":
-            fields.update(python=entry.fields.get("python"), quick=entry.fields.get("quick"))
+            fields.update({name: entry.fields.get(name) for name in ("python", "quick", "withheld")})
         elif step == "libcuda":
             fields.update(library_path=entry.fields.get("path"), library=entry.fields.get("library"))
         elif step == "devices":
             fields.update(cuda=entry.fields.get("cuda"))
     return fields
+
+
+def _not_the_users(result: RungResult, withheld: Any) -> RungResult:
+    """A failure without places in which the user's program finds its libraries says nothing of that program."""
+    if result.status == "pass" or not isinstance(withheld, list):
+        return result
+    variable = next((name for name in withheld if name in _LEADS_TO.get(result.rung, ())), None)
+    if variable is None:
+        return result
+    return msgspec.structs.replace(
+        result, status="skip", why=f"entries of {variable} that other users may write were left out of this check"
+    )
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -157,10 +172,12 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     broken_off = unfinished(text, entries)
     if broken_off is not None:
         rungs.append(broken_off)
+    heading = _heading(entries)
+    rungs = [_not_the_users(result, heading.get("withheld")) for result in rungs]
     states = of(NumbaState, "numba", entries, True)  # said when Numba was imported, and again with its components
     ladder = build(
         Ladder,
-        _heading(entries),
+        heading,
         rungs=tuple(rungs),
         devices=_devices(entries),
         openings=of(Opening, "opening", entries, False),

@@ -96,11 +96,13 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         return
     nvml, line = head
     quotes = list(_quote_head(nvml, line))
-    gpus, processes = [], []
+    gpus: dict[int, NvmlGpu] = {}
+    processes = []
     whole = text.whole
     for entry in entries:
         if entry.event == "gpu" and (gpu := build(NvmlGpu, entry.fields)) is not None:
-            gpus.append(gpu)
+            if gpus.setdefault(gpu.index, gpu) is not gpu:
+                continue
             quotes.extend(quote_gpu(gpu, entry.line))
         elif entry.event == "process" and (process := build(GpuProcess, entry.fields)) is not None:
             processes.append(process)
@@ -108,7 +110,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         elif entry.event == "error":
             whole = False
             quotes.append(said(SOURCE, entry.line, f"{entry.fields.get('step')}: {entry.fields.get('error')}"))
-    value = msgspec.structs.replace(nvml, gpus=tuple(gpus), processes=tuple(processes))
+    value = msgspec.structs.replace(nvml, gpus=tuple(gpus.values()), processes=tuple(processes))
     yield text.fact(NVML, value, *quotes, whole=whole)
 
 

@@ -23,6 +23,7 @@ _LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
 # Folders and files in which programs look for more to load.
 _PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH", "NUMBA_CUDA_DRIVER", "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE",
            "PYTHONUSERBASE", "PYTHONHOME", "HOME", "XDG_CONFIG_HOME")  # fmt: skip
+WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
@@ -56,17 +57,22 @@ def folders(path: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """This process's variables for a child, without the entries of its lists that a program would look up in the working directory."""
-    kept = dict(os.environ)
-    for name in _LISTS:
-        if name in kept:
-            kept[name] = _absolute(name, kept[name])
-            if not kept[name]:
-                del kept[name]
-    for name in _PLACES:
-        if name in kept and kept[name] and not os.path.isabs(kept[name]):
+    """This process's variables for a child, without places in the working directory and, as root, those that other users may write.
+
+    WITHHELD names the variables that lost a place which holds something: what a worker does not find may lie there.
+    """
+    kept, withheld = dict(os.environ), []
+    for name in (*_LISTS, *_PLACES):
+        entries = _entries(name, kept.get(name, ""))
+        good = [entry for entry in entries if _may_be_handed_on(name, entry)]
+        if good == entries:
+            continue
+        kept[name] = os.pathsep.join(good)
+        if not kept[name]:
             del kept[name]
-    return kept
+        if any(_holds_something(entry) for entry in entries if entry not in good):
+            withheld.append(name)
+    return {**kept, WITHHELD: " ".join(withheld)} if withheld else kept
 
 
 def left_out() -> tuple[str, ...]:
@@ -79,18 +85,31 @@ def left_out() -> tuple[str, ...]:
     )
 
 
-def _absolute(name: str, value: str) -> str:
-    loader = name.startswith("LD_")
-    entries = re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
-    # A bare name of LD_PRELOAD is looked up as any library is; $ORIGIN is the folder of the program.
-    kept = [
-        entry
-        for entry in entries
-        if (os.path.isabs(entry) and changeable(entry) is None)
-        or (name == "LD_PRELOAD" and entry and os.sep not in entry)
-        or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
-    ]
-    return value if kept == entries else os.pathsep.join(kept)
+def _entries(name: str, value: str) -> list[str]:
+    if name not in _LISTS or not value:
+        return [value] if value else []
+    if name.startswith("LD_"):
+        return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value)
+    return value.split(os.pathsep)
+
+
+def _may_be_handed_on(name: str, entry: str) -> bool:
+    """A bare name of LD_PRELOAD is looked up as any library is; $ORIGIN is the folder of the program."""
+    if os.path.isabs(entry):
+        return changeable(entry) is None
+    return (name == "LD_PRELOAD" and entry != "" and os.sep not in entry) or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
+
+
+def _holds_something(entry: str) -> bool:
+    """Whether a library, or a toolkit's folder of them, is there; so it is where nobody may look."""
+    try:
+        return any(name.startswith("lib") or name in ("nvvm", "targets") for name in os.listdir(entry or os.curdir))
+    except NotADirectoryError:
+        return True
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def as_root() -> bool:

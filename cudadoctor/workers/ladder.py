@@ -333,7 +333,8 @@ def climb(worker: Worker, arguments: list[str]) -> None:
     quick, worker.own = "--quick" in arguments, "--own" in arguments
     limit = float(arguments[arguments.index("--limit-seconds") + 1]) if "--limit-seconds" in arguments else None
     timer = limit_life(limit) if limit else None
-    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick)
+    withheld = os.environ.pop("CUDADOCTOR_WITHHELD", "").split()
+    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, withheld=withheld)
     found: dict[str, Any] = {}
     if not worker.climb("libcuda", lambda: load_library(found)):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Bytes, Celsius, Count, Generation, GpuIndex, Lanes, Megahertz, Pid, Value, Watts
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion, ModuleVersion
 
 
@@ -47,10 +47,10 @@ class GpuProcess(Value, frozen=True, kw_only=True):
     """A process in a table of GPU users. `memory_bytes` None: not shown."""
 
     gpu: str  # index or PCI address, as the source says
-    pid: int
+    pid: Pid
     kind: str | None = None  # C compute, G graphics
     name: str | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Bytes | None = None
 
 
 class SmiGpu(Value, frozen=True, kw_only=True):
@@ -100,44 +100,44 @@ class SmiCsv(Value, frozen=True, kw_only=True):
 class NvmlGpu(Value, frozen=True, kw_only=True):
     """One GPU as NVML describes it; every value was asked on its own and may be None."""
 
-    index: int
+    index: GpuIndex
     address: str | None = None
     name: str | None = None
     uuid: str | None = None
     compute_capability: ComputeCapability | None = None
-    memory_total_bytes: int | None = None
-    memory_used_bytes: int | None = None
-    memory_reserved_bytes: int | None = None
+    memory_total_bytes: Bytes | None = None
+    memory_used_bytes: Bytes | None = None
+    memory_reserved_bytes: Bytes | None = None
     mig_mode: str | None = None  # enabled | disabled
     mig_uuids: tuple[str, ...] = ()
     compute_mode: str | None = None
     persistence: str | None = None
-    temperature_c: float | None = None
-    power_w: float | None = None
+    temperature_c: Celsius | None = None
+    power_w: Watts | None = None
     throttle_reasons: tuple[str, ...] = ()
     ecc_mode: str | None = None
-    ecc_uncorrected_volatile: int | None = None
+    ecc_uncorrected_volatile: Count | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    sm_clock_mhz: int | None = None
-    sm_clock_max_mhz: int | None = None
-    memory_clock_max_mhz: int | None = None
-    memory_bus_bits: int | None = None
+    pcie_generation: Generation | None = None
+    pcie_generation_max: Generation | None = None
+    pcie_width: Lanes | None = None
+    pcie_width_max: Lanes | None = None
+    sm_clock_mhz: Megahertz | None = None
+    sm_clock_max_mhz: Megahertz | None = None
+    memory_clock_max_mhz: Megahertz | None = None
+    memory_bus_bits: Count | None = None
     recovery_action: str | None = None
     retired_pages_pending: bool | None = None  # pages to be taken out of use at the next reset (GPUs before Ampere)
-    remap_uncorrectable: int | None = None  # rows remapped so far because of uncorrectable errors
-    temperature_slowdown_c: float | None = None  # where the hardware begins to slow itself down
-    pcie_generation_card: int | None = None  # what the card alone could do; `pcie_generation_max` is that of card and slot together
+    remap_uncorrectable: Count | None = None  # rows remapped so far because of uncorrectable errors
+    temperature_slowdown_c: Celsius | None = None  # where the hardware begins to slow itself down
+    pcie_generation_card: Generation | None = None  # what the card alone could do; `pcie_generation_max` is that of card and slot together
     fabric_state: str | None = None  # not-supported | not-started | in-progress | completed
     fabric_status: str | None = None  # NVML's words for how the registration with the fabric ended: Success, or an error
     vgpu_mode: str | None = None  # none | passthrough | vgpu | host-vgpu | host-vsga
     vgpu_license: str | None = None  # licensed | unlicensed | expired | ..., as NVML or nvidia-smi words it, in small letters
-    nvlinks_active: int | None = None
-    nvlinks_inactive: int | None = None
+    nvlinks_active: Count | None = None
+    nvlinks_inactive: Count | None = None
     handle_error: str | None = None  # the GPU is counted but cannot be opened
     errors: dict[str, str] = msgspec.field(default_factory=dict)  # query -> NVML's answer, for each value that failed
 

@@ -7,7 +7,21 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import (
+    Bytes,
+    Count,
+    Figure,
+    Generation,
+    GpuIndex,
+    Lanes,
+    Megahertz,
+    Percent,
+    Pid,
+    Seconds,
+    Value,
+    Watts,
+    WholeCelsius,
+)
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion
 
 RungName = Literal[
@@ -20,24 +34,24 @@ class RungResult(Value, frozen=True, kw_only=True):
     """How one step of the ladder ended. `gpu` is the CUDA index among the visible devices, None before there is one."""
 
     rung: RungName
-    gpu: int | None = None
+    gpu: GpuIndex | None = None
     status: Literal["pass", "fail", "skip", "crash", "hang"]
     code: int | None = None  # CUresult
     name: str | None = None  # its symbolic name, as the library itself or our table calls it
     output: str = ""  # what the failing step printed, read like a user's text
     why: str | None = None
-    seconds: float | None = None
+    seconds: Seconds | None = None
     line: int = 0
 
 
 class CudaDevice(Value, frozen=True, kw_only=True):
-    index: int
+    index: GpuIndex
     name: str | None = None
     uuid: str | None = None
     address: str | None = None
     compute_capability: ComputeCapability | None = None
-    memory_total_bytes: int | None = None
-    memory_free_bytes: int | None = None
+    memory_total_bytes: Bytes | None = None
+    memory_free_bytes: Bytes | None = None
 
 
 class Opening(Value, frozen=True, kw_only=True):
@@ -48,26 +62,26 @@ class Opening(Value, frozen=True, kw_only=True):
 
 
 class SmokeStep(Value, frozen=True, kw_only=True):
-    gpu: int | None
+    gpu: GpuIndex | None
     step: str
     status: Literal["pass", "fail", "skip"]
     why: str | None = None
     said: str | None = None  # what a step that passed has to tell
     planted: str | None = None  # a failure that the step made on purpose, in the driver's words
-    seconds: float | None = None
+    seconds: Seconds | None = None
     line: int = 0
 
 
 class Load(Value, frozen=True, kw_only=True):
     """What NVML said of a GPU while it worked on a figure."""
 
-    sm_clock_mhz: int | None = None
-    sm_clock_max_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    temperature_c: int | None = None
-    power_w: float | None = None
-    pcie_generation: int | None = None
-    pcie_width: int | None = None
+    sm_clock_mhz: Megahertz | None = None
+    sm_clock_max_mhz: Megahertz | None = None
+    memory_clock_mhz: Megahertz | None = None
+    temperature_c: WholeCelsius | None = None
+    power_w: Watts | None = None
+    pcie_generation: Generation | None = None
+    pcie_width: Lanes | None = None
     reasons: tuple[str, ...] | None = None  # what held the clocks down
 
 
@@ -77,23 +91,23 @@ class Measurement(Value, frozen=True, kw_only=True):
     What a limit of arithmetic is made of is measured with it: multiprocessors, and the clock under that very load.
     """
 
-    gpu: int
+    gpu: GpuIndex
     name: str
-    value: float | None
+    value: Figure | None
     unit: str
-    limit: float | None = None
+    limit: Figure | None = None
     limit_from: str | None = None
     why: str | None = None
-    seconds: float | None = None
+    seconds: Seconds | None = None
     line: int = 0
-    peer: int | None = None  # the other GPU of a copy between two
-    spread: float | None = None  # distance of the extreme samples, in parts of the median
-    runs: tuple[float, ...] = ()  # the figure in each run, where it was measured more than once
-    sm_count: int | None = None
-    clock_mhz: float | None = None
+    peer: GpuIndex | None = None  # the other GPU of a copy between two
+    spread: Figure | None = None  # distance of the extreme samples, in parts of the median
+    runs: tuple[Figure, ...] = ()  # the figure in each run, where it was measured more than once
+    sm_count: Count | None = None
+    clock_mhz: Figure | None = None
     compute_capability: ComputeCapability | None = None
-    links: int | None = None  # NVLinks between the two GPUs, where the driver does not say what one carries
-    single_to_double: int | None = None  # how many times faster single precision is, as the driver says
+    links: Count | None = None  # NVLinks between the two GPUs, where the driver does not say what one carries
+    single_to_double: Count | None = None  # how many times faster single precision is, as the driver says
     load: Load | None = None
     distorted: tuple[str, ...] = ()  # variables that change what is measured
 
@@ -101,7 +115,7 @@ class Measurement(Value, frozen=True, kw_only=True):
 class GpuLoad(Value, frozen=True, kw_only=True):
     """The moment of a long load at which most held the clocks of a GPU down."""
 
-    gpu: int
+    gpu: GpuIndex
     load: Load
     line: int = 0
 
@@ -109,25 +123,25 @@ class GpuLoad(Value, frozen=True, kw_only=True):
 class Lesson(Value, frozen=True, kw_only=True):
     """One computation at one size, timed in several ways (microseconds)."""
 
-    gpu: int
+    gpu: GpuIndex
     step: str
-    elements: int
-    cpu_us: float  # NumPy
-    gpu_us: float  # with both copies
-    kernel_us: float  # the kernel alone, by events
-    launch_us: float  # the launch call alone: what a timer without `synchronize` claims
-    first_us: float  # the first call, with its compilation
-    python_us: float | None = None  # a loop in plain Python, where it is short enough
-    compiled_us: float | None = None  # that loop compiled for the CPU
+    elements: Count
+    cpu_us: Figure  # NumPy
+    gpu_us: Figure  # with both copies
+    kernel_us: Figure  # the kernel alone, by events
+    launch_us: Figure  # the launch call alone: what a timer without `synchronize` claims
+    first_us: Figure  # the first call, with its compilation
+    python_us: Figure | None = None  # a loop in plain Python, where it is short enough
+    compiled_us: Figure | None = None  # that loop compiled for the CPU
 
 
 class Guest(Value, frozen=True, kw_only=True):
     """Another process computes on this GPU, or the GPU works and nobody says for whom (`pids` empty)."""
 
-    gpu: int
-    pids: tuple[int, ...] = ()
-    memory_bytes: tuple[int | None, ...] = ()
-    percent: int | None = None
+    gpu: GpuIndex
+    pids: tuple[Pid, ...] = ()
+    memory_bytes: tuple[Bytes | None, ...] = ()
+    percent: Percent | None = None
     line: int = 0
 
 
@@ -160,6 +174,7 @@ class Ladder(Value, frozen=True, kw_only=True):
     loads: tuple[GpuLoad, ...] = ()
     lessons: tuple[Lesson, ...] = ()
     quick: bool = False
+    withheld: tuple[str, ...] = ()  # variables of the user's of which the climb did not get all
 
     def result(self, rung: RungName) -> tuple[RungResult, ...]:
         return tuple(entry for entry in self.rungs if entry.rung == rung)

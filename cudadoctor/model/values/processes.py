@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Pid, Value
 
 
 class Process(Value, frozen=True, kw_only=True):
     """A process that holds a GPU, by NVML's lists or an open /dev/nvidia* file."""
 
-    pid: int
-    ppid: int | None = None
-    sid: int | None = None
+    pid: Pid
+    ppid: Pid | None = None
+    sid: Pid | None = None
     user: str | None = None
     own: bool | None = None
     state: Literal["running", "stopped", "orphaned", "defunct", "uninterruptible", "unknown"] = "unknown"
