@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -37,9 +38,23 @@ def no_traces() -> None:
     sys.unraisablehook = lambda _: None
 
 
+# What the shell or the machine did not give, and where to look.
+_NOT_GIVEN = {
+    errno.EMFILE: "this shell allows a process too few open files (ulimit -n); 64 are enough",
+    errno.ENFILE: "this machine has no open files left (/proc/sys/fs/file-nr)",
+    errno.EAGAIN: "this user may start no more processes (ulimit -u), or this container (pids.max)",
+    errno.ENOMEM: "this machine, container or shell (ulimit -v) has no memory left",
+    errno.ENOSPC: "no space is left on a disk (df -h)",
+}
+
+
 def own_fault(error: BaseException) -> str:
-    """What to say where the doctor itself failed: a line to report, with the place in its own code."""
+    """What to say where the doctor itself failed: a limit that it ran into, or a line to report, with the place in its own code."""
     import traceback
+
+    limit = _NOT_GIVEN.get(error.errno or 0) if isinstance(error, OSError) else None
+    if limit is not None:
+        return f"cudadoctor could not go on, and that says nothing of a GPU: {limit}.\n"
 
     from cudadoctor import __version__
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cudadoctor.report.clean import gated
 from tests.command_line import NOUVEAU, host, run
+
+PROGRAM = str(Path(sys.executable).with_name("cudadoctor"))
 
 WORDS = (
     "::error::pwn",
@@ -130,3 +135,13 @@ def test_a_policy_of_a_stranger(body: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", [["--watch", "nan"], ["--timeout", "nan"], ["--timeout", "inf"], ["--watch=inf"]])
 def test_a_time_that_never_ends(option: list[str]) -> None:
     assert run("check", *option).code == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits of POSIX")
+def test_a_limit_of_the_shell_is_named() -> None:
+    run = subprocess.run(
+        ["bash", "-c", f"ulimit -n 12; exec {shlex.quote(PROGRAM)} check --quick"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 4
+    assert "ulimit -n" in run.stderr
+    assert "report this line" not in run.stderr
