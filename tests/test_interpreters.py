@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cudadoctor.sources.host import Collector, Plan
 from cudadoctor.sources.interpreters import examined_python, own_packages
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -70,8 +71,14 @@ def shims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_a_shim_is_looked_through(shims: Path) -> None:
+def test_a_shim_is_looked_through(shims: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert examined_python(None) == (sys.executable, "the doctor's own Python"), "a shim that names nothing is not started"
+    system = shims.parent / "usr"
+    system.mkdir()
+    (system / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", f"{shims / 'shims'}:{system}")
+    assert examined_python(None) == (str(system / "python3"), f"the first Python on PATH after the shim {shims / 'shims' / 'python3'}")
+    assert any("name yours with --python" in remark for remark in Collector(Plan()).remarks)
     (shims / "version").write_text("3.12.1\n")
     assert examined_python(None)[0] == str(shims / "versions" / "3.12.1" / "bin" / "python3")
     Path("../.tool-versions").write_text("nodejs 20\npython 3.11.2 system # ours\n")

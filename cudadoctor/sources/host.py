@@ -12,7 +12,7 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
 from cudadoctor.sources import gpu_workers, trust
 from cudadoctor.sources.children import Child, watch
-from cudadoctor.sources.interpreters import examined_python, own_packages, worker_path
+from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper
 from cudadoctor.sources.platforms import probes_of
 from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
@@ -62,6 +62,8 @@ class Collector:
         self.items: dict[str, Item] = {}
         self.remarks = (*stand_somewhere(), *trust.left_out())
         self.python, self.python_why = examined_python(plan.python)
+        if AFTER_SHIM in self.python_why:
+            self.remarks += (f"Examined is {self.python_why}, which is not started and names no Python here: name yours with --python.",)
         self.ladder: Child | None = None
         self.at_gate = False
         self.children: list[Child] = []

@@ -31,6 +31,8 @@ _SHIMS = (
     Shims("versions", "PYENV_VERSION", ".python-version", "", "{root}/version"),
     Shims("installs/python", "ASDF_PYTHON_VERSION", ".tool-versions", "python", "{home}/.tool-versions"),
 )
+FIRST = "the first Python on PATH"
+AFTER_SHIM = f"{FIRST} after the shim "
 WORKERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workers")
 
 
@@ -63,21 +65,24 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
                 candidate = os.path.join(prefix, *rel)
                 if os.path.exists(candidate):
                     return _trusted(candidate, variable)
-    found = _on_path_of_windows() if ON_WINDOWS else _on_path()
+    found, rule = (_on_path_of_windows(), FIRST) if ON_WINDOWS else _on_path()
     if found:
-        return _trusted(found, "the first Python on PATH")
+        return _trusted(found, rule)
     return sys.executable, "the doctor's own Python"
 
 
-def _on_path() -> str | None:
-    """The first Python on PATH, where it is no shim; else what the shim would start. Entries that may not be searched are passed over."""
-    path = os.environ.get("PATH", "")
+def _on_path() -> tuple[str | None, str]:
+    """The first Python on PATH, where it is no shim; else what the shim would start; and what was passed over to get there."""
+    path, rule = os.environ.get("PATH", ""), FIRST
     for name in ("python3", "python"):
         for found in programs.candidates(name, path):
-            real = _behind_shim(found) if trust.is_shim(found) else found
-            if real is not None and trust.in_working_directory(real) is None:
-                return real
-    return None
+            shim = trust.is_shim(found)
+            real = _behind_shim(found) if shim else found
+            if real is None:
+                rule = f"{AFTER_SHIM}{found}"
+            elif trust.in_working_directory(real) is None:
+                return real, f"what the shim {found} would start" if shim else rule
+    return None, rule
 
 
 def _on_path_of_windows() -> str | None:
