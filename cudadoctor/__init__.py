@@ -1,30 +1,23 @@
 """cudadoctor: evidence in, root cause out, with the fix for this machine and a real kernel run to prove it.
 
-Map of the package, in the order in which data flows:
+Map of the package, in the order in which data flows; each room imports only what stands below it in `pyproject.toml`'s layers:
 
-    sources/     a live host, a recording, another tool's bundle or a pasted text -> Evidence
+    commands/    the command line: one module per command; they gather evidence, ask for a judgement, print and exit
+    sources/     a live host, a recording, another tool's bundle or a pasted text -> Evidence; the only room that touches a machine
     workers/     scripts that run as children and ask one library each (NVML, libcuda and Numba, Python's packages, processes)
     parsers/     texts -> Facts (three-valued: known, absent, unknown)
-    rungs.py     the ladder from the PCI bus to a Numba kernel: what was seen to work or to fail
-    devices.py   CUDA's devices and nvidia-smi's GPUs as one list
+    inventory/   facts of several tools about one thing -> that thing: the rungs of the ladder, the GPUs
     checks/      Facts -> Clues, one module per row of the pipeline
-    diagnose.py  Clues -> the root cause, what it explains; open_questions.py: what is still open
-    long_texts.py long logs without their repetitions
-    texts.py     what failing rungs, logs and a user's text say of themselves -> Clues
+    texts/       what failing rungs, logs and a user's text say of themselves -> Clues; what decides between neighbours
+    judge/       Clues -> the root cause, what it explains, what is open; stages.py joins all stages to one Report
+    within/      the judgement of what a stranger may have written, in a child with a limit of time and memory
     prescribe/   root cause + facts -> steps for this machine
+    policy/      what a team demands of its machines, put beside a report
+    fleet/       several reports -> one picture
     report/      Report -> text, JSON, HTML and the formats of pipelines; the pages of codes, things and causes
-    meanings/    a code, a cause, a variable, a GPU, a version -> what is known of it
-    assemble/    facts and diagnosis -> the parts of a report
-    slowness.py  what slow figures mean for the verdict
-    app.py       judge(): the function that joins these stages
-    judging.py   what is asked of evidence, with policy and steps; within/ has it answered in a child, within a limit of time
-    nodes.py     one report on the machines of a bundle: the worst is told, the others are named
-    knowledge/   causes, recipes and tables as TOML, and their loader
+    knowledge/   causes, recipes and tables as TOML, their loader, and lookup/: a code, a cause, a variable, a GPU -> what is known of it
     model/       the values that flow
-    runner.py    a program that runs as it is, and what it did with the GPUs
-    comparing.py what differs between two reports
-    policy/      what a team demands of its machines and what it allows, put beside a report
-    api.py       check, explain and require, for programs and notebooks
+    api.py       check, explain and require, for programs and notebooks; pytest_plugin.py and extensions.py are the doors for other programs
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ def leave_working_directory_out() -> None:
 
 leave_working_directory_out()
 
-from cudadoctor import exit_codes  # noqa: E402 - every import of ours comes behind that line
+from cudadoctor.model import exit_codes  # noqa: E402 - every import of ours comes behind that line
 
 
 def main() -> None:
     """The command line."""
     try:
-        from cudadoctor import cli
+        from cudadoctor.commands import cli
 
         cli.main()
     except KeyboardInterrupt:

@@ -73,9 +73,9 @@ def check(
     with requirements and expected findings; none is looked for. Raises ValueError for options that mean nothing (RequirementError with
     the column of a wrong requirement) and OSError for files that cannot be read.
     """
-    from cudadoctor import judging
+    from cudadoctor.commands.policy_file import PolicyError, gathered
     from cudadoctor.model.judgement import Question
-    from cudadoctor.policy_file import PolicyError, gathered
+    from cudadoctor.within import judging
 
     started, knowledge = time.monotonic(), _knowledge()
     try:
@@ -101,7 +101,7 @@ def check(
 
 def explain(text: str, *, distro: str | None = None) -> Report:
     """The diagnosis of a text that a program or a tool printed, as `cudadoctor explain -` gives it."""
-    from cudadoctor import nodes
+    from cudadoctor.judge import machines as nodes
     from cudadoctor.sources import pasted
 
     evidence = msgspec.structs.replace(pasted.evidence_of(text.encode("utf-8", "surrogateescape")), distro=distro)

@@ -19,7 +19,7 @@ from unittest import mock
 
 import msgspec
 
-from cudadoctor.cli import main
+from cudadoctor.commands.cli import main
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources import recording
 

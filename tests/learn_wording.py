@@ -22,8 +22,8 @@ try:
 except ImportError:
     import tomli as tomllib
 
+from cudadoctor.judge.wording import cues, ends
 from cudadoctor.knowledge.load import load
-from cudadoctor.wording import cues, ends
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "cudadoctor" / "knowledge" / "tables" / "wording.toml"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of

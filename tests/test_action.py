@@ -50,7 +50,7 @@ def checked(folder: Path, recording: str, **inputs: str) -> tuple[dict[str, str]
     programs.mkdir()
     (programs / "python").symlink_to(sys.executable)
     doctor = programs / "cudadoctor"
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from cudadoctor.cli import main; main()"
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from cudadoctor.commands.cli import main; main()"
     doctor.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@" --replay "{host(recording)}"\n')
     doctor.chmod(0o755)
     output, summary = folder / "output", folder / "summary.md"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks.rows import CHECKS
-from cudadoctor.cli import ROWS
+from cudadoctor.commands.cli import ROWS
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.sources import recording
 

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cudadoctor import benching, cli, smoking
-from cudadoctor.app import judge
 from cudadoctor.checks import benchmark
+from cudadoctor.commands import benching, cli, smoking
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import BenchmarkResult, LessonResult, Report

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor import nodes
-from cudadoctor.app import judge
+from cudadoctor.judge import machines as nodes
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.report import Report
 from cudadoctor.report.json import render

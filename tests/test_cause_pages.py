@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudadoctor import explaining
+from cudadoctor.commands import explaining
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.explanation import CauseDocument, DocumentStep, Variant
 from cudadoctor.model.recipe import Step

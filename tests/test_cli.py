@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cudadoctor.checks.rows import CHECKS
-from cudadoctor.cli import ROWS, cli
+from cudadoctor.commands.cli import ROWS, cli
 from cudadoctor.sources import recording
 from tests.command_line import DEGRADED, HEALTHY, HUNG, NOUVEAU, changed, environment, finished, host, run, start
 
@@ -79,7 +79,7 @@ def test_a_part_that_crashes_ends_with_4(monkeypatch: pytest.MonkeyPatch) -> Non
     def fall_over(*_: Any) -> Any:
         raise RuntimeError("made to fail")
 
-    monkeypatch.setattr(import_module("cudadoctor.assemble.rows"), "describe", fall_over)
+    monkeypatch.setattr(import_module("cudadoctor.judge.assemble.rows"), "describe", fall_over)
     result = run("check", "--replay", host(HEALTHY))
     assert result.code == 4
     assert "made to fail" in result.out
@@ -90,7 +90,7 @@ def test_a_part_that_crashes_ends_with_4(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["check", "--help"], ["explain", "--help"]])
 def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     code = (
-        "import sys; from cudadoctor.cli import main; sys.argv = ['cudadoctor', *sys.argv[1:]]\n"
+        "import sys; from cudadoctor.commands.cli import main; sys.argv = ['cudadoctor', *sys.argv[1:]]\n"
         "try: main()\n"
         "finally: print('|', *sorted({'rich', 'msgspec', 'numba', 'numpy', 'psutil', 'pynvml'} & set(sys.modules)), file=sys.stderr)"
     )
@@ -100,7 +100,7 @@ def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("command", ["causes", "schema"])
 def test_listing_loads_no_renderer(command: str) -> None:
-    code = f"import sys; from cudadoctor.cli import main; sys.argv = ['cudadoctor', '{command}']\ntry: main()\nfinally: print(*sorted({{'rich', 'numba', 'numpy'}} & set(sys.modules)), file=sys.stderr)"
+    code = f"import sys; from cudadoctor.commands.cli import main; sys.argv = ['cudadoctor', '{command}']\ntry: main()\nfinally: print(*sorted({{'rich', 'numba', 'numpy'}} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment())
     assert done.stderr.strip() == ""
     assert done.stdout
@@ -142,7 +142,7 @@ def test_outputs_are_written_beside_stdout(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["check", "fix", "smoke"])
 def test_a_wrong_output_is_told_before_anything_runs(command: str, value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("cudadoctor.gathering.gather", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("cudadoctor.commands.gathering.gather", lambda *_: pytest.fail("it ran"))
     result = run(command, "--replay", host(HEALTHY), "--output", value)
     assert result.code == 2
     assert value in result.err
@@ -250,7 +250,7 @@ def test_a_recording_is_not_overwritten_and_that_is_told_first(tmp_path: Path, m
     target = tmp_path / "recording"
     assert f"written to {target}, redacted\nReplaced: " in run("record", "-o", str(target), "--quick").out
     assert recording.read(str(target)).redacted
-    monkeypatch.setattr("cudadoctor.gathering.live", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("cudadoctor.commands.gathering.live", lambda *_: pytest.fail("it ran"))
     for arguments in (("record", "-o"), ("check", "--record")):
         result = run(*arguments, str(target))
         assert result.code == 2

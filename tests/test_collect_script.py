@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.installed import knowledge
+from cudadoctor.judge.stages import judge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources import collecting, recording
 from cudadoctor.sources.probes import Probe

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor import nodes
-from cudadoctor.comparing import Compared, compare
+from cudadoctor.fleet.comparing import Compared, compare
+from cudadoctor.judge import machines as nodes
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.comparison import KINDS, Comparison, Difference
 from cudadoctor.model.report import Report

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks.container_stack import ways
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.facts import Fact

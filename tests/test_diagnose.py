@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor import app
 from cudadoctor.checks.rows import CHECKS
-from cudadoctor.diagnose import Judged, diagnose, explains
-from cudadoctor.diagnose import _cases as cases_of
+from cudadoctor.inventory.rungs import observe
+from cudadoctor.judge import stages as app
+from cudadoctor.judge.diagnose import _cases as cases_of
+from cudadoctor.judge.diagnose import diagnose, explains
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.diagnosis import Crash
+from cudadoctor.model.diagnosis import Crash, Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue, Outcome
 from cudadoctor.model.values import DEVICE_NODES, LADDER, LOADED_DRIVER, NVML, PCI
-from cudadoctor.rungs import observe
 from cudadoctor.sources import pasted
 from tests.command_line import HEALTHY, HUNG, NOUVEAU, changed, evidence_of
 from tests.facts_builder import ADDRESS, bus, gpu, host, ladder, nodes, nvml, nvml_gpu
@@ -409,8 +409,8 @@ def test_a_rule_that_crashes_rules_nothing_out_and_hides_no_other_cause(monkeypa
 
 @pytest.mark.parametrize(
     "stage",
-    ["cudadoctor.app.read.read", "cudadoctor.app.observe", "cudadoctor.app.diagnose", "cudadoctor.app.assemble.machine",
-     "cudadoctor.app.assemble.smoke", "cudadoctor.app.assemble.notes", "cudadoctor.app.prescribe.prescribe", "cudadoctor.app.assemble.benchmark"],
+    ["cudadoctor.judge.stages.read.read", "cudadoctor.judge.stages.observe", "cudadoctor.judge.stages.diagnose", "cudadoctor.judge.stages.assemble.machine",
+     "cudadoctor.judge.stages.assemble.smoke", "cudadoctor.judge.stages.assemble.notes", "cudadoctor.judge.stages.prescribe.prescribe", "cudadoctor.judge.stages.assemble.benchmark"],
 )  # fmt: skip
 def test_every_stage_may_crash(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, fall_over)

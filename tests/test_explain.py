@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from cudadoctor.knowledge.load import Knowledge, load
-from cudadoctor.meanings import NoSuchError, explain_code
-from cudadoctor.meanings import hardware as hardware_pages
-from cudadoctor.meanings import topics as forms
+from cudadoctor.knowledge.lookup import NoSuchError, explain_code
+from cudadoctor.knowledge.lookup import hardware as hardware_pages
+from cudadoctor.knowledge.lookup import topics as forms
 from cudadoctor.model.explanation import CodeMeaning, Topic
 
 KNOWLEDGE = load()

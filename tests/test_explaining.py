@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.explaining import _names, nearest
+from cudadoctor.commands.explaining import _names, nearest
 from cudadoctor.knowledge.load import load
-from cudadoctor.meanings import explain_code
+from cudadoctor.knowledge.lookup import explain_code
 from cudadoctor.prescribe import shellwords
 from cudadoctor.prescribe.placeholders import WORDS
 from cudadoctor.sources import recording
@@ -218,14 +218,14 @@ def test_the_page_of_a_code_loads_no_judge_and_draws_nothing() -> None:
     """What makes it slow: the judging stages, the library that draws reports, and the parser of Python's requirements."""
     script = """
 import sys
-from cudadoctor.cli import main
+from cudadoctor.commands.cli import main
 sys.argv = ["cudadoctor", "explain", "cuda 100"]
 try:
     main()
 except SystemExit as stop:
     assert not stop.code
-slow = ("cudadoctor.app", "cudadoctor.parsers", "cudadoctor.checks", "cudadoctor.diagnose", "cudadoctor.report.text",
-        "cudadoctor.report.json", "cudadoctor.meanings.topics", "cudadoctor.sources", "rich", "packaging", "difflib")
+slow = ("cudadoctor.judge.stages", "cudadoctor.parsers", "cudadoctor.checks", "cudadoctor.judge.diagnose", "cudadoctor.report.text",
+        "cudadoctor.report.json", "cudadoctor.knowledge.lookup.topics", "cudadoctor.sources", "rich", "packaging", "difflib")
 loaded = [name for name in slow if name in sys.modules]
 assert not loaded, loaded
 """

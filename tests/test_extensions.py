@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from cudadoctor import extensions
-from cudadoctor.app import judge
 from cudadoctor.extensions import Check, Clue, Extension, ExtensionError, Key, Line, Parser, Rule
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.report import Report

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor import fixing, smoking
-from cudadoctor.app import judge
+from cudadoctor.commands import smoking
+from cudadoctor.judge import fixing
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard

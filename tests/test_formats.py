@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
 from cudadoctor import policy
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.diagnosis import Crash
 from cudadoctor.model.facts import Quote
@@ -341,7 +341,7 @@ def test_they_go_to_stdout_only(form: str, tmp_path: Path) -> None:
 
 
 def test_npd_leaves_out_kernels_and_has_less_than_5_seconds() -> None:
-    from cudadoctor import options
+    from cudadoctor.commands import options
 
     given_ = {"form": "npd", "quick": False, "timeout": 60.0}
     assert options.settled(given_) == {"form": "npd", "quick": True, "timeout": options.NPD_SECONDS}

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks import frameworks, wheels
-from cudadoctor.diagnose import diagnose, rungs_shown_failing
+from cudadoctor.inventory.rungs import observe
+from cudadoctor.judge.diagnose import diagnose, rungs_shown_failing
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, NotKnown, Quote
@@ -45,7 +46,6 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import frameworks as cures
 from cudadoctor.prescribe.steps import case_of
-from cudadoctor.rungs import observe
 from tests.facts_builder import facts_of, host
 from tests.prescriptions import finding
 
@@ -366,7 +366,7 @@ def test_an_nvcc_off_the_path_is_named() -> None:
 def test_what_the_options_ask_for() -> None:
     import click
 
-    from cudadoctor import gathering
+    from cudadoctor.commands import gathering
     from cudadoctor.sources.pasted import item_of
 
     log = (item_of(b'File "/x/site-packages/torch/__init__.py"\nRuntimeError: CUDA error\n'),)

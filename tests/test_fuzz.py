@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from cudadoctor import policy
-from cudadoctor.app import judge
+from cudadoctor.commands.policy_file import PolicyError, gathered
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.read import PARSERS
 from cudadoctor.policy.grammar import RequirementError
-from cudadoctor.policy_file import PolicyError, gathered
 from cudadoctor.sources import recording
 from cudadoctor.sources.pasted import evidence_of
 from tests.command_line import ROOT, host

@@ -89,14 +89,14 @@ def test_no_traceback_reaches_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("odd \x1b[8mwords")
 
-    monkeypatch.setattr("cudadoctor.gathering.gather", fail)
+    monkeypatch.setattr("cudadoctor.commands.gathering.gather", fail)
     result = run("check")
     assert result.code == 4
     assert "Traceback" not in result.err
     assert "cudadoctor itself failed" in result.err
     assert "RuntimeError: odd" in result.err
     assert "\x1b" not in result.err
-    assert "cli.py:" in result.err
+    assert "commands/cli.py:" in result.err
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor import texts
-from cudadoctor.app import judge
 from cudadoctor.checks import gpu, history, links, memory_errors
+from cudadoctor.inventory.rungs import observe
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, NotKnown
@@ -36,8 +36,8 @@ from cudadoctor.model.values import (
 from cudadoctor.parsers import kernel_log
 from cudadoctor.parsers.base import Text
 from cudadoctor.prescribe import prescribe
-from cudadoctor.rungs import observe
 from cudadoctor.sources.pasted import evidence_of
+from cudadoctor.texts import clues as texts
 from tests.facts_builder import ADDRESS, facts_of, host, ladder, nvml, nvml_gpu
 from tests.prescriptions import commands, finding
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor import comparing
-from cudadoctor.app import judge
-from cudadoctor.comparing import Compared
+from cudadoctor.fleet import comparing
+from cudadoctor.fleet.comparing import Compared
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.use import GpuProcess, GpuUse, Outcome, Reason, Used

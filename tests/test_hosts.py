@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report

@@ -208,7 +208,7 @@ def test_it_is_written_beside_the_report_on_stdout(tmp_path: Path) -> None:
 def test_jinja2_is_imported_only_for_this_format() -> None:
     code = (
         "import sys; sys.argv = ['cudadoctor', 'check', '--replay', sys.argv[1], '--format', 'text']\n"
-        "from cudadoctor.cli import main\n"
+        "from cudadoctor.commands.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "sys.exit('jinja2' in sys.modules)"

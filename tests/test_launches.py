@@ -8,8 +8,9 @@ import re
 import msgspec
 import pytest
 
-from cudadoctor import api, smoking
-from cudadoctor.app import judge
+from cudadoctor import api
+from cudadoctor.commands import smoking
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.values import LAUNCH
 from cudadoctor.parsers import launches

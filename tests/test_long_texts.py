@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.condense import CONTEXT, HEAD, KEPT, LIMIT, TAIL, condensed
 from cudadoctor.parsers.words import Words

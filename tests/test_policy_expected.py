@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor import policy, policy_file
-from cudadoctor.app import judge
+from cudadoctor import policy
+from cudadoctor.commands import policy_file
+from cudadoctor.commands.policy_file import PolicyError, gathered
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Ignore, Policy, Requirements
-from cudadoctor.policy_file import PolicyError, gathered
 from tests.command_line import HEALTHY, NAMES, evidence_of, host, run
 
 KNOWLEDGE = load()

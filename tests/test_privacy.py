@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.report.formats import FORMATS

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from cudadoctor.checks.rows import CHECKS
-from cudadoctor.cli import cli
+from cudadoctor.commands.cli import cli
 from cudadoctor.knowledge.load import load
 from cudadoctor.report.markdown_pages import table
 from tests.command_line import ROOT, run
@@ -56,7 +56,7 @@ def test_every_option_in_its_prose_exists() -> None:
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
-    from cudadoctor import exit_codes
+    from cudadoctor.model import exit_codes
 
     table = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
     assert table == {

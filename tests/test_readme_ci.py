@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from cudadoctor.commands.policy_file import gathered
 from cudadoctor.knowledge.load import load
 from cudadoctor.policy.questions import QUESTIONS
-from cudadoctor.policy_file import gathered
 from cudadoctor.report.formats import FORMATS
 from cudadoctor.sources import host as live
 from tests.command_line import ROOT, evidence_of, host, run

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.values import (

@@ -11,9 +11,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
-from cudadoctor.meanings import explain_code
+from cudadoctor.knowledge.lookup import explain_code
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.recipe import Action
 from cudadoctor.model.report import BenchmarkResult

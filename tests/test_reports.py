@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.values import CONTAINER_MARKS, ENVIRONMENT, NVML, PROCESSES, USER, Environment, GpuProcess, Nvml, Process, Processes

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor import nodes, runner
-from cudadoctor.judging import answered
+from cudadoctor.commands import runner
+from cudadoctor.judge import machines as nodes
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.judgement import Question
@@ -28,6 +28,7 @@ from cudadoctor.model.use import Ended, Outcome, Reason, Watched
 from cudadoctor.report import run_text
 from cudadoctor.report.page import Style
 from cudadoctor.sources import passing, pasted, use_watch
+from cudadoctor.within.judging import answered
 from tests.command_line import ROOT, environment, evidence_of
 from tests.test_wording import PEER
 from tests.worker_runs import load as worker

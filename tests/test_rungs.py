@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cudadoctor.inventory.rungs import LADDER_ORDER, NEEDS, ORDER, below, observe
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import (
     DEVICE_NODES,
@@ -27,7 +28,6 @@ from cudadoctor.model.values import (
     Toolkits,
 )
 from cudadoctor.model.version import PackageVersion
-from cudadoctor.rungs import LADDER_ORDER, NEEDS, ORDER, below, observe
 from tests.facts_builder import ADDRESS, bus, fact, facts_of, gpu, hangs, host, ladder, nodes, nvml, nvml_gpu
 
 OTHER = "0000:02:00.0"

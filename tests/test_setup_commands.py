@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor import cli_setup, terminal, watching
-from cudadoctor.app import judge
+from cudadoctor.commands import setup as cli_setup
+from cudadoctor.commands import terminal, watching
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from tests.command_line import ROOT, environment, evidence_of, host, run
@@ -105,7 +106,7 @@ def test_a_shell_completes(words: str, expected: str) -> None:
         "_CUDADOCTOR_COMPLETE": "bash_complete",
         "PYTHONPATH": str(ROOT),
     }
-    code = "import sys; sys.argv = ['cudadoctor']; from cudadoctor.cli import main; main()"
+    code = "import sys; sys.argv = ['cudadoctor']; from cudadoctor.commands.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], env=environment(variables), capture_output=True, text=True, timeout=60, check=False)
     assert expected in done.stdout.split("\n")
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks import device_numbers, processes
-from cudadoctor.devices import joined
+from cudadoctor.inventory.devices import joined
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.recipe import Prescription

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudadoctor.judging import answered
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.judgement import Question
 from cudadoctor.prescribe import placeholders, shells
 from cudadoctor.prescribe.dialect import for_cmd
+from cudadoctor.within.judging import answered
 from tests.command_line import changed
 
 KNOWLEDGE = load()

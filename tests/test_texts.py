@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor import texts
+from cudadoctor.inventory.rungs import observe
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA
-from cudadoctor.rungs import observe
 from cudadoctor.sources import pasted
+from cudadoctor.texts import clues as texts
 from tests.facts_builder import ADDRESS, fact, host, ladder, nvml, smi
 from tests.test_rungs import OTHER, two_gpus
 

@@ -1,4 +1,4 @@
-"""Driver and GPU as a text names them: which branch or flavour does not fit, and what stands beside it (checks/ties/fit.py)."""
+"""Driver and GPU as a text names them: which branch or flavour does not fit, and what stands beside it (texts/tie_breakers/fit.py)."""
 
 from __future__ import annotations
 

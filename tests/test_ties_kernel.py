@@ -1,4 +1,4 @@
-"""What a text's own facts decide about driver, device nodes and the state of a device (checks/ties/driver.py and device.py)."""
+"""What a text's own facts decide about driver, device nodes and the state of a device (texts/tie_breakers/driver.py and device.py)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Short texts of layers toolkit and python: what a program prints, with the few words that a user adds, and the cause that it shows.
 
-The facts of the same text decide (checks/ties/toolkit.py, checks/ties/packages.py); "none" is a text that shows no fault.
+The facts of the same text decide (texts/tie_breakers/toolkit.py, texts/tie_breakers/packages.py); "none" is a text that shows no fault.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.sources.pasted import evidence_of

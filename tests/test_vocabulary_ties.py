@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.model.recipe import Leg
 from cudadoctor.model.values import PCI
 from cudadoctor.model.version import ComputeCapability, CudaVersion

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks import windows
 from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.rows import CHECKS
+from cudadoctor.judge.stages import judge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Fact, NotKnown
 from cudadoctor.model.findings import Clue

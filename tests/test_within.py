@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.judging import answered
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.judgement import Answer, Question, RowsWanted
@@ -20,6 +19,7 @@ from cudadoctor.report import json
 from cudadoctor.sources import pasted
 from cudadoctor.within import asking, less
 from cudadoctor.within.asking import Judge
+from cudadoctor.within.judging import answered
 from tests.command_line import NAMES, evidence_of, host
 from tests.worker_runs import wait_until
 
@@ -155,7 +155,7 @@ def test_questions_one_after_another() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_child_ends_with_the_doctor(how: int, meddle: object, tmp_path: Path) -> None:
-    code = f"from cudadoctor.within import asking\nasking._CODE = {asking._CODE!r}\nimport sys\nfrom cudadoctor.cli import main\nmain()"
+    code = f"from cudadoctor.within import asking\nasking._CODE = {asking._CODE!r}\nimport sys\nfrom cudadoctor.commands.cli import main\nmain()"
     doctor = subprocess.Popen(
         [sys.executable, "-c", code, "explain", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

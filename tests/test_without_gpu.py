@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks import gpu
+from cudadoctor.judge.stages import judge
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.values import ENVIRONMENT, PCI, SLURM_CLIENT, Environment, PciBus, PciFunction

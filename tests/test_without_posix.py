@@ -35,7 +35,7 @@ for name in names:
         importlib.import_module(name)
 print(len(names))
 """
-RUN = "from cudadoctor.cli import main\nsys.argv = ['cudadoctor', *sys.argv[1:]]\nmain()\n"
+RUN = "from cudadoctor.commands.cli import main\nsys.argv = ['cudadoctor', *sys.argv[1:]]\nmain()\n"
 WORKERS = sorted(path.stem for path in (ROOT / "cudadoctor" / "workers").glob("*.py") if path.stem != "__init__")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor import wording
+from cudadoctor.judge import wording
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.base import Text
 from tests import learn_wording

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.app import judge
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load as load_knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Unknown

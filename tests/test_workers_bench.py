@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.app import judge
 from cudadoctor.checks.rows import CHECKS
+from cudadoctor.commands.progress import Progress
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load as knowledge_of_package
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.guard import Guard
@@ -26,7 +27,6 @@ from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import GPU_WORK, GpuWork
 from cudadoctor.parsers import worker_gpu
 from cudadoctor.parsers.read import text_of
-from cudadoctor.progress import Progress
 from cudadoctor.sources import gpu_workers
 from cudadoctor.sources.children import Child
 from cudadoctor.sources.host import Collector, Plan

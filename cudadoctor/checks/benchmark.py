@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_REACHED, passed, spoken
 from cudadoctor.checks.smoke import QUICK
-from cudadoctor.devices import plain_address
+from cudadoctor.inventory.devices import plain_address
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.report import BenchmarkResult

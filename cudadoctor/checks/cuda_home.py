@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import line_with, variable_quote, variables_of
 from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, usable
+from cudadoctor.inventory.rungs import needed_parts
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, NVCC, PYTHON, TOOLKITS, Environment, Toolkit, Toolkits
-from cudadoctor.rungs import needed_parts
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cudadoctor.devices import Device, cuda_answered, devices_of, other_order
+from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.values import ENVIRONMENT
 

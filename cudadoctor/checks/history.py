@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cudadoctor.checks.reading import event_line, plain_address, same_address
+from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, LADDER, NVML, KernelEvent, KernelLog, NvmlGpu, RungName
-from cudadoctor.rungs import Rungs
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge

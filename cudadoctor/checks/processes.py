@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, broken, line_with, plural, rung_quote
 from cudadoctor.checks.reading import WINDOWS, Quotes, marks_of_container, plain_address, same_address, some, unknown
-from cudadoctor.devices import cuda_answered, devices_of
+from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from cudadoctor.devices import plain_address as plain_address  # callers find them here
-from cudadoctor.devices import same_address as same_address
+from cudadoctor.inventory.devices import plain_address as plain_address  # callers find them here
+from cudadoctor.inventory.devices import same_address as same_address
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote, Unknown
 from cudadoctor.model.values import (
     BUNDLE,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_REACHED, passed, plural, spoken
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.devices import plain_address
+from cudadoctor.inventory.devices import plain_address
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, Ladder, SmokeStep

@@ -23,11 +23,11 @@ from cudadoctor.checks.common import (
     source_of,
 )
 from cudadoctor.checks.reading import plain_address, some, unknown
+from cudadoctor.inventory.rungs import needed_parts
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, NVCC, NVML, PCI, PYTHON, TOOLKITS, Component, PythonEnvironment, Toolkit, Toolkits
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
-from cudadoctor.rungs import needed_parts
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge

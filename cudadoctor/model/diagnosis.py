@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.findings import Finding
+from cudadoctor.model.values import RungName
 
 Verdict = Literal["healthy", "degraded", "broken", "undecided"]
 
@@ -44,3 +45,15 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ask: tuple[Ask, ...] = ()
     crashes: tuple[Crash, ...] = ()
     by_words: bool = False  # no message is known: the suspects rest on the wording of the text alone
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """The diagnosis with what the report needs beside it."""
+
+    verdict: Verdict
+    diagnosis: Diagnosis
+    values: dict[str, str]  # what the root's recipe needs
+    at: RungName | None = None  # the rung at which the root is at work
+    past: tuple[Finding, ...] = ()  # what only an earlier attempt or another machine of a text showed
+    not_now: Finding | None = None  # a driver-side fault that a log states and the machine does not show at present
+    unsettled: tuple[Finding, ...] = ()  # what the kernel log of a bundle speaks of, where nothing shows whether it still holds

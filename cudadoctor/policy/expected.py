@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cudadoctor import prescribe
-from cudadoctor.app import exit_code
+from cudadoctor.judge.stages import exit_code
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Diagnosis, Verdict
 from cudadoctor.model.evidence import Evidence

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from cudadoctor.devices import Device, cuda_answered, devices_of, same_address
+from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, same_address
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.units import size

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from cudadoctor.devices import Device, cuda_answered, devices_of, same_address
+from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, same_address
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.units import size
 from cudadoctor.model.values import LADDER, NVML

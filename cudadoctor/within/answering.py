@@ -9,12 +9,12 @@ from typing import IO
 
 import msgspec
 
-from cudadoctor import installed, judging
+from cudadoctor import installed
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Job, Question, Told
-from cudadoctor.within import FAILED, FRAME, PART, TOLD
+from cudadoctor.within import FAILED, FRAME, PART, TOLD, judging
 
 MEMORY = 2 << 30  # bytes of address space
 

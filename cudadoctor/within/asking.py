@@ -190,6 +190,6 @@ def _extended() -> bool:
 
 def _here(asked: Question) -> Answer:
     from cudadoctor import installed
-    from cudadoctor.judging import answered
+    from cudadoctor.within.judging import answered
 
     return answered(asked, installed.knowledge())

@@ -1,0 +1,282 @@
+"""What `cudadoctor explain` answers: first that fits of `-`, a cause id, a code, a thing, a file, a text. And the pages of the causes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from cudadoctor.knowledge import lookup as meanings
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.explanation import CauseDocument, DocumentStep, Explanation, Variant
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.recipe import Prescription, Step
+from cudadoctor.report import explanation_text
+from cudadoctor.report.page import Style
+
+if TYPE_CHECKING:
+    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.report import Report
+    from cudadoctor.sources.bundles import Opened
+    from cudadoctor.sources.inputs import Content
+    from cudadoctor.within.asking import Judge
+
+RECORDING = "recording.json"
+# One system of each family whose commands are known, newest releases that most people run.
+SYSTEMS = {
+    "ubuntu-24.04": "Ubuntu", "debian-13": "Debian", "fedora-42": "Fedora", "rhel-9": "RHEL and its kin", "arch": "Arch",
+    "opensuse-leap-15.6": "openSUSE",
+}  # fmt: skip
+_HEAD_END = re.compile(r";|\.(?:\s|$)")  # where the first words of a step end
+_BRACKETS = re.compile(r" \([^()]*\)")  # words beside the sentence; those of a call have no blank before them
+_COMMON = re.compile(
+    r"(?!Linux|Windows|Docker|Numba|Python|Kubernetes|Podman)[A-Z][a-z]*\b(?![A-Z])"
+)  # a first word that is small within a sentence
+
+
+class NotUnderstoodError(Exception):
+    """What was asked is none of these; the message names the nearest."""
+
+
+def answer(
+    what: str, knowledge: Knowledge, judge: Callable[[], Judge], *, form: str, style: Style, distro: str | None, stdin: IO[bytes]
+) -> tuple[str, int]:
+    """The output and the exit code. `judge` gives the child that judges, which only a text needs."""
+    found = _named(what, knowledge)
+    if found is not None:
+        return (_json(found) if form == "json" else _page(found, knowledge, style, distro)), 0
+    machines = _machines(what, knowledge, stdin)
+    return _text(machines, judge(), knowledge, form, style, distro)
+
+
+def _named(what: str, knowledge: Knowledge) -> Explanation | None:
+    """The code, cause or thing that is asked about; None where it is a text or a file."""
+    if what == "-" or _has_separator(what):
+        return None
+    try:
+        return meanings.explain_code(what, knowledge)
+    except meanings.NoSuchError as error:
+        if not os.path.exists(what):
+            raise NotUnderstoodError(str(error)) from error
+        return None
+
+
+# ---------------------------------------------------------------- texts and files
+def _machines(what: str, knowledge: Knowledge, stdin: IO[bytes]) -> tuple[Evidence, ...]:
+    """What is to be judged: the machines of a bundle, or a text as the only evidence."""
+    from cudadoctor.sources import bundles
+
+    try:
+        if what == "-":
+            return _of_opened(bundles.of_stream(stdin), "standard input", "PATH")
+        if _is_path(what):
+            folder = os.path.dirname(what) or os.curdir if os.path.basename(what) == RECORDING else what
+            found = bundles.Opened(recording=True) if os.path.exists(os.path.join(folder, RECORDING)) else bundles.opened(what)
+            return _of_opened(found, what, folder)
+    except bundles.BundleError as error:
+        raise NotUnderstoodError(str(error)) from error
+    if what.strip() and any(letter.isspace() for letter in what):
+        return (_pasted(os.fsencode(what)),)
+    raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{nearest(what, _names(knowledge))}")
+
+
+def _of_opened(found: Opened, name: str, folder: str) -> tuple[Evidence, ...]:
+    """A recording is refused with the command that reads it."""
+    if found.recording:
+        raise NotUnderstoodError(f"{name} is a recording: use `cudadoctor check --replay {folder}`")
+    if found.text is not None and not found.machines:
+        from cudadoctor.sources import pasted
+
+        if not pasted.is_text(found.text.body):
+            raise NotUnderstoodError(f"{name} holds no text: give what a program printed, a recording or a bundle")
+    return found.machines or (_pasted(found.text or b""),)
+
+
+def _pasted(raw: bytes | Content) -> Evidence:
+    from cudadoctor.sources import pasted
+
+    return pasted.evidence_of(raw)
+
+
+def _has_separator(what: str) -> bool:
+    """Whether it may be a path: Windows has two signs."""
+    return any(sign in what for sign in (os.sep, os.altsep) if sign)
+
+
+def _is_path(what: str) -> bool:
+    """What exists; else what has a separator, unless its blanks show that it is a sentence in which a path occurs."""
+    if os.path.exists(what):
+        return True
+    if not _has_separator(what) or "\n" in what:
+        return False
+    if any(letter.isspace() for letter in what):
+        return ": " not in what and os.path.isdir(os.path.dirname(what))
+    return True
+
+
+def _text(machines: Sequence[Evidence], judge: Judge, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
+    from cudadoctor.model.judgement import Question
+    from cudadoctor.report import text
+
+    asked = Question(machines=tuple(msgspec.structs.replace(machine, distro=distro) for machine in machines))
+    report = judge.answer(asked).report
+    return (_json(report) if form == "json" else text.render(report, knowledge, style)), report.exit_code
+
+
+def _json(value: Report | Explanation) -> str:
+    from cudadoctor.report import json
+
+    return json.render(value)
+
+
+# ---------------------------------------------------------------- what nothing fits
+def _names(knowledge: Knowledge) -> list[str]:
+    """Everything that can be asked by name."""
+    from cudadoctor.knowledge.lookup import topics
+
+    cuda = (name for error in knowledge.cuda_errors for name in (error.driver_name, error.runtime_name) if name)
+    return [*knowledge.causes, *cuda, *(error.name for error in knowledge.nvml_errors), *topics.names(knowledge)]
+
+
+def nearest(what: str, names: Iterable[str]) -> str:
+    """The names that look most like it in any case, as the end of a sentence."""
+    import difflib
+
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(what.lower(), by_lower, n=3)
+    return f". Nearest: {', '.join(by_lower[name] for name in near)}" if near else ""
+
+
+# ---------------------------------------------------------------- pages
+def _page(found: Explanation, knowledge: Knowledge, style: Style, distro: str | None) -> str:
+    if found.kind == "cause":
+        return explanation_text.of_cause(document(found.query, knowledge, distro), style)
+    named = [cause for match in found.matches for cause in match.causes] + [cause for thing in found.topics for cause in thing.causes]
+    gpu = next((thing.compute_capability for thing in found.topics if thing.compute_capability is not None), None)
+    causes = {cause: _in_short(cause, knowledge, distro, gpu) for cause in dict.fromkeys(named) if cause in knowledge.causes}
+    if found.kind == "topic":
+        return explanation_text.of_topics(found.topics, causes, style)
+    return explanation_text.of_codes(found.matches, causes, style)
+
+
+def _steps(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | None = None) -> Prescription | None:
+    """What is known of the fix without a machine; `gpu`: the compute capability that the page is about."""
+    from cudadoctor import prescribe
+    from cudadoctor.model.facts import Fact, Facts
+    from cudadoctor.model.values import NAMED_GPUS, NamedGpu, NamedGpus
+    from cudadoctor.model.version import ComputeCapability
+
+    named = NamedGpus(gpus=(NamedGpu(capability=ComputeCapability(gpu)),)) if gpu is not None else None
+    facts = Facts(() if named is None else (Fact[object](key=NAMED_GPUS.name, value=named, quotes=(), origin="text"),))
+    cause = knowledge.cause(cause_id)
+    finding = Finding(
+        cause=cause.id, layer=cause.layer, title=cause.title, subject="machine", effect=cause.effect, basis="suspected", evidence=()
+    )
+    return prescribe.prescribe(finding, {}, facts, knowledge, distro)
+
+
+def _in_short(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | None) -> explanation_text.InShort:
+    """A cause on the page of something else."""
+    cause = knowledge.cause(cause_id)
+    steps = _steps(cause_id, knowledge, distro, gpu)
+    curable = steps is not None and cause.no_software_fix is None
+    fix = cause.no_software_fix or ("none is known" if steps is None else _heads(steps.steps))
+    return explanation_text.InShort(title=cause.title, tell_apart=cause.tell_apart, fix=fix, curable=curable)
+
+
+def _heads(steps: Iterable[Step]) -> str:
+    """The first words of each step, in one sentence."""
+    first, *others = dict.fromkeys(_head(step.text) for step in steps)
+    return "; ".join([first, *(_COMMON.sub(lambda word: word[0].lower(), head, count=1) for head in others)]) + "."
+
+
+def _head(text: str) -> str:
+    """The words before the first full stop or semicolon, without what stands in brackets."""
+    return _HEAD_END.split(_BRACKETS.sub("", text), maxsplit=1)[0].strip()
+
+
+# ---------------------------------------------------------------- a cause's page, for the terminal and as a file
+def document(cause_id: str, knowledge: Knowledge, distro: str | None = None) -> CauseDocument:
+    """Everything that a cause's page says. Without a distribution: the steps of every family."""
+    found = meanings.explain_code(cause_id, knowledge)
+    if found is None or found.cause is None:
+        raise KeyError(cause_id)
+    others = [other for other in knowledge.causes_naming(cause_id) if cause_id in knowledge.cause(other).yields_to]
+    named = (*found.cause.yields_to, *others)
+    systems = SYSTEMS if distro is None else {distro: distro}
+    lists = {
+        name: prescription.steps for system, name in systems.items() if (prescription := _steps(cause_id, knowledge, system)) is not None
+    }
+    return CauseDocument(
+        page=found.cause,
+        titles={other: knowledge.cause(other).title for other in named if other in knowledge.causes},
+        yielded_by=tuple(others),
+        steps=tuple(_of_step(column, len(lists)) for column in _merged(lists)),
+    )
+
+
+def _merged(lists: Mapping[str, tuple[Step, ...]]) -> list[dict[str, Step]]:
+    """The lists of all systems as one, in an order that is right for each: for every step its form on each system that has it.
+
+    What a system has alone stands behind what others have alone, before the next step that they share.
+    """
+    merged: list[dict[str, Step]] = []
+    for system, steps in lists.items():
+        place = 0
+        for number, step in enumerate(steps):
+            at = _place_of(step, merged, place)
+            if at is None:
+                shared = (_place_of(later, merged, place) for later in steps[number + 1 :])
+                at = next((one for one in shared if one is not None), len(merged))
+                merged.insert(at, {})
+            merged[at][system] = step
+            place = at + 1
+    return merged
+
+
+def _place_of(step: Step, merged: list[dict[str, Step]], first: int) -> int | None:
+    """Where a step of these words stands, from here on."""
+    return next((at for at in range(first, len(merged)) if any(step.text == other.text for other in merged[at].values())), None)
+
+
+def _of_step(forms: Mapping[str, Step], systems: int) -> DocumentStep:
+    """One step; systems with the same commands stand together."""
+    alike: dict[Step, list[str]] = {}
+    for system, step in forms.items():
+        alike.setdefault(step, []).append(system)
+    return DocumentStep(
+        text=next(iter(forms.values())).text,
+        systems=tuple(forms) if len(forms) < systems else (),
+        variants=tuple(Variant(systems=tuple(names), step=step) for step, names in alike.items()),
+    )
+
+
+def listing(knowledge: Knowledge, form: str) -> str:
+    """All causes, a line each, or as JSON."""
+    causes = knowledge.causes.values()
+    if form == "json":
+        entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in causes]
+        return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
+    return "".join(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n" for cause in causes)
+
+
+def files(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
+    """(file name, text) of the Markdown pages: the index, and one for each cause."""
+    from cudadoctor.report import markdown_pages
+
+    yield markdown_pages.INDEX, markdown_pages.index(knowledge.causes)
+    for cause_id in knowledge.causes:
+        yield f"{cause_id}.md", markdown_pages.page(document(cause_id, knowledge))
+
+
+def write_files(folder: str, knowledge: Knowledge) -> str:
+    """Writes the pages into a folder, which is made where it is missing, and says so. OSError where it cannot be written."""
+    os.makedirs(folder, exist_ok=True)
+    number = 0
+    for number, (name, text) in enumerate(files(knowledge), 1):  # noqa: B007
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
+            stream.write(text)
+    return f"{number} pages written to {folder}\n"

@@ -1,0 +1,171 @@
+"""Groups of options that several commands share, and what they mean: a policy, and the formats that a report is written in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from cudadoctor.commands import terminal
+from cudadoctor.report.formats import FORMATS
+
+if TYPE_CHECKING:
+    from cudadoctor.commands.policy_file import Found
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.model.report import Report
+    from cudadoctor.model.requirements import Policy, Requirements
+    from cudadoctor.report.page import Style
+
+F = TypeVar("F", bound=Callable[..., Any])
+SUMMARY = "GITHUB_STEP_SUMMARY"
+NPD_SECONDS = 4.0  # node-problem-detector ends a plugin after 5 s
+
+
+def group(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, in the order in which --help shows them."""
+
+    def apply(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+class Seconds(click.FloatRange):
+    """A time that ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if not math.isfinite(seconds):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
+
+
+format_options = group(
+    click.option("--format", "form", type=click.Choice(tuple(FORMATS)), default="text", show_default=True, help="What goes to stdout."),
+    click.option(
+        "--output",
+        multiple=True,
+        metavar="FORMAT=FILE",
+        help="Write another format to a file; may be repeated. nagios and npd go to stdout only.",
+    ),
+)
+policy_options = group(
+    click.option(
+        "--require", multiple=True, metavar="REQUIREMENT", help="Demand such as 'gpus>=2'; may be repeated. Not met: exit code 1."
+    ),
+    click.option(
+        "--policy",
+        metavar="FILE",
+        help="Read demands and expected findings here. Else: cudadoctor.toml or [tool.cudadoctor] of pyproject.toml, found upward.",
+    ),
+)
+
+
+shown = group(
+    click.option(
+        "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour; NO_COLOR and FORCE_COLOR count too."
+    ),
+    click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII."),
+    click.option("--quiet", is_flag=True, help="No text on stdout, which another format still writes to; the exit code speaks."),
+    click.option("-v", "--verbose", is_flag=True, help="Show all rows with their times."),
+)
+
+
+# ---------------------------------------------------------------- policy
+def found_policy(options: dict[str, Any], knowledge: Knowledge) -> Found | None:
+    """What the options and the policy file demand; None for a command without a policy. A wrong demand ends the run before it begins."""
+    if "require" not in options:
+        return None
+    from cudadoctor.commands.policy_file import PolicyError, gathered
+
+    try:
+        found = gathered(options["policy"], options["require"], knowledge.causes)
+    except PolicyError as error:
+        raise terminal.usage(str(error)) from error
+    if found.refused is not None:
+        terminal.say(f"Warning: {found.refused}\n")
+    return found
+
+
+def stricter(requirements: Requirements, found: Found | None) -> Requirements:
+    """What was asked on the command line, with the strictness of the policy file."""
+    if found is None or not found.strict:
+        return requirements
+    import msgspec
+
+    return msgspec.structs.replace(requirements, strict=True)
+
+
+def asked_policy(found: Found | None) -> Policy | None:
+    """The policy, where there is anything in it to put beside a report."""
+    if found is None or (found.refused is None and found.policy.source is None and not found.policy.requirements):
+        return None
+    return found.policy
+
+
+def today() -> dt.date:
+    return dt.datetime.now(tz=dt.timezone.utc).date()
+
+
+def with_remark(report: Report, found: Found | None) -> Report:
+    """The report with the word on a policy that was not read."""
+    if found is None or found.refused is None:
+        return report
+    import msgspec
+
+    return msgspec.structs.replace(report, notes=(found.refused, *report.notes))
+
+
+# ---------------------------------------------------------------- formats
+def settled(options: dict[str, Any]) -> dict[str, Any]:
+    """The options with what a format needs: node-problem-detector waits 5 s at most."""
+    if options["form"] == "npd" and "quick" in options:
+        return {**options, "quick": True, "timeout": min(options["timeout"], NPD_SECONDS)}
+    return options
+
+
+def outputs(options: dict[str, Any]) -> list[tuple[str, str]]:
+    """The format and the file of each --output."""
+    return terminal.outputs(options["output"], tuple(name for name, form in FORMATS.items() if not form.only_stdout))
+
+
+def write_stdout(report: Report, knowledge: Knowledge, options: dict[str, Any], style: Style) -> None:
+    """The chosen format but text, to stdout."""
+    form = FORMATS[options["form"]]
+    body = form.render(report, knowledge, style)
+    if form.is_json:
+        terminal.write_json(body, options["plain"])
+    else:
+        terminal.write(body, commands=options["form"] == "github")
+
+
+def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], style: Style) -> None:
+    """Every --output, and the summary of a GitHub job where Markdown was asked for."""
+    written = []
+    for form, path in outputs(options):
+        _write(path, FORMATS[form].render(report, knowledge, style), mode="w")
+        written.append((form, os.path.realpath(path)))
+    summary = os.environ.get(SUMMARY)
+    asked = options["form"] == "markdown" or any(form == "markdown" for form, _ in written)
+    if summary and asked and ("markdown", os.path.realpath(summary)) not in written:
+        _write(summary, FORMATS["markdown"].render(report, knowledge, style), mode="a")
+
+
+def _write(path: str, body: str, *, mode: str) -> None:
+    try:
+        with open(path, mode, encoding="utf-8") as stream:
+            stream.write(body)
+    except OSError as error:
+        raise terminal.usage(f"--output {path}: {error.strerror}") from error
+
+
+def exit_code(report: Report, options: dict[str, Any]) -> int:
+    """The report's, or that which the readers of the format agreed on."""
+    own = FORMATS[options["form"]].exit_code
+    return own(report) if own is not None else report.exit_code

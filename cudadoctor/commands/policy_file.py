@@ -1,0 +1,181 @@
+"""The file that holds a policy: cudadoctor.toml, or [tool.cudadoctor] of pyproject.toml, found upward from the working directory.
+
+require = ["gpus>=2", "driver>=535"]
+ignore = ["toolkit-missing", {cause = "pcie-link-degraded", reason = "riser with 8 lanes", until = 2027-06-30}]
+strict = true
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from cudadoctor import policy
+from cudadoctor.commands.explaining import nearest
+from cudadoctor.model.requirements import Ignore, Policy
+from cudadoctor.sources import inputs, trust
+
+OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
+LARGEST = 1 << 20  # bytes; a policy is a page
+DEEPEST = 64  # parts of a dotted key
+_PART = r"""(?:[\w-]{1,60}|"[^"\n]{0,60}"|'[^'\n]{0,60}')[ \t]{0,4}"""
+_DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}\.[ \t]{{0,4}}){{{DEEPEST}}}")
+
+
+class PolicyError(Exception):
+    """A policy that cannot be read or says something that does not exist; the message names file and place."""
+
+
+class _Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cause: str
+    reason: str | None = None
+    until: dt.date | None = None
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    require: list[str] = []
+    ignore: list[str | _Expected] = []
+    strict: bool = False
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What is demanded, whether a degraded machine fails, and what a reader should know of files that were not read."""
+
+    policy: Policy
+    strict: bool = False
+    refused: str | None = None
+
+
+def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], folder: str | None = None, *, search: bool = True) -> Found:
+    """The requirements of the command line with the policy of --policy, or else of the file found upward from the working directory.
+
+    Without `search` no file is looked for.
+    """
+    try:
+        asked = policy.requirements(texts)
+    except policy.RequirementError as error:
+        raise PolicyError(f"--require {_pointed(error)}") from error
+    refused = None
+    if given is not None:
+        path: str | None = given
+        table = _table(given, _text(given))
+        if table is None:
+            raise PolicyError(f"--policy {given}: it has no [tool.{TABLE}]")
+    elif search:
+        path, table, refused = _found(folder or _working_directory())
+    else:
+        path = table = None
+    if path is None or table is None:
+        return Found(policy=Policy(requirements=asked), refused=refused)
+    own, strict = _policy(path, table, causes)
+    return Found(policy=msgspec.structs.replace(own, requirements=(*own.requirements, *asked)), strict=strict, refused=refused)
+
+
+# ---------------------------------------------------------------- finding it
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None  # it was removed
+
+
+def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
+    """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
+    refused = None
+    for path in _candidates(folder):
+        if not os.path.isfile(path):
+            continue
+        by = trust.changeable(os.path.abspath(path))
+        try:
+            text = _text(path)
+            table = _table(path, text)
+        except PolicyError:
+            # Somebody's pyproject.toml that does not concern us, or cannot be read, is no reason to fail.
+            if os.path.basename(path) == PROJECT and f"tool.{TABLE}" not in _readable(path):
+                continue
+            if by is None:
+                raise
+            table = {}
+        if table is None:
+            continue
+        if by is not None:
+            refused = f"{path} was not read: as root a policy counts only where nobody else may write it. It {by}: name it with --policy."
+            return None, None, refused
+        return path, table, None
+    return None, None, refused
+
+
+def _candidates(folder: str | None) -> Iterator[str]:
+    while folder is not None:
+        yield os.path.join(folder, OWN)
+        yield os.path.join(folder, PROJECT)
+        parent = os.path.dirname(folder)
+        folder = parent if parent != folder else None
+
+
+# ---------------------------------------------------------------- reading it
+def _text(path: str) -> str:
+    try:
+        content = inputs.of_path(path, lambda _: LARGEST)
+        if content.left_out is not None:
+            raise PolicyError(f"{path}: too large for a policy")
+        return content.body.decode("utf-8")
+    except inputs.InputError as error:
+        raise PolicyError(str(error)) from error
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"{path}: it is not UTF-8") from error
+
+
+def _readable(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(LARGEST)
+    except OSError:
+        return ""
+
+
+def _table(path: str, text: str) -> dict[str, Any] | None:
+    """The policy's table; None where a project's file has none."""
+    if _DEEP.search(text):
+        raise PolicyError(f"{path}: a key with more than {DEEPEST} parts")  # the time that one takes grows with their square
+    try:
+        whole = msgspec.toml.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PolicyError(f"{path}: {'nested too deeply' if isinstance(error, RecursionError) else error}") from error
+    if os.path.basename(path) != PROJECT:
+        return dict(whole)
+    tools = whole.get("tool")
+    table = tools.get(TABLE) if isinstance(tools, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise PolicyError(f"{path}: tool.{TABLE} is no table")
+    return table
+
+
+def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Policy, bool]:
+    known = frozenset(causes)
+    try:
+        file = msgspec.convert(table, type=_File)
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"{path}: {error}") from error
+    ignores = []
+    for place, entry in enumerate(file.ignore, 1):
+        one = _Expected(cause=entry) if isinstance(entry, str) else entry
+        if one.cause not in known:
+            raise PolicyError(f"{path}: ignore, entry {place}: {one.cause!r} is no cause{nearest(one.cause, known)}")
+        ignores.append(Ignore(cause=one.cause, reason=one.reason, until=one.until))
+    try:
+        asked = policy.requirements(file.require)
+    except policy.RequirementError as error:
+        raise PolicyError(f"{path}: {_pointed(error)}") from error
+    return Policy(requirements=asked, ignores=tuple(ignores), source=path), file.strict
+
+
+def _pointed(error: policy.RequirementError) -> str:
+    """The error, and below it the requirement with a mark under the column."""
+    line = error.text.replace("\n", " ").replace("\t", " ")
+    return f"{error}\n    {line}\n    {' ' * (error.column - 1)}^"

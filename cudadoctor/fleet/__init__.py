@@ -1,0 +1,1 @@
+"""Many reports to one picture; two of them side by side. Pure."""

@@ -1,0 +1,10 @@
+"""Facts and diagnosis to the parts of a report."""
+
+from __future__ import annotations
+
+from cudadoctor.judge.assemble.figures import benchmark, lessons, smoke, timing
+from cudadoctor.judge.assemble.machine import machine
+from cudadoctor.judge.assemble.notes import notes
+from cudadoctor.judge.assemble.rows import rows, text_row
+
+__all__ = ["benchmark", "lessons", "machine", "notes", "rows", "smoke", "text_row", "timing"]

@@ -1,0 +1,115 @@
+"""What was run and measured: smoke test, benchmark figures with their limits, seconds of the probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+
+import msgspec
+
+from cudadoctor.checks import rows
+from cudadoctor.checks.benchmark import assess, figure
+from cudadoctor.judge.assemble.known import value
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model import report
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.values import LADDER, NVML, Ladder, Measurement
+
+
+def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[report.SmokeResult, ...]:
+    """Each step on each visible GPU, from the context to the last Numba kernel. `explain`: what the doctor makes of a text."""
+    ladder = value(facts, LADDER)
+    if ladder is None:
+        return ()
+    rungs = [
+        report.SmokeResult(
+            gpu=entry.gpu,
+            step=entry.rung,
+            status="pass" if entry.status == "pass" else "skip" if entry.status == "skip" else "fail",
+            why=entry.why or (entry.name if entry.status != "pass" else None),
+            seconds=entry.seconds,
+        )
+        for entry in ladder.rungs
+        if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel")
+    ]
+    steps = [
+        report.SmokeResult(
+            gpu=step.gpu,
+            step=step.step,
+            status=step.status,
+            why=step.why,
+            seconds=step.seconds,
+            said=step.said,
+            planted=explain(step.planted) if step.planted else None,
+        )
+        for step in ladder.smoke
+    ]
+    return tuple(rungs + steps)
+
+
+def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
+    """What a timer measures: the same computation by the CPU, by the GPU with copies, by its kernel, and by the launch call alone."""
+    ladder = value(facts, LADDER)
+    if ladder is None:
+        return ()
+    return tuple(
+        report.LessonResult(
+            gpu=one.gpu,
+            step=one.step,
+            elements=one.elements,
+            cpu_us=one.cpu_us,
+            gpu_us=one.gpu_us,
+            kernel_us=one.kernel_us,
+            launch_us=one.launch_us,
+            first_us=one.first_us,
+            python_us=figure(one.python_us),
+            compiled_us=figure(one.compiled_us),
+        )
+        for one in ladder.lessons
+        if all(isfinite(figure) for figure in (one.cpu_us, one.gpu_us, one.kernel_us, one.launch_us, one.first_us))
+    )
+
+
+def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResult, ...]:
+    """Each figure with its share of what the hardware can do, in the order of the table."""
+    ladder = value(facts, LADDER)
+    if ladder is None:
+        return ()
+    order = {row.name: place for place, row in enumerate(knowledge.figures)}
+    found = sorted(
+        ladder.benchmark, key=lambda entry: (entry.peer is not None, entry.gpu, order.get(entry.name, len(order)), entry.peer or 0)
+    )
+    return tuple(assess(_with_memory_limit(entry, ladder, facts, knowledge), knowledge, ladder.guests) for entry in found)
+
+
+def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowledge: Knowledge) -> Measurement:
+    """Newer drivers tell CUDA no memory clock; NVML knows it. A slice has a share of the memory's width that nobody states."""
+    row = knowledge.figure(figure.name)
+    if row is None or row.of != "memory":
+        return figure
+    device = next((device for device in ladder.devices if device.index == figure.gpu), None)
+    if device is not None and (device.uuid or "").startswith("MIG-"):
+        why = "a slice of a GPU: its share of the memory's width is not known"
+        return msgspec.structs.replace(figure, limit=None, limit_from=None, why=f"{figure.why}; {why}" if figure.why else why)
+    if figure.limit is not None or "the cache counts" in (figure.why or ""):
+        return figure
+    limit, limit_from = _memory_limit(figure.gpu, ladder, facts)
+    return msgspec.structs.replace(figure, limit=limit, limit_from=limit_from)
+
+
+def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | None, str | None]:
+    """Memory clock x bus width x 2 (double data rate), in GB/s, as NVML states them."""
+    nvml = value(facts, NVML)
+    address = next((device.address for device in ladder.devices if device.index == index), None)
+    gpu = next((entry for entry in nvml.gpus if entry.address == address), None) if nvml is not None else None
+    if gpu is None or not gpu.memory_clock_max_mhz or not gpu.memory_bus_bits:
+        return None, None
+    rate = 2 * gpu.memory_clock_max_mhz * 1e6 * gpu.memory_bus_bits / 8 / 1e9
+    return rate, f"2 x {gpu.memory_clock_max_mhz} MHz x {gpu.memory_bus_bits} bit (NVML)"
+
+
+def timing(evidence: Evidence, knowledge: Knowledge) -> report.Timing:
+    seconds = {item.id: item.seconds for item in evidence.items}
+    per_row = {check.id: round(max((seconds.get(item, 0.0) for item in check.items), default=0.0), 3) for check in rows.of(knowledge)}
+    return report.Timing(total_s=None, rows=per_row)

@@ -1,0 +1,90 @@
+"""Facts to the machine of a report: system, driver, Python, GPUs joined by PCI address."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from cudadoctor.judge.assemble.known import value
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model import report
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.values import CONTAINER_MARKS, KERNEL, LADDER, LOADED_DRIVER, NVML, OPERATING_SYSTEM, PCI, PYTHON, WSL
+
+T = TypeVar("T")
+SHOWN_PACKAGES = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "torch", "cupy", "jax", "tensorflow", "nvidia-ml-py")
+
+
+def machine(facts: Facts, evidence: Evidence, knowledge: Knowledge) -> report.Machine:
+    kernel, system = value(facts, KERNEL), value(facts, OPERATING_SYSTEM)
+    nvml, ladder, loaded = value(facts, NVML), value(facts, LADDER), value(facts, LOADED_DRIVER)
+    python, marks = value(facts, PYTHON), value(facts, CONTAINER_MARKS)
+    library = (ladder.library if ladder else None) or (nvml.library if nvml else None)
+    cuda = (ladder.cuda if ladder else None) or (nvml.cuda if nvml else None)
+    packages = {entry.name: str(entry.version) for entry in python.packages if entry.name.lower() in SHOWN_PACKAGES} if python else {}
+    return report.Machine(
+        system=kernel.system if kernel else None,
+        kernel=kernel.release if kernel else None,
+        distribution=" ".join(part for part in (system.id, system.version_id) if part) or None if system and system.id else None,
+        container=", ".join(marks) if marks else None,
+        wsl=value(facts, WSL),
+        driver=report.MachineDriver(
+            module=str(loaded.version) if loaded else None,
+            library=str(library) if library else None,
+            cuda=str(cuda) if cuda else None,
+            flavour=loaded.flavour if loaded else None,
+        ),
+        python=report.MachinePython(
+            path=python.path if python else evidence.python,
+            version=python.version if python else None,
+            packages=dict(sorted(packages.items())),
+        ),
+        gpus=_gpus(facts, knowledge),
+    )
+
+
+def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
+    """One entry for each GPU that the bus, NVML or CUDA shows, joined by PCI address."""
+    bus, nvml, ladder = value(facts, PCI), value(facts, NVML), value(facts, LADDER)
+    by_address: dict[str, dict[str, object]] = {}
+    for gpu in bus.nvidia_gpus if bus else ():
+        chip = knowledge.chip(gpu.device) if gpu.device else None
+        by_address[gpu.address] = {
+            "name": gpu.name,
+            "architecture": chip.architecture if chip else None,
+            "compute_capability": str(chip.compute_capability) if chip and chip.compute_capability else None,
+        }
+    for entry in nvml.gpus if nvml else ():
+        target = by_address.setdefault(entry.address or f"index {entry.index}", {})
+        target.update(index=entry.index, uuid=entry.uuid, name=entry.name or target.get("name"), memory_bytes=entry.memory_total_bytes)
+        if entry.compute_capability is not None:
+            target["compute_capability"] = str(entry.compute_capability)
+    for device in ladder.devices if ladder else ():
+        target = by_address.setdefault(device.address or f"CUDA {device.index}", {})
+        target.update(name=device.name or target.get("name"), visible=True)
+        target.setdefault("uuid", device.uuid)
+        target.setdefault("cuda_index", device.index)
+        target.setdefault("memory_bytes", device.memory_total_bytes)
+        if device.compute_capability is not None:
+            target["compute_capability"] = str(device.compute_capability)
+            architecture = knowledge.architecture_of(device.compute_capability)
+            target.setdefault("architecture", architecture.id if architecture else None)
+    looked = ladder is not None and bool(ladder.result("init"))
+    return tuple(
+        report.MachineGpu(
+            address=address if ":" in address else None,
+            index=_as(int, known.get("index")),
+            cuda_index=_as(int, known.get("cuda_index")),
+            uuid=_as(str, known.get("uuid")),
+            name=_as(str, known.get("name")),
+            architecture=_as(str, known.get("architecture")),
+            compute_capability=_as(str, known.get("compute_capability")),
+            memory_bytes=_as(int, known.get("memory_bytes")),
+            visible=bool(known.get("visible")) if looked else None,
+        )
+        for address, known in sorted(by_address.items())
+    )
+
+
+def _as(kind: type[T], thing: object) -> T | None:
+    return thing if isinstance(thing, kind) else None

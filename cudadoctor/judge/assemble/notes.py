@@ -1,0 +1,126 @@
+"""What a reader should know that is no finding: what was asked of whom, what is of the past, what gave no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudadoctor.checks import device_numbers
+from cudadoctor.judge.assemble import spaced
+from cudadoctor.judge.assemble.known import said, value
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.diagnosis import Judged
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.values import DCGM, DEVICE_NODES, DEVICE_NODES_AFTER, HANGS, LADDER, NVIDIA_MODPROBE, NVML, PROCESSES, PYTHON, Ladder
+
+
+def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str], knowledge: Knowledge) -> tuple[str, ...]:
+    """What a reader should know that is no finding."""
+    out: list[str] = []
+    if evidence.python_why and evidence.python is None:
+        out.append(f"No Python was examined: {evidence.python_why}.")
+    out.extend(_nodes_note(facts))
+    out.extend(_stand_ins(facts))
+    python = value(facts, PYTHON)
+    if python is not None and python.package("numba") is None and python.others_with_numba:
+        out.append(
+            f"The examined Python has no Numba, but {', '.join(python.others_with_numba)} has: "
+            "name it with --python if your program runs there."
+        )
+    ladder = value(facts, LADDER)
+    if ladder is not None and ladder.numba is not None and ladder.numba.python and ladder.result("numba-kernel"):
+        out.append(_stand_in(ladder, ladder.numba.python))
+    hangs = value(facts, HANGS)
+    for hang in hangs.entries if hangs is not None else ():
+        stuck = " and could not be ended" if hang.uninterruptible else ""
+        out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}.")
+    order = device_numbers.note(facts)
+    out.extend([order] if order is not None else [])
+    out.extend(spaced.notes(facts, knowledge))
+    out.extend(_history(judged))
+    if judged.not_now is not None:
+        out.append(
+            f"The text says: {said(judged.not_now)}. That is not so at present: what it breaks works now. "
+            "Run the program again; if it fails, give the new text with --log."
+        )
+    if judged.diagnosis.by_words:
+        out.append(
+            "No message of this text is known for certain. The possible causes are those of texts in such words, likeliest first: "
+            "ask the machine before you change anything."
+        )
+    out.extend(f"From the kernel log, of the past: {line}" for line in past)
+    out.extend(_of_bundle(facts, evidence, judged))
+    return tuple(out)
+
+
+def _of_bundle(facts: Facts, evidence: Evidence, judged: Judged) -> list[str]:
+    """Where the evidence is another tool's report: what that cannot show, and what in it is open."""
+    out = list(evidence.remarks)
+    for finding in judged.unsettled:
+        quote = finding.evidence[-1]
+        words = f'{quote.source} says: "{quote.text.strip().splitlines()[0]}"'
+        out.append(f"{words[:1].upper()}{words[1:]}. That may be {finding.cause}; NVML answers all the same, and no line settles it.")
+    diag = value(facts, DCGM)
+    if diag is not None and diag.skipped:
+        out.append(f"DCGM skipped {', '.join(diag.skipped[:6])}.")
+    if evidence.bundle is not None and judged.verdict in ("healthy", "degraded"):
+        out.append(f"{evidence.bundle} runs no CUDA program; `cudadoctor check` on the machine itself also tries kernels.")
+    return out
+
+
+def _stand_in(ladder: Ladder, python: str) -> str:
+    """Whose Numba ran where the examined Python has none, or why nobody's did."""
+    skipped = next((entry.why for entry in ladder.result("numba-kernel") if entry.status == "skip"), None)
+    if skipped is not None:
+        return f"The examined Python has no Numba, and {skipped} ({python}). No Numba kernel ran; `cudadoctor fix` prints what is missing."
+    return f"The examined Python has no Numba; the Numba kernels ran in the doctor's own ({python})."
+
+
+def _history(judged: Judged) -> list[str]:
+    """What in a text is only the aftermath of the root, and what is the state of before."""
+    out = []
+    root, last = judged.diagnosis.root, _last_line(judged.diagnosis.explains)
+    if root is not None and last is not None and last[0] > (_line_of(root) or 0):
+        words = last[1].text.strip().splitlines()[-1]
+        out.append(f'The last error of the text ("{words}") is a consequence of the cause: {root.title}.')
+    for finding in judged.past:
+        quote = finding.evidence[-1]
+        words = quote.text.strip().splitlines()[0]
+        out.append(f'Line {quote.first} ("{words}") is of an earlier attempt or another machine; the last state decides.')
+    return out
+
+
+def _line_of(finding: Finding) -> int | None:
+    return max((quote.last for quote in finding.evidence if quote.source == "text" and quote.last is not None), default=None)
+
+
+def _last_line(findings: Sequence[Finding]) -> tuple[int, Quote] | None:
+    """The last line of the user's text that shows one of these."""
+    quotes = [quote for finding in findings for quote in finding.evidence if quote.source == "text" and quote.last is not None]
+    return max(((quote.last or 0, quote) for quote in quotes), key=lambda entry: entry[0], default=None)
+
+
+def _stand_ins(facts: Facts) -> list[str]:
+    """A package of the doctor's own that is missing or broken, and what served instead."""
+    nvml, processes = value(facts, NVML), value(facts, PROCESSES)
+    out = []
+    if nvml is not None and nvml.provider_error is not None:
+        asked = nvml.provider or "nobody"
+        out.append(f"The package nvidia-ml-py could not be used as it should ({nvml.provider_error}); NVML was asked by {asked}.")
+    if processes is not None and processes.provider_error is not None:
+        out.append(f"The package psutil could not be used ({processes.provider_error}); {processes.provider or '/proc'} served instead.")
+    return out
+
+
+def _nodes_note(facts: Facts) -> list[str]:
+    before, after = value(facts, DEVICE_NODES), value(facts, DEVICE_NODES_AFTER)
+    if (before is None and isinstance(facts.get(DEVICE_NODES), Unknown)) or after is None:
+        return []
+    had = {node.path for node in before.nodes} if before is not None else set()
+    made = [node.path for node in after.nodes if node.path not in had and node.path.startswith("/dev/nvidia")]
+    if not made:
+        return []
+    helper = value(facts, NVIDIA_MODPROBE)
+    by = "nvidia-modprobe" if helper else "the driver's libraries, with the rights of root"
+    return [f"Opening the driver made {', '.join(made)} (by {by}); the rows show the machine as it was before."]

@@ -1,0 +1,179 @@
+"""Facts and diagnosis to the rows of a report, each with its status, and the row of the user's text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cudadoctor.checks.base import Check, Line
+from cudadoctor.checks.rows import describe, of
+from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs, below
+from cudadoctor.judge.assemble.figures import benchmark
+from cudadoctor.judge.assemble.known import said
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model import report
+from cudadoctor.model.diagnosis import Judged
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.findings import LAYERS, Finding
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.requirements import Requirements
+from cudadoctor.model.values import HANGS, KERNEL_LOG, LADDER, PYTHON, SMI, RungName
+
+# The rungs whose success or failure a row reports.
+ROW_RUNGS: dict[str, tuple[RungName, ...]] = {
+    "gpu": ("pci",),
+    "driver": ("driver",),
+    "device-nodes": ("nodes",),
+    "nvml": ("nvml",),
+    "libcuda": ("libcuda", "init", "devices", "context", "memory", "ptx-kernel"),
+    "toolkit": ("toolkit",),
+    "python": ("framework",),
+    "numba": ("numba-kernel",),
+    "smoke": ("numba-kernel",),
+}
+OF_DRIVER = ("nvml", "health")
+NOT_IN_BUNDLES = (LADDER.name, PYTHON.name)
+KERNEL_ROWS = ("numba", "smoke", "benchmark")  # --quick ends before them
+
+
+def rows(
+    facts: Facts, evidence: Evidence, knowledge: Knowledge, judged: Judged, rungs: Rungs, wanted: Requirements, guard: Guard
+) -> tuple[report.Row, ...]:
+    """Every chosen row with its status, computed after the diagnosis."""
+    out = []
+    for check in of(knowledge):
+        if not wanted.wants(check.id):
+            continue
+        crashed = Line("this row could not be described: see crashes", because="a part of the doctor failed")
+        line = guard.run("describe", check.id, crashed, describe, check, facts, knowledge)
+        status, because = _status(check, line, facts, evidence, knowledge, judged, rungs)
+        summary = _found_in(check, judged, knowledge) if status == "fail" and line.because is not None else None
+        out.append(
+            report.Row(
+                id=check.id,
+                title=check.title,
+                status=status,
+                summary=summary or line.summary,
+                because=because,
+                evidence=tuple(line.quotes[:4]),
+                details=line.details,
+            )
+        )
+    return tuple(out)
+
+
+def _found_in(check: Check, judged: Judged, knowledge: Knowledge) -> str | None:
+    """What a row fails for, where its own facts are not known: a text named it."""
+    found = (*((judged.diagnosis.root,) if judged.diagnosis.root is not None else ()), *judged.diagnosis.also)
+    named = _rows_of([finding for finding in found if finding.effect == "blocks"], knowledge, check.id)
+    return named[0].title if named else None
+
+
+def _rows_of(findings: Sequence[Finding], knowledge: Knowledge, row: str) -> list[Finding]:
+    return [finding for finding in findings if knowledge.causes[finding.cause].row == row]
+
+
+def _status(
+    check: Check, line: Line, facts: Facts, evidence: Evidence, knowledge: Knowledge, judged: Judged, rungs: Rungs
+) -> tuple[report.RowStatus, str | None]:
+    diagnosis = judged.diagnosis
+    root = diagnosis.root
+    blocking = [finding for finding in diagnosis.also if finding.effect == "blocks"]
+    if root is not None and root.effect == "blocks" and knowledge.causes[root.cause].row == check.id:
+        return "fail", None
+    if _rows_of(blocking, knowledge, check.id):
+        return "fail", None
+    explained = _rows_of(diagnosis.explains, knowledge, check.id)
+    failed = [rung for rung in ROW_RUNGS.get(check.id, ()) if rungs.failed(rung)] or _smi_failed(check, facts)
+    own_degrading = root is not None and root.effect != "blocks" and knowledge.causes[root.cause].row == check.id
+    if root is not None and not own_degrading and (explained or _accounts(root, failed, knowledge, judged.at)):
+        return "skip", root.cause
+    if line.skip is not None and not explained:
+        return "skip", line.skip
+    not_run = _not_run(check, facts, evidence, judged, rungs)
+    if not_run is not None:
+        return "skip", not_run
+    beside = [finding for finding in (*diagnosis.also, *((root,) if root is not None else ())) if finding.effect != "blocks"]
+    if _rows_of(beside, knowledge, check.id) or (
+        check.id == "benchmark" and any(entry.verdict == "slow" for entry in benchmark(facts, knowledge))
+    ):
+        return "warn", None
+    if failed:
+        return "fail", None  # seen to fail, and nothing known explains it
+    if line.because is not None:
+        return "unknown", line.because
+    missing = _missing(check, judged, rungs, in_bundle=evidence.bundle is not None)
+    return ("unknown", f"{', '.join(missing)} not known") if missing else ("pass", None)
+
+
+def _missing(check: Check, judged: Judged, rungs: Rungs, *, in_bundle: bool) -> list[str]:
+    """Facts that a rule of this row needed and nobody knows: such a row does not pass.
+
+    Where the GPU was initialised two things are excepted: the kernel log, because a line of the past could not accuse what works
+    now, and the rows of bus and driver, whose causes cannot lie dormant below a rung that works as a missing node can. A bundle holds
+    neither ladder nor Python: where NVML answered, that is not held against the rows that speak of the driver.
+    """
+    works = rungs.worked("init")
+    lacking = [fact for entry in judged.diagnosis.undecided if entry.row == check.id for fact in entry.missing]
+    if in_bundle and rungs.worked("nvml"):
+        below = check.id in ("gpu", "driver")
+        return [fact for fact in lacking if not ((below and fact != KERNEL_LOG.name) or (check.id in OF_DRIVER and fact in NOT_IN_BUNDLES))]
+    return [fact for fact in lacking if not (works and (fact == KERNEL_LOG.name or (check.id in ("gpu", "driver") and fact != HANGS.name)))]
+
+
+def _accounts(root: Finding, failed: Sequence[RungName], knowledge: Knowledge, at: RungName | None) -> bool:
+    """Whether the root is the reason of a row's failure: it breaks the row's rung, or blocks at one that this rung needs."""
+    breaks = {*knowledge.causes[root.cause].breaks, at}
+    if root.effect == "blocks" and "nvml" in failed and LAYERS.index(root.layer) <= LAYERS.index("container"):
+        return True  # below the libraries NVML and CUDA stand on the same ground
+    needed = {rung for one in failed for rung in below(one)} if root.effect == "blocks" else set()
+    return bool(breaks & (set(failed) | needed))
+
+
+def _smi_failed(check: Check, facts: Facts) -> list[RungName]:
+    """nvidia-smi is no rung of the ladder, but NVML's own program: absent, or ended with a failure message."""
+    if check.id != "nvidia-smi":
+        return []
+    smi = facts.get(SMI)
+    return ["nvml"] if not isinstance(smi, Unknown) and (smi.value is None or smi.value.failure is not None) else []
+
+
+def _not_run(check: Check, facts: Facts, evidence: Evidence, judged: Judged, rungs: Rungs) -> str | None:
+    """Why a row's probe was not run: --quick, the row whose rung broke before it, or the root cause."""
+    if check.id not in KERNEL_ROWS:
+        return None
+    ladder = facts.get(LADDER)
+    if isinstance(ladder, Unknown) or ladder.value is None:
+        return None
+    if ladder.value.result("numba-kernel") and check.id != "benchmark":
+        return None
+    if check.id == "benchmark" and ladder.value.benchmark:
+        return None
+    broken = next((rung for rung in LADDER_ORDER[3:-1] if rungs.failed(rung)), None)
+    if broken is not None:
+        return judged.diagnosis.root.cause if judged.diagnosis.root is not None and judged.verdict == "broken" else "libcuda"
+    if evidence.quick:
+        return "--quick"
+    return None
+
+
+def text_row(evidence: Evidence, knowledge: Knowledge, judged: Judged) -> report.Row | None:
+    """The 17th row: what the user's program said."""
+    item = evidence.get("text")
+    if item is None:
+        return None
+    diagnosis = judged.diagnosis
+    past = (judged.not_now,) if judged.not_now is not None else ()
+    everything = (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *past, *diagnosis.also, *diagnosis.suspects)
+    spoken = [finding for finding in everything if any(quote.source == "text" for quote in finding.evidence)]
+    quotes: tuple[Quote, ...] = tuple(quote for finding in spoken for quote in finding.evidence if quote.source == "text")[:4]
+    lines = len((item.stdout or "").splitlines())
+    if not spoken:
+        summary = f"{lines} line{'s' if lines != 1 else ''}, none of which names a known cause"
+        return report.Row(
+            id="text", title="What the program said", status="unknown", summary=summary, because="not understood", evidence=()
+        )
+    sure = any(finding.basis != "suspected" for finding in spoken)
+    status: report.RowStatus = "fail" if sure and judged.verdict == "broken" else "warn"
+    summary = f"{said(spoken[0])}: not so at present" if past and spoken[0] == past[0] else spoken[0].title
+    return report.Row(id="text", title="What the program said", status=status, summary=summary, because=None, evidence=quotes)

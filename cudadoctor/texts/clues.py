@@ -1,0 +1,198 @@
+"""Evidence to clues that the machine's own words state: failing rungs, NVML, nvidia-smi, the kernel log, a user's text.
+
+Codes are recognised by parsers/error_codes.py, messages by parsers/signs.py; this module says which texts they are shown and what
+a hit there means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from cudadoctor.checks import dcgm, history
+from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.addresses import normal_address
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder
+from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
+from cudadoctor.parsers.base import Text
+from cudadoctor.texts import tie_breakers as ties
+from cudadoctor.texts.tie_breakers import taken_back
+
+TEXT = "text"  # the source of what a user's text shows
+BELOW_FRAMEWORKS = frozenset(LADDER_ORDER[: LADDER_ORDER.index("memory") + 1])  # rungs that the ladder climbs by itself
+NEEDS_DRIVER = ("toolkit-newer-than-driver", "framework-lacks-gpu-arch")  # without a driver the same words mean that there is none
+GPU_LAYERS = ("hardware", "bus", "device")  # a fault of these layers is one GPU's, where a rung of one GPU shows it
+
+
+def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
+    yield from signs.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
+    yield from out_of_memory.clues(text, from_rung=from_rung, is_text=is_text)
+    yield from error_codes.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
+
+
+def _of_python(clue: Clue, knowledge: Knowledge, python: str | None) -> Clue:
+    """A fault of the Python side belongs to the interpreter that showed it."""
+    cause = knowledge.causes.get(clue.cause)
+    if cause is None or cause.layer != "python" or python is None:
+        return clue
+    return msgspec.structs.replace(clue, subject=f"python:{python}", values={**clue.values, "python": python})
+
+
+def _of_gpu(clue: Clue, knowledge: Knowledge, ladder: Ladder, gpu: int | None) -> Clue:
+    """A fault of one device belongs to the GPU whose rung showed it: the others may work, or have faults of their own."""
+    cause = knowledge.causes.get(clue.cause)
+    address = next((device.address for device in ladder.devices if device.index == gpu), None)
+    if cause is None or cause.layer not in GPU_LAYERS or address is None or clue.subject != "machine":
+        return clue
+    return msgspec.structs.replace(clue, subject=f"gpu:{normal_address(address) or address}")
+
+
+def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard) -> tuple[Clue, ...]:
+    """What failing rungs, NVML and nvidia-smi say of themselves, and what the user's text says."""
+    found: list[Clue] = []
+    none: list[Clue] = []
+    for name, source in (("rungs", _rungs), ("nvml", _nvml), ("nvidia-smi", _smi), ("dcgm", _dcgm), ("frameworks", _frameworks)):
+        found.extend(guard.run("texts", name, none, _listed, source, facts, knowledge))
+    for item in evidence.items:
+        if item.kind == "text":
+            said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
+            said = guard.run("texts", "taken back", said, taken_back.standing, said, facts)
+            found.extend(guard.run("texts", "ties", none, _decided, said, facts, knowledge))
+            found.extend(said)
+            found.extend(before)
+    return tuple(found)
+
+
+def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
+    """What a user's text states of its last attempt on its last failing machine, and what only earlier ones state."""
+    text = attempts.shown(_text(item))
+    bygone = kernel_log.past_lines(text)
+    old = attempts.replaced(text) | bygone
+    said = _clues(attempts.without(text, old), knowledge)
+    earlier = _clues(attempts.only(text, old), knowledge) if old else []
+    sides = attempts.machines(text)
+    failing = [lines for lines in sides if any(_rests_on(clue, lines) for clue in said if clue.basis == "stated")]
+    if len(failing) > 1:
+        others = frozenset().union(*failing[:-1]) - failing[-1]
+        earlier += [clue for clue in said if _rests_on(clue, others)]
+        said = [clue for clue in said if not _rests_on(clue, others)]
+    known = {clue.cause for clue in said}
+    past = [msgspec.structs.replace(clue, past=True) for clue in earlier if clue.cause not in known and clue.basis == "stated"]
+    return history.weighed(said, earlier, bygone, kernel_log.log_of(text)), past
+
+
+def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
+    return list(_recognise(text, knowledge, is_text=True))
+
+
+def _rests_on(clue: Clue, lines: frozenset[int]) -> bool:
+    """Whether the last line that shows a clue is one of these (indexes from 0)."""
+    return clue.quotes[-1].first is not None and clue.quotes[-1].first - 1 in lines
+
+
+def _listed(source: Callable[[Facts, Knowledge], Iterator[Clue]], facts: Facts, knowledge: Knowledge) -> list[Clue]:
+    return list(source(facts, knowledge))
+
+
+def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
+    return list(_recognise(_text(item), knowledge, is_text=is_text))
+
+
+def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]:
+    """A tie that rests on the machine alone is no word of the text."""
+    return [clue for clue in ties.decided(said, facts, knowledge) if any(quote.source == TEXT for quote in clue.quotes)]
+
+
+def _text(item: Item) -> Text:
+    return Text(item.stdout or "", source=item.source, origin=item.origin, whole=item.whole, item=item)
+
+
+def _rungs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    ladder = facts.get(LADDER)
+    if isinstance(ladder, Unknown) or ladder.value is None or ladder.origin == "text":
+        return
+    for result in ladder.value.rungs:
+        if result.status in ("fail", "crash", "hang") and result.output:
+            where = f"{result.rung} on GPU {result.gpu}" if result.gpu is not None else result.rung
+            text = Text(result.output, source=f"ladder: {where}", origin=ladder.origin)
+            numba = ladder.value.numba
+            python = (numba.python if numba is not None and numba.python else None) or ladder.value.python
+            for clue in _recognise(text, knowledge, from_rung=result.rung):
+                yield _of_python(_of_gpu(clue, knowledge, ladder.value, result.gpu), knowledge, python)
+
+
+def _frameworks(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What frameworks said that failed in a child. Of driver and GPU the ladder knows more: only what is theirs counts."""
+    found, ladder = facts.get(FRAMEWORK_RUNS), facts.get(LADDER)
+    if isinstance(found, Unknown) or found.value is None:
+        return
+    answered = not isinstance(ladder, Unknown) and ladder.value is not None and bool(ladder.value.devices)
+    python = facts.get(PYTHON)
+    path = python.value.path if not isinstance(python, Unknown) and python.value is not None else None
+    for run in found.value.runs:
+        if run.status not in ("fail", "crash") or not run.output:
+            continue
+        text = Text(run.output, source=f"import {run.name}", origin=found.origin)
+        for clue in _recognise(text, knowledge, from_rung="framework"):
+            cause = knowledge.causes.get(clue.cause)
+            if cause is None or BELOW_FRAMEWORKS & set(cause.breaks) or (clue.cause in NEEDS_DRIVER and not answered):
+                continue
+            values = {"framework": run.name, **({"library": run.library} if run.library is not None else {}), **clue.values}
+            yield _of_python(msgspec.structs.replace(clue, asked=True, values=values), knowledge, path)
+
+
+def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    nvml = facts.get(NVML)
+    if isinstance(nvml, Unknown) or nvml.value is None or nvml.value.code == 0 or nvml.origin == "text":
+        return
+    tegra = facts.get(TEGRA)
+    if not isinstance(tegra, Unknown) and tegra.value:
+        return  # Jetson has no NVML on older JetPack, by design
+    for clue in error_codes.code_clues("nvml", nvml.value.code, nvml.quotes, knowledge, from_rung="nvml"):
+        yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
+
+
+def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    smi = facts.get(SMI)
+    if isinstance(smi, Unknown) or smi.value is None or smi.value.failure is None or smi.origin == "text":
+        return  # a user's text is read as a whole, and speaks for the program only
+    text = Text(smi.value.failure, source="nvidia-smi", origin=smi.origin)
+    for clue in _recognise(text, knowledge, from_rung="nvml"):
+        yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
+
+
+def _dcgm(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What failed tests of DCGM say: by DCGM's number, else by the words (which may name an Xid)."""
+    for fact, failure in dcgm.failures(facts):
+        for error in failure.errors:
+            yield from _of_test(fact, failure, error, knowledge)
+
+
+def _of_test(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError, knowledge: Knowledge) -> Iterator[Clue]:
+    numbered = list(dcgm.by_number(fact, failure, error, knowledge))
+    yield from numbered
+    for clue in () if numbered else _recognise(Text(error.text, source="dcgmi diag", origin=fact.origin), knowledge):
+        yield msgspec.structs.replace(clue, quotes=(dcgm.quote(fact, failure, error),))
+
+
+def unexplained(facts: Facts, knowledge: Knowledge) -> bool:
+    """Whether a test of DCGM failed for a reason that no cause stands for: that is no healthy GPU, and nobody is accused."""
+    open_ = (not any(list(_of_test(fact, one, error, knowledge)) for error in one.errors) for fact, one in dcgm.failures(facts))
+    found = facts.get(DCGM)
+    return any(open_) or (not isinstance(found, Unknown) and found.value is not None and found.value.runtime_error is not None)
+
+
+def of_kernel_log(evidence: Evidence, facts: Facts, knowledge: Knowledge, rungs: Rungs, guard: Guard) -> tuple[list[Clue], list[Clue]]:
+    """What the kernel log states, split into what may hold now and what is past or contradicted by the machine (checks/history.py)."""
+    item = evidence.get("kernel-log")
+    if item is None or not item.answered:
+        return [], []
+    none: list[Clue] = []
+    found = guard.read(item.id, "texts", "kernel log", none, lambda: _said(item, knowledge, is_text=False))
+    return guard.run("texts", "history", (none, none), history.split, found, facts, knowledge, rungs)

@@ -1,0 +1,93 @@
+"""Ties about a container's start and what was passed in: the image's demand, the parts of the driver, the rules of its cgroup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.reading import some
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import SMI, Smi
+from cudadoctor.model.version import CudaVersion
+from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.setting import no_smi
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+TOO_NEW, HOOK, TOOLKIT = "container-cuda-too-new", "container-hook-failed", "container-toolkit-missing"
+CAPABILITIES, LIBCUDA = "container-driver-capabilities", "libcuda-missing"
+NO_ACCESS, LOST = "container-no-gpu-access", "container-lost-devices"
+_REQUIRED = lazy(r"cuda ?>= ?(?P<version>\d{1,2}\.\d)")
+_ALTERNATIVE = lazy(r"driver>=(?P<first>\d{3})(?:\.\d+)*,driver<(?P<end>\d{3})")
+_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|\b100\b")
+_INSUFFICIENT = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+
+
+def demand_of_the_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A container does not start, its image asks for a CUDA release, and a table shows a driver that has an older one."""
+    lines = stated(said, HOOK) or suspected(said, HOOK) or suspected(said, TOOLKIT)
+    shown = Place(facts).said("requires-cuda")
+    demand = _REQUIRED.search(shown[0].text) if shown else None
+    if not lines or demand is None:
+        return
+    wanted = CudaVersion(demand["version"])
+    older = next((fact for fact in facts.all(SMI) if _is_older(fact, wanted)), None)
+    if older is not None and not _accepts(shown[0].text, older):
+        yield finding(TOO_NEW, shown, some(older)[:1], lines, values={"version": wanted.text})
+
+
+def _is_older(fact: Fact[Smi], wanted: CudaVersion) -> bool:
+    return fact.value is not None and fact.value.cuda is not None and fact.value.cuda < wanted
+
+
+def _accepts(demand: str, table: Fact[Smi]) -> bool:
+    """Whether the image names the driver's branch beside its demand: those of data centres run with it."""
+    module = table.need().module
+    return module is not None and any(int(one["first"]) <= module.major < int(one["end"]) for one in _ALTERNATIVE.finditer(demand))
+
+
+def parts_of_the_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """libcuda is not found, and NVIDIA_DRIVER_CAPABILITIES asks for other parts of the driver than compute."""
+    lines, shown = stated(said, LIBCUDA) or suspected(said, LIBCUDA), Place(facts).said("no-compute")
+    if lines and shown:
+        yield finding(CAPABILITIES, lines, shown)
+
+
+def none_let_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """NVIDIA_VISIBLE_DEVICES lets no GPU in, and the program finds a driver that is too old, which is none at all."""
+    place = Place(facts)
+    lines, void = suspected(said, LIBCUDA, _INSUFFICIENT), place.said("void")
+    if lines and void and place.container:
+        yield finding(NO_ACCESS, lines, void)
+
+
+def neither_part(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """In a container neither nvidia-smi nor libcuda is found, and where the same image is started with a GPU it works."""
+    place = Place(facts)
+    lines, works = stated(said, LIBCUDA), place.said("asked-works")
+    if lines and works and place.container and no_smi(facts):
+        yield finding(NO_ACCESS, lines, no_smi(facts), works)
+
+
+def nothing_inside(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """libcuda is not found in a container, and its user looked for the nodes there and found none."""
+    place = Place(facts)
+    lines, shown = stated(said, LIBCUDA), place.said("no-nodes-inside")
+    if lines and shown and place.container and not stated(said, TOOLKIT, HOOK):
+        yield finding(NO_ACCESS, lines, shown)
+
+
+def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A container that was given a GPU finds none, and the device rules of its cgroup let no device of NVIDIA's through."""
+    place = Place(facts)
+    lines, rules = suspected(said, NO_ACCESS, _NO_DEVICE), place.said("no-gpu-rule")
+    given = place.said("gpu-asked") or place.said("bare-nodes")
+    if lines and rules and given and not settled(said):
+        yield finding(LOST, lines, rules, given)
+
+
+TIES = (demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, nothing_inside, rules_without_a_gpu)

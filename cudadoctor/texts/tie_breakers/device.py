@@ -1,0 +1,265 @@
+"""Ties about device nodes and the state of a device: MIG, compute mode, licences, policies, limits, sleep and forks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.common import variable_quote, variables_of
+from cudadoctor.checks.device_nodes import CONTROL, FIRST, allowed, gpu_nodes, needed
+from cudadoctor.checks.device_nodes import UVM as MEMORY_NODE
+from cudadoctor.checks.limits import tight
+from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, ENVIRONMENT, LIMITS, SMI, SMI_CSV, USER, DeviceNodes, Smi
+from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.said import Said, finding, mention, settled, stated, suspected
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
+PERMISSION, POLICY, LOST = "device-permission-denied", "security-policy-denies-devices", "container-lost-devices"
+MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
+NODES = "device-nodes-missing"
+MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
+UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
+_NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
+_INVALID_DEVICE = lazy(r"INVALID_DEVICE\b|InvalidDevice\b|invalid device ordinal|\b101\b")
+_BUSY = lazy(r"busy or unavailable|DEVICE_UNAVAILABLE|DevicesUnavailable|\b46\b")
+_NOT_STARTED = lazy(r"CUDA failed to initialize")
+_UNKNOWN = lazy(r"unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b|OPERATING_SYSTEM|OS call failed|\b304\b")
+_STARTING = lazy(r"cuInit.{0,200}(?:NOT_INITIALIZED|initialization error|\b3\b)|\[3\] Call to cuInit")
+_FULL = lazy(r"(?i)out.of.memory|MemoryAllocation|\b2\b|\b304\b|OPERATING_SYSTEM|OS call failed|\b999\b|unknown error|ERROR_UNKNOWN")
+_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|\b100\b|\b101\b")
+_ENGINE = lazy(r"(?i)\b(?:docker|podman|--rm|container)\b")
+_EXCLUSIVE = lazy(r"(?i)^(?:E\. ?(?:process|thread)|exclusive.*|prohibited)$")
+
+
+# ---------------------------------------------------------------- services of data-centre machines
+def confidential(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Confidential computing is on, and the system (802) or the GPUs' ready state says that it is not ready."""
+    if mention(facts, "confidential-off") or mention(facts, "confidential-ready"):
+        return
+    lines = stated(said, FABRIC, words=_NOT_READY) or suspected(said, CONFIDENTIAL, _NOT_READY)
+    shown = [quotes for quotes in (lines, mention(facts, "confidential"), mention(facts, "confidential-not-ready")) if quotes]
+    if len(shown) > 1:
+        yield finding(CONFIDENTIAL, *shown)
+
+
+def not_licensed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The device is busy or unavailable (46), and the text speaks of the licence of a vGPU."""
+    lines, shown = suspected(said, MODE, _BUSY), mention(facts, "licence")
+    if lines and shown:
+        yield finding(VGPU, lines, shown)
+
+
+def host_of_a_vgpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch."""
+    lines, profile = stated(said, "gpu-init-failed"), Place(facts).said("vgpu-profile")
+    if lines and profile:
+        yield finding(VGPU, lines, profile)
+
+
+def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The device is busy or unavailable (46), and an exclusive or prohibited mode is shown or was set."""
+    lines = suspected(said, MODE, _BUSY)
+    shown = (_mode_in_tables(facts) or _mode_in_lists(facts) or mention(facts, "compute-mode")) if lines else ()
+    if lines and shown:
+        yield finding(MODE, lines, shown)
+
+
+def second_context(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An invalid device (101) where the text speaks of an exclusive mode: the GPU has its one process already."""
+    lines, shown = stated(said, INVALID, words=_INVALID_DEVICE), Place(facts).said(MODE)
+    if lines and shown:
+        yield finding(MODE, lines, shown, basis="stated")  # the text says both
+
+
+def prohibited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A table that shows the mode Prohibited: no program can make a context there, whatever it says itself."""
+    for fact in facts.all(SMI):
+        for gpu in fact.value.gpus if fact.value is not None else ():
+            if gpu.compute_mode is not None and gpu.compute_mode.lower() == "prohibited":
+                yield finding(MODE, line_of(fact, gpu.line))
+                return
+
+
+def _mode_in_tables(facts: Facts) -> Quotes:
+    for fact in facts.all(SMI):
+        for gpu in fact.value.gpus if fact.value is not None else ():
+            if gpu.compute_mode is not None and _EXCLUSIVE.match(gpu.compute_mode):
+                return line_of(fact, gpu.line)
+    return ()
+
+
+def _mode_in_lists(facts: Facts) -> Quotes:
+    for fact in facts.all(SMI_CSV):
+        modes = fact.value.column("compute_mode") if fact.value is not None else None
+        if any(_EXCLUSIVE.match(mode) for mode in modes or ()):
+            return some(fact)[:1]
+    return ()
+
+
+def mps_variable(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Older drivers have no code of their own for MPS: the device is unavailable (46) where programs are sent to a daemon."""
+    lines, shown = suspected(said, MODE, _BUSY) or suspected(said, MPS, _NOT_STARTED), mention(facts, "mps")
+    if lines and shown and not _mode_in_tables(facts):
+        yield finding(MPS, lines, shown, basis="suspected")
+
+
+# ---------------------------------------------------------------- MIG
+def mig_name(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A MIG instance is named and CUDA finds no device: nvidia-smi -L says whether there are others, or none at all."""
+    environment = facts.get(ENVIRONMENT)
+    if isinstance(environment, Unknown):
+        return
+    value = variables_of(environment).get("CUDA_VISIBLE_DEVICES", "")
+    lines = suspected(said, INVALID, _NO_DEVICE) or suspected(said, MIG, _NO_DEVICE)
+    if not value.startswith("MIG-") or not lines:
+        return
+    shown = (variable_quote(environment, "CUDA_VISIBLE_DEVICES"),)
+    values = {"variable": "CUDA_VISIBLE_DEVICES", "value": value, "entry": value.split(",")[0], "reason": "no MIG device has this name"}
+    listed = [fact for fact in facts.all(SMI) if _is_list(fact)]
+    if not listed:
+        for cause in (MIG, INVALID):
+            yield finding(cause, lines, shown, basis="suspected")
+        return
+    names = {uuid for fact in listed for gpu in fact.need().gpus for uuid in gpu.mig_uuids}
+    if not names:
+        yield finding(MIG, lines, shown, some(listed[0])[:1])
+    elif value.split(",")[0] not in names:
+        yield finding(INVALID, shown, some(listed[0])[:2], values=values)
+
+
+def mig_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device, and nvidia-smi's table says that MIG is on. `nvidia-smi -L` shows whether there is an instance."""
+    lines = suspected(said, MIG, _NO_DEVICE)
+    on = [line_of(fact, gpu.line) for fact in facts.all(SMI) for gpu in (fact.value.gpus if fact.value is not None else ()) if _on(gpu.mig)]
+    listed = [fact for fact in facts.all(SMI) if _is_list(fact)]
+    if not lines or not on:
+        return
+    if listed and not any(gpu.mig_uuids for fact in listed for gpu in fact.need().gpus):
+        yield finding(MIG, lines, on[0])
+    elif not listed:
+        yield finding(MIG, lines, on[0], basis="suspected")
+
+
+def _on(mode: str | None) -> bool:
+    return mode is not None and mode.startswith("Enabled")
+
+
+def _is_list(fact: Fact[Smi]) -> bool:
+    """Whether this is `nvidia-smi -L`: UUIDs and nothing else."""
+    return fact.value is not None and bool(fact.value.gpus) and all(gpu.uuid is not None and gpu.address is None for gpu in fact.value.gpus)
+
+
+# ---------------------------------------------------------------- who may open the nodes
+def policy(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The nodes may not be opened, although their mode lets this user in; or the text shows a policy or a rootless container at work."""
+    lines = stated(said, PERMISSION) or suspected(said, PERMISSION)
+    if not lines:
+        return
+    open_ = _open_to_user(facts)
+    if open_ and stated(said, PERMISSION):
+        yield finding(POLICY, lines, open_)
+        return
+    if (test := mention(facts, "permissive")) and _answers_after(facts, test):
+        yield finding(POLICY, lines, test)
+        return
+    inside = mention(facts, "rootless") or (mention(facts, "selinux") if _in_container(facts, lines) else ())
+    if inside:
+        yield finding(POLICY, lines, inside)
+
+
+def _answers_after(facts: Facts, quotes: Quotes) -> bool:
+    """Whether nvidia-smi lists a GPU below these lines."""
+    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus]
+    return any((fact.quotes[0].first or 0) > (quotes[0].first or 0) for fact in tables)
+
+
+def closed_nodes(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Nothing is stated, and a listing shows a node that not everybody may open."""
+    found = facts.get(DEVICE_NODES)
+    if said or not isinstance(found, Fact) or found.value is None:
+        return
+    closed = next((node for node in needed(found.value) if node.mode[7:9] != "rw"), None)
+    if closed is not None:
+        yield finding(PERMISSION, line_of(found, closed.line)[:1], basis="suspected")
+
+
+def _open_to_user(facts: Facts) -> Quotes:
+    """The nodes' lines where their mode lets everybody, or this user, read and write all of them."""
+    found, user = facts.get(DEVICE_NODES), facts.get(USER)
+    if not isinstance(found, Fact) or found.value is None:
+        return ()
+    nodes: DeviceNodes = found.value
+    known = user.value if isinstance(user, Fact) else None
+    fitting = [node for node in needed(nodes) if node.mode[7:9] == "rw" or (known is not None and known.uid != 0 and allowed(node, known))]
+    return line_of(found, fitting[0].line) if fitting and len(fitting) == len(needed(nodes)) else ()
+
+
+def _in_container(facts: Facts, lines: Quotes) -> bool:
+    marks = facts.get(CONTAINER_MARKS)
+    return (isinstance(marks, Fact) and marks.present) or any(_ENGINE.search(quote.text) for quote in lines + mention(facts, "selinux"))
+
+
+# ---------------------------------------------------------------- nodes that a listing lacks
+def only_uvm_missing(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An unknown error of CUDA, and a listing of all nodes has those of the GPU and none of nvidia-uvm."""
+    lines, place = suspected(said, UVM, _UNKNOWN), Place(facts)
+    if not lines or not place.said("all-nodes"):
+        return
+    bare, found = place.said("bare-nodes"), facts.get(DEVICE_NODES)
+    if isinstance(found, Fact) and found.value is not None and found.value.find(CONTROL) is not None:
+        if gpu_nodes(found.value) and found.value.find(MEMORY_NODE) is None:
+            yield finding(UVM, lines, line_of(found, gpu_nodes(found.value)[0].line))
+    elif bare and CONTROL in bare[0].text and FIRST in bare[0].text and MEMORY_NODE not in bare[0].text:
+        yield finding(UVM, lines, bare)
+
+
+def node_of_a_minor(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number."""
+    place = Place(facts)
+    minor, listed = place.said("node-of-minor"), place.said("all-nodes")
+    if minor and listed and not place.container and not settled(said):
+        yield finding(NODES, minor, place.said("bare-nodes") or listed)
+
+
+# ---------------------------------------------------------------- sleep, forks, limits
+def after_sleep(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale."""
+    lines, shown = suspected(said, UVM, _UNKNOWN), mention(facts, "suspend")
+    if lines and shown:
+        yield finding(UVM, lines, shown)
+
+
+def not_initialised(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """cuInit itself gives code 3 and nothing forked: the memory module of the driver failed."""
+    lines = suspected(said, UVM, _STARTING)
+    if not lines or mention(facts, "fork") or stated(said, FORKED):
+        return
+    if mention(facts, "children"):
+        yield finding(FORKED, lines, mention(facts, "children"), basis="suspected")
+    else:
+        yield finding(UVM, lines)
+
+
+def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """CUDA cannot start or ran out of memory, and the text shows a limit that is far too low for it."""
+    lines = suspected(said, CEILING, _FULL)
+    found = facts.get(LIMITS)
+    if not lines or not isinstance(found, Fact) or found.value is None:
+        return
+    low = tight(found.value)
+    if low is not None:
+        yield finding(CEILING, lines, line_of(found, low.line), values={"limit": low.name, "value": low.words})
+
+
+TIES = (
+    confidential, not_licensed, host_of_a_vgpu, compute_mode, second_context, prohibited, mps_variable, mig_name, mig_on,
+    policy, closed_nodes, only_uvm_missing,    node_of_a_minor, after_sleep,
+    not_initialised, limited,
+)  # fmt: skip

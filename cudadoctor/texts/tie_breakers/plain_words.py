@@ -1,0 +1,193 @@
+"""Ties that rest on what a person says in plain words beside a message: memory that stays, a card that others use, a tool alone missing.
+
+Such words are the weakest evidence. They name what is likeliest and put it before the other suspects; they state nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.reading import Quotes, line_of, lines_with, merged, some
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI, SMI_CSV
+from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+NO_ACCESS, SCHEDULER = "container-no-gpu-access", "scheduler-gave-no-gpu"
+ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
+ON_CPU, CPU_BUILD = "program-not-on-gpu", "framework-cpu-build"
+WSL_GPU, WSL_DRIVER, HOOK = "wsl-gpu-unavailable", "wsl-linux-driver-installed", "container-hook-failed"
+SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+# Kind of place -> why a program sees no GPU there, likeliest first.
+_WHERE = (
+    ("batch", ("scheduler-gave-no-gpu", "cuda-visible-devices-hides-all")),
+    ("wsl", ("wsl-gpu-unavailable", "wsl-linux-driver-installed")),
+    ("container", ("container-no-gpu-access", "container-toolkit-missing", "container-driver-capabilities")),
+)
+_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available")
+_NO_GPU = lazy(r"False|is_available|no GPU|No GPU")
+_NOT_RUNNING = lazy(r"kernel driver does not appear to be running")
+_NO_REQUEST = lazy(r"driver error: failed to process request")
+_OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
+
+
+# ---------------------------------------------------------------- memory
+def memory_that_stays(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The memory stays in use after its program ended: left-over processes, unless the text states another cause."""
+    place = Place(facts)
+    inside = place.container or place.in_wsl or place.said("windows")
+    shown = place.said("left-over") or (() if inside else place.said("nobody-listed"))
+    if shown and not settled(said):
+        for cause in (ZOMBIE, OTHERS):
+            yield finding(cause, shown, basis="suspected")
+
+
+def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Out of memory without figures, and the text says that somebody else uses the card."""
+    place = Place(facts)
+    shown, lines = place.said("held"), suspected(said, OTHERS)
+    if shown and lines and not stated(said, OWN):
+        yield finding(OTHERS, lines, shown, basis="suspected")
+
+
+# ---------------------------------------------------------------- a program beside the GPU
+def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """CUDA is available and the program says that its model is on the CPU; or nothing is said at all, and a card that works lies idle."""
+    if any(clue.cause != CPU_BUILD and not clue.advice for clue in said):
+        return
+    place = Place(facts)
+    works, shown = _answer(facts, available=True), place.said("on-cpu")
+    if works and shown:
+        yield finding(ON_CPU, shown, works, basis="suspected")
+        return
+    table = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ()) or _nobody_computes(facts)
+    if not said and table and place.said("idle"):
+        for cause in (ON_CPU, CPU_BUILD):
+            yield finding(cause, place.said("idle"), table, basis="suspected")
+
+
+def _nobody_computes(facts: Facts) -> Quotes:
+    """The heading of a list of compute processes that has none, and is known to end there."""
+    tables = (fact for fact in facts.all(SMI_CSV) if fact.value is not None)
+    return next((some(fact)[:1] for fact in tables if fact.need().column("pid") == () and fact.need().closed), ())
+
+
+# ---------------------------------------------------------------- nvidia-smi alone
+def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvidia-smi is not found, and the text says that CUDA works."""
+    place = Place(facts)
+    absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None), ()) or place.said("no-smi")
+    works = place.said("gpu-works") or _answer(facts, available=True) or _module(facts)
+    if absent and works and not settled(said):
+        yield finding("nvidia-smi-missing", absent, works)
+
+
+def _answer(facts: Facts, *, available: bool) -> Quotes:
+    """The line with PyTorch's answer to the question whether CUDA is available."""
+    state = facts.get(FRAMEWORKS)
+    if not isinstance(state, Fact) or state.value is None or state.value.available is not available or state.value.built_with_cuda is False:
+        return ()
+    return line_of(state, state.value.available_line)[:1] if state.value.available_line else some(state)[:1]
+
+
+def _module(facts: Facts) -> Quotes:
+    """The driver's modules in a list of lsmod."""
+    for fact in facts.all(MODULES):
+        module = fact.value.find("nvidia") if fact.value is not None else None
+        if module is not None:
+            return line_of(fact, module.line)
+    return ()
+
+
+# ---------------------------------------------------------------- nothing but words
+def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The user describes what a cause looks like, and no message states any."""
+    place = Place(facts)
+    for cause in place.setting.words if not settled(said) else ():
+        if cause in knowledge.causes:
+            yield finding(cause, place.said(cause), basis="suspected")
+
+
+def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No message at all, and the text says that a program sees no GPU: the likeliest reasons in a batch job, a container, WSL."""
+    place = Place(facts)
+    shown = place.said("none-seen")
+    if said or not shown:
+        return
+    for kind, causes in _WHERE:
+        word = place.said(kind)
+        for cause in causes if word else ():
+            yield finding(cause, shown, word, basis="suspected")
+        if word:
+            return
+
+
+def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device, or a framework that finds no GPU, in a container or batch job that is not said to have asked for one."""
+    place = Place(facts)
+    if settled(said) or place.said("gpu-asked") or place.said("wsl"):
+        return
+    lines = suspected(said, NO_ACCESS, _NO_DEVICE) or suspected(said, "framework-cpu-build", _NO_GPU) or _answer(facts, available=False)
+    if not lines:
+        return
+    jobs = place.setting.jobs
+    if (batch := place.said("batch")) and not any(start.asks for start in jobs):
+        yield finding(SCHEDULER, lines, batch, basis="suspected")
+    elif not batch and (inside := place.said("container")):
+        yield finding(NO_ACCESS, lines, inside, basis="suspected")
+
+
+# ---------------------------------------------------------------- WSL
+def windows_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """In WSL the hook's request to the driver fails where Windows' driver is too old for WSL."""
+    place = Place(facts)
+    lines, wsl = stated(said, HOOK, words=_NO_REQUEST), place.in_wsl
+    if lines and wsl:
+        yield finding(WSL_GPU, lines, wsl)
+
+
+def no_module_in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """TensorFlow's word that the kernel driver does not run, in WSL: there it never runs, for the driver is Windows' own."""
+    place = Place(facts)
+    lines, wsl = stated(said, "driver-not-loaded", words=_NOT_RUNNING), place.in_wsl
+    if lines and wsl:
+        yield finding(WSL_GPU, lines, wsl)
+
+
+def first_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Any complaint that no GPU is to be had, in WSL 1, which has none."""
+    old = Place(facts).wsl_1
+    if old and not settled(said):
+        yield finding(WSL_GPU, old, basis="suspected")
+
+
+def module_for_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it."""
+    lines = stated(said, "driver-module-missing-for-kernel", words=_OF_MICROSOFT) or suspected(
+        said, "driver-module-missing-for-kernel", _OF_MICROSOFT
+    )
+    if lines:
+        yield finding(WSL_DRIVER, lines)
+
+
+# ---------------------------------------------------------------- clocks
+def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A list of nvidia-smi in which one of the reasons that hold the clocks down is active."""
+    for fact in facts.all(SMI_CSV):
+        for name in SLOWED if fact.value is not None else ():
+            column = fact.need().column(f"clocks_throttle_reasons.{name}", f"clocks_event_reasons.{name}")
+            if any(value.strip() == "Active" for value in column or ()):
+                yield finding("thermal-or-power-throttling", merged(some(fact)[:1], lines_with(fact, "Active")[:1]))
+                return
+
+
+TIES = (
+    told, left_on_the_cpu, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl,
+    windows_driver, module_for_wsl, slowed_in_a_list,
+)  # fmt: skip

@@ -1,0 +1,216 @@
+"""What the program itself did wrong: impossible launches, a fork after CUDA was started, and whose memory ran out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.reading import Quotes, line_of, lines_with
+from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
+from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.said import Said, finding, mention, stated, suspected
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
+FAULT = "program-memory-fault"
+LAUNCH, FORKED, TIMEOUT = "program-launch-config", "program-forked-after-init", "program-launch-timeout"
+_LAUNCH_CALL = lazy(r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII)
+_STARTING_CALL = lazy(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure|init failure")
+_WAITING_CALL = lazy(r"Synchronize|Memcpy|StreamQuery|EventQuery|kernel launch|kernel call")
+_LAUNCH_FAILED = lazy(r"unspecified launch failure|LAUNCH_FAILED|LaunchFailure|\b719\b")
+_BAD_ADDRESS = lazy(r"(?i)invalid __|illegal|misaligned|out of bounds|\b700\b|\b716\b")
+_SCREEN = lazy(r"(?i)screen|display driver|黑屏")
+_SECONDS = lazy(r"\bafter (?:\w{1,8} ){0,2}~?(?P<seconds>\d{1,2}(?:\.\d{1,3})?) ?s(?:ec\w{0,5})?\b")
+SHORTEST_WATCH, LONGEST_WATCH = 1.5, 15.0  # seconds that a watchdog lets a kernel run, with what the failure itself takes
+_OUT_OF_MEMORY = lazy(r"(?i)out.of.memory|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|\b2\b")
+# PyTorch's allocator says how much it wanted; without that it was CUDA itself that found no room, most often for the context.
+_PLAIN = lazy(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
+_ALLOC_STATUS = lazy(r"_STATUS_ALLOC_FAILED")
+_PYTHON = lazy(r"(?i)python|jupyter|torchrun|/bin/|\.\.\.")  # may be the failed program itself, seen while it ran
+_NUMBER = lazy(r"^(\d{1,8})(?: MiB)?$")
+IDLE = 600  # MiB in use, the driver's own reserve with it, that an idle GPU does not reach
+NEARLY_ALL = 0.9  # of the memory free: nobody else is there
+MUCH = 0.3  # of a GPU's memory
+
+
+# ---------------------------------------------------------------- launches and forks
+def impossible_launch(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible."""
+    lines = suspected(said, LAUNCH, _LAUNCH_CALL)
+    if lines:
+        yield finding(LAUNCH, lines)
+
+
+def forked(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Code 3 in a child process that was made by fork. Of a call that comes after the start of CUDA any word of children is enough."""
+    lines = suspected(said, FORKED)
+    child = mention(facts, "fork") or (mention(facts, "children") if lines and not _STARTING_CALL.search(lines[0].text) else ())
+    if lines and child and not mention(facts, "spawn"):
+        yield finding(FORKED, lines, child)
+    elif lines and _STARTING_CALL.search(lines[0].text) and not mention(facts, "children"):
+        yield finding("uvm-unavailable", lines, basis="suspected")  # the first call of all, and nobody speaks of children
+
+
+def late_unknown_error(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed."""
+    lines = suspected(said, "uvm-unavailable", _WAITING_CALL)
+    if not lines:
+        return
+    reset = mention(facts, "display-reset")
+    if reset:
+        yield finding(TIMEOUT, lines, reset)
+        return
+    for cause in (TIMEOUT, FAULT):
+        yield finding(cause, lines, basis="suspected")
+
+
+def killed_by_the_watchdog(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A launch failure (719) after some seconds where the display's watchdog is on, or with a screen that went black: no bad address."""
+    lines = stated(said, FAULT, words=_LAUNCH_FAILED)
+    if not lines or stated(said, FAULT, words=_BAD_ADDRESS):
+        return
+    watched, screen = Place(facts).said("watched"), mention(facts, "display-reset")
+    seconds = _SECONDS.search(lines[0].text)
+    if watched and seconds is not None and SHORTEST_WATCH <= float(seconds["seconds"]) <= LONGEST_WATCH:
+        yield finding(TIMEOUT, lines, watched)
+    elif any(_SCREEN.search(quote.text) for quote in screen):
+        yield finding(TIMEOUT, lines, screen)
+
+
+# ---------------------------------------------------------------- whose memory
+def whose_memory(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Out of memory without figures: who else is on the GPU, by what nvidia-smi shows in the same text."""
+    lines = suspected(said, OWN, _OUT_OF_MEMORY)
+    if not lines or stated(said, OWN, OTHERS, ZOMBIE):
+        return
+    yield from _by_lists(facts, lines)
+    yield from _by_table(facts, lines)
+    if _PLAIN.search(lines[0].text):
+        yield finding(OTHERS, lines, basis="suspected")
+
+
+def alloc_failed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """cuBLAS and cuDNN could not have the memory for their handle: memory is suspected before the library is."""
+    lines = next((clue.quotes[:1] for clue in said for quote in clue.quotes if _ALLOC_STATUS.search(quote.text)), ())
+    if lines:
+        yield finding(OWN, lines, basis="suspected")
+
+
+def _mebibytes(value: str) -> int | None:
+    found = _NUMBER.match(value)
+    return int(found[1]) if found is not None else None
+
+
+def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
+    """The answers to `nvidia-smi --query-gpu` and `--query-compute-apps`: asked for when the program has ended."""
+    place = Place(facts)
+    lists = [fact for fact in facts.all(SMI_CSV) if fact.value is not None]
+    for fact in lists:
+        held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
+        if held:
+            pid, size = max(held, key=lambda entry: entry[1])
+            gone = _gone(place, pid)
+            if gone:
+                yield finding(ZOMBIE, lines_with(fact, pid)[:1], gone, lines, memory=f"{size} MiB", state="not found")
+                return
+            yield finding(OTHERS, lines, lines_with(fact, pid)[:1], pid=pid, memory=f"{size} MiB")
+            return
+    for fact in lists:
+        used, total = _memory(fact.need())
+        if used is None or not total:
+            continue
+        if used <= max(IDLE, (1 - NEARLY_ALL) * total):
+            yield finding(OWN, lines, lines_with(fact, str(used))[:1])
+        elif _nobody_listed(lists) and not place.marks and not place.wsl:
+            yield finding(ZOMBIE, lines_with(fact, str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
+        return
+
+
+def _gone(place: Place, pid: str) -> Quotes:
+    """A look for this process that found none. In a container the numbers are the host's and say nothing."""
+    shown = place.said("gone") if not place.container and not place.in_wsl else ()
+    return tuple(quote for quote in shown if re.search(rf"\b{pid}\b", quote.text))
+
+
+def _processes(table: SmiCsv) -> list[tuple[str, int | None]]:
+    pids = table.column("pid")
+    sizes = table.column("used_gpu_memory", "used_memory")
+    if pids is None or sizes is None:
+        return []
+    return [(pid, _mebibytes(size)) for pid, size in zip(pids, sizes, strict=True) if pid.isdecimal()]
+
+
+def _memory(table: SmiCsv) -> tuple[int | None, int | None]:
+    """What is in use and what there is, of the fullest GPU of the list."""
+    used, free, total = (table.column(f"memory.{name}") for name in ("used", "free", "total"))
+    best: tuple[int | None, int | None] = (None, None)
+    for index, whole in enumerate(total or ()):
+        size = _mebibytes(whole)
+        taken = _mebibytes(used[index]) if used is not None else None
+        if taken is None and free is not None and size is not None and (left := _mebibytes(free[index])) is not None:
+            taken = size - left
+        if taken is not None and size and (best[0] is None or taken > best[0]):
+            best = (taken, size)
+    return best
+
+
+def _nobody_listed(lists: Sequence[Fact[SmiCsv]]) -> bool:
+    return any(fact.need().column("pid") == () and fact.need().closed for fact in lists)
+
+
+def _idle(gpu: SmiGpu) -> bool:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    return used is not None and bool(total) and used <= max(IDLE << 20, (1 - NEARLY_ALL) * (total or 0))
+
+
+def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
+    """A table with a process that is not the one that failed: listed before it ran, or of another program."""
+    for fact in facts.all(SMI):
+        table = fact.value
+        first = fact.quotes[0].first if fact.quotes else None
+        if not isinstance(table, Smi) or table.module is None or first is None:
+            continue
+        earlier = lines[0].first is not None and first < lines[0].first
+        total = max((gpu.memory_total_bytes or 0 for gpu in table.gpus), default=0)
+        if total and all(_idle(gpu) for gpu in table.gpus):
+            yield finding(OWN, lines, line_of(fact, table.gpus[0].line))
+            return
+        for entry in table.processes:
+            size = entry.memory_bytes or 0
+            if "C" in (entry.kind or "C") and size > MUCH * total > 0 and (earlier or not _PYTHON.search(entry.name or "python")):
+                shown = next((quote for quote in fact.quotes if str(entry.pid) in quote.text), fact.quotes[0])
+                gone = _gone(Place(facts), str(entry.pid))
+                if gone:
+                    yield finding(ZOMBIE, (shown,), gone, lines, memory=f"{size >> 20} MiB", state="not found")
+                    return
+                yield finding(OTHERS, lines, (shown,), pid=str(entry.pid), memory=f"{size >> 20} MiB")
+                return
+
+
+def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Memory ran out, by a code or by the user's word, and a table shows memory in use and no process, outside any container."""
+    code = suspected(said, ZOMBIE, _OUT_OF_MEMORY)
+    lines = code or mention(facts, "out-of-memory")
+    place = Place(facts)
+    if not lines or place.container or place.in_wsl or (not code and stated(said, OWN, OTHERS, ZOMBIE)):
+        return
+    if not code and (place.said("notebook") or place.said("windows")):
+        return
+    for fact in facts.all(SMI):
+        table = fact.value
+        for gpu in table.gpus if isinstance(table, Smi) and table.process_list and not table.processes else ():
+            used, total = gpu.memory_used_bytes or 0, gpu.memory_total_bytes or 0
+            if total and used > (IDLE << 20 if code else MUCH * total):
+                number = {"gpu": str(gpu.index)} if gpu.index is not None else {}
+                values = {"memory": f"{used >> 20} MiB", "state": "not listed", **number}
+                yield finding(ZOMBIE, line_of(fact, gpu.line), lines, values=values)
+                return
+
+
+TIES = (nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)

@@ -1,0 +1,349 @@
+"""Ties that the place decides where a text's programs run: container and its engine, WSL, batch job, notebook, Mac.
+
+The words of the text around a failure (parsers/setting.py) are weaker than a measurement. They raise a finding only beside a message
+that leaves open what they decide, and both are quoted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks.common import variable_quote, variables_of
+from cudadoctor.checks.container import linux_packages
+from cudadoctor.checks.device_nodes import CONTROL, FIRST
+from cudadoctor.checks.reading import Quotes, line_of, merged, some
+from cudadoctor.checks.traces import of_the_driver
+from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
+from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import (
+    DEVICE_NODES,
+    DRIVER_FILES,
+    ENVIRONMENT,
+    LADDER,
+    LIBRARIES,
+    LOADED_DRIVER,
+    PCI,
+    SMI,
+    SMI_CSV,
+    DeviceNodes,
+    Smi,
+    Start,
+)
+from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
+WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
+SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-missing"
+NODES = "device-nodes-missing"
+CAPABILITIES = "container-driver-capabilities"
+MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
+INCOMPLETE = "driver-libraries-incomplete"
+_CODEC = lazy(r"libnvcuvid\.so|libnvidia-encode\.so|libnvoptix\.so")
+_UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w{0,60} error:? ?999")
+_UNKNOWN_CUDA = lazy(r"(?i)CUDA[^\n]{0,40}unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b")
+_BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
+_NO_DRIVER = lazy(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
+_NO_DEVICE = lazy(
+    r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPUs?|devices?)\b.{0,24}"
+    r"(?:found|available|detected|discovered)|\b100\b|OPERATING_?SYSTEM|OS call failed|\b304\b"
+)
+_WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?|good|fine|ok(?:ay)?)\b")
+_CUSTOM_DEVICE = lazy(r"adding custom device")
+_NONE_FOUND = lazy(r"no GPUs found")
+# Faults that only a driver for Linux can have.
+LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
+_TOO_OLD = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+
+
+# ---------------------------------------------------------------- containers
+def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver's libraries or devices are not found, in a container that was started without asking for a GPU.
+
+    Where nothing at all is stated, such a command is the likeliest reason of a complaint about the GPU.
+    """
+    place = Place(facts)
+    if _smi_inside(facts, place) and stated(said, LIBCUDA):
+        yield finding(CAPABILITIES, stated(said, LIBCUDA), _smi_inside(facts, place))
+        return
+    starts = place.setting.containers
+    asked = "gpu-asked" in place.setting.words
+    lines = _nothing_there(said, facts)
+    if not lines:
+        if starts and not asked and not settled(said):
+            yield finding(NO_ACCESS, place.shown(starts[-1].line), basis="suspected")
+        return
+    if not place.container or place.said("no-wsl-libs") or stated(said, CAPABILITIES, "container-hook-failed", "container-toolkit-missing"):
+        return
+    start = _start_before(starts, lines[0])
+    if place.said("void"):
+        yield finding(NO_ACCESS, lines, place.said("void"))
+    elif start is not None:
+        if not start.asks:
+            yield finding(NO_ACCESS, place.shown(start.line), lines)
+    elif not asked and stated(said, LIBCUDA):
+        yield finding(NO_ACCESS, lines, place.container)
+    elif not asked and not settled(said):
+        yield finding(NO_ACCESS, lines, place.container, basis="suspected")
+
+
+def _smi_inside(facts: Facts, place: Place) -> Quotes:
+    """nvidia-smi shows the GPU inside the container: the driver's utilities are there, whatever is not."""
+    inside = place.said("smi-inside")
+    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus]
+    below = (fact for fact in tables if (fact.quotes[0].first or 0) > (inside[0].first or 0)) if inside else ()
+    table = next(iter(below), None)
+    if table is not None:
+        return merged(inside, some(table)[:1])
+    return inside if inside and _WORKS.search(inside[0].text) else ()
+
+
+def _nothing_there(said: Said, facts: Facts) -> Quotes:
+    """What a container without a GPU says: no libcuda, no libnvidia-ml, no nvidia-smi, no device."""
+    return stated(said, LIBCUDA) or suspected(said, NO_ACCESS) or no_smi(facts)
+
+
+def no_smi(facts: Facts) -> Quotes:
+    """A shell, or an engine that was to start it, found no nvidia-smi."""
+    absent = [fact for fact in facts.all(SMI) if fact.value is None]
+    return some(absent[0])[:1] if absent else Place(facts).said("no-smi")
+
+
+def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvidia-smi is not found, and the text says nothing else: the likeliest reasons, where it was typed."""
+    lines = no_smi(facts)
+    shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in facts.all(key))  # type: ignore[misc]
+    bus = facts.get(PCI)
+    without = isinstance(bus, Fact) and bus.value is not None and not bus.value.nvidia_gpus
+    if not lines or said or without or any(fact.value is not None for fact in shown):
+        return  # what the machine shows says more than a program that is not there
+    place = Place(facts)
+    if place.said("no-tools-package"):
+        yield finding("nvidia-smi-missing", lines, place.said("no-tools-package"))
+        return
+    causes: tuple[str, ...] = ("driver-not-installed", "nvidia-smi-missing", NO_ACCESS)
+    if place.container:
+        causes = (NO_ACCESS, "container-toolkit-missing", CAPABILITIES)
+    elif place.in_wsl:
+        causes = (WSL_GPU, "nvidia-smi-missing")
+    for cause in causes:
+        yield finding(cause, lines, basis="suspected")
+
+
+def _start_before(starts: Sequence[Start], quote: Quote) -> Start | None:
+    """The command that started the container in which a line was printed: the last above it, else the last of the text."""
+    above = [start for start in starts if quote.first is not None and start.line <= quote.first]
+    return (above or list(starts) or [None])[-1]  # type: ignore[list-item]
+
+
+def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device in a container whose nodes are missing: with the driver's library inside only they were left out, without it everything."""
+    place = Place(facts)
+    lines = suspected(said, NO_ACCESS)
+    nodes = facts.get(DEVICE_NODES)
+    if not lines or not place.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
+        return
+    library = _library(facts)
+    if library:
+        yield finding(NODES, lines, some(nodes)[:1], library)
+    elif place.said("no-libcuda"):
+        yield finding(NO_ACCESS, lines, some(nodes)[:1], place.said("no-libcuda"))
+
+
+def _no_nodes(nodes: DeviceNodes | None) -> bool:
+    return nodes is None or (not nodes.nodes and any(nodes.said_absent(path) for path in (CONTROL, FIRST)))
+
+
+def _library(facts: Facts) -> Quotes:
+    for key in (DRIVER_FILES, LIBRARIES):
+        found = facts.get(key)
+        for file in found.value.find("libcuda.so") if isinstance(found, Fact) and found.value is not None else ():
+            if of_the_driver(file.path):
+                return line_of(found, file.line)[:1]  # type: ignore[arg-type]
+    return ()
+
+
+def codec_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete."""
+    lines = suspected(said, CAPABILITIES, _CODEC)
+    place = Place(facts)
+    if lines and not place.container and not place.in_wsl and not settled(said):
+        yield finding(INCOMPLETE, lines, basis="suspected")
+
+
+def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """NVML's 'Unknown Error' (or no device after a daemon-reload, or until a restart), and the text speaks of a container."""
+    place = Place(facts)
+    lines = suspected(said, LOST, _UNKNOWN_ERROR)
+    if not lines and place.said("daemon-reload"):
+        lines = suspected(said, NO_ACCESS, _NO_DEVICE)
+    told = place.said(LOST) if not settled(said) else ()
+    if not lines and told and place.container and (gone := suspected(said, NO_ACCESS, _NO_DEVICE)):
+        yield finding(LOST, gone, told, basis="suspected")
+    busy = any(clue.cause == "vgpu-problem" for clue in said)  # a GPU that is busy or unlicensed is not lost
+    if lines and place.container and not busy:
+        yield finding(LOST, lines, place.container)
+
+
+def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The engine has no GPU support, its hook fails or it sees no device, and it is Docker from snap, or Docker Desktop for Linux."""
+    lines = stated(said, "container-toolkit-missing", "container-hook-failed") or stated(said, NODES, words=_CUSTOM_DEVICE)
+    if not lines:
+        return
+    place = Place(facts)
+    engine = place.said("snap-docker")
+    if not engine and not place.in_wsl and not place.said("windows"):
+        engine = place.said("docker-desktop")  # on Windows its engine runs in WSL and has the GPU
+    if engine:
+        yield finding(SANDBOXED, lines, engine)
+
+
+# ---------------------------------------------------------------- WSL
+def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
+    place = Place(facts)
+    lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.get(LOADED_DRIVER)
+    if lines and isinstance(loaded, Fact) and loaded.value is not None and not place.in_wsl and not settled(said):
+        yield finding(NODES, lines, some(loaded)[:1])
+
+
+def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
+    place = Place(facts)
+    if not place.in_wsl:
+        return
+    blocked = suspected(said, WSL_GPU, _BLOCKED)
+    if blocked:
+        yield finding(WSL_GPU, blocked, place.in_wsl)
+    lines = suspected(said, "driver-not-loaded", _NO_DRIVER) or suspected(said, "driver-not-installed", _NO_DRIVER)
+    nothing = lines or blocked or stated(said, LIBCUDA) or suspected(said, WSL_GPU, _NO_DEVICE)
+    packages = stated(said, *LINUX_DRIVER_FAULTS) or linux_packages(facts) or (place.said("driver-history") if nothing else ())
+    if packages:
+        yield finding(WSL_DRIVER, packages, place.in_wsl)
+    old = place.wsl_1
+    if old and nothing:
+        yield finding(WSL_GPU, nothing, old)
+    elif lines and place.said("linux-driver"):
+        yield finding(WSL_DRIVER, lines, place.said("linux-driver"), place.in_wsl)
+    elif place.said("linux-driver") and (unknown := suspected(said, "uvm-unavailable", _UNKNOWN_CUDA)) and not settled(said):
+        yield finding(WSL_DRIVER, unknown, place.said("linux-driver"), place.in_wsl, basis="suspected")
+    elif nothing and place.said("linux-libcuda"):
+        yield finding(WSL_DRIVER, nothing, place.said("linux-libcuda"), place.in_wsl)
+    elif nothing and place.said("no-wsl-libs"):
+        yield finding(WSL_GPU, nothing, place.said("no-wsl-libs"), place.in_wsl)
+    elif lines or (old_driver := suspected(said, WSL_GPU, _NO_DEVICE) or suspected(said, "toolkit-newer-than-driver", _TOO_OLD)):
+        shown = merged(lines or old_driver, place.in_wsl)
+        # Windows' own nvidia-smi never says so: it is the one of a Linux package that answers.
+        for cause in (WSL_DRIVER, WSL_GPU) if lines else (WSL_GPU, WSL_DRIVER):
+            yield finding(cause, shown, basis="suspected")
+
+
+# ---------------------------------------------------------------- schedulers and the variable
+def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device, no driver library, inside a batch job whose commands ask for no GPU."""
+    place = Place(facts)
+    jobs = place.setting.jobs
+    lines = suspected(said, SCHEDULER, _NO_DEVICE) or stated(said, LIBCUDA) or suspected(said, SCHEDULER, _NONE_FOUND)
+    if lines and jobs and not any(start.asks for start in jobs):
+        yield finding(SCHEDULER, place.shown(jobs[-1].line), lines)
+    elif place.said("batch") and not any(start.asks for start in jobs):
+        lines = (
+            suspected(said, SCHEDULER, _NO_DEVICE) or suspected(said, HIDES, _NO_DEVICE) or suspected(said, "driver-not-loaded", _NO_DRIVER)
+        )
+        if lines:
+            yield finding(SCHEDULER, lines, place.said("batch"), basis="suspected")
+
+
+def held_by_the_job(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device, and the scheduler's own list of what the job holds has no GPU."""
+    lines = suspected(said, HIDES, _NO_DEVICE) or suspected(said, SCHEDULER, _NO_DEVICE)
+    held = tuple(quote for one in said if one.cause == SCHEDULER and one.basis == "stated" and one.advice for quote in one.quotes)
+    if lines and held:
+        yield finding(SCHEDULER, held[:1], lines)
+
+
+def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
+    place = Place(facts)
+    value, shown = _value(facts, place)
+    lines = suspected(said, INVALID, _NO_DEVICE) or (place.said("none-counted") if not said else ())
+    if value is None and lines and place.said("visible-placeholder"):
+        yield finding(HIDES, lines, place.said("visible-placeholder"), basis="suspected")
+    if value is None or place.setting.jobs:
+        return
+    if not lines:
+        if resolve(value, None, mig_possible=True).reason in NAMES_NOTHING:
+            # Code 3: a binding that passed over what cuInit said and goes on. Or nothing is said at all.
+            refused = suspected(said, "program-forked-after-init")
+            if refused or not said:
+                yield finding(
+                    HIDES, refused, shown, basis="derived" if refused else "suspected", values={"variable": VARIABLE, "value": value}
+                )
+        return
+    table, uuids = _gpus_listed(facts)
+    found = resolve(value, uuids, mig_possible=True)
+    values = {"variable": VARIABLE, "value": value}
+    if found.visible or found.mig:
+        number = re.match(r"\s{0,8}\d{1,9}", value)
+        if not table and (number is None or int(number[0]) > 0):
+            sure = number is not None and int(number[0]) >= MORE_THAN_MACHINES_HAVE
+            yield finding(INVALID, lines, shown, basis="derived" if sure else "suspected", values=values)
+    elif found.reason in NAMES_NOTHING:
+        yield finding(HIDES, lines, shown, values=values)
+    elif found.reason is not None:
+        yield finding(INVALID, lines, shown, table, values=values)
+
+
+def _gpus_listed(facts: Facts) -> tuple[Quotes, tuple[str | None, ...] | None]:
+    """The GPUs that nvidia-smi lists in this text, by UUID where it prints that: a table, -L or a whole list as CSV."""
+    table = _gpus_of_table(facts)
+    if table is not None:
+        return some(table)[:1], tuple(gpu.uuid for gpu in table.need().gpus)
+    for fact in facts.all(SMI_CSV):
+        indexes = fact.value.column("index") if fact.value is not None else None
+        if fact.value is not None and indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
+            return some(fact)[:1], fact.value.column("uuid", "gpu_uuid") or (None,) * len(indexes)
+    return (), None
+
+
+def _value(facts: Facts, place: Place) -> tuple[str | None, Quotes]:
+    """The value that the environment shows, else the last one that the text writes out."""
+    environment = facts.get(ENVIRONMENT)
+    if isinstance(environment, Fact) and VARIABLE in variables_of(environment):
+        return variables_of(environment)[VARIABLE], (variable_quote(environment, VARIABLE),)
+    return place.setting.visible, place.shown(place.setting.visible_line)
+
+
+def _gpus_of_table(facts: Facts) -> Fact[Smi] | None:
+    return next((fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), None)
+
+
+# ---------------------------------------------------------------- machines without an NVIDIA GPU
+def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A Mac, a notebook whose machine has no GPU, or the user's own word that there is no NVIDIA card."""
+    place = Place(facts)
+    lines = stated(said, LIBCUDA) or suspected(said, NO_GPU) or suspected(said, "driver-not-loaded", _NO_DRIVER)
+    cpu_build = stated(said, "framework-cpu-build")
+    if _gpus_of_table(facts) is not None or (said and not (lines or cpu_build)):
+        return
+    bare = place.said("mac") or place.said("no-card")
+    if not said:
+        if bare:
+            yield finding(NO_GPU, bare, basis="suspected")
+    elif bare or (lines and (bare := place.said("virtualbox"))):
+        yield finding(NO_GPU, lines or cpu_build, bare)
+    elif lines and (notebook := place.said("notebook")) and not place.said("gpu-asked"):
+        yield finding(NO_GPU, lines, notebook)
+
+
+TIES = (
+    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_wsl,
+    job_without_gpu, held_by_the_job, written_value, no_card_at_all,
+)  # fmt: skip

@@ -1,0 +1,333 @@
+"""Ties of toolkit and GPU: which of the compiler, the build's list and the GPU is out of step, and whose binaries lack a GPU's code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
+
+from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.findings import Basis, Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import (
+    CUDA_MENTIONS,
+    FRAMEWORKS,
+    LISTED_PACKAGES,
+    LOADED_DRIVER,
+    NAMED_GPUS,
+    NUMBA_REPORT,
+    NVCC,
+    SMI,
+    ListedPackage,
+    NumbaReport,
+)
+from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
+from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, sure, suspicions
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+T = TypeVar("T")
+STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
+LACKS, NEWER = "framework-lacks-gpu-arch", "toolkit-newer-than-driver"
+HOME_WRONG = "cuda-home-wrong"
+_ASKS_FOR_NVCC = lazy(r"/nvcc: [Cc]ommand not found|CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
+HOST = "host-compiler-unsupported"
+NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", "toolkit-missing"
+_REJECTED = lazy(
+    r"(?:nsupported gpu architecture|Value) '(?:compute|sm)_(?P<major>\d{1,2}?)(?P<minor>\d)[af]?'|CUDA arch \((?P<dotted>\d{1,2}\.\d)"
+)
+_NO_IMAGE = lazy(r"no kernel image|NoKernelImage|NO_BINARY_FOR_GPU|invalid device function|InvalidDeviceFunction|\b209\b|\b48\b")
+_OF_A_FRAMEWORK = lazy(
+    r"(?i)RuntimeError: CUDA error|torch|AcceleratorError|tensorflow|cupy|ggml|paddle|mxnet|jaxlib|xla|onnxruntime"
+    r"|parallel_for failed|\bc10\b"
+)
+_OF_NUMBA = lazy(r"(?i)Call to cu[A-Z]|numba|nvrtc")
+_BUILT_HERE = ("torch", "pytorch", "tensorflow", "tensorflow-gpu", "jaxlib", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "mxnet")
+_NO_NUMBER = lazy(r"invalid value for --gpu-architecture")
+_BRINGS_CUDA = lazy(r"\b(?:cudatoolkit|pytorch-cuda|cuda-version)={1,2}\d")
+_NO_CAPABILITIES = lazy(r"No supported GPU compute capabilities found")
+OLDEST_OF_TODAY = ComputeCapability("7.5")  # no toolkit has dropped what is newer
+OLDEST_OF_NUMBA = ToolkitVersion("11.0")  # what Numba from 0.57 on asks for; the releases before say less clearly what they lack
+
+
+# ---------------------------------------------------------------- what the text says of GPU, toolkit and driver
+class Gpu(NamedTuple):
+    capability: ComputeCapability
+    quotes: Quotes
+
+
+def gpus_named(facts: Facts, knowledge: Knowledge) -> tuple[Gpu, ...]:
+    """The GPUs of the text, by capability: what a program printed, else by the product's name."""
+    found: dict[str, Gpu] = {}
+    named = facts.get(NAMED_GPUS)
+    if isinstance(named, Fact) and named.value is not None:
+        for gpu in named.value.gpus:
+            capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
+            if capability is not None:
+                found.setdefault(capability.text, Gpu(capability, line_of(named, gpu.line)))
+    table = facts.get(SMI)
+    for row in table.value.gpus if isinstance(table, Fact) and table.value is not None else ():
+        capability = knowledge.capability_of_product(row.name) if row.name else None
+        if capability is not None and isinstance(table, Fact):
+            found.setdefault(capability.text, Gpu(capability, line_of(table, row.line)))
+    return tuple(found.values())
+
+
+class Toolkit(NamedTuple):
+    version: ToolkitVersion
+    quotes: Quotes
+    sure: bool  # nvcc's own word; else the text merely speaks of it
+
+
+def toolkits_named(facts: Facts) -> tuple[Toolkit, ...]:
+    """The toolkits of the text: those of nvcc and of packages first, then those that it speaks of."""
+    found = [Toolkit(fact.value.version, some(fact)[:1], sure=True) for fact in facts.all(NVCC) if fact.value is not None]
+    package = listed(facts, "cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
+    if package is not None:
+        found.append(Toolkit(ToolkitVersion(package[0].version.text), package[1], sure=True))
+    report = facts.get(NUMBA_REPORT)
+    if isinstance(report, Fact) and report.value is not None and report.value.runtime is not None:
+        found.append(Toolkit(report.value.runtime, line_of(report, report.value.runtime_line), sure=True))
+    mentions = facts.get(CUDA_MENTIONS)
+    if isinstance(mentions, Fact) and mentions.value is not None:
+        found += [Toolkit(one.version, line_of(mentions, one.line), sure=False) for one in mentions.value.mentions]
+    return tuple(found)
+
+
+def listed(facts: Facts, *names: str) -> tuple[ListedPackage, Quotes] | None:
+    """The first of these packages that the text lists, with its line."""
+    fact = facts.get(LISTED_PACKAGES)
+    if isinstance(fact, Unknown) or fact.value is None:
+        return None
+    package = fact.value.named(*names)
+    return None if package is None else (package, line_of(fact, package.line))
+
+
+def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion, Quotes] | None:
+    """The newest CUDA that the text's driver supports: as nvidia-smi prints it, else by the driver's branch."""
+    for fact in facts.all(SMI):
+        if fact.value is not None and fact.value.cuda is not None:
+            return fact.value.cuda, some(fact)[:1]
+    report, framework, loaded = facts.get(NUMBA_REPORT), facts.get(FRAMEWORKS), facts.get(LOADED_DRIVER)
+    if isinstance(report, Fact) and report.value is not None and report.value.driver_cuda is not None:
+        return report.value.driver_cuda, some(report)[:1]
+    branches: list[tuple[int, Quotes]] = []
+    if isinstance(framework, Fact) and framework.value is not None and framework.value.driver is not None:
+        branches.append((framework.value.driver.major, _with(framework, framework.value.driver.text)))
+    if isinstance(loaded, Fact) and loaded.value is not None:
+        branches.append((loaded.value.version.major, some(loaded)[:1]))
+    branches += [(fact.value.module.major, some(fact)[:1]) for fact in facts.all(SMI) if fact.value is not None and fact.value.module]
+    for number, quotes in branches:
+        row = knowledge.branch(number)
+        if row is not None and row.cuda is not None:
+            return row.cuda, quotes
+    return None
+
+
+def _with(fact: Fact[T], word: str) -> Quotes:
+    found: list[Quote] = [quote for quote in fact.quotes if word in quote.text]
+    return tuple(found[:1]) or fact.quotes[:1]
+
+
+def needs_newer_driver(built: ToolkitVersion, driver: CudaVersion) -> bool:
+    """Whether a driver of this CUDA cannot run it: from CUDA 11 on the major version decides, before it the minor version too."""
+    return built.major > driver.major if built.major >= 11 else built.major_minor > driver.major_minor
+
+
+def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's."""
+    none, driver = _finds_none(facts) or Place(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
+    if not none or driver is None or settled(said):
+        return
+    for kit in toolkits_named(facts):
+        if needs_newer_driver(kit.version, driver[0]) and any(_BRINGS_CUDA.search(quote.text) for quote in kit.quotes):
+            yield finding("toolkit-newer-than-driver", kit.quotes, driver[1], none)
+            return
+
+
+def _finds_none(facts: Facts) -> Quotes:
+    """The line in which a framework says that it finds no GPU."""
+    fact = facts.get(FRAMEWORKS)
+    if isinstance(fact, Unknown) or fact.value is None or fact.value.available is not False:
+        return ()
+    return line_of(fact, fact.value.available_line)[:1]
+
+
+def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A program does not find nvcc or CUDA_HOME, and the text shows an nvcc: it is there, and the variable does not lead to it."""
+    lines = tuple(quote for one in said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text))
+    compilers = [fact for fact in facts.all(NVCC) if fact.value is not None]
+    shown = some(compilers[0])[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
+    shown = shown or Place(facts).said("which-nvcc")
+    if lines and shown:
+        yield finding(HOME_WRONG, lines[:1], shown, variable="CUDA_HOME", cuda_variable="CUDA_HOME")
+
+
+def nvcc_not_there(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """All that a text shows is that there is no nvcc: nothing is wrong with a GPU then, but it is what the user asks about."""
+    fact = facts.get(NVCC)
+    if not said and isinstance(fact, Fact) and fact.value is None:
+        yield from (finding(cause, some(fact)[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
+
+
+# ---------------------------------------------------------------- a rejected architecture
+def rejected_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvcc does not know an architecture: it is too old for it, or has dropped it, and then the GPU decides what has to change."""
+    lines = suspicions(said, STALE, _REJECTED)
+    match = _REJECTED.search(lines[0].text) if lines else None
+    if match is None:
+        return
+    number = ComputeCapability(match["dotted"] or f"{match['major']}.{match['minor']}")
+    row, gpus = knowledge.capability(number), gpus_named(facts, knowledge)
+    first, last = (row.first_toolkit, row.last_toolkit) if row is not None else (None, None)
+    known = toolkits_named(facts)
+    sure = [kit for kit in known if kit.sure]
+    too_old = [kit for kit in known if first is not None and kit.version.major_minor < first.major_minor]
+    older = next((kit for kit in too_old if kit.sure), None)
+    older_said = too_old[0] if too_old and len(too_old) == len(known) else None
+    within = next((kit for kit in known if first is not None and _within(kit.version, first, last)), None)
+    newer = next((kit for kit in (sure or known) if last is not None and kit.version.major_minor > last.major_minor), None)
+    name = number.text
+    shown = next((gpu.quotes for gpu in gpus if gpu.capability == number), ())
+    if older is not None:
+        yield finding(TOO_OLD, lines[:1], older.quotes, architecture=name, version=older.version.text)
+    elif newer is None and within is not None and number >= ComputeCapability("5.0"):
+        # The toolkit that the text speaks of knows this number, so another, older nvcc was run.
+        yield finding(TOO_OLD, lines[:1], within.quotes, architecture=name)
+    elif newer is None and older_said is not None:
+        yield finding(TOO_OLD, lines[:1], older_said.quotes, architecture=name, version=older_said.version.text)
+    elif shown and newer is None and _not_dropped(last, facts, knowledge):
+        yield finding(TOO_OLD, lines[:1], shown, architecture=name)
+    elif shown:
+        yield finding(DROPPED, lines[:1], shown, newer.quotes if newer is not None else (), architecture=name)
+    else:
+        other = gpus[0].quotes if gpus else ()
+        yield finding(STALE, lines[:1], newer.quotes if newer is not None else (), other, architecture=name)
+
+
+def _not_dropped(last: ToolkitVersion | None, facts: Facts, knowledge: Knowledge) -> bool:
+    """Whether no toolkit that this driver serves has dropped the architecture."""
+    if last is None:
+        return True
+    driver = driver_cuda_of_text(facts, knowledge)
+    return driver is not None and driver[0].major_minor <= last.major_minor
+
+
+def _within(version: ToolkitVersion, first: ToolkitVersion, last: ToolkitVersion | None) -> bool:
+    return version.major_minor >= first.major_minor and (last is None or version.major_minor <= last.major_minor)
+
+
+def unnamed_architecture(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """NVRTC rejects the GPU's architecture without saying which: the GPU and the toolkit of the text decide."""
+    lines = suspicions(said, DROPPED, _NO_NUMBER)
+    if lines:
+        found = tuple(_out_of_step(lines, facts, knowledge))
+        newest = max((gpu.capability for gpu in gpus_named(facts, knowledge)), default=None)
+        if not found and newest is not None and newest >= OLDEST_OF_TODAY:
+            found = (finding(TOO_OLD, lines[:1], basis="suspected"),)
+        yield from found
+
+
+def _out_of_step(lines: Quotes, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The pair of a GPU and a toolkit of the text of which one is older than the other allows."""
+    for gpu in gpus_named(facts, knowledge):
+        row = knowledge.capability(gpu.capability)
+        for kit in toolkits_named(facts):
+            if row is not None and row.last_toolkit is not None and kit.version.major_minor > row.last_toolkit.major_minor:
+                yield finding(DROPPED, lines[:1], gpu.quotes, kit.quotes)
+                return
+            if row is not None and row.first_toolkit is not None and kit.version.major_minor < row.first_toolkit.major_minor:
+                yield finding(TOO_OLD, lines[:1], gpu.quotes, kit.quotes)
+                return
+
+
+def newer_gcc(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """nvcc failed without a reason that was pasted, and the text's gcc is newer than this nvcc accepts."""
+    lines, framework, nvcc = suspicions(said, HOST), facts.get(FRAMEWORKS), facts.get(NVCC)
+    if not lines or isinstance(framework, Unknown) or isinstance(nvcc, Unknown) or framework.value is None or nvcc.value is None:
+        return
+    row = knowledge.toolkit(nvcc.value.version)
+    if row is not None and framework.value.gcc is not None and framework.value.gcc > row.gcc_max:
+        yield finding(HOST, lines[:1], _with(framework, f"{framework.value.gcc}."), some(nvcc)[:1])
+
+
+# ---------------------------------------------------------------- no code for this GPU (209)
+def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A prebuilt framework lacks the code, or what one's own compiler made does not fit the GPU."""
+    lines = suspicions(said, LACKS, _NO_IMAGE)
+    if not lines or stated(said, LACKS, TOO_OLD, DROPPED):
+        return
+    if any(_OF_NUMBA.search(quote.text) for quote in lines):
+        yield from _out_of_step(lines, facts, knowledge)
+        return
+    own = tuple(quote for quote in lines if _OF_A_FRAMEWORK.search(quote.text))
+    framework, package = facts.get(FRAMEWORKS), listed(facts, *_BUILT_HERE)
+    if own:
+        yield finding(LACKS, own[:1])
+    elif package is not None:
+        yield finding(LACKS, lines[:1], package[1])
+    elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
+        yield finding(LACKS, lines[:1], some(framework)[:1])
+    else:
+        basis: Basis = "derived" if any(kit.sure for kit in toolkits_named(facts)) else "suspected"
+        yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, facts, knowledge))
+
+
+# ---------------------------------------------------------------- Numba
+def numba_against_toolkit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba knows no capability of the toolkit that it found: the toolkit is older than it accepts."""
+    lines = tuple(quote for one in said if one.cause == NUMBA_OLD for quote in one.quotes if _NO_CAPABILITIES.search(quote.text))
+    if not lines or stated(said, NUMBA_MISMATCH):
+        return
+    oldest = _oldest_of_numba(facts, knowledge)
+    for kit in toolkits_named(facts):
+        if kit.sure and kit.version.major_minor < oldest.major_minor:
+            yield finding(NUMBA_MISMATCH, lines[:1], kit.quotes, version=kit.version.text, minimum=oldest.text)
+            return
+
+
+def _oldest_of_numba(facts: Facts, knowledge: Knowledge) -> ToolkitVersion:
+    """The oldest toolkit that the text's Numba compiles with."""
+    report, package = facts.get(NUMBA_REPORT), listed(facts, "numba")
+    version = report.value.numba if isinstance(report, Fact) and report.value is not None else None
+    version = version or (package[0].version if package is not None else None)
+    row = knowledge.numba_release(version) if version is not None else None
+    return row.toolkits[0] if row is not None and row.toolkits is not None else OLDEST_OF_NUMBA
+
+
+def _own_target_is_older(report: NumbaReport, facts: Facts, knowledge: Knowledge) -> Quotes | None:
+    """The line with a Numba whose own target came before the runtime's series; None where numba-cuda may compile."""
+    package = listed(facts, "numba")
+    version = report.numba or (package[0].version if package is not None else None)
+    row = knowledge.numba_release(version) if version is not None else None
+    if report.runtime is None or row is None or row.toolkits is None or report.runtime.major <= row.toolkits[1].major:
+        return None
+    shown = package is not None or report.implementation is not None  # a list of packages, or the report, would name numba-cuda
+    if not shown or listed(facts, "numba-cuda") is not None or (report.implementation or "Built-in") != "Built-in":
+        return None
+    return package[1] if package is not None else line_of(facts[NUMBA_REPORT], report.line)
+
+
+def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """`numba -s` of a machine whose runtime is of a newer major version than the driver's CUDA. Beside a stated cause it is background."""
+    fact = facts.get(NUMBA_REPORT)
+    if isinstance(fact, Unknown) or fact.value is None or settled(said):
+        return
+    report, kept = fact.value, _own_target_is_older(fact.value, facts, knowledge)
+    if kept is not None:
+        yield finding(NUMBA_OLD, kept, line_of(fact, report.runtime_line))
+    elif report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
+        shown = (*line_of(fact, report.runtime_line), *some(fact)[:1])
+        yield finding(NEWER, shown, version=report.runtime.text, driver_cuda=report.driver_cuda.text)
+    elif report.initialised and {"nvvm", "libdevice", "nvrtc"} & set(report.missing):
+        yield finding(MISSING, some(fact)[-1:], parts=" ".join(report.missing))
+
+
+TIES = (
+    brought_cuda_is_too_new, toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image,
+    numba_against_toolkit, numba_report,
+)  # fmt: skip

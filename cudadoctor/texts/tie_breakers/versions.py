@@ -1,0 +1,178 @@
+"""Ties that two values of a text decide: capabilities without compute, a malformed CUDA_HOME, two driver versions, code 35."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cudadoctor.checks import traces
+from cudadoctor.checks.common import variable_quote, variables_of
+from cudadoctor.checks.cuda_home import malformed
+from cudadoctor.checks.driver_fit import same_release
+from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.toolkit import HOME_VARIABLES
+from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import (
+    DRIVER_FILES,
+    ENVIRONMENT,
+    FRAMEWORKS,
+    LIBRARIES,
+    LOADED_DRIVER,
+    NAMED_DRIVERS,
+    SMI,
+    LibraryFile,
+    LoadedDriver,
+    Smi,
+)
+from cudadoctor.model.version import LibraryVersion, ModuleVersion
+from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
+_FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+_CAPABILITIES = lazy(r"[Cc]apabilities")
+_PATH = lazy(r"(?:^|(?<=[:\"']))/[^:;$~\s\"']{0,200}cuda[^:;$~\s\"']{0,40}")  # the one folder that a malformed CUDA_HOME holds
+_COMPAT = lazy(r"/(?:compat|cuda-compat[^/:]*)(?:[/:]|$)")
+_MISMATCH = lazy(r"\b803\b|DRIVER_MISMATCH|DriverMismatch|unsupported display driver")
+_INSUFFICIENT = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+
+
+# ---------------------------------------------------------------- capabilities and CUDA_HOME
+def capabilities(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """libcuda is not found, and the container was given driver capabilities without compute."""
+    lines, environment = stated(said, "libcuda-missing"), facts.get(ENVIRONMENT)
+    if not lines and (settled(said) or not Place(facts).container):
+        return
+    asked = suspected(said, "container-driver-capabilities", _CAPABILITIES)
+    if asked:
+        yield finding("container-driver-capabilities", asked, lines)
+        return
+    value = None if isinstance(environment, Unknown) else variables_of(environment).get(CAPABILITIES)
+    if value and not isinstance(environment, Unknown) and not {"compute", "all"} & {word.strip() for word in value.split(",")}:
+        quotes = (variable_quote(environment, CAPABILITIES),)
+        yield finding("container-driver-capabilities", quotes, lines, basis="derived" if lines else "suspected", capabilities=value)
+
+
+def malformed_home(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A part of the toolkit is not found, and CUDA_HOME or CUDA_PATH is no path at all."""
+    lines, environment = stated(said, "toolkit-missing"), facts.get(ENVIRONMENT)
+    if not lines or isinstance(environment, Unknown):
+        return
+    for name in HOME_VARIABLES:
+        value = variables_of(environment).get(name)
+        reason = malformed(value) if value else None
+        if value and reason is not None:
+            quotes = (variable_quote(environment, name),)
+            values = {"variable": name, "cuda_variable": name, "value": value, "reason": reason}
+            paths = _PATH.findall(value)
+            yield finding("cuda-home-wrong", quotes, lines, values={**values, **({"path": paths[0]} if len(paths) == 1 else {})})
+
+
+# ---------------------------------------------------------------- versions
+def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """cuInit refuses the pair (803, 804): two driver versions are shown, or the library is that of a cuda-compat package."""
+    lines = next((clue.quotes[:1] for clue in said if clue.cause == "forward-compat-unsupported"), ())
+    if not lines:
+        return
+    compat = _compat_library(facts) or _newer_cuda(facts, knowledge) or Place(facts).said("cuda-compat")
+    loaded, file = facts.get(LOADED_DRIVER), _other_library(facts)
+    if compat:
+        yield finding("forward-compat-unsupported", lines, compat)
+    elif isinstance(loaded, Fact) and loaded.value is not None and file is not None:
+        library, shown = file
+        yield finding("driver-version-mismatch", lines, some(loaded)[:1], shown, module=loaded.value.version.text, library=library.text)
+    elif suspected(said, "driver-version-mismatch", _MISMATCH):
+        yield finding("driver-version-mismatch", suspected(said, "driver-version-mismatch", _MISMATCH))
+
+
+def cuda_above_the_branch(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Nothing is stated, and nvidia-smi shows a CUDA that its driver does not carry: the libcuda of a cuda-compat package answers."""
+    shown = _newer_cuda(facts, knowledge)
+    if shown and not said:
+        yield finding("forward-compat-unsupported", shown, basis="suspected")
+
+
+def _files(facts: Facts) -> Iterator[tuple[LibraryFile, Quotes]]:
+    for key in (DRIVER_FILES, LIBRARIES):
+        found = facts.get(key)
+        if isinstance(found, Fact) and found.value is not None:
+            for file in found.value.find("libcuda.so"):
+                yield file, line_of(found, file.line)
+
+
+def _compat_library(facts: Facts) -> Quotes:
+    """A libcuda from a cuda-compat folder, or that folder in the loader's path."""
+    for file, shown in _files(facts):
+        if _COMPAT.search(file.path):
+            return shown
+    environment = facts.get(ENVIRONMENT)
+    if isinstance(environment, Fact) and _COMPAT.search(variables_of(environment).get("LD_LIBRARY_PATH", "")):
+        return (variable_quote(environment, "LD_LIBRARY_PATH"),)
+    return ()
+
+
+def _newer_cuda(facts: Facts, knowledge: Knowledge) -> Quotes:
+    """nvidia-smi's CUDA Version above what the module's branch carries: another libcuda answers."""
+    for smi in facts.all(SMI):
+        if smi.value is not None and smi.value.module is not None and smi.value.cuda is not None:
+            branch = knowledge.branch(smi.value.module.major)
+            if branch is not None and branch.cuda is not None and smi.value.cuda > branch.cuda:
+                return some(smi)[:1]
+    return ()
+
+
+def _other_library(facts: Facts) -> tuple[LibraryVersion, Quotes] | None:
+    """A libcuda of the driver whose file name carries another version than the loaded module."""
+    loaded = facts.get(LOADED_DRIVER)
+    if not isinstance(loaded, Fact) or loaded.value is None:
+        return None
+    for file, shown in _files(facts):
+        number = _FILE_VERSION.search(file.target or file.path)
+        if number is not None and traces.of_the_driver(file.path) and not same_release(loaded.value.version, LibraryVersion(number[1])):
+            return LibraryVersion(number[1]), shown
+    return None
+
+
+def insufficient_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Code 35: with a driver at work the runtime is newer than it; where no driver shows itself, no libcuda was found either."""
+    lines = suspected(said, "toolkit-newer-than-driver", _INSUFFICIENT)
+    if not lines:
+        return
+    driver = _driver_at_work(facts)
+    if driver:
+        yield finding("toolkit-newer-than-driver", lines, driver[:1])
+    elif (named := _driver_named(facts)) or Place(facts).said("windows"):
+        yield finding("toolkit-newer-than-driver", lines, named, basis="suspected")
+    else:
+        yield finding("libcuda-missing", lines, basis="suspected")
+
+
+def _driver_named(facts: Facts) -> Quotes:
+    """The line in which the text speaks of its driver's version."""
+    found = facts.get(NAMED_DRIVERS)
+    if not isinstance(found, Fact) or found.value is None:
+        return ()
+    return next((line_of(found, entry.line)[:1] for entry in found.value.drivers if entry.branch is not None), ())
+
+
+def _driver_at_work(facts: Facts) -> Quotes:
+    loaded: Fact[LoadedDriver] | Unknown = facts.get(LOADED_DRIVER)
+    if isinstance(loaded, Fact) and loaded.present:
+        return some(loaded)
+    report = facts.get(FRAMEWORKS)
+    if isinstance(report, Fact) and report.value is not None and report.value.driver is not None:
+        return tuple(quote for quote in report.quotes if report.value.driver.text in quote.text)
+    return next((some(fact) for fact in _tables(facts) if fact.need().module is not None), ())
+
+
+def _tables(facts: Facts) -> tuple[Fact[Smi], ...]:
+    """The tables of nvidia-smi, the last of the text first."""
+    return tuple(fact for fact in facts.all(SMI) if fact.value is not None and isinstance(fact.value.module, ModuleVersion))
+
+
+TIES = (capabilities, malformed_home, two_driver_versions, cuda_above_the_branch, insufficient_driver)

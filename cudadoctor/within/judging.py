@@ -1,0 +1,57 @@
+"""All that is done with evidence that a stranger may have written: report, policy, steps, the rows of a terminal. Pure.
+
+What is asked and answered are values (model/judgement.py): commands ask in another process (within/), the API asks here.
+"""
+
+from __future__ import annotations
+
+from cudadoctor import policy
+from cudadoctor.checks import rows
+from cudadoctor.judge import fixing
+from cudadoctor.judge import machines as nodes
+from cudadoctor.judge import stages as app
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.judgement import Answer, Question, RowsKnown, RowsWanted
+from cudadoctor.model.recipe import Prescription
+from cudadoctor.model.report import Report
+from cudadoctor.parsers.read import read
+
+
+def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) -> Answer:
+    """The report with what the policy asks, and the steps that were asked for."""
+    guard = guard or Guard()
+    report, evidence = nodes.judged(asked.machines, knowledge, asked.requirements, guard)
+    machine = next(number for number, one in enumerate(asked.machines) if one is evidence)
+    guard = guard.of(machine)
+    if asked.interrupted:
+        report = app.interrupted(report)
+    elif asked.policy is not None and asked.today is not None:
+        report = guard.run(
+            "policy", "policy", report, policy.applied, report, evidence, knowledge, asked.policy, asked.requirements, today=asked.today
+        )
+    nothing: dict[str, Prescription | None] = {}
+    return Answer(
+        report=report,
+        machine=machine,
+        steps=guard.run("prescribe", "asked for", nothing, _steps, asked, report, evidence, knowledge),
+        windows=asked.shell and guard.run("prescribe", "shell", False, fixing.is_windows, evidence, knowledge),
+    )
+
+
+def _steps(asked: Question, report: Report, evidence: Evidence, knowledge: Knowledge) -> dict[str, Prescription | None]:
+    found = report.diagnosis
+    every = (found.root, *found.explains, *found.also, *found.suspects) if asked.every_step else ()
+    causes = dict.fromkeys((*asked.steps_for, *(one.cause for one in every if one is not None)))
+    facts = read(evidence, Guard()) if causes else Facts(())
+    return {cause: fixing.for_cause(cause, report, facts, evidence.distro, knowledge) for cause in causes}
+
+
+def lines(asked: RowsWanted, knowledge: Knowledge, guard: Guard) -> RowsKnown:
+    """What rows say as long as not all evidence is there. A row that fails says nothing yet."""
+    facts = read(asked.evidence, guard, knowledge.more_parsers)
+    wanted = [check for check in rows.of(knowledge) if check.id in asked.rows]
+    found = {check.id: guard.run("describe", check.id, None, rows.describe, check, facts, knowledge) for check in wanted}
+    return RowsKnown(lines={row: line.summary for row, line in found.items() if line is not None})
