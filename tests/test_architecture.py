@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cudadoctor.checks.rows import CHECKS
-from cudadoctor.commands.cli import ROWS
+from cudadoctor.commands.check import ROWS
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.sources import recording

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cudadoctor.checks import benchmark
-from cudadoctor.commands import benching, cli, smoking
+from cudadoctor.commands import cli
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
@@ -20,6 +20,7 @@ from cudadoctor.model.report import BenchmarkResult, LessonResult, Report
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import Guest, Load, Measurement
 from cudadoctor.model.version import ComputeCapability
+from cudadoctor.report import bench_text, smoke_text
 from cudadoctor.report.page import Style
 from cudadoctor.sources import recording
 
@@ -92,7 +93,7 @@ def test_two_gpus_have_a_matrix() -> None:
     between = {(result.name, result.gpu, result.peer): result for result in report.benchmark if result.peer is not None}
     assert set(between) == {("peer", 0, 1), ("peer", 1, 0), ("peer_both", 0, 1), ("peer_latency", 0, 1), ("peer_latency", 1, 0)}
     assert between["peer", 0, 1].value == pytest.approx(394.7, abs=0.2)
-    text = benching.render(report, KNOWLEDGE, Style(width=100, ascii=True))
+    text = bench_text.render(report, KNOWLEDGE, Style(width=100, ascii=True))
     assert "  GPU 0         -    394.7" in text
     assert "GPU 1  NVIDIA H200  0000:00:07.0" in text
     assert text.isascii()
@@ -108,11 +109,11 @@ def test_a_guest_measures_nothing() -> None:
 
 def test_the_smoke_test_tells_what_it_did() -> None:
     report = report_of("h200-smoke")
-    assert smoking.passed(report)
+    assert smoke_text.passed(report)
     said = {result.step: result.said for result in report.smoke}
     assert said["memory pattern"] == "256 MiB, 4 patterns"
     assert said["cooperative groups"] == "132 blocks met"
-    text = smoking.steps(report, Style(width=100))
+    text = smoke_text.steps(report, Style(width=100))
     assert "What a timer measures (microseconds)" in text
     assert "elements the CPU is faster: copying takes longer than computing." in " ".join(text.split())
 
@@ -174,7 +175,7 @@ def test_slow_in_every_run_is_degraded_without_a_root() -> None:
     assert next(row.status for row in report.checks if row.id == "benchmark") == "warn"
     assert {cause for ask in report.diagnosis.ask for cause in ask.tells_apart} == {"row-remap-needed", "thermal-or-power-throttling"}
     assert "device memory (read + written) is slow on GPU 0" in report.diagnosis.ask[0].why
-    text = benching.render(report, KNOWLEDGE, Style(width=100))
+    text = bench_text.render(report, KNOWLEDGE, Style(width=100))
     assert "figures of the benchmark are slow in every run" in text
 
 
@@ -292,8 +293,8 @@ def test_the_report_itself_can_be_compared_with(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- what a person reads
 @pytest.mark.parametrize(("share", "filled"), [(0.0, 0), (0.5, 10), (1.0, 20), (3.0, 20)])
 def test_a_bar_is_as_long_as_the_share(share: float, filled: int) -> None:
-    assert benching.bar(share, ascii_only=True) == "#" * filled + "." * (20 - filled)
-    assert len(benching.bar(None, ascii_only=False)) == 20
+    assert bench_text.bar(share, ascii_only=True) == "#" * filled + "." * (20 - filled)
+    assert len(bench_text.bar(None, ascii_only=False)) == 20
 
 
 def lesson(cpu: float, gpu: float, elements: int) -> LessonResult:
@@ -302,9 +303,9 @@ def lesson(cpu: float, gpu: float, elements: int) -> LessonResult:
 
 def test_the_break_even_is_between_the_sizes() -> None:
     rows = [lesson(1, 100, 1000), lesson(10, 110, 10_000), lesson(400, 200, 100_000)]
-    assert smoking.break_even(rows) == "Below about 31,623 elements the CPU is faster: copying takes longer than computing."
-    assert smoking.break_even(rows[2:]) == "Already at 100,000 elements the GPU is faster, copies included."
-    assert smoking.break_even(rows[:2]) == "Up to 10,000 elements the CPU is faster: copying takes longer than computing."
+    assert smoke_text.break_even(rows) == "Below about 31,623 elements the CPU is faster: copying takes longer than computing."
+    assert smoke_text.break_even(rows[2:]) == "Already at 100,000 elements the GPU is faster, copies included."
+    assert smoke_text.break_even(rows[:2]) == "Up to 10,000 elements the CPU is faster: copying takes longer than computing."
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from cudadoctor.commands.cli import ROWS
+from cudadoctor.commands.check import ROWS
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.recipe import Match
 from cudadoctor.parsers import signs

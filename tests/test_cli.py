@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from cudadoctor.checks.rows import CHECKS
-from cudadoctor.commands.cli import ROWS, cli
+from cudadoctor.commands.check import ROWS
+from cudadoctor.commands.cli import cli
 from cudadoctor.sources import recording
 from tests.command_line import DEGRADED, HEALTHY, HUNG, NOUVEAU, changed, environment, finished, host, run, start
 

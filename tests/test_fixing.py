@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.commands import smoking
-from cudadoctor.judge import fixing
+from cudadoctor.commands import smoke
+from cudadoctor.judge import asked_for
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
@@ -19,6 +19,7 @@ from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.parsers.read import read
+from cudadoctor.report import fix_text, smoke_text
 from cudadoctor.report.text import Style
 from tests.command_line import HEALTHY, HUNG, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
 
@@ -125,7 +126,7 @@ def test_a_live_machine() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_script_of_every_host_parses(name: str) -> None:
     report = judge(evidence_of(name), KNOWLEDGE)
-    script = fixing.script(report, report.prescription)
+    script = fix_text.script(report, report.prescription)
     assert script.startswith("#!/bin/sh\n")
     parses(script)
     for step in report.prescription.steps if report.prescription else ():
@@ -140,7 +141,7 @@ def test_the_script_of_every_cause_parses(cause: str) -> None:
     report = judge(evidence, KNOWLEDGE)
     for distro in ("ubuntu-24.04", "fedora-41", None):
         one = msgspec.structs.replace(evidence, distro=distro)
-        parses(fixing.script(report, fixing.for_cause(cause, report, read(one, Guard()), one.distro, KNOWLEDGE)))
+        parses(fix_text.script(report, asked_for.for_cause(cause, report, read(one, Guard()), one.distro, KNOWLEDGE)))
 
 
 def test_the_command_prints_the_script() -> None:
@@ -167,7 +168,7 @@ def test_no_word_of_a_step_leaves_its_comment() -> None:
         undo="x\rrm -rf /undo",
     )
     odd = msgspec.structs.replace(step, shell="echo \x1b[2J", text="second")
-    script = fixing.script(report, Prescription(cause="driver-hung", action="reboot", steps=(step, odd)))
+    script = fix_text.script(report, Prescription(cause="driver-hung", action="reboot", steps=(step, odd)))
     parses(script)
     commands = [line for line in script.splitlines() if line and not line.startswith("#")]
     assert commands == ["set -eu", "echo 'a", "b'"]
@@ -188,14 +189,14 @@ def ladder_with(change: Any, name: str = HEALTHY) -> Evidence:
 
 
 def smoke_of(evidence: Evidence) -> Any:
-    return smoking.required(judge(evidence, KNOWLEDGE, Requirements(needs_kernel=True)))
+    return smoke.required(judge(evidence, KNOWLEDGE, Requirements(needs_kernel=True)))
 
 
 def test_smoke_passes_where_every_kernel_was_right() -> None:
     report = smoke_of(evidence_of(HEALTHY))
-    assert smoking.passed(report)
+    assert smoke_text.passed(report)
     assert report.exit_code == 0
-    out = smoking.render(report, KNOWLEDGE, Style())
+    out = smoke_text.render(report, KNOWLEDGE, Style())
     assert out.splitlines()[-1] == "Every kernel ran on 1 GPU and its result was right."
 
 
@@ -245,15 +246,15 @@ def second_gpu(status: str | None) -> Any:
 )
 def test_smoke_fails_unless_all_ran_and_were_right(change: Any) -> None:
     report = smoke_of(ladder_with(change))
-    assert not smoking.passed(report)
+    assert not smoke_text.passed(report)
     assert report.exit_code != 0
-    assert "Every kernel ran" not in smoking.render(report, KNOWLEDGE, Style())
+    assert "Every kernel ran" not in smoke_text.render(report, KNOWLEDGE, Style())
 
 
 def test_smoke_passes_on_two_gpus_and_counts_them() -> None:
     report = smoke_of(ladder_with(second_gpu("pass")))
     assert report.exit_code == 0
-    assert "Every kernel ran on 2 GPUs" in smoking.render(report, KNOWLEDGE, Style())
+    assert "Every kernel ran on 2 GPUs" in smoke_text.render(report, KNOWLEDGE, Style())
 
 
 def test_a_slice_without_a_kernel_is_not_covered_by_its_neighbour() -> None:
@@ -267,7 +268,7 @@ def test_a_slice_without_a_kernel_is_not_covered_by_its_neighbour() -> None:
 
     report = smoke_of(ladder_with(slices))
     assert len([gpu for gpu in report.machine.gpus if gpu.visible]) == 1
-    assert not smoking.passed(report)
+    assert not smoke_text.passed(report)
     assert report.exit_code != 0
 
 
@@ -304,6 +305,6 @@ def test_names_of_unlike_gpus_are_not_guessed() -> None:
         devices = next(line for line in found if line.get("step") == "devices" and line["event"] == "end")
         devices["devices"][1]["name"] = "NVIDIA T4"
 
-    out = smoking.render(smoke_of(ladder_with(unlike)), KNOWLEDGE, Style())
+    out = smoke_text.render(smoke_of(ladder_with(unlike)), KNOWLEDGE, Style())
     assert "T4" not in out
     assert "GPU 1:" in out

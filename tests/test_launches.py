@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from cudadoctor import api
-from cudadoctor.commands import smoking
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.values import LAUNCH
 from cudadoctor.parsers import launches
 from cudadoctor.parsers.base import Text
+from cudadoctor.report import smoke_text
 from cudadoctor.report.text import Style
 from tests.command_line import evidence_of
 
@@ -85,7 +85,7 @@ def test_the_refusal_that_smoke_asks_for_is_diagnosed() -> None:
     (told,) = [result for result in report.smoke if result.planted is not None]
     assert told.planted is not None
     assert told.planted.cause == "program-launch-config"
-    shown = " ".join(smoking.steps(report, Style()).split())
+    shown = " ".join(smoke_text.steps(report, Style()).split())
     assert re.search(r"diagnosed as program-launch-config: write\[1, 1025\].*`write\[5, 256\]\(\.\.\.\)`", shown)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cudadoctor.commands import check, terminal
 from cudadoctor.commands import setup as cli_setup
-from cudadoctor.commands import terminal, watching
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
@@ -133,7 +133,7 @@ def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) 
         except StopIteration:
             raise KeyboardInterrupt from None
 
-    last = watching.watch(look, lambda _: "page", every=0.001, screen=False)
+    last = check.looks(look, lambda _: "page", every=0.001, screen=False)
     assert last is not None
     assert last.verdict == "healthy"
     lines = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
@@ -148,7 +148,7 @@ def test_a_terminal_shows_the_last_look_alone(capsys: pytest.CaptureFixture[str]
             raise KeyboardInterrupt
         return report("h200-healthy")
 
-    assert watching.watch(sleepless, lambda _: "page\n", every=0.001, screen=True) is not None
+    assert check.looks(sleepless, lambda _: "page\n", every=0.001, screen=True) is not None
 
 
 @posix

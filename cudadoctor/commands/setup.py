@@ -1,4 +1,5 @@
-"""The commands `hook` and `completion`: texts that one sets up once, for a runner or a shell. They are printed, never installed."""
+"""The commands `hook`, `completion` and `schema`: texts that one sets up once, for a runner, a shell or a program that reads
+the report. They are printed, never installed."""
 
 from __future__ import annotations
 
@@ -39,6 +40,15 @@ def completion(context: click.Context, /, shell: str, **_: Any) -> None:
     terminal.write(kind(root.command, {}, "cudadoctor", "_CUDADOCTOR_COMPLETE").source() + "\n")
 
 
+@click.command()
+@groups.shown
+def schema(**options: Any) -> None:
+    """Print the JSON Schema of the report."""
+    from cudadoctor.report import json
+
+    terminal.write_json(json.schema(), options["plain"])
+
+
 def complete_alone() -> None:
     """Click asks `bash` for its version, and takes the first one on PATH; every bash of the last fifteen years will do."""
     from click.shell_completion import BashComplete, add_completion_class
@@ -49,6 +59,3 @@ def complete_alone() -> None:
             pass
 
     add_completion_class(Bash)
-
-
-COMMANDS: tuple[click.Command, ...] = (hook, completion)

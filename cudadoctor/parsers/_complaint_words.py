@@ -1,7 +1,7 @@
 """What people say of a failure without showing its message, by the cause that such words make likeliest: data, read by parsers/setting.py.
 
-These are the weakest signs of all. The kind of each is a cause; texts/tie_breakers/plain_words.py makes a suspicion of it, and only where the text
-states no cause.
+These are the weakest signs of all. The kind of each is a cause; texts/tie_breakers/plain_words.py makes a suspicion of it, and only where
+the text states no cause.
 """
 
 from __future__ import annotations

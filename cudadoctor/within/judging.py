@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cudadoctor import policy
 from cudadoctor.checks import rows
-from cudadoctor.judge import fixing
+from cudadoctor.judge import asked_for
 from cudadoctor.judge import machines as nodes
 from cudadoctor.judge import stages as app
 from cudadoctor.knowledge.load import Knowledge
@@ -37,7 +37,7 @@ def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) 
         report=report,
         machine=machine,
         steps=guard.run("prescribe", "asked for", nothing, _steps, asked, report, evidence, knowledge),
-        windows=asked.shell and guard.run("prescribe", "shell", False, fixing.is_windows, evidence, knowledge),
+        windows=asked.shell and guard.run("prescribe", "shell", False, asked_for.is_windows, evidence, knowledge),
     )
 
 
@@ -46,7 +46,7 @@ def _steps(asked: Question, report: Report, evidence: Evidence, knowledge: Knowl
     every = (found.root, *found.explains, *found.also, *found.suspects) if asked.every_step else ()
     causes = dict.fromkeys((*asked.steps_for, *(one.cause for one in every if one is not None)))
     facts = read(evidence, Guard()) if causes else Facts(())
-    return {cause: fixing.for_cause(cause, report, facts, evidence.distro, knowledge) for cause in causes}
+    return {cause: asked_for.for_cause(cause, report, facts, evidence.distro, knowledge) for cause in causes}
 
 
 def lines(asked: RowsWanted, knowledge: Knowledge, guard: Guard) -> RowsKnown:

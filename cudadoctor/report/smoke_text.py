@@ -1,30 +1,12 @@
-"""What `cudadoctor smoke` prints and requires: every kernel on every visible GPU, or a failure."""
+"""What `cudadoctor smoke` prints: every step on every visible GPU, and what a timer measures there."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Any
-
-import click
-import msgspec
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import LessonResult, Planted, Report
 from cudadoctor.report import text
-
-SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
-BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
-
-
-def on_gpus(memory: str, duration: float, *, verbose: bool, timeout: float) -> dict[str, Any]:
-    """The options of a run that does more on every GPU."""
-    share = memory.strip()
-    if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
-        raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
-    arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if verbose else ()))
-    limit = max(timeout, duration + BESIDE_LOAD) if duration else timeout
-    return {"on_gpus": ("smoke",), "smoke_arguments": arguments, "timeout": limit}
 
 
 def passed(report: Report) -> bool:
@@ -34,11 +16,6 @@ def passed(report: Report) -> bool:
     kernels = {result.gpu for result in report.smoke if result.step == "numba-kernel" and result.status == "pass"}
     every = len(kernels) >= len(visible) and tried <= kernels  # slices of one GPU share its entry among the visible ones
     return bool(visible) and every and all(result.status == "pass" for result in report.smoke)
-
-
-def required(report: Report) -> Report:
-    """The report with an exit code that is 0 only if the smoke test passed."""
-    return report if passed(report) or report.exit_code != 0 else msgspec.structs.replace(report, exit_code=1)
 
 
 def render(report: Report, knowledge: Knowledge, style: text.Style) -> str:

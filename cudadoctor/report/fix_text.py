@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
-from cudadoctor import prescribe
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model import exit_codes
-from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.facts import Facts
-from cudadoctor.model.findings import Finding
-from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step, Who
 from cudadoctor.model.report import Report
-from cudadoctor.parsers.read import read
-from cudadoctor.prescribe.distribution import of_facts
 from cudadoctor.report import text, way
 from cudadoctor.report.clean import clean, one_line
-
-
-def for_cause(cause: str, report: Report, facts: Facts, distro: str | None, knowledge: Knowledge) -> Prescription | None:
-    """The steps for a cause of the user's choice, with this machine's values."""
-    diagnosis = report.diagnosis
-    if diagnosis.root is not None and diagnosis.root.cause == cause:
-        return report.prescription
-    known = knowledge.cause(cause)
-    found = next((finding for finding in (*diagnosis.explains, *diagnosis.also, *diagnosis.suspects) if finding.cause == cause), None)
-    finding = found or Finding(
-        cause=cause, layer=known.layer, title=known.title, subject="machine", effect=known.effect, basis="suspected", evidence=()
-    )
-    return prescribe.prescribe(finding, {}, facts, knowledge, distro)
-
-
-def exit_code(report: Report, prescription: Prescription | None, *, named: bool) -> int:
-    """0 where the steps cure it, or where there is nothing to cure; `named`: the user asked about a cause, whatever the verdict is."""
-    if report.exit_code == exit_codes.INTERRUPTED:
-        return exit_codes.INTERRUPTED
-    cures = prescription is not None and prescription.steps and prescription.no_software_fix is None
-    return exit_codes.HEALTHY if cures or (report.verdict == "healthy" and not named) else exit_codes.UNDECIDED
 
 
 def render(report: Report, prescription: Prescription | None, knowledge: Knowledge, style: text.Style, *, named: str | None = None) -> str:
@@ -73,11 +44,6 @@ def render(report: Report, prescription: Prescription | None, knowledge: Knowled
 def _no_steps(cause: str, knowledge: Knowledge) -> str:
     known = knowledge.cause(cause)
     return known.no_software_fix or ("No step of its fix applies to this machine." if known.recipes else "No fix is known for this cause.")
-
-
-def is_windows(evidence: Evidence, knowledge: Knowledge) -> bool:
-    """Whether the steps are for Windows, whose shell is PowerShell."""
-    return of_facts(read(evidence, Guard()), evidence.distro, knowledge).family == "windows"
 
 
 def script(report: Report, prescription: Prescription | None, *, powershell: bool = False) -> str:

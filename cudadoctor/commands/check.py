@@ -1,0 +1,114 @@
+"""`cudadoctor check`: examine this machine and name the root cause; with --watch again and again while somebody repairs it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import options as groups
+from cudadoctor.model import exit_codes
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from cudadoctor.model.report import Report
+
+ROWS = (
+    "gpu", "driver", "device-nodes", "container", "nvidia-smi", "nvml", "libcuda", "visible-devices", "toolkit", "cuda-home",
+    "python", "numba", "health", "processes", "smoke", "benchmark",
+)  # fmt: skip
+
+
+class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A row's id; the rows of extensions are looked up only where the doctor has none of that name."""
+
+    name = "row"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in ROWS and value not in {check.id for check in gathering.knowledge().more_checks}:
+            self.fail(f"{value!r} is not a row; `cudadoctor check --list` lists them", param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(row) for row in ROWS if row.startswith(incomplete)]
+
+
+@click.command()
+@examining.quick_option
+@examining.frameworks_option
+@click.option("--only", multiple=True, type=RowType(), help="Only this row; may be repeated.")
+@click.option("--skip", multiple=True, type=RowType(), help="Not this row; may be repeated.")
+@click.option("--list", "list_rows", is_flag=True, help="List the rows and what each looks at.")
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=5.0,
+    type=groups.Seconds(min=0.5),
+    metavar="[SECONDS]",
+    help="Look again every 5 s, or so many, until Ctrl-C; a pipe gets a line for each change.",
+)
+@click.option("--busy", is_flag=True, help="Measure on a GPU too on which another process computes.")
+@groups.policy_options
+@examining.evidence_options
+@groups.shown
+def check(**options: Any) -> None:
+    """Examine this machine, name the root cause, and end with a smoke test and a mini benchmark."""
+    started = time.monotonic()
+    if options["list_rows"]:
+        from cudadoctor.checks import rows
+
+        terminal.write("".join(f"{row.id:<16} {row.title}: {row.looks_at}\n" for row in rows.of(gathering.knowledge())))
+        return
+    groups.outputs(options)
+    if options["watch"] is not None:
+        _watch(options)
+    answer, knowledge = examining.judge(options, examining.requirements(options), started)
+    examining.finish(answer.report, knowledge, options)
+    sys.exit(groups.exit_code(answer.report, options))
+
+
+def _watch(options: dict[str, Any]) -> NoReturn:
+    """Ends with the exit code of the last look."""
+    clash = next((name for name in ("replay", "record", "output") if options[name]), None)
+    if clash is not None or options["form"] != "text" or options["log"] == "-":
+        other = f"--{clash}" if clash is not None else "--log -" if options["log"] == "-" else f"--format {options['form']}"
+        raise terminal.usage(f"--watch looks at this machine again and again: it does not go with {other}")
+    from cudadoctor.report import text
+
+    def look() -> Report:
+        return examining.judge({**options, "quiet": True}, examining.requirements(options), time.monotonic())[0].report
+
+    def page(report: Report) -> str:
+        return text.render(report, gathering.knowledge(), examining.style(options))
+
+    last = looks(look, page, every=options["watch"], screen=sys.stdout.isatty())
+    sys.exit(exit_codes.INTERRUPTED if last is None else groups.exit_code(last, options))
+
+
+def looks(look: Callable[[], Report], page: Callable[[Report], str], *, every: float, screen: bool) -> Report | None:
+    """The last report, when Ctrl-C ends it; None where none was finished. `page`: the report as text. `screen`: stdout is a terminal."""
+    from cudadoctor.report.clean import one_line
+    from cudadoctor.report.words import headline
+
+    last: Report | None = None
+    shown = ""
+    try:
+        while True:
+            report = look()
+            now = time.strftime("%H:%M:%S")
+            line = one_line(f"{report.verdict}: {headline(report)}")
+            if screen:
+                terminal.screen(f"{page(report)}\nLooked at {now}; again in {every:g} s. Ctrl-C ends.\n")
+            elif line != shown:
+                terminal.write(f"{now} {line}\n")
+            last, shown = report, line
+            time.sleep(every)
+    except KeyboardInterrupt:
+        return last

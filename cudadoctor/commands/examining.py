@@ -1,0 +1,107 @@
+"""What the commands share that examine a machine: their options, the evidence gathered and judged, the report written."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cudadoctor.commands import gathering, terminal
+from cudadoctor.commands import options as groups
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.judgement import Answer
+    from cudadoctor.model.report import Report
+    from cudadoctor.model.requirements import Requirements
+    from cudadoctor.report.text import Style
+    from cudadoctor.within.asking import Judge
+
+FORMATS = ("text", "json")
+shown = groups.shown
+quick_option = click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
+evidence_options = groups.group(
+    click.option(
+        "--python",
+        metavar="PATH",
+        help="Examine this interpreter. Else: VIRTUAL_ENV's, CONDA_PREFIX's, the first on PATH, the doctor's own.",
+    ),
+    click.option("--replay", metavar="PATH", help="Read a recording or a bundle (nvidia-bug-report.log.gz, sos) instead of this machine."),
+    click.option("--record", metavar="PATH", help="Write the evidence of this run as a recording (a folder, or a .tar.gz)."),
+    click.option("--no-redact", is_flag=True, help="With --record: keep names, UUIDs and all variables."),
+    click.option("--force", is_flag=True, help="With --record: replace what is there."),
+    click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
+    click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
+    click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04."),
+    groups.format_options,
+    click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
+)
+
+frameworks_option = click.option(
+    "--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each; --log naming one does so."
+)
+
+
+def causes_of(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell that completes."""
+    return [cause for cause in gathering.knowledge().causes if cause.startswith(incomplete)]
+
+
+def style(options: dict[str, Any]) -> Style:
+    return terminal.style(options["color"], options["plain"], options["verbose"])
+
+
+def _gathered(options: dict[str, Any], requirements: Requirements, judge: Judge) -> tuple[tuple[Evidence, ...], bool]:
+    """The evidence, and whether Ctrl-C ended the collection: what is known by then is shown all the same."""
+    try:
+        return gathering.gather(options, requirements, judge), False
+    except KeyboardInterrupt as stop:
+        if not hasattr(stop, "evidence") or options.get("watch") is not None:
+            raise  # a watch shows its last whole look
+        return (stop.evidence,), True
+
+
+def judge(options: dict[str, Any], requirements: Requirements, started: float, **wanted: Any) -> tuple[Answer, Knowledge]:
+    """`wanted`: what else of the answer is asked for (model/judgement.py)."""
+    from cudadoctor.within.asking import Judge
+
+    with closing(Judge(warm=options["replay"] is None)) as child:
+        import msgspec
+
+        from cudadoctor.model.judgement import Question
+
+        options, knowledge = groups.settled(options), gathering.knowledge()
+        found = groups.found_policy(options, knowledge)
+        requirements = groups.stricter(requirements, found)
+        machines, interrupted = _gathered(options, requirements, child)
+        policy = groups.asked_policy(found)
+        question = Question(machines=machines, requirements=requirements, policy=policy, today=groups.today(), interrupted=interrupted)
+        answer = child.answer(msgspec.structs.replace(question, **wanted))
+    report = answer.report if interrupted else groups.with_remark(answer.report, found)
+    if report.origin.kind == "live":
+        timing = msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
+        report = msgspec.structs.replace(report, timing=timing)
+    return msgspec.structs.replace(answer, report=report), knowledge
+
+
+def finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: str | None = None) -> None:
+    """`body`: what stands on stdout as text, where it is not the report."""
+    if options["form"] != "text":
+        groups.write_stdout(report, knowledge, options, style(options))
+    elif not options["quiet"]:
+        from cudadoctor.report import text
+
+        terminal.write(text.render(report, knowledge, style(options)) if body is None else body)
+    # Files come last: what cannot be written there is at least on stdout.
+    from cudadoctor.report.page import Style
+
+    groups.write_files(report, knowledge, options, Style(width=100, ascii=options["plain"], verbose=options["verbose"]))
+
+
+def requirements(options: dict[str, Any], *, kernel: bool = False) -> Requirements:
+    from cudadoctor.model.requirements import Requirements
+
+    return Requirements(strict=options["strict"], only=options.get("only", ()), skip=options.get("skip", ()), needs_kernel=kernel)

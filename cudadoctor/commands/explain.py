@@ -1,0 +1,56 @@
+"""`cudadoctor explain`: a code, a cause, a thing, a file or a text."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import options as groups
+
+if TYPE_CHECKING:
+    from cudadoctor.within.asking import Judge
+
+
+def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
+    """Gives the child that judges. Where it is seen at once that there is a text it starts now; the page of a code needs none."""
+
+    def start() -> Judge:
+        from cudadoctor.within.asking import Judge
+
+        return ends.enter_context(closing(Judge()))
+
+    early = start() if what == "-" or len(what.split()) > 3 or os.path.exists(what) else None
+    return lambda: early or start()
+
+
+@click.command()
+@click.argument("what", shell_complete=examining.causes_of)
+@click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
+@click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04.")
+@groups.shown
+def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
+    """Explain a code, a cause, a thing or a text.
+
+    WHAT is `-`, a cause id, a code (`cuda 100`, `Xid 79`), an environment variable, a GPU (`GK208M`, `10de:1292`, `sm_90`), a version
+    (`driver 470`, `cuda 12.4`, `ptx 8.5`, `gcc 13`, `numba 0.60`), a file, or the text itself.
+    """
+    with ExitStack() as ends:
+        judge = _judges(what, ends)
+        from cudadoctor.commands import explaining
+
+        knowledge, style = gathering.knowledge(), examining.style(options)
+        try:
+            body, code = explaining.answer(what, knowledge, judge, form=form, style=style, distro=distro, stdin=sys.stdin.buffer)
+        except explaining.NotUnderstoodError as error:
+            raise terminal.usage(str(error)) from error
+    if form == "json":
+        terminal.write_json(body, options["plain"])
+    elif not options["quiet"]:
+        terminal.write(body)
+    sys.exit(code)

@@ -1,0 +1,69 @@
+"""`cudadoctor run`: a program runs as it would without the doctor; then whether it used a GPU, and why not.
+
+Only Click is imported at the top: the user's program starts as soon as its command line is read.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from cudadoctor.commands import gathering, terminal
+
+if TYPE_CHECKING:
+    from cudadoctor.model.use import Outcome
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--require-gpu", is_flag=True, help="Exit 1 where the program ended with 0 and was not seen to use a GPU.")
+@click.option("--output", metavar="FILE", help="Write what was seen as JSON into this file.")
+@click.option(
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour of what follows the program's output."
+)
+@click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII.")
+@click.option("--quiet", is_flag=True, help="Say nothing after the program's output; the exit code speaks.")
+@click.option("-v", "--verbose", is_flag=True, help="Say all reasons why no GPU was used, not the likeliest alone.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: str, plain: bool, quiet: bool, verbose: bool) -> None:
+    """Run COMMAND as it is, then say on stderr whether it and its children really used a GPU.
+
+    Input, output, signals and exit code are the program's own. Where it used no GPU the likely reason follows; where it failed, the cause
+    that its own words name, and the fix. Put `--` before a command with options: `cudadoctor run -- python train.py --epochs 3`.
+    """
+    from cudadoctor.commands.runner import Run
+    from cudadoctor.sources import passing
+
+    if output is not None:
+        terminal.outputs((f"json={output}",), ("json",))
+    try:
+        outcome, ended = Run(command, gathering.knowledge).outcome(require_gpu=require_gpu, explained=not quiet or output is not None)
+    except passing.NotStartedError as error:
+        terminal.say(f"cudadoctor: {error}\n")
+        sys.exit(error.code)
+    if not quiet:
+        if ended.tail and not ended.tail.endswith(b"\n"):
+            terminal.say("\n")
+        _say(outcome, color, plain, verbose=verbose)
+    if output is not None:
+        _write(outcome, output)
+    sys.stderr.flush()
+    passing.end_alike(ended)
+    sys.exit(outcome.exit_code)
+
+
+def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
+    from cudadoctor.report import run_text
+
+    terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)), drawn=True)
+
+
+def _write(outcome: Outcome, path: str) -> None:
+    from cudadoctor.report import json
+
+    try:
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(json.render(outcome))
+    except OSError as error:
+        terminal.say(f"cudadoctor: --output {path}: {error.strerror}\n")

@@ -1,0 +1,57 @@
+"""`cudadoctor smoke`: the whole ladder and more kernels on every visible GPU; 0 only when all of it was right."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cudadoctor.commands import examining
+from cudadoctor.commands import options as groups
+
+if TYPE_CHECKING:
+    from cudadoctor.model.report import Report
+
+SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
+BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
+
+
+@click.command()
+@click.option("--memory", default="256MiB", show_default=True, metavar="SIZE", help="Device memory to test: a size or a share as 90%.")
+@click.option("--duration", type=groups.Seconds(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
+@groups.policy_options
+@examining.evidence_options
+@groups.shown
+def smoke(memory: str, duration: float, **options: Any) -> None:
+    """Climb the ladder on every visible GPU and test its arithmetic, memory and streams. Exits 0 only when all of it was right."""
+    started = time.monotonic()
+    groups.outputs(options)
+    options = {**options, **_on_gpus(memory, duration, verbose=options["verbose"], timeout=options["timeout"])}
+    answer, knowledge = examining.judge(options, examining.requirements(options, kernel=True), started)
+    from cudadoctor.report import smoke_text
+
+    report = required(answer.report)
+    examining.finish(report, knowledge, options, smoke_text.render(report, knowledge, examining.style(options)))
+    sys.exit(groups.exit_code(report, options))
+
+
+def _on_gpus(memory: str, duration: float, *, verbose: bool, timeout: float) -> dict[str, Any]:
+    """The options of a run that does more on every GPU."""
+    share = memory.strip()
+    if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
+        raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
+    arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if verbose else ()))
+    limit = max(timeout, duration + BESIDE_LOAD) if duration else timeout
+    return {"on_gpus": ("smoke",), "smoke_arguments": arguments, "timeout": limit}
+
+
+def required(report: Report) -> Report:
+    """The report with an exit code that is 0 only if the smoke test passed."""
+    import msgspec
+
+    from cudadoctor.report.smoke_text import passed
+
+    return report if passed(report) or report.exit_code != 0 else msgspec.structs.replace(report, exit_code=1)
