@@ -299,8 +299,8 @@ def test_a_path_that_is_missing(path: str) -> None:
     assert f"{path}: No such file" in result.err
 
 
-def test_a_folder() -> None:
-    result = run("explain", "/tmp")
+def test_a_folder(tmp_path: Path) -> None:
+    result = run("explain", str(tmp_path))
     assert result.code == 2
     assert "is a folder" in result.err
 

@@ -96,7 +96,7 @@ def test_no_traceback_reaches_anybody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cudadoctor itself failed" in result.err
     assert "RuntimeError: odd" in result.err
     assert "\x1b" not in result.err
-    assert "commands/cli.py:" in result.err
+    assert "commands/check.py:" in result.err
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")

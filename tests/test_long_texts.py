@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
+from cudadoctor.parsers import literals
 from cudadoctor.parsers.condense import CONTEXT, HEAD, KEPT, LIMIT, TAIL, condensed
-from cudadoctor.parsers.words import Words
+from cudadoctor.parsers.literals import Literals, each
 from cudadoctor.sources.pasted import evidence_of
 
 KNOWLEDGE = load()
@@ -78,18 +80,20 @@ def test_carriage_returns_count_as_lines_as_the_parsers_count_them() -> None:
     assert text.count("\n") == len(numbers) - 1
 
 
-# ---------------------------------------------------------------- the index of words
-WORD = st.text(alphabet="ab:. ", min_size=1, max_size=9)
+# ---------------------------------------------------------------- many literals in one pass
+WORD = st.text(alphabet="ab:. ", min_size=1, max_size=4)
 
 
-@given(st.text(alphabet="ab:. \n\t", max_size=60), WORD)
-def test_a_literal_that_stands_in_the_text_is_never_ruled_out(text: str, literal: str) -> None:
-    if literal in text:
-        assert Words(text).may_hold(literal)
+@given(st.text(alphabet="ab:. \n\té\U0001f600", max_size=60), st.lists(WORD, max_size=8), WORD)
+def test_the_pass_finds_what_a_search_for_each_finds(text: str, literals: list[str], other: str) -> None:
+    places = Literals(literals).places(text)
+    for literal in (*literals, other):
+        assert list(places.of(literal)) == each(literal, text)
+        assert (literal in places) == (literal in text)
 
 
-def test_what_cannot_stand_in_the_text_is_ruled_out() -> None:
-    words = Words("the driver is asleep\ntoday")
-    assert not words.may_hold("driver was asleep")
-    assert not words.may_hold("wake")
-    assert not words.may_hold("slee driver")
+def test_a_block_is_cut_at_the_end_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(literals, "BLOCK", 7)
+    text = "Xid 79\nXid\n" * 3 + "a line that is longer than a block: Xid 31 and Xid 48"
+    assert list(Literals(["Xid", "Xid 48", "longer than a"]).places(text).of("Xid")) == each("Xid", text)
+    assert "longer than a" in Literals(["longer than a"]).places(text)

@@ -58,7 +58,7 @@ def own_fault(error: BaseException) -> str:
 
     from cudadoctor import __version__
 
-    home = os.path.dirname(os.path.abspath(__file__))
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(home)]
     place = ", ".join(f"{os.path.relpath(frame.filename, home)}:{frame.lineno}" for frame in frames[-3:])
     words = " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -11,12 +11,11 @@ import msgspec
 from cudadoctor.model.evidence import Item, Origin
 from cudadoctor.model.facts import Fact, Key, Quote, Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.parsers.words import words_of
 
 T = TypeVar("T")
 
 _ANSI = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
-LONG = 64 << 10  # characters from which an index of the words pays
+LONG = 64 << 10  # characters from which a text counts as long
 LONGEST_LINE = 64 << 10  # characters of a line of a user's text
 BEFORE = 100  # characters shown before the words that matter in a long line
 QUOTE_LENGTH = 300  # characters of one quoted line
@@ -36,10 +35,6 @@ class Text:
     @cached_property
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
-
-    def may_hold(self, literal: str) -> bool:
-        """False where the literal cannot stand in the text; a true answer is exact in short texts only."""
-        return literal in self.text if len(self.text) < LONG else words_of(self.text).may_hold(literal)
 
     def quote(self, first: int, last: int | None = None, *, about: str = "") -> Quote:
         """Lines `first` to `last`, counted from 1. Of a long line, the part that holds `about`."""

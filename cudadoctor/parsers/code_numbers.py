@@ -83,10 +83,16 @@ _NVML_NUMBERS = (
 )
 
 
+_OF_CUDA = ("CUDA", "Cuda", "cuda", "CUresult")
+_OF_NVML = ("NVML", "nvml", "unable to get device handle")
+_PRINTS = "cuInit(0)"
+LITERALS = (*_OF_CUDA, *_OF_NVML, _PRINTS, *(literal for literal, _ in _NUMBERS_BESIDE))
+
+
 def of_cuda(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError]]:
     """The places where CUDA's codes stand as numbers, with their rows."""
     seen: dict[str, list[tuple[int, int, CudaError]]] = {}  # logs repeat themselves
-    for entry, offset in _lines_with(lines, ("CUDA", "Cuda", "cuda", "CUresult"), _API_CALL):
+    for entry, offset in _lines_with(lines, _OF_CUDA, _API_CALL):
         words = lines.entries[entry]
         if words not in seen:
             seen[words] = list(_numbers_of(words, knowledge))
@@ -105,7 +111,7 @@ def of_cuda(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError
 
 def _printed(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaError]]:
     """The bare number below a command that prints what cuInit gave."""
-    for hit in lines.all("cuInit(0)"):
+    for hit in lines.all(_PRINTS):
         if hit.first != hit.last or _ASKS_CUINIT.search(lines.entries[hit.first - 1]) is None:
             continue
         below = lines.window(hit, 2)[0].split("\n")[-1]
@@ -117,7 +123,7 @@ def _printed(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, CudaErro
 
 def of_nvml(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, NvmlError]]:
     """The same of NVML's codes."""
-    for entry, offset in _lines_with(lines, ("NVML", "nvml", "unable to get device handle"), None):
+    for entry, offset in _lines_with(lines, _OF_NVML, None):
         for pattern in _NVML_NUMBERS:
             for match in pattern.finditer(lines.entries[entry]):
                 place = lines.hit(offset + match.start(), offset + match.end())
@@ -147,11 +153,7 @@ def _lines_with(lines: Lines, words: Iterable[str], pattern: re.Pattern[str] | N
     """The entries that hold a word or the pattern, each with its offset in the text."""
     found = {lines.entry(match.start()) for match in pattern.finditer(lines.text)} if pattern is not None else set()
     for word in words:
-        at = lines.text.find(word)
-        while at >= 0:
-            entry = lines.entry(at)
-            found.add(entry)
-            at = lines.text.find(word, lines.offset(entry) + len(lines.entries[entry]))
+        found.update(map(lines.entry, lines.at(word)))
     return [(entry, lines.offset(entry)) for entry in sorted(found)]
 
 

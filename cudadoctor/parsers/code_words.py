@@ -39,6 +39,7 @@ _OWN_ANCHORS = (" failed: ", "CUDA error", "CUDA cuInit: ")
 # managedCuda and CUDA.jl leave the prefix out: ErrorIllegalAddress, ERROR_JIT_COMPILER_NOT_FOUND.
 _SHORT_NAME = lazy(r"(?<![A-Za-z_])(?:ERROR_(?P<driver>[A-Z][A-Z_]{3,48})|Error(?P<runtime>[A-Z][a-z][A-Za-z]{2,40}))(?![A-Za-z_(])")
 _SHORT_ANCHORS = ("ERROR_", "Error")
+LITERALS = (*_OWN_ANCHORS, *_SHORT_ANCHORS)
 _OF_CUDA = lazy(r"CUDA|[Cc]uda|\bcu[A-Z][a-z]|GPU")
 _OWN_NAMES = {
     "NO_CUDA_CAPABLE_DEVICE_AVAILABLE": "NO_DEVICE",

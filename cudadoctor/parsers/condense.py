@@ -10,13 +10,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from cudadoctor.parsers.words import shape
-
 LIMIT = 512 << 10  # characters; shorter texts are read as they are
 KEPT = (24, 4, 1)  # occurrences of a repeated line kept at each end: fewer where the text is still long
 ENOUGH = 1 << 20  # characters that are read without looking for more to leave out
 CONTEXT = 12  # lines kept on each side of a rare line
 HEAD, TAIL = 200, 2000  # lines kept in any case: what a run says of itself, and how it ended
+_DIGITS = str.maketrans("123456789", "000000000")
+
+
+def shape(text: str) -> str:
+    """The text with every digit as 0: times, steps and process ids then look alike."""
+    if text.isascii():
+        return text.translate(_DIGITS)
+    for digit in "123456789":  # translating is slow where letters of other scripts are
+        text = text.replace(digit, "0")
+    return text
 
 
 def condensed(text: str) -> tuple[str, tuple[int, ...] | None]:

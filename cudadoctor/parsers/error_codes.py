@@ -31,6 +31,7 @@ Meaning = CudaError | NvmlError | SmiExit | SmiMessage | Xid
 NAME, MESSAGE, NUMBER = 0, 1, 2  # how surely a line's code is read
 CHANNEL_REMOVED, RECOVERY_CHANGED = 45, 154  # Xids
 
+_OF_HOOK = "nvml error: "  # nvidia-container-cli
 _ANCHORS: tuple[tuple[str, Api], ...] = (
     ("CUDA_ERROR_", "cuda"),
     ("cudaError", "cuda"),
@@ -79,6 +80,13 @@ class _Found(msgspec.Struct, frozen=True):
     hit: Hit
     code: CodeHit
     rank: int
+
+
+def literals(knowledge: Knowledge) -> Iterator[str]:
+    """What wakes this recogniser."""
+    yield from (anchor for anchor, _ in _ANCHORS)
+    yield from (literal.text for literal in knowledge.once("error messages", lambda: _literals(knowledge)))
+    yield from (_OF_HOOK, *code_words.LITERALS, *code_numbers.LITERALS)
 
 
 def codes_in(text: Text, knowledge: Knowledge) -> tuple[CodeHit, ...]:
@@ -170,15 +178,13 @@ def _without_lists(found: list[_Found], lines: Lines) -> list[_Found]:
 # ---------------------------------------------------------------- names
 def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
     for anchor, api in _ANCHORS:
-        at = lines.text.find(anchor)
-        while at >= 0:
+        for at in lines.at(anchor):
             word = _WORD.match(lines.text, at)
             end = at + len(anchor) if word is None else word.end()
             hit = lines.hit(at, end)
             row = knowledge.cuda_error(lines.text[at:end]) if api == "cuda" else knowledge.nvml_error(lines.text[at:end])
             if hit is not None and row is not None and not code_words.is_source_code(lines, hit):
                 yield _Found(hit, _code(api, row, hit), NAME)
-            at = lines.text.find(anchor, end)
 
 
 # ---------------------------------------------------------------- messages
@@ -232,7 +238,7 @@ def _in_context(literal: _Literal, lines: Lines, hit: Hit, text: Text) -> bool:
 
 
 def _hook_messages(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
-    for start in lines.all("nvml error: "):
+    for start in lines.all(_OF_HOOK):
         match = _HOOK_NVML.match(lines.entries[start.entry], start.start)
         if match is None:
             continue

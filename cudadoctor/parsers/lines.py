@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
 from weakref import WeakKeyDictionary
@@ -18,7 +18,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import LONG, Text
 from cudadoctor.parsers.joining import Joined, joined_lines
-from cudadoctor.parsers.words import Words, words_of
+from cudadoctor.parsers.literals import Literals, Places, each
 
 MANY = 250  # places of one literal that are judged at each end of a text
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
@@ -79,14 +79,15 @@ class Lines:
 
     def __init__(self, text: Text) -> None:
         raw = text.lines
-        self._plain = _plain(text.text)
-        plain = raw if self._plain == text.text else Text(self._plain, source="").lines
+        meant = _plain(text.text)
+        plain = raw if meant == text.text else Text(meant, source="").lines
         self._count = len(raw)
         entries = [without_prefix(line) if line else line for line in plain]
         self._joined: list[Joined] = list(joined_lines(raw, entries, whole=len(text.text) < LONG))
         entries.extend(joined.text for joined in self._joined)
         self.entries = entries
         self.text = "\n".join(entries)
+        self._places: Places | None = None
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
 
     def entry(self, at: int) -> int:
@@ -109,37 +110,28 @@ class Lines:
             return None
         return Hit(entry, joined.first + first, joined.first + last, start - offset, end - offset)
 
-    @cached_property
-    def _seams(self) -> Words:
-        return Words("\n".join(self.entries[self._count :]))
+    def look_for(self, literals: Literals) -> None:
+        """Find all of these in one pass; `all` and `ends` then know where each stands."""
+        if self._places is None:
+            self._places = literals.places(self.text)
 
-    def _may_hold(self, literal: str) -> bool:
-        return len(self._plain) < LONG or words_of(self._plain).may_hold(literal) or self._seams.may_hold(literal)
+    def at(self, literal: str) -> Sequence[int]:
+        """The offsets of a literal in `text`."""
+        return each(literal, self.text) if self._places is None else self._places.of(literal)
+
+    def _hits(self, literal: str, places: Iterable[int]) -> Iterator[Hit]:
+        return (hit for hit in (self.hit(at, at + len(literal)) for at in places) if hit is not None)
 
     def all(self, literal: str) -> Iterator[Hit]:
         """Every place of a literal."""
-        if not self._may_hold(literal):
-            return
-        at = self.text.find(literal)
-        while at >= 0:
-            found = self.hit(at, at + len(literal))
-            if found is not None:
-                yield found
-            at = self.text.find(literal, at + len(literal))
+        return self._hits(literal, self.at(literal))
 
     def ends(self, literal: str) -> Iterator[Hit]:
         """The first places of a literal and the last, MANY of each at most: bounds the work on a text that holds little else."""
-        first = list(islice(self.all(literal), MANY))
-        yield from first
-        if len(first) < MANY:
-            return
-        at, last = len(self.text), list[Hit]()
-        while len(last) < MANY and (at := self.text.rfind(literal, 0, at)) >= 0:
-            found = self.hit(at, at + len(literal))
-            if found is not None and (found.entry, found.start) <= (first[-1].entry, first[-1].start):
-                break
-            last += [found] if found is not None else []
-        yield from reversed(last)
+        places = self.at(literal)
+        yield from self._hits(literal, places[:MANY])
+        last = islice(self._hits(literal, reversed(places[MANY:])), MANY)  # joined entries, which show lines again, are no hits
+        yield from reversed(list(last))
 
     def line(self, hit: Hit) -> str:
         """The hit's prepared line, cut to REACH characters on each side."""

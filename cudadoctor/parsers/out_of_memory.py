@@ -181,3 +181,4 @@ _FORMS = (
     ("Total memory: ", _tensorflow),
     ("cudaMalloc failed: out of memory", _llama),
 )
+LITERALS = tuple(wake for wake, _ in _FORMS)

@@ -67,6 +67,7 @@ from cudadoctor.parsers import (
     worker_python_env,
 )
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.literals import Literals, Places
 
 _MODULES = (
     pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
@@ -94,10 +95,12 @@ def read(evidence: Evidence, guard: Guard, more: tuple[Parser, ...] = ()) -> Fac
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
     pasted = {item.id: _pasted(item, guard) for item in evidence.items if item.kind == "text"}
+    wakes = Literals(literal for parser in (*PARSERS, *more) for literal in parser.wakes) if pasted else None
+    held = {name: wakes.places(text.text) for name, text in pasted.items()} if wakes is not None else {}
     for parser in (*PARSERS, *more):
         for item in evidence.items:
             if item.kind == "text":
-                found = _from_pasted(parser, item, pasted[item.id], guard)
+                found = _from_pasted(parser, item, pasted[item.id], held[item.id], guard)
             elif item.id in parser.reads:
                 found = _from_item(parser, item, guard)
             else:
@@ -116,8 +119,8 @@ def _pasted(item: Item, guard: Guard) -> Text:
     return guard.read(item.id, "parse", "attempts", text, lambda: attempts.present(text))
 
 
-def _from_pasted(parser: Parser, item: Item, text: Text, guard: Guard) -> list[Fact[object] | Unknown]:
-    if not any(text.may_hold(literal) and literal in text.text for literal in parser.wakes):
+def _from_pasted(parser: Parser, item: Item, text: Text, holds: Places, guard: Guard) -> list[Fact[object] | Unknown]:
+    if not any(literal in holds for literal in parser.wakes):
         return []
     nothing: list[Fact[object] | Unknown] = []
     output = guard.read(item.id, "parse", parser.name, nothing, lambda: list(parser.parse(text)))

@@ -7,8 +7,11 @@ open (checks/ties), and it is quoted. What a program itself prints about its ker
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import takewhile
+from functools import cache, lru_cache
+from itertools import accumulate, groupby, islice, takewhile
+from operator import itemgetter
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
@@ -20,9 +23,9 @@ from cudadoctor.parsers._library_words import LIBRARY_WORDS
 from cudadoctor.parsers._memory_words import MEMORY_WORDS
 from cudadoctor.parsers._setting_words import SIGNS, Sign
 from cudadoctor.parsers.attempts import typed
-from cudadoctor.parsers.base import LONG, Parser, Text
+from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.literals import Literals
 from cudadoctor.parsers.shell import is_prompt, pasted, root_command
-from cudadoctor.parsers.words import words_of
 
 _REACH = 400  # characters of a line looked at on each side of a hint
 _PLACES = 60  # places of one hint that are looked at
@@ -61,8 +64,23 @@ _VISIBLE = lazy(
     r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= (?:[\"'\d-]|all\b|none\b)))\s{0,3}"
     r"(?P<value>\$\d(?!\w)|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|[\w,.:;-]{0,200})(?![\w$<{(/])"
 )
+_OF_WSL = ("microsoft-standard", "-Microsoft", "/usr/lib/wsl/")
+_ASKED = ("ldconfig -p", "devices.list", "ps -", "Minor", "/dev/nvidia", "lspci")
 _HINT_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PROSE_END = (".", ",", ";", ":")
+
+
+@cache
+def _hints() -> Literals:
+    """All that is looked for here, in one pass."""
+    signs = (hint for sign in (*SIGNS, *LIBRARY_WORDS, *MEMORY_WORDS, *COMPLAINTS) for hint in sign.hints)
+    return Literals((*signs, *_RUN_HINTS, *_JOB_HINTS, *_INSIDE_HINTS, *_OF_WSL, *_ASKED, _HINT_VISIBLE))
+
+
+@lru_cache(maxsize=1)
+def _body(text: Text) -> _Body:
+    """Made once for the parsers that ask one after another."""
+    return _Body(text)
 
 
 class _Body:
@@ -71,21 +89,14 @@ class _Body:
     def __init__(self, text: Text) -> None:
         self.lines = text.lines
         self.whole = "\n".join(self.lines)
-        self._text = text.text
+        self._starts = list(accumulate((len(line) + 1 for line in self.lines[:-1]), initial=0))
+        self._places = _hints().places(self.whole)
 
     def places(self, hint: str) -> Iterator[tuple[int, int]]:
         """Each place of a hint with its line's number, at most one on a line."""
-        if len(self._text) > LONG and not words_of(self._text).may_hold(hint):
-            return
-        at, number, counted = self.whole.find(hint), 1, 0
-        for _ in range(_PLACES):
-            if at < 0:
-                return
-            number += self.whole.count("\n", counted, at)
-            counted = at
-            yield at, number
-            end = self.whole.find("\n", at)
-            at = self.whole.find(hint, end) if end >= 0 else -1
+        found = ((at, bisect_right(self._starts, at)) for at in self._places.of(hint))
+        for number, of_line in islice(groupby(found, key=itemgetter(1)), _PLACES):
+            yield next(of_line)[0], number
 
     def around(self, at: int) -> str:
         """The line of a place, cut to what lies near it."""
@@ -108,7 +119,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact with all words and commands. Only a user's text is read so."""
     if not pasted(text):
         return
-    body = _Body(text)
+    body = _body(text)
     words = {sign.kind: line for sign in (*SIGNS, *LIBRARY_WORDS, *MEMORY_WORDS, *COMPLAINTS) if (line := _first(body, sign)) is not None}
     listed = _libcuda_not_listed(body)
     if listed is not None:
@@ -270,8 +281,8 @@ def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """The kernel that Microsoft made, or the folder that Windows lends, named anywhere in a user's text."""
     if not pasted(text):
         return
-    body = _Body(text)
-    for hint in ("microsoft-standard", "-Microsoft", "/usr/lib/wsl/"):
+    body = _body(text)
+    for hint in _OF_WSL:
         for at, number in body.places(hint):
             if _KERNEL_OF_WSL.search(body.around(at)):
                 yield text.fact(WSL, True, text.quote(number), whole=False)
@@ -282,7 +293,7 @@ def parse_inside(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """The prompt of Apptainer, TensorFlow's word for its host where that is the name which Docker gives, a service of docker compose."""
     if not pasted(text):
         return
-    body = _Body(text)
+    body = _body(text)
     for hint in _INSIDE_HINTS:
         for at, number in body.places(hint):
             found = _INSIDE.search(body.around(at))
@@ -307,7 +318,7 @@ PARSERS = (
         parse=parse,
         wakes=_WAKES,
     ),
-    Parser(name="wsl_words", reads=(), keys=(WSL.name,), parse=parse_wsl, wakes=("microsoft-standard", "-Microsoft", "/usr/lib/wsl/")),
+    Parser(name="wsl_words", reads=(), keys=(WSL.name,), parse=parse_wsl, wakes=_OF_WSL),
     Parser(
         name="container_words",
         reads=(),

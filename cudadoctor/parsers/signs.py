@@ -90,6 +90,11 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
     return tuple(text.quote(place.first, place.last, about=place.literal) for place in ((first,) if same else (first, last)))
 
 
+def literals(knowledge: Knowledge) -> Iterator[str]:
+    """What wakes the matches."""
+    return (match.contains for _, match in _signs(knowledge))
+
+
 def _signs(knowledge: Knowledge) -> tuple[tuple[str, Match], ...]:
     return tuple((cause.id, match) for cause in knowledge.causes.values() for match in cause.match)
 

@@ -21,6 +21,8 @@ from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.lines import prepared
+from cudadoctor.parsers.literals import Literals
 from cudadoctor.texts import tie_breakers as ties
 from cudadoctor.texts.tie_breakers import taken_back
 
@@ -30,7 +32,13 @@ NEEDS_DRIVER = ("toolkit-newer-than-driver", "framework-lacks-gpu-arch")  # with
 GPU_LAYERS = ("hardware", "bus", "device")  # a fault of these layers is one GPU's, where a rung of one GPU shows it
 
 
+def _literals(knowledge: Knowledge) -> Literals:
+    """All that the recognisers look for."""
+    return Literals((*signs.literals(knowledge), *out_of_memory.LITERALS, *error_codes.literals(knowledge)))
+
+
 def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
+    prepared(text).look_for(knowledge.once("literals", lambda: _literals(knowledge)))
     yield from signs.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
     yield from out_of_memory.clues(text, from_rung=from_rung, is_text=is_text)
     yield from error_codes.clues(text, knowledge, from_rung=from_rung, is_text=is_text)

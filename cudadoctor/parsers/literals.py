@@ -1,0 +1,63 @@
+"""Many literals looked for in one pass (Aho-Corasick): the time does not grow with their number.
+
+Every recogniser says which literals wake it; a text is read once for all of them, and then only the lines that hold one are looked at.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from ahocorasick_rs import AhoCorasick, Implementation
+
+BLOCK = 1 << 20  # characters searched at a time: bounds the list of places, cut at the end of a line
+
+
+class Places:
+    """Where the literals stand in one text: offsets in ascending order, of each literal those that do not overlap."""
+
+    def __init__(self, found: dict[str, array[int]], known: frozenset[str], text: str) -> None:
+        self._found, self._known, self._text = found, known, text
+
+    def __contains__(self, literal: str) -> bool:
+        return literal in self._found or (literal not in self._known and literal in self._text)
+
+    def of(self, literal: str) -> Sequence[int]:
+        """The offsets of a literal. One that was not looked for with the others is looked for now."""
+        if literal in self._known:
+            return self._found.get(literal, ())
+        return each(literal, self._text)
+
+
+def each(literal: str, text: str) -> list[int]:
+    """The offsets of one literal."""
+    found, at = [], text.find(literal)
+    while at >= 0:
+        found.append(at)
+        at = text.find(literal, at + len(literal))
+    return found
+
+
+class Literals:
+    """A set of literals made ready for the pass. One that goes over the end of a line is looked for by itself."""
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        self._list = tuple(dict.fromkeys(literal for literal in literals if "\n" not in literal))
+        self._known = frozenset(self._list)
+        self._automaton = AhoCorasick(self._list, implementation=Implementation.ContiguousNFA)
+
+    def places(self, text: str) -> Places:
+        found: dict[int, array[int]] = {}
+        start = 0
+        while start < len(text):
+            end = text.rfind("\n", start, start + BLOCK) + 1 if len(text) > start + BLOCK else len(text)
+            end = end or text.find("\n", start + BLOCK) + 1 or len(text)
+            for number, first, last in self._automaton.find_matches_as_indexes(text[start:end], overlapping=True):
+                at = found.get(number)
+                if at is None:
+                    at = found[number] = array("Q")
+                elif at[-1] + last - first > start + first:
+                    continue  # overlaps the one before
+                at.append(start + first)
+            start = end
+        return Places({self._list[number]: at for number, at in found.items()}, self._known, text)
