@@ -114,3 +114,29 @@ def test_own_workers_find_packages_wherever_the_doctor_does(tmp_path: Path, monk
     assert "/somewhere/target" in folders
     assert str(tmp_path) not in folders
     assert "" not in folders
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be tricked")
+@pytest.mark.parametrize("what", ["a file of another user's", "a folder that a .pth file adds", "a package of another user's"])
+def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
+    packages.mkdir(parents=True)
+    (tmp_path / "env" / "bin").mkdir()
+    python = tmp_path / "env" / "bin" / "python"
+    python.symlink_to(sys.executable)
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
+    assert examined_python(None)[0] == str(python)
+    if what.startswith("a folder"):
+        (tmp_path / "project").mkdir()
+        (packages / "project.pth").write_text(f"import os\n{tmp_path / 'project'}\n")
+        assert examined_python(None)[0] == str(python)
+        os.chown(tmp_path / "project", 1000, 1000)
+    elif what.startswith("a file"):
+        (packages / "hook.pth").write_text("import os\n")
+        os.chown(packages / "hook.pth", 1000, 1000)
+    else:
+        (packages / "numba").mkdir()
+        os.chown(packages / "numba", 1000, 1000)
+    found, why = examined_python(None)
+    assert found is None
+    assert "which may be written by another user" in why

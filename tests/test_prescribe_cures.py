@@ -32,6 +32,7 @@ from cudadoctor.model.values import (
     Toolkits,
 )
 from cudadoctor.model.version import ToolkitVersion
+from cudadoctor.prescribe import placeholders
 from tests.facts_builder import nodes, user
 from tests.prescriptions import (
     ROOT_USER,
@@ -129,7 +130,15 @@ def test_libcuda_outside_the_loaders_path_is_put_on_it() -> None:
         assert "export" not in commands(written("libcuda-missing", {USER: ROOT_USER}, {"path": strange})), "it would be loaded by everybody"
 
 
+@pytest.fixture
+def anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own folder lies in /tmp, which no command names."""
+    for name in ("numba_config", "path", "new_path"):
+        monkeypatch.setitem(placeholders._FORMS, name, re.compile("/.+"))
+
+
 @unix
+@pytest.mark.usefixtures("anywhere")
 def test_the_line_leaves_numbas_file_and_comes_back(tmp_path: Path) -> None:
     config = tmp_path / "my work" / ".numba_config.yaml"
     config.parent.mkdir()
@@ -147,6 +156,7 @@ def test_the_line_leaves_numbas_file_and_comes_back(tmp_path: Path) -> None:
 
 
 @unix
+@pytest.mark.usefixtures("anywhere")
 def test_the_file_is_renamed_and_nothing_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "numba.py"
     path.write_text("mine")

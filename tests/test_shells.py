@@ -91,6 +91,44 @@ def test_an_interpreter_is_a_whole_path_with_its_name(path: str) -> None:
     assert placeholders._fits("python", "C:\\x\\python.exe")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nvcc_folder", "/dev/shm/.evil/bin"),
+        ("nvcc_folder", ".:/x/bin"),
+        ("cuda_home", "/tmp/cuda"),
+        ("path", "/home/a/../b"),
+        ("prefix", "relative/env"),
+        ("kept_path", "/opt/a:/dev/shm/.evil"),
+        ("kept_path", "/opt/a:.:../x"),
+        ("kept_path", "/opt/a:"),
+        ("python", "\\\\203.0.113.9\\share\\python.exe"),
+        ("python", "/dev/shm/x/../x/python3"),
+        ("python", "/opt/env/../../tmp/python3"),
+        ("group", "google-sudoers"),
+        ("group", "incus-admin"),
+        ("group", "docker"),
+    ],
+)
+def test_no_recorded_place_leads_a_command_elsewhere(name: str, value: str) -> None:
+    assert not placeholders._fits(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("nvcc_folder", "/usr/local/cuda-12.4/bin"),
+        ("prefix", "C:\\Users\\a b\\env"),
+        ("kept_path", "/usr/local/cuda/lib64:/opt/x/lib"),
+        ("path", "/home/a/tmp/numba.py"),
+        ("group", "video"),
+        ("group", "vglusers"),
+    ],
+)
+def test_ordinary_places_stay(name: str, value: str) -> None:
+    assert placeholders._fits(name, value)
+
+
 @pytest.mark.parametrize("name", ["x\u2019;Start-Process calc;\u2018", "O\u2019Brien"])
 def test_a_recorded_path_adds_no_command_to_a_script_for_windows(name: str) -> None:
     evidence = changed(

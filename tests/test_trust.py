@@ -289,3 +289,44 @@ def test_children_of_root_get_no_folder_that_others_may_write(name: str, tmp_pat
     assert trust.environment()[trust.WITHHELD] == name
     tmp_path.chmod(0o755)
     assert trust.environment()[name] == str(tmp_path)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_any_variable_of_roots_that_names_such_a_place_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(tmp_path, 1000, 1000)
+    monkeypatch.setenv("BASH_ENV", str(tmp_path / "x.sh"))
+    monkeypatch.setenv("XLA_FLAGS", f"--a=1 --xla_gpu_cuda_data_dir={tmp_path}")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin")
+    given = trust.environment()
+    assert "BASH_ENV" not in given
+    assert "XLA_FLAGS" not in given
+    assert given["PATH"] == "/usr/bin"
+
+
+def test_nothing_is_handed_on_where_everybody_may_make_files() -> None:
+    if AS_ROOT:
+        assert trust.changeable("/tmp") is not None
+        assert trust.changeable("/tmp/not/there/yet") is not None
+
+
+SPY = """#!/bin/sh
+echo "$0 ran in $PWD" >> {mark}
+"""
+
+
+def test_children_stand_in_no_folder_of_the_users(tmp_path: Path) -> None:
+    """A program that looks for something in its working directory finds nothing of a stranger's there."""
+    program, folder = tmp_path / "bin" / "nvidia-smi", tmp_path / "project"
+    folder.mkdir()
+    program.parent.mkdir()
+    program.write_text(SPY.format(mark=tmp_path / "mark"))
+    program.chmod(0o755)
+    subprocess.run(
+        [PROGRAM, "check", "--quick"],
+        env={**os.environ, "PATH": f"{program.parent}:/usr/bin:/bin"},
+        cwd=folder,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (tmp_path / "mark").read_text().splitlines()[:1] == [f"{program} ran in /"]

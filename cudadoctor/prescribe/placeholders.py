@@ -25,6 +25,9 @@ from cudadoctor.prescribe.shells import printable
 from cudadoctor.prescribe.shellwords import Script, Value
 from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
 
+# A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
+_PART = r"(?!\.{1,2}(?:[/\\]|$))[^/\\:\n]{1,255}"
+_PLACE = rf"(?!/(?:tmp|var/tmp|dev|proc|run/(?:user|shm|lock))(?:/|$))(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART}){{1,60}}[\\/]?"
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
     for names, pattern in (
@@ -37,14 +40,15 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("driver_branch",), r"\d{3}"),
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
-        (("python",), r"(?:/|[A-Za-z]:[\\/]|\\\\)(?:[^\n]{0,1000}[\\/])?(?:python|pypy)[\w.+-]{0,40}"),
-        (("prefix", "cuda_home", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), r"[^-].{0,4000}"),
+        (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
+        (("prefix", "cuda_home", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), _PLACE),
+        (("kept_path",), rf"(?:{_PLACE})(?:[:;](?:{_PLACE})){{0,60}}"),
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "owner"), r"[^-].{0,200}"),
         # It goes into the loader's own list: a folder of the system's.
         (("libcuda_folder",), r"/(?:usr|lib\d{0,2}|opt|run/opengl-driver|nix/store|var/lib/nvidia)(?:/(?!\.)[\w.+@ -]{1,100}){1,20}"),
         # No group that gives more than its name says.
-        (("group",), r"(?!(?:root|sudo|wheel|admin|adm|docker|lxd|podman|disk|shadow|kmem|libvirt)$)[A-Za-z_][\w.-]{0,60}"),
+        (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),
         (("instance",), r"PCI\\[\w&.\\-]+"),
     )

@@ -151,7 +151,23 @@ def _packages(prefix: str) -> Iterator[str]:
         yield os.path.join(prefix, library)
         for name in names:
             if name.startswith(("python3", "pypy3")):
-                yield os.path.join(prefix, library, name, "site-packages")
+                for packages in ("site-packages", "dist-packages"):
+                    yield from _of_folder(os.path.join(prefix, library, name, packages))
+
+
+def _of_folder(packages: str) -> Iterator[str]:
+    """The folder, what stands in it, and the folders that its .pth files add (`pip install -e` writes one)."""
+    try:
+        names = os.listdir(packages)
+    except OSError:
+        return
+    yield packages
+    for name in names:
+        path = os.path.join(packages, name)
+        yield path
+        if name.endswith(".pth"):
+            added = (line.strip() for line in _beginning(path).split("\n"))
+            yield from (os.path.join(packages, line) for line in added if line and not line.startswith(("#", "import ", "import\t")))
 
 
 def _beginning(path: str) -> str:
@@ -168,6 +184,7 @@ def _beginning(path: str) -> str:
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     """With what the interpreter reads before its first line: its settings, and the folders of its packages."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
-    besides = [place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_packages(prefix))]
-    why = next(filter(None, (trust.refusal(path), *map(trust.changeable, besides))), None)
+    besides = (place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_packages(prefix)))
+    others = ((place, trust.changeable(place)) for place in besides if trust.as_root())
+    why = trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in others if why is not None), None)
     return (path, rule) if why is None else (None, f"{path} ({rule}) {why}; it is examined only when --python names it")

@@ -166,10 +166,11 @@ def stream_of(pipe: IO[bytes], *, windows: bool = ON_WINDOWS) -> Stream:
 
 
 def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:
-    """The arguments of Popen that set a child apart, so that Ctrl-C reaches the doctor alone and the whole tree can be ended."""
+    """The arguments of Popen that set a child apart: Ctrl-C reaches the doctor alone, the whole tree can be ended, and nothing in the
+    user's working directory is read because it lies there (Numba's settings, a library by a relative name)."""
     if windows:
-        return {"creationflags": CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW}
-    return {"start_new_session": True}
+        return {"creationflags": CREATE_NEW_PROCESS_GROUP | CREATE_NO_WINDOW, "cwd": os.environ.get("SYSTEMROOT", "C:\\Windows")}
+    return {"start_new_session": True, "cwd": "/"}
 
 
 class _Ended(Protocol):

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterator
 
 from cudadoctor.sources.spawning import ON_WINDOWS
 
@@ -20,9 +21,10 @@ _MOST_LINKS = 40  # as in the kernel
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 # Lists of folders or files in which an empty or relative entry means the working directory; LD_PRELOAD is parted by blanks too.
 _LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
-# Folders and files in which programs look for more to load.
-_PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH", "NUMBA_CUDA_DRIVER", "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE",
+# And the folders and files in which programs look for more to load; of any other variable only what root may not trust is left out.
+_LEADING = (*_LISTS, "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH", "NUMBA_CUDA_DRIVER", "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE",
            "PYTHONUSERBASE", "PYTHONHOME", "HOME", "XDG_CONFIG_HOME")  # fmt: skip
+FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
@@ -59,20 +61,23 @@ def folders(path: str) -> list[str]:
 def environment() -> dict[str, str]:
     """This process's variables for a child, without places in the working directory and, as root, those that other users may write.
 
-    WITHHELD names the variables that lost a place which holds something: what a worker does not find may lie there.
+    Children stand in / (sources/spawning.py); FOLDER tells them where the user stands. WITHHELD names the variables that lost a place
+    which holds something: what a worker does not find may lie there.
     """
     kept, withheld = dict(os.environ), []
-    for name in (*_LISTS, *_PLACES):
-        entries = _entries(name, kept.get(name, ""))
-        good = [entry for entry in entries if _may_be_handed_on(name, entry)]
+    for name, value in os.environ.items():
+        entries = _entries(name, value)
+        good = folders(value) if name == "PATH" else [entry for entry in entries if _may_be_handed_on(name, entry)]
         if good == entries:
             continue
-        kept[name] = os.pathsep.join(good)
+        kept[name] = os.pathsep.join(good) if name in (*_LISTS, "PATH") else ""
         if not kept[name]:
             del kept[name]
-        if any(_holds_something(entry) for entry in entries if entry not in good):
+        if name in _LEADING and any(_holds_something(entry) for entry in entries if entry not in good):
             withheld.append(name)
-    return {**kept, WITHHELD: " ".join(withheld)} if withheld else kept
+    if withheld:
+        kept[WITHHELD] = " ".join(withheld)
+    return {**kept, FOLDER: _folder()}
 
 
 def left_out() -> tuple[str, ...]:
@@ -80,17 +85,28 @@ def left_out() -> tuple[str, ...]:
     given = environment()
     return tuple(
         f"{name} has an entry that is empty, relative or open to other users; this check left it out, other programs do not"
-        for name in (*_LISTS, *_PLACES)
+        for name in _LEADING
         if os.environ.get(name) and given.get(name, "") != os.environ[name]
     )
 
 
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return os.sep  # it was deleted
+
+
 def _entries(name: str, value: str) -> list[str]:
-    if name not in _LISTS or not value:
+    """The places that a variable names: its entries where it is a list of places, else every word that may be a path."""
+    if name == "PATH":
+        return value.split(os.pathsep)
+    if name in _LISTS and value:
+        loader = name.startswith("LD_") and not ON_WINDOWS
+        return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
+    if name in _LEADING:
         return [value] if value else []
-    if name.startswith("LD_"):
-        return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value)
-    return value.split(os.pathsep)
+    return [word for word in re.split(r"[:;,=\s\"']+", value) if os.path.isabs(word)]
 
 
 def _may_be_handed_on(name: str, entry: str) -> bool:
@@ -129,18 +145,30 @@ def _is_here(folder: str) -> bool:
 
 # ---------------------------------------------------------------- what nobody but root may change
 def _is_roots(path: str) -> bool:
-    """Whether every folder and link on the way to a file, and the file, are root's alone. What is not there cannot be executed."""
+    """Whether every folder and link on the way to a file, and the file, are root's alone. In a folder where everybody may make files
+    (/tmp) only what is there and root's counts, not the folder, nor what another user may still make.
+    """
+    last = os.sep
     try:
-        return all(_of_root_alone(place) for place in _way(os.path.normpath(path)))
+        for last in _way(os.path.normpath(path)):
+            if not _of_root_alone(last):
+                return False
     except (FileNotFoundError, NotADirectoryError):
-        return True
+        pass
     except OSError:
         return False  # what may not be looked at is not known to be root's
+    return not _is_everybodys(last)
 
 
-def _way(path: str) -> list[str]:
+def _is_everybodys(place: str) -> bool:
+    mode = os.lstat(place).st_mode
+    return stat.S_ISDIR(mode) and bool(mode & stat.S_IWOTH)
+
+
+def _way(path: str) -> Iterator[str]:
     """All that is looked up between / and the file, in the order of the looking up. Links are followed by hand, so each is among them."""
-    seen, parts, here, links = ["/"], path.split(os.sep)[::-1], "/", 0
+    parts, here, links = path.split(os.sep)[::-1], "/", 0
+    yield here
     while parts:
         part = parts.pop()
         if part in ("", os.curdir):
@@ -149,8 +177,9 @@ def _way(path: str) -> list[str]:
             here = os.path.dirname(here)
             continue
         place = os.path.join(here, part)
-        seen.append(place)
-        if not stat.S_ISLNK(os.lstat(place).st_mode):
+        link = stat.S_ISLNK(os.lstat(place).st_mode)
+        yield place
+        if not link:
             here = place
             continue
         links += 1
@@ -159,7 +188,6 @@ def _way(path: str) -> list[str]:
         target = os.readlink(place)
         here = "/" if os.path.isabs(target) else here
         parts.extend(target.split(os.sep)[::-1])
-    return seen
 
 
 def _of_root_alone(place: str) -> bool:

@@ -7,6 +7,7 @@ and run on every GPU: device printf, double precision in place, 32-bit integers,
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -28,6 +29,8 @@ EXPONENTS = 1_000_000  # float32
 CHUNK = 1 << 20  # elements that are checked at once: temporaries stay in the CPU's cache
 GUEST_SHARE = 10
 THREADS = 256
+CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
+CONFIG_LIMIT = 64 << 10  # characters
 EXP_ERROR = 1e-6  # relative; two units in the last place of float32 are 2.4e-7
 WHY_LENGTH = 300  # characters; the whole traceback is in the rung's output
 
@@ -249,9 +252,27 @@ def begin(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     return ended
 
 
+def as_configured() -> None:
+    """What the user's .numba_config.yaml says of CUDA as Numba itself would take it, and no more: the file may name a library to load."""
+    path = os.path.join(os.environ.get("CUDADOCTOR_FOLDER", os.curdir), ".numba_config.yaml")
+    try:
+        if not os.path.isfile(path) or importlib.util.find_spec("yaml") is None:
+            return  # Numba reads it where PyYAML is installed
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(CONFIG_LIMIT).split("\n")
+    except (OSError, ValueError):
+        return
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip().lower() in CONFIG_WORDS:
+            on = value.split("#")[0].strip().strip("'\"").lower() in ("1", "true", "yes", "on")
+            os.environ.setdefault("NUMBA_" + key.strip().upper(), "1" if on else "0")  # the environment outranks the file
+
+
 def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
     global cuda, math, numpy
+    as_configured()
     try:
         import numba
     except ModuleNotFoundError as error:

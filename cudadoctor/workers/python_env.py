@@ -35,6 +35,8 @@ EXACT = (
 PREFIXES = ("numba-cuda", "nvidia-", "cuda-", "cupy", "jax-", "tensorflow", "onnxruntime")
 WITH_REQUIREMENTS = ("numba", "numba-cuda")
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
+FOLDER = os.environ.get("CUDADOCTOR_FOLDER") or os.getcwd()  # the user's working directory; this worker's own is /
+CONFIG_LIMIT = 64 << 10  # characters
 CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
 LINE_LIMIT = 300
 PROGRAMS = ("python.exe",) if sys.platform == "win32" else ("python3", "python")
@@ -187,7 +189,7 @@ def shadows(folder: str) -> Iterator[tuple[str, str]]:
 
 def report_shadows(folders: list[str]) -> None:
     """The working directory and what PYTHONPATH names come before all installed packages."""
-    places = [os.getcwd()] + [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    places = [FOLDER] + [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     for folder in dict.fromkeys(places):
         if os.path.basename(folder) not in ("site-packages", "dist-packages"):
             for module, path in shadows(folder):
@@ -196,11 +198,11 @@ def report_shadows(folders: list[str]) -> None:
 
 def report_config() -> None:
     """Lines of Numba's configuration file that turn CUDA off or simulate it. Numba reads it from the working directory."""
-    path = os.path.join(os.getcwd(), ".numba_config.yaml")
+    path = os.path.join(FOLDER, ".numba_config.yaml")
     if not os.path.isfile(path):
         return
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file.read(CONFIG_LIMIT).split("\n"), 1):
             if line.strip().lower().partition(":")[0] in CONFIG_WORDS:
                 emit("config", path=path, line=number, text=line.rstrip()[:LINE_LIMIT])
 
