@@ -249,3 +249,12 @@ def test_a_machines_words_steer_no_terminal_and_long_ones_are_cut() -> None:
     assert "\x1b" not in text
     assert "(1008 characters)" in text
     assert "k" * 1000 in comparison_text.render(comparison, Style(verbose=True))
+
+
+def test_a_report_with_a_figure_that_nothing_has_is_none(tmp_path: Path) -> None:
+    report = json.loads(run("check", "--replay", host(HEALTHY), "--format", "json").out)
+    report["machine"]["gpus"][0]["memory_bytes"] = 10**400
+    (tmp_path / "a.json").write_text(json.dumps(report))
+    result = run("compare", str(tmp_path / "a.json"), host(HEALTHY))
+    assert result.code == 2
+    assert "is not a report" in result.err

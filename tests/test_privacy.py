@@ -339,3 +339,12 @@ def test_record_prints_what_it_kept(tmp_path: Path) -> None:
     assert plain.code == 0
     assert "not redacted" in plain.out
     assert "abcdefgh99" in (tmp_path / "b" / "evidence" / "environment.out.txt").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["password: |\n  {}", "<password>{}</password>", "echo {} | sudo -S ls", "TOKEN=\\\n{}", "password: Some(\"{}\")", "7z x -p{} a.7z",
+     "+wandb.key={}", "Passwort: {}", "rocommunity {}"],
+)  # fmt: skip
+def test_letters_and_digits_by_turns_are_no_word_wherever_they_stand(line: str) -> None:
+    assert "Vx2LmP9tKc4" not in Pseudonyms().text(line.format("Zq7Vx2LmP9tKc4RbN1wE8sYd"))

@@ -79,24 +79,29 @@ def _verdict(a: Report, b: Report) -> Iterator[Difference]:
 
 def _cause(report: Report) -> str | None:
     root = report.diagnosis.root
-    return None if root is None else f"{root.title} [{root.cause}]{_where(root, report)}"
+    return None if root is None else f"{root.title} [{root.cause}]{_where(root, _places(report))}"
 
 
-def _where(finding: Finding, report: Report) -> str:
+def _where(finding: Finding, places: Mapping[str | None, int]) -> str:
     """` on GPU 1`: by its place, for addresses differ between machines."""
     if not finding.subject.startswith("gpu:"):
         return ""
-    places = [number for number, gpu in enumerate(report.machine.gpus) if gpu.address == finding.subject[4:]]
-    return f" on GPU {places[0]}" if places else ""
+    place = places.get(finding.subject[4:])
+    return "" if place is None else f" on GPU {place}"
+
+
+def _places(report: Report) -> dict[str | None, int]:
+    """The place of each GPU's address."""
+    return {gpu.address: len(report.machine.gpus) - 1 - place for place, gpu in enumerate(reversed(report.machine.gpus))}
 
 
 def _findings(a: Report, b: Report) -> Iterator[Difference]:
     """What else was found, by cause; how it stands there."""
 
     def listed(report: Report) -> dict[str, str]:
-        diagnosis = report.diagnosis
+        diagnosis, places = report.diagnosis, _places(report)
         groups = (("suspected", diagnosis.suspects), ("explained", diagnosis.explains), ("also", diagnosis.also))
-        return {f"{one.title} [{one.cause}]{_where(one, report)}": f"{how}, {one.effect}" for how, group in groups for one in group}
+        return {f"{one.title} [{one.cause}]{_where(one, places)}": f"{how}, {one.effect}" for how, group in groups for one in group}
 
     yield from _of(listed(a), listed(b), "finding")
 
@@ -239,14 +244,14 @@ def _figures(a: Report, b: Report, knowledge: Knowledge) -> Iterator[Difference]
         noise = max(row.drift if row is not None else DRIFT, (result.spread or 0.0) + (other.spread or 0.0))
         if abs(change) > noise:
             title = row.title if row is not None else result.name
-            yield Difference(kind="figure", what=f"{title}{_places(result)}", a=_value(result), b=f"{_value(other)} ({change:+.0%})")
+            yield Difference(kind="figure", what=f"{title}{_on(result)}", a=_value(result), b=f"{_value(other)} ({change:+.0%})")
 
 
 def _key(result: BenchmarkResult) -> tuple[int, str, int | None]:
     return result.gpu, result.name, result.peer
 
 
-def _places(result: BenchmarkResult) -> str:
+def _on(result: BenchmarkResult) -> str:
     return f", GPU {result.gpu}" + (f" to GPU {result.peer}" if result.peer is not None else "")
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from cudadoctor.model.bounds import Bytes, Count, Figure, GpuIndex, Seconds
 from cudadoctor.model.diagnosis import Diagnosis, Verdict
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.recipe import Action, Leg, Prescription
@@ -50,13 +51,13 @@ class MachinePython(Part, frozen=True, kw_only=True):
 
 class MachineGpu(Part, frozen=True, kw_only=True):
     address: str | None
-    index: int | None  # nvidia-smi's
-    cuda_index: int | None = None  # CUDA's, among the GPUs that it shows
+    index: GpuIndex | None  # nvidia-smi's
+    cuda_index: GpuIndex | None = None  # CUDA's, among the GPUs that it shows
     uuid: str | None
     name: str | None
     architecture: str | None
     compute_capability: str | None
-    memory_bytes: int | None
+    memory_bytes: Bytes | None
     visible: bool | None
 
 
@@ -99,11 +100,11 @@ class Planted(Part, frozen=True, kw_only=True):
 
 
 class SmokeResult(Part, frozen=True, kw_only=True):
-    gpu: int | None
+    gpu: GpuIndex | None
     step: str
     status: Literal["pass", "fail", "skip"]
     why: str | None
-    seconds: float | None
+    seconds: Seconds | None
     said: str | None = None  # what a step that passed has to tell
     planted: Planted | None = None
 
@@ -111,9 +112,9 @@ class SmokeResult(Part, frozen=True, kw_only=True):
 class LessonResult(Part, frozen=True, kw_only=True):
     """One computation at one size, timed in several ways (microseconds)."""
 
-    gpu: int
+    gpu: GpuIndex
     step: str
-    elements: int
+    elements: Count
     cpu_us: float  # NumPy
     gpu_us: float  # with both copies
     kernel_us: float  # the kernel alone, by events
@@ -124,16 +125,16 @@ class LessonResult(Part, frozen=True, kw_only=True):
 
 
 class BenchmarkResult(Part, frozen=True, kw_only=True):
-    gpu: int
+    gpu: GpuIndex
     name: str
-    value: float | None
+    value: Figure | None
     unit: str
-    limit: float | None
+    limit: Figure | None
     limit_from: str | None
     share: float | None
     verdict: Literal["ok", "slow", "cannot judge"]
     why: str | None
-    peer: int | None = None  # the other GPU of a copy between two
+    peer: GpuIndex | None = None  # the other GPU of a copy between two
     spread: float | None = None  # distance of the extreme samples, in parts of the median
     runs: tuple[float, ...] = ()  # the figure in each run, where it was measured more than once
     clock_mhz: float | None = None  # measured under this very load

@@ -22,6 +22,7 @@ from cudadoctor.parsers.base import QUOTE_LENGTH, Text
 
 V = TypeVar("V", bound=Value)
 STRING_LIMIT = 16_000  # characters of one value
+_NUMBERED, _TOO_LONG = lazy(r"\d"), lazy(r"\d{15}")  # no program writes a version of so many digits
 _CONTROL = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 # How Windows says in the exit code that a process crashed.
 _CRASHES = {
@@ -73,7 +74,7 @@ def _version_of(hint: Any) -> type[Version] | None:
 
 
 def _as_version(kind: type[Version], value: Any) -> Version | None:
-    return kind(value[:100]) if isinstance(value, str) and any(letter.isdigit() for letter in value) else None
+    return kind(value[:100]) if isinstance(value, str) and _NUMBERED.search(value) and not _TOO_LONG.search(value) else None
 
 
 @cache

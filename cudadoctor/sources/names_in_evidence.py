@@ -128,6 +128,9 @@ _BEFORE_NUMBERS = re.compile(
 _DUMPED = re.compile(r"^(?:export |declare -x )?[A-Za-z_]\w*=.*$")
 
 
+MOST_NAMES = 1000  # of one kind
+
+
 class Names:
     """The names of one evidence. `technical`: its texts on hardware and software."""
 
@@ -140,10 +143,10 @@ class Names:
         self.technical, self.lower = technical, technical.lower()
 
     def distinct(self, names: Iterable[str]) -> set[str]:
-        return {name for name in names if not self._is_ordinary(name)}
+        return {name for name in _longest(names) if not self._is_ordinary(name)}
 
     def ordinary(self, names: Iterable[str]) -> set[str]:
-        return {name for name in names if self._is_ordinary(name) and name.lower() not in WORDS}
+        return {name for name in _longest(names) if self._is_ordinary(name) and name.lower() not in WORDS}
 
     def siblings(self) -> set[str]:
         """What the names of numbered hosts begin with: where one is node-17, node-31 is one too."""
@@ -156,6 +159,11 @@ class Names:
         return (
             name.lower() in self.lower and re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", self.technical, re.I) is not None
         )
+
+
+def _longest(names: Iterable[str]) -> list[str]:
+    """As many as are looked for wherever they stand; what its place says to be a name is replaced there in any case."""
+    return sorted(names, key=lambda name: (-len(name), name))[:MOST_NAMES]
 
 
 def personal(name: str) -> bool:

@@ -38,6 +38,11 @@ _LONG_OPAQUE = re.compile(
     r"(?<![\w+/=.?@$-])(?!_Z|[A-Za-z]{0,12}::)(?=(?:[^A-Z\s]{0,40}[A-Z]){4})(?=(?:[^a-z\s]{0,40}[a-z]){4})(?=(?:[^0-9\s]{0,40}[0-9]){3})"
     r"[A-Za-z0-9+/_-]{40,400}={0,3}(?![\w+/.-])"
 )
+# Shorter ones, wherever they stand: letters of both cases and digits by turns, as no word of a program has them.
+_BY_TURNS = re.compile(
+    r"(?<![A-Za-z0-9+/?@$])(?!ZT?[NLISV]?K?\d)(?=(?:[^A-Z\s]{0,40}[A-Z]){2})(?=(?:[^a-z\s]{0,40}[a-z]){2})(?=(?:[A-Za-z]{1,20}\d{1,20}){3})"
+    r"[A-Za-z0-9]{16,64}(?![A-Za-z0-9])"
+)
 # What a webhook's address ends with lets anybody write there.
 _WEBHOOK = re.compile(
     r"(?i)((?:hooks\.slack\.com/(?:services|workflows|triggers)|hooks\.[\w.-]{1,60}/hooks/catch|[\w./-]{0,80}/webhooks?(?:b2)?|api\.telegram\.org)/|"
@@ -263,7 +268,7 @@ class Pseudonyms:
         text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
         for pattern in (_AT_A_DOOR, _COOKIES, _HEADER, _BASIC, _YAML, _ARGUMENT, _NAMED, _IN_PROSE):
             text = pattern.sub(self.value, text)
-        for pattern in (_OPAQUE, _LONG_OPAQUE):
+        for pattern in (_OPAQUE, _LONG_OPAQUE, _BY_TURNS):
             text = pattern.sub(lambda match: self.gone(match.group()), text)
         return text
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from cudadoctor.model.bounds import Bytes, Celsius, Count, Generation, GpuIndex, Lanes, Megahertz, Pid, Watts
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Bytes, Celsius, Count, Generation, GpuIndex, Lanes, Megahertz, Pid, Value, Watts
+from cudadoctor.model.values.base import Value
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion, ModuleVersion
 
 

@@ -6,22 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from cudadoctor.model.bounds import Bytes, Count, Figure, Generation, GpuIndex, Lanes, Megahertz, Percent, Pid, Seconds, Watts, WholeCelsius
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import (
-    Bytes,
-    Count,
-    Figure,
-    Generation,
-    GpuIndex,
-    Lanes,
-    Megahertz,
-    Percent,
-    Pid,
-    Seconds,
-    Value,
-    Watts,
-    WholeCelsius,
-)
+from cudadoctor.model.values.base import Value
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion
 
 RungName = Literal[

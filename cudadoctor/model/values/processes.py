@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from cudadoctor.model.bounds import Pid
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Pid, Value
+from cudadoctor.model.values.base import Value
 
 
 class Process(Value, frozen=True, kw_only=True):
