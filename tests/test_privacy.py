@@ -17,9 +17,10 @@ from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.report.formats import FORMATS
 from cudadoctor.report.page import Style
-from cudadoctor.sources import recording
+from cudadoctor.sources import pasted, recording
 from cudadoctor.sources.redact import redact, redacted
-from tests.command_line import evidence_of, lines, run
+from cudadoctor.sources.sensitive import Pseudonyms
+from tests.command_line import HEALTHY, evidence_of, lines, run
 
 KNOWLEDGE: Knowledge = load()
 CARRIERS = (
@@ -343,8 +344,20 @@ def test_record_prints_what_it_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["password: |\n  {}", "<password>{}</password>", "echo {} | sudo -S ls", "TOKEN=\\\n{}", "password: Some(\"{}\")", "7z x -p{} a.7z",
+    ["password: |\n  {}", "<password>{}</password>", "echo {} | sudo -S ls", "TOKEN=\\\n{}", 'password: Some("{}")', "7z x -p{} a.7z",
      "+wandb.key={}", "Passwort: {}", "rocommunity {}"],
 )  # fmt: skip
 def test_letters_and_digits_by_turns_are_no_word_wherever_they_stand(line: str) -> None:
     assert "Vx2LmP9tKc4" not in Pseudonyms().text(line.format("Zq7Vx2LmP9tKc4RbN1wE8sYd"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["$ ssh -l bobqz crunchqz", "$ whoami\nbobqz", "$ hostname\ncrunchqz", "torchrun --master_addr crunchqz", "sudo chown bobqz:bobqz x",
+     "Job <1> is submitted by user <bobqz>.", "git@github.com:bobqz/x.git", "/workspace/bobqz/x.py", "/dev/shm/bobqz/x.py"],
+)  # fmt: skip
+def test_names_whose_place_says_so(line: str) -> None:
+    evidence = evidence_of(HEALTHY).completed((pasted.item_of(f"{line}\nCUDA error: out of memory\n".encode()),))
+    (text,) = (item.stdout or "" for item in redact(evidence).items if item.id == "text")
+    assert "bobqz" not in text
+    assert "crunchqz" not in text

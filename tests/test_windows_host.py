@@ -144,7 +144,7 @@ def as_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_windows_sets_a_child_apart_by_flags() -> None:
     assert spawning.apart(windows=True) == {"creationflags": 0x08000200, "cwd": "C:\\Windows"}
-    assert spawning.apart(windows=False) == {"start_new_session": True}
+    assert spawning.apart(windows=False) == {"start_new_session": True, "cwd": "/"}
 
 
 @pytest.mark.usefixtures("as_on_windows")

@@ -47,6 +47,7 @@ value vector version volume wait warning warp with work worker write xorg zero
 WORDS = frozenset(_WORDS.split())
 # What systems, sites and programs call parts of paths, besides the words above; a part of other words becomes a pseudonym.
 _OF_PATHS = """
+amazon aws rocm intel oneapi cray hpe google gcp azure mellanox drive mydrive colab kaggle input working opentelemetry cni shm
 bin ckpt checkpoint checkpoints epoch gguf gromacs npy onnx parquet pkl pt pth safetensors step tar gz tgz bz xz csv md rst ipynb lock
 3rdparty a aarch64 actions amd64 anaconda api app apps arm64 artifacts ascend assets auto automnt base batch beegfs besteffort build
 buildkit builds buildx burstable c cache cc ceph cfg cgroup ci cluster clusters cmake comm compat compilers compute conda condaenv conf

@@ -13,7 +13,9 @@ from cudadoctor.sources.common_names import OF_PATHS, SYSTEM, USERS, WORDS
 
 _ALL = OF_PATHS | WORDS | USERS
 # Below these of the system's own folders are others' too.
-_NOT_SYSTEM = re.compile(r"/(?:var/(?:tmp|home|www|spool)|opt/(?:home|users|data)|root/[^/]+|usr/(?:home|people)|run/media)/")
+_NOT_SYSTEM = re.compile(
+    r"/(?:var/(?:tmp|home|www|spool)|opt/(?:home|users|data)|workspaces?|content|kaggle|app|dev/shm|root/[^/]+|usr/(?:home|people)|run/media)/"
+)
 # Below these a package has its own files.
 _OF_PACKAGE = re.compile(r"(?:site|dist)-packages|include|nvvm|targets|extras|__pycache__|pkgs|\.dist-info|egg-info", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]+|\d+")
