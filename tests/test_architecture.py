@@ -67,7 +67,7 @@ def test_every_run_time_dependency_is_imported_somewhere() -> None:
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     block = text.split("dependencies = [", 1)[1].split("\n]", 1)[0]
     names = [re.match(r'\s*"([A-Za-z0-9_-]+)', line) for line in block.splitlines()]
-    imports = {"nvidia-ml-py": "pynvml", "numba-cuda": "numba", "tomli": "tomli"}
+    imports = {"nvidia-ml-py": "pynvml", "numba-cuda": "numba", "tomli": "tomli", "ahocorasick-rs": "ahocorasick_rs"}
     imported = {
         name.split(".")[0]
         for path in MODULES

@@ -473,3 +473,20 @@ def test_questions_of_extensions_go_along(tmp_path: Path) -> None:
     item = recording.read(str(tmp_path / "recording")).get("example-file")
     assert item is not None
     assert (item.status, item.what, item.stdout) == ("ok", ("echo", "it's"), "it's\n")
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be tricked")
+def test_workers_lie_in_no_folder_of_another_user(program: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    os.chown(other, 1000, 1000)
+    before = other.stat().st_mtime_ns
+    run = collect(program, tmp_path, "--quick", "-o", str(tmp_path / "recording"), TMPDIR=str(other))
+    assert run.returncode == 0, run.stderr
+    changed = other.stat().st_mtime_ns
+    assert changed == before, "nothing was ever made there"
+    other.chmod(0o1777)
+    os.chown(other, 0, 0)
+    run = collect(program, tmp_path, "--quick", "-o", str(tmp_path / "again"), TMPDIR=str(other))
+    assert run.returncode == 0, run.stderr
+    assert other.stat().st_mtime_ns > changed, "where nobody renames what is root's it is made as the system wants it"

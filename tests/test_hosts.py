@@ -129,7 +129,11 @@ def test_each_row_is_seen_in_each_state(knowledge: Knowledge) -> None:
 
 @pytest.mark.parametrize(
     ("name", "cause", "variable"),
-    [("h200-libcuda-hidden", "libcuda-missing", "LD_LIBRARY_PATH"), ("numba-without-toolkit", "toolkit-missing", "CUDA_HOME")],
+    [
+        ("h200-libcuda-hidden", "libcuda-missing", "LD_LIBRARY_PATH"),
+        ("numba-without-toolkit", "toolkit-missing", "CUDA_HOME"),
+        ("h200-cuda-home-absent", "cuda-home-wrong", "CUDA_HOME"),
+    ],
 )
 def test_what_a_child_did_not_get_is_not_absent(name: str, cause: str, variable: str, knowledge: Knowledge) -> None:
     """Where root's children got less than the user's program does, what they did not find is not known to be missing."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import line_with, variable_quote, variables_of
+from cudadoctor.checks.common import line_with, need_whole, variable_quote, variables_of
 from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, usable
 from cudadoctor.inventory.rungs import needed_parts
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -124,6 +124,7 @@ def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, valu
     folder = _folder(toolkits.value, name, value) if toolkits.value is not None else None
     if folder is not None and usable(folder):
         return
+    need_whole(facts, name)
     if folder is None:
         seen = Quote(source=toolkits.quotes[0].source if toolkits.quotes else toolkits.key, text=f"{value}: no such toolkit folder")
         reason = "the folder is not there"
@@ -157,6 +158,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
             continue
         toolkits = facts[TOOLKITS]
         folder = _folder(toolkits.value, name, value) if toolkits.value is not None else None
+        if folder is None:
+            need_whole(facts, name)
         said.append(f"{name}={value} {_content(folder)}")
     return Line("; ".join(said), tuple(quotes))
 

@@ -178,7 +178,10 @@ def _without_lists(found: list[_Found], lines: Lines) -> list[_Found]:
 # ---------------------------------------------------------------- names
 def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
     for anchor, api in _ANCHORS:
+        end = 0
         for at in lines.at(anchor):
+            if at < end:
+                continue  # within the word before
             word = _WORD.match(lines.text, at)
             end = at + len(anchor) if word is None else word.end()
             hit = lines.hit(at, end)

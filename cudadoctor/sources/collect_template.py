@@ -31,6 +31,7 @@ import contextlib
 import importlib.util
 import shutil
 import signal
+import stat
 import tempfile
 import typing
 from typing import Any, NoReturn
@@ -101,9 +102,25 @@ def make_importable(folder: str) -> None:
 
 
 # ---------------------------------------------------------------- the temporary folder
-def folders_for_work(target: str) -> list[str | None]:
+def folders_for_work(target: str) -> list[str]:
     """Where the temporary folder may be made: where the system wants it, else in memory, else beside the recording."""
-    return [None, "/dev/shm", os.path.dirname(os.path.abspath(target))]  # noqa: S108 - mkdtemp makes a folder of its own there
+    places = (tempfile.gettempdir(), "/dev/shm", os.path.dirname(os.path.abspath(target)))  # noqa: S108 - mkdtemp makes a folder there
+    return [place for place in places if nobody_else_renames_in(place)]
+
+
+def nobody_else_renames_in(place: str) -> bool:
+    """Whether only root and this user can put another folder in the place of ours: workers run from it."""
+    path = os.path.realpath(place)
+    while True:
+        try:
+            info = os.stat(path)
+        except OSError:
+            return False
+        if info.st_uid not in (0, os.geteuid()) or (info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX):
+            return False
+        if path == os.path.dirname(path):
+            return True
+        path = os.path.dirname(path)
 
 
 @contextlib.contextmanager
@@ -120,7 +137,7 @@ def workplace(target: str) -> typing.Iterator[str]:
 
 
 def filled(target: str, made: list[str]) -> str:
-    why: OSError | None = None
+    why: Exception | None = Refusal("other users may write in all folders for temporary files")
     for place in folders_for_work(target):
         try:
             # No signal between the making of the folder and the note that it is ours.

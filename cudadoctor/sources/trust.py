@@ -110,9 +110,11 @@ def _entries(name: str, value: str) -> list[str]:
 
 
 def _may_be_handed_on(name: str, entry: str) -> bool:
-    """A bare name of LD_PRELOAD is looked up as any library is; $ORIGIN is the folder of the program."""
-    if os.path.isabs(entry):
-        return changeable(entry) is None
+    """A bare name of LD_PRELOAD is looked up as any library is; $ORIGIN is the folder of the program. No single place leads a child into
+    the user's working directory, for it stands elsewhere; so it gets what is written there, and says what becomes of it.
+    """
+    if os.path.isabs(entry) or name not in _LISTS:
+        return changeable(os.path.join(os.sep, entry)) is None
     return (name == "LD_PRELOAD" and entry != "" and os.sep not in entry) or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
 
 

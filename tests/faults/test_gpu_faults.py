@@ -35,7 +35,7 @@ HIDE_SMI = (
 )
 LIBRARY_FOLDER = 'L=$(dirname "$(readlink -f "$(ldconfig -p | awk \'/libcuda.so.1 /{print $NF; exit}\')")")'
 HIDE_LIBCUDA = (
-    LIBRARY_FOLDER + "; mkdir -p $D/full && mount --bind $L $D/full && mount -t tmpfs none $L && "
+    LIBRARY_FOLDER + "; mkdir -p $D/full && mount --bind $L $D/full && mount -t tmpfs -o mode=755 none $L && "
     'for f in $D/full/*; do case "$f" in */libcuda.so*) ;; *) ln -s "$f" "$L/";; esac; done'
 )
 
