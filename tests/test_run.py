@@ -30,7 +30,6 @@ from cudadoctor.report.page import Style
 from cudadoctor.sources import passing, pasted, use_watch
 from cudadoctor.within.judging import answered
 from tests.command_line import ROOT, environment, evidence_of
-from tests.test_wording import PEER
 from tests.worker_runs import load as worker
 from tests.worker_runs import wait_until
 
@@ -465,7 +464,7 @@ def test_the_cause_of_a_failure_stands_in_its_words(monkeypatch: pytest.MonkeyPa
 
 
 def test_words_alone_are_no_reason_and_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail = PEER.encode()
+    tail = b"since this morning nvidia-smi never comes back, and nothing else is to be seen.\n"
     words = nodes.judged((pasted.evidence_of(tail),), load())[0].diagnosis
     assert words.by_words
     assert words.suspects

@@ -34,6 +34,7 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     from_rung: str | None
     text: bool
     past: bool
+    words: bool
     rung: RungName
     scope: str  # what the finding covers: its subject, or the machine where its GPU is the only one
     values: dict[str, str]
@@ -88,6 +89,7 @@ def diagnose(
         undecided=open_questions.undecided(outcomes),
         ask=open_questions.asks(_candidates(suspects, not_now), outcomes, knowledge, goal, rungs) if verdict == "undecided" else (),
         crashes=tuple(crashes),
+        by_words=bool(suspects) and all(case.words for case in suspects),
     )
     return Judged(
         verdict=verdict,
@@ -157,6 +159,7 @@ def _cases(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: Run
                 from_rung=next((clue.from_rung for clue in group if clue.from_rung is not None), None),
                 text=all(clue.text for clue in group),
                 past=all(clue.past for clue in group),
+                words=all(clue.words for clue in group),
                 rung=_rung(group, cause, failed),
                 scope="machine" if not subject.startswith("python:") and scope == "machine" else subject,
                 values={name: value for clue in reversed(group) for name, value in clue.values.items()},

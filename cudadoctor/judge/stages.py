@@ -11,7 +11,7 @@ import msgspec
 from cudadoctor import __version__, prescribe
 from cudadoctor.checks import rows
 from cudadoctor.inventory.rungs import Rungs, observe
-from cudadoctor.judge import assemble, slowness, wording
+from cudadoctor.judge import assemble, slowness
 from cudadoctor.judge.diagnose import diagnose, rungs_shown_failing
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import exit_codes, report
@@ -55,7 +55,6 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         crashes=tuple(guard.crashes),
         unexplained=guard.run("texts", "dcgm", False, texts.unexplained, facts, knowledge),
     )
-    judged = guard.run("diagnose", "wording", judged, wording.told, judged, evidence, knowledge)
     judged = long_texts.renumbered(judged, numbering)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts, knowledge)
     judged = guard.run("assemble", "slowness", judged, slowness.told, judged, figures, knowledge)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
-from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables, wording
+from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables
 from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
@@ -345,10 +345,6 @@ class Knowledge(figures.FigureTables):
     @property
     def numba_env(self) -> tuple[numba_rows.NumbaEnv, ...]:
         return self._numba.env
-
-    @cached_property
-    def wording(self) -> wording.Weights:
-        return self._table("wording", wording.Wording).by_cue()
 
     # ------------------------------------------------------------ indexes and decoding
     @cached_property

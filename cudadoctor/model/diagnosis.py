@@ -44,7 +44,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     undecided: tuple[Undecided, ...] = ()
     ask: tuple[Ask, ...] = ()
     crashes: tuple[Crash, ...] = ()
-    by_words: bool = False  # no message is known: the suspects rest on the wording of the text alone
+    by_words: bool = False  # no message is known: the suspects rest on what somebody says in his own words
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     `advice`: the words are no failure, a warning or a line of a listing.
     `seen`: what was seen of the very thing it speaks of (one framework), where the rung speaks of several. It decides the effect alone.
     `asked`: the user asked for what it spoils, so it is more than an advice.
+    `words`: somebody's own words, and no program's, speak of it.
     `values` carries what a recipe needs (pid, variable, path ...).
     """
 
@@ -60,6 +61,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     advice: bool = False
     seen: Literal["worked", "failed", "unseen"] | None = None
     asked: bool = False
+    words: bool = False
     values: dict[str, str] = {}
 
 

@@ -18,6 +18,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
@@ -71,7 +72,8 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
         if item.kind == "text":
             said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
             said = guard.run("texts", "taken back", said, taken_back.standing, said, facts)
-            found.extend(guard.run("texts", "ties", none, _decided, said, facts, knowledge))
+            decided = guard.run("texts", "ties", none, _decided, said, facts, knowledge)
+            found.extend(clue for clue in decided if not clue.words or speaks_of_trouble(item.stdout or ""))
             found.extend(said)
             found.extend(before)
     return tuple(found)
@@ -93,6 +95,21 @@ def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
     known = {clue.cause for clue in said}
     past = [msgspec.structs.replace(clue, past=True) for clue in earlier if clue.cause not in known and clue.basis == "stated"]
     return history.weighed(said, earlier, bygone, kernel_log.log_of(text)), past
+
+
+# Without a sign of NVIDIA and a sign of failure, words raise no suspicion.
+_OF_GPUS = lazy(r"(?i)nvidia|cuda|\bgpu|nvml|nouveau|geforce|numba|\bxid\b|cudnn|\bnvcc\b|/dev/nv")
+_TROUBLE = lazy(
+    r"(?i)error|fail|fatal|exception|traceback|cannot|can'?t\b|could ?n[o']t|unable|not (?:found|available|work|support|detect|see)"
+    r"|(?:is|was|are|does|do|did|wo)n'?t\b|no (?:such|devices?|gpu)|missing|crash|\bhang|\bhung|stuck|freez|froze|killed|abort"
+    r"|refused|denied|mismatch|incompatible|unsupported|timed? ?out|\blost\b|wrong|garbage|problem|issue|trouble|broken"
+    r"|slow|\bfault|drops?\b"
+    r"|[\u00c0-\u024f\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"  # other languages have other words for it
+)
+
+
+def speaks_of_trouble(text: str) -> bool:
+    return _OF_GPUS.search(text) is not None and _TROUBLE.search(text) is not None
 
 
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:

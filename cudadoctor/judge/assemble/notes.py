@@ -46,8 +46,8 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
         )
     if judged.diagnosis.by_words:
         out.append(
-            "No message of this text is known for certain. The possible causes are those of texts in such words, likeliest first: "
-            "ask the machine before you change anything."
+            "No message of this text is known: the possible causes rest on its words alone, likeliest first. "
+            "Ask the machine before you change anything."
         )
     out.extend(f"From the kernel log, of the past: {line}" for line in past)
     out.extend(_of_bundle(facts, evidence, judged))

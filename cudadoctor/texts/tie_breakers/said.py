@@ -58,3 +58,8 @@ def mention(facts: Facts, topic: str) -> Quotes:
 def finding(cause: str, *quotes: Quotes, basis: Basis = "derived", values: dict[str, str] | None = None, **named: str) -> Clue:
     """What a tie makes of these lines; the values that its recipe needs as a dictionary or by name."""
     return Clue(cause=cause, quotes=merged(*quotes), basis=basis, text=True, values={**(values or {}), **named})
+
+
+def in_words(cause: str, *quotes: Quotes) -> Clue:
+    """What somebody's own words speak of: a suspicion, no more."""
+    return Clue(cause=cause, quotes=merged(*quotes), basis="suspected", text=True, words=True)
