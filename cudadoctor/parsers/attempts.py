@@ -13,7 +13,7 @@ from itertools import pairwise
 import msgspec
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.parsers import spoken_of
+from cudadoctor.parsers import quoting, spoken_of
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
 
@@ -66,7 +66,7 @@ def _maybe(lines: list[str]) -> Iterator[int]:
 
 def shown(text: Text) -> Text:
     """The text without the lines that only speak of what they quote: they show no state, of now or of before."""
-    return without(text, spoken_of.lines_of(text))
+    return without(text, spoken_of.lines_of(text) | quoting.solved(text.lines))
 
 
 def replaced(text: Text) -> frozenset[int]:

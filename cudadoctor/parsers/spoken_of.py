@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers import quoting
 from cudadoctor.parsers.base import Text
 
 _LONGEST = 400  # characters; a longer line is a paragraph, which may show a message and speak of another
@@ -161,7 +162,7 @@ def lines_of(text: Text) -> frozenset[int]:
                 known[line] = len(line) <= _LONGEST and speaks.search(line) is not None
             if known[line] and not (index and _FRAME in lines[index - 1]):
                 found.add(index)
-    return frozenset(found) | frozenset(_changes(lines, found)) | frozenset(_rows_of_advice(lines))
+    return frozenset(found) | frozenset(_changes(lines, found)) | frozenset(_rows_of_advice(lines)) | quoting.lines_of(lines)
 
 
 def _holding(word: str, whole: str, starts: Sequence[int]) -> Iterator[int]:

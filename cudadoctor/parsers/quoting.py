@@ -1,0 +1,159 @@
+"""Blocks of a text that quote messages and report none, seen from how they are built: source code, what grep found in it, tests that
+passed, ruled tables, lists of changes and of things to do, and mail of others.
+
+Only the form of whole blocks counts, not what a sentence says. A program's own output has none of these forms; a traceback, which shows
+code, is no block of code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from cudadoctor.model.pattern import lazy
+
+_LONGEST = 400  # characters of a line that are looked at
+# path:12:  code, as grep finds it in a source. What a compiler or a program says of a place there begins behind one blank at most.
+_FOUND = lazy(
+    r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.(?:c|h|cc|cpp|cxx|cu|cuh|hpp|inl|py|pyi|rs|go|java|kt|js|ts|sh|md|rst|adoc|toml|po|pot)"
+    r"[:-]\d{1,6}[:-](?:\s{2}|\t| ?(?:[#/*]|(?:return|raise|throw|case|if|else|def|class|static|const|print\w{0,4}|log\w{0,6})\b)"
+    r"|[\w.>-]{1,60} ?(?:=|\(\\?[\"'])|[\"'`]|[-*+] )"
+)
+_LISTED = lazy(r"^\d{1,6}[:-](?:\s{2}|\t)")  # rg names the file once, above
+_ENDS = r"(?:[)\]}\"']|=.{1,200}|\breturn\b.{0,200});\s{0,4}(?://.{0,200})?$"
+_CODE = lazy(
+    r"^\s{0,60}(?:(?:#include|#define|#if|#endif|#pragma|import|from|package|using|namespace|def|class|func|fn|impl|enum|struct|typedef"
+    r"|static|const|constexpr|switch|case|default|throw|raise|try|except|catch|elif|else|return|public|private|void|let|var|async|with|assert)\b"
+    rf"|[}}\])]{{1,3}}[;,]?\s{{0,4}}$|//|/\*|\*/|@\w)|{_ENDS}|\{{\s{{0,4}}(?://.{{0,200}})?$"
+    r"|^\s{0,60}(?:if|for|while)\b.{0,300}[:{]\s{0,4}$|^\s{0,60}[\w.>-]{1,60}\([^)]{0,300}\)[;:]\s{0,4}$"
+)
+_STRONG = lazy(
+    rf"{_ENDS}|^\s{{0,60}}(?:#include|#define|def \w|class \w|return\b|raise \w|throw\b|case .{{1,80}}:|func |fn |impl |except\b)"
+)
+_JSON = lazy(r"^\s{0,60}(?:\"[^\"]{0,200}\"\s{0,4}:|[{}\[\]],?\s{0,4}$)")
+_FRAME = lazy(r"^\s{0,12}File \".{1,300}\", line \d{1,7}")
+_PROMPT = lazy(r"^\s{0,4}(?:[\w.@:~/\[\] -]{0,80}[$#%] |>>> |\.\.\. |In \[\d)")
+_PASSED = lazy(r"\bPASSED\b|^\s{0,8}\[ {1,10}OK \]|^\s{0,8}ok \d{1,6}\b|^\s{0,8}[✓✔√] |\.{2,60} ?(?:ok|OK|Passed|passed)\b|^(?:--- )?PASS:")
+_FAILED = lazy(r"\b(?:FAILED|ERROR|not ok|XFAIL)\b")
+_RULE = lazy(r"^\s{0,8}\|?(?:\s{0,8}:?-{2,80}:?\s{0,8}\|){1,8}(?:\s{0,8}:?-{2,80}:?\s{0,8}\|?)?\s{0,4}$")
+_ITEM = lazy(r"^\s{0,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s{1,4}(?:\[[ xX]\]\s{1,4})?(?P<words>\S.{0,300})")
+_CHANGE = lazy(
+    r"(?i)^\W{0,6}(?:\w{1,20}: |\[[\w -]{1,20}\] )?(?:fix|add|remov|improv|updat|handle|support|bump|chang|correct|prevent|avoid"
+    r"|work ?around|resolv|deprecat|introduc|reduc|drop|detect|report|print|document|clarif|renam|allow|new\b|no longer|does not|don't)"
+)
+# What stands above a list that tells what is so in general, and above one that tells what somebody did.
+_GUIDE = lazy(
+    r"(?i)\b(?:check ?list|run ?book|playbook|troubleshooting|change ?log|release notes|known (?:issues|errors|messages)|faq|error messages"
+    r"|procedure|triage|manual|reference)\b|^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b"
+)
+_DONE = lazy(r"(?i)\b(?:tried|did|done|so far|results?|output|i|i've|my|we|we've|our|attempts?)\b")
+_EXPLAINS = lazy(
+    r"(?i)\|\s{0,8}(?:what (?:it means|to (?:do|try|check))|meaning|description|explanation"
+    r"|(?:likely |possible |root )?causes?|(?:how to )?fix(?:es)?|solutions?|remed(?:y|ies)"
+    r"|resolution|workarounds?|actions?|severity)\s{0,8}(?:\||$)"
+)
+_SOLVED = lazy(
+    r"(?i)\b(?:solved|resolved|fixed (?:it|by|now|with|after)|works? (?:now|again|fine now|perfectly now)"
+    r"|(?:errors?|problems?|issues?|messages?) (?:is|are|was|were) gone|working (?:now|again|fine now)"
+    r"|back to normal|did the trick|that (?:did|was) it|went away|no longer (?:happens|occurs|appears))\b"
+    r"|\b(?:gelöst|behoben|läuft wieder|résolu|resuelto"
+    r"|solucionado|resolvido|risolto|решен[оа]|работает снова)|解决了|已解决|解決しました|해결"
+)
+_NOT_SOLVED = lazy(
+    r"(?i)\b(?:not|n't|but|until|unless|only|except|however|for a|temporar\w{2,4}|again after|comes? back|came back|returns?|returned"
+    r"|if|when|would|should|could|can|may"
+    r"|might|restart\w{0,3}|need(?:s|ed)?|has to|have to|must|how|unsolved|unresolved)\b|n['’]t\b|\?"
+)
+_WROTE = lazy(
+    r"(?i)\b(?:wrote|writes|schrieb|a écrit|escribió|escreveu|ha scritto|написал\w?|写道|さんは書きました)\b.{0,40}:\s{0,4}$"
+    r"|^-{2,10} ?(?:original message|forwarded message|ursprüngliche nachricht)\b"
+)
+_STILL = lazy(
+    r"(?i)\b(?:same|too|also|still|again|another|similar|me as well|likewise|any (?:idea|news|help)|how (?:do|can|did)|why)\b|\?\s{0,4}$"
+)
+_FEW = 3  # lines that make a block
+
+
+def lines_of(lines: Sequence[str]) -> frozenset[int]:
+    """Indexes (from 0) of the lines of such blocks."""
+    lines = [line[:_LONGEST] for line in lines]
+    found = {index for kind in (_searched, _code, _tests, _tables, _lists, _mail) for index in kind(lines)}
+    return frozenset(found)
+
+
+def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[range]:
+    """Ranges of lines, one after another, that belong together."""
+    start = None
+    for index in range(len(lines) + 1):
+        if index < len(lines) and belongs(index):
+            start = index if start is None else start
+        elif start is not None:
+            yield range(start, index)
+            start = None
+
+
+def _searched(lines: Sequence[str]) -> Iterator[int]:
+    """Two lines of source code or more that a search found."""
+    hits = [index for index, line in enumerate(lines) if _FOUND.match(line) or _LISTED.match(line)]
+    yield from hits if len(hits) > 1 else ()
+
+
+def _code(lines: Sequence[str]) -> Iterator[int]:
+    """Source code: most of its lines have the form of code, and two at least could be nothing else."""
+    for block in _runs(lines, lambda index: bool(lines[index].strip()) and not _PROMPT.match(lines[index])):
+        if any(_FRAME.match(lines[index]) for index in block):
+            continue
+        shown = [index for index in block if _CODE.search(lines[index]) and not _JSON.match(lines[index])]
+        strong = sum(_STRONG.search(lines[index]) is not None for index in shown)
+        if len(shown) >= _FEW and 5 * len(shown) >= 3 * len(block) and strong > 1:
+            yield from block
+
+
+def _tests(lines: Sequence[str]) -> Iterator[int]:
+    yield from (index for index, line in enumerate(lines) if _PASSED.search(line) and not _FAILED.search(line))
+
+
+def _tables(lines: Sequence[str]) -> Iterator[int]:
+    """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained."""
+    for index in range(1, len(lines)):
+        if "--" in lines[index] and _RULE.match(lines[index]) and _EXPLAINS.search(f"|{lines[index - 1].strip(' |')}|"):
+            rows = index + 1
+            while rows < len(lines) and "|" in lines[rows]:
+                rows += 1
+            yield from range(index + 1, rows)
+
+
+def _lists(lines: Sequence[str]) -> Iterator[int]:
+    """The items below a heading of a guide; those of a list of changes where no heading is, by what most of them begin with."""
+    for block in _runs(
+        lines, lambda index: _ITEM.match(lines[index]) is not None or (lines[index][:2] == "  " and bool(lines[index].strip()))
+    ):
+        items = [match["words"] for index in block if (match := _ITEM.match(lines[index])) is not None]
+        above = lines[max(0, block[0] - 4) : block[0]]
+        if len(items) < _FEW or any(_DONE.search(line) for line in above):
+            continue
+        numbered = sum(item.rstrip().endswith(")") and "(#" in item for item in items)
+        if any(_GUIDE.search(line) for line in above) or (2 * numbered >= len(items) and sum(map(bool, map(_CHANGE.match, items))) > 1):
+            yield from block
+
+
+def solved(lines: Sequence[str]) -> frozenset[int]:
+    """All up to the last words that say that it is over, where nothing but words follows."""
+    over = [index for index, line in enumerate(lines) if _SOLVED.search(line) and not _NOT_SOLVED.search(line)]
+    rest = [line for line in lines[over[-1] + 1 :] if line.strip()] if over else []
+    if over and len(rest) <= _FEW and not any(_STILL.search(line) or _NOT_SOLVED.search(line) for line in rest):
+        return frozenset(range(over[-1] + 1))
+    return frozenset()
+
+
+def _mail(lines: Sequence[str]) -> Iterator[int]:
+    """What somebody else wrote, unless the answer says that it is so here too."""
+    heads = [index for index, line in enumerate(lines) if _WROTE.search(line)]
+    if not heads:
+        return
+    quoted = [index for index, line in enumerate(lines) if line.lstrip().startswith(">")] or list(range(heads[0] + 1, len(lines)))
+    own = (line for index, line in enumerate(lines) if index not in set(quoted) and index not in heads)
+    yield from () if _says_still(own) else quoted
+
+
+def _says_still(lines: Iterable[str]) -> bool:
+    return any(_STILL.search(line) for line in lines)
