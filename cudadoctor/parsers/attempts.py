@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import msgspec
@@ -66,7 +67,14 @@ def _maybe(lines: list[str]) -> Iterator[int]:
 
 def shown(text: Text) -> Text:
     """The text without the lines that only speak of what they quote: they show no state, of now or of before."""
-    return without(text, spoken_of.lines_of(text) | quoting.solved(text.lines))
+    return without(text, _spoken_of(text.text))
+
+
+@lru_cache(maxsize=2)
+def _spoken_of(body: str) -> frozenset[int]:
+    """Found once for the parsers and the recognisers, which ask one after the other."""
+    text = Text(body, source="")
+    return spoken_of.lines_of(text) | quoting.solved(text.lines)
 
 
 def replaced(text: Text) -> frozenset[int]:

@@ -71,10 +71,13 @@ _STILL = lazy(
     r"(?i)\b(?:same|too|also|still|again|another|similar|me as well|likewise|any (?:idea|news|help)|how (?:do|can|did)|why)\b|\?\s{0,4}$"
 )
 _FEW = 3  # lines that make a block
+_MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
 
 
 def lines_of(lines: Sequence[str]) -> frozenset[int]:
     """Indexes (from 0) of the lines of such blocks."""
+    if len(lines) > _MOST:
+        return frozenset()
     lines = [line[:_LONGEST] for line in lines]
     found = {index for kind in (_searched, _code, _tests, _tables, _lists, _mail) for index in kind(lines)}
     return frozenset(found)
@@ -138,9 +141,11 @@ def _lists(lines: Sequence[str]) -> Iterator[int]:
 
 def solved(lines: Sequence[str]) -> frozenset[int]:
     """All up to the last words that say that it is over, where nothing but words follows."""
-    over = [index for index, line in enumerate(lines) if _SOLVED.search(line) and not _NOT_SOLVED.search(line)]
+    if len(lines) > _MOST:
+        return frozenset()
+    over = [index for index, line in enumerate(lines) if _SOLVED.search(line[:_LONGEST]) and not _NOT_SOLVED.search(line[:_LONGEST])]
     rest = [line for line in lines[over[-1] + 1 :] if line.strip()] if over else []
-    if over and len(rest) <= _FEW and not any(_STILL.search(line) or _NOT_SOLVED.search(line) for line in rest):
+    if over and len(rest) <= _FEW and not any(_STILL.search(line[:_LONGEST]) or _NOT_SOLVED.search(line[:_LONGEST]) for line in rest):
         return frozenset(range(over[-1] + 1))
     return frozenset()
 
