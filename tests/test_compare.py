@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cudadoctor.fleet.comparing import Compared, compare
-from cudadoctor.judge import machines as nodes
+from cudadoctor.judge import machines
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.comparison import KINDS, Comparison, Difference
 from cudadoctor.model.report import Report
@@ -25,7 +25,7 @@ BENCH, H200 = "h200-bench", "h200-healthy"
 
 def side(name: str, evidence: Any = None) -> Compared:
     found = evidence or evidence_of(name)
-    report, _ = nodes.judged((found,), load())
+    report, _ = machines.judged((found,), load())
     return Compared(name=name, report=report, evidence=found)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cudadoctor.checks.rows import CHECKS
 from cudadoctor.inventory.rungs import observe
-from cudadoctor.judge import stages as app
+from cudadoctor.judge import stages
 from cudadoctor.judge.diagnose import _cases as cases_of
 from cudadoctor.judge.diagnose import diagnose, explains
 from cudadoctor.knowledge.load import load
@@ -252,7 +252,7 @@ def test_what_was_ruled_out_lies_at_the_root_or_below() -> None:
 
 # ---------------------------------------------------------------- a log beside a machine
 def with_log(name: str, text: str) -> Any:
-    return app.judge(evidence_of(name).completed((pasted.item_of(text.encode()),)), KNOWLEDGE)
+    return stages.judge(evidence_of(name).completed((pasted.item_of(text.encode()),)), KNOWLEDGE)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_log_never_changes_what_the_machine_shows() -> None:
         HEALTHY, "$ lspci -nnk -d 10de:\n$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
     )
     assert {row.id: row.status for row in report.checks if row.id != "text"} == {
-        row.id: row.status for row in app.judge(evidence_of(HEALTHY), KNOWLEDGE).checks
+        row.id: row.status for row in stages.judge(evidence_of(HEALTHY), KNOWLEDGE).checks
     }
 
 
@@ -369,7 +369,7 @@ def fall_over(*_: Any, **__: Any) -> Any:
 def test_a_parser_that_crashes_loses_its_own_facts_only(monkeypatch: pytest.MonkeyPatch) -> None:
     from cudadoctor.parsers import read
 
-    before = app.judge(evidence_of(HEALTHY), KNOWLEDGE)
+    before = stages.judge(evidence_of(HEALTHY), KNOWLEDGE)
     failing = tuple(msgspec.structs.replace(parser, parse=fall_over) if "nvcc" in parser.name else parser for parser in read.PARSERS)
     monkeypatch.setattr(read, "PARSERS", failing)
     evidence = changed(HEALTHY, {})
@@ -379,7 +379,7 @@ def test_a_parser_that_crashes_loses_its_own_facts_only(monkeypatch: pytest.Monk
         else item
         for item in evidence.items
     )
-    report = app.judge(msgspec.structs.replace(evidence, items=items), KNOWLEDGE)
+    report = stages.judge(msgspec.structs.replace(evidence, items=items), KNOWLEDGE)
     assert before.verdict == "healthy"
     assert (report.verdict, report.exit_code) == ("undecided", 4)
     assert [(crash.stage, crash.name) for crash in report.diagnosis.crashes] == [("parse", "nvcc")]
@@ -399,11 +399,11 @@ def test_a_rule_that_crashes_rules_nothing_out_and_hides_no_other_cause(monkeypa
         return tuple(alter(check) for check in CHECKS)
 
     monkeypatch.setattr(rows, "CHECKS", with_crash("visible-devices"))
-    broken = app.judge(evidence_of(NOUVEAU), KNOWLEDGE)
+    broken = stages.judge(evidence_of(NOUVEAU), KNOWLEDGE)
     assert (broken.verdict, broken.exit_code) == ("broken", 1)
     assert broken.diagnosis.crashes
     assert "cuda-visible-devices-hides-all" not in broken.diagnosis.ruled_out
-    healthy = app.judge(evidence_of(HEALTHY), KNOWLEDGE)
+    healthy = stages.judge(evidence_of(HEALTHY), KNOWLEDGE)
     assert (healthy.verdict, healthy.exit_code, healthy.diagnosis.root) == ("undecided", 4, None)
 
 
@@ -415,13 +415,13 @@ def test_a_rule_that_crashes_rules_nothing_out_and_hides_no_other_cause(monkeypa
 def test_every_stage_may_crash(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, fall_over)
     for name in (HEALTHY, HUNG):
-        report = app.judge(evidence_of(name), KNOWLEDGE)
+        report = stages.judge(evidence_of(name), KNOWLEDGE)
         assert report.diagnosis.crashes
         assert report.exit_code in (1, 4)
         assert report.verdict in ("broken", "undecided")
 
 
 def test_nothing_at_all_is_undecided() -> None:
-    report = app.judge(Evidence(items=()), KNOWLEDGE)
+    report = stages.judge(Evidence(items=()), KNOWLEDGE)
     assert (report.verdict, report.exit_code) == ("undecided", 3)
     assert "pass" not in {row.status for row in report.checks}

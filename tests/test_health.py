@@ -37,7 +37,7 @@ from cudadoctor.parsers import kernel_log
 from cudadoctor.parsers.base import Text
 from cudadoctor.prescribe import prescribe
 from cudadoctor.sources.pasted import evidence_of
-from cudadoctor.texts import clues as texts
+from cudadoctor.texts import statements
 from tests.facts_builder import ADDRESS, facts_of, host, ladder, nvml, nvml_gpu
 from tests.prescriptions import commands, finding
 
@@ -152,7 +152,7 @@ def judged(log: str, facts: Facts) -> tuple[list[Clue], list[Clue]]:
     parsed = [fact for fact in kernel_log.parse(Text(log, source="dmesg")) if fact.key == KERNEL_LOG.name]
     known = Facts([*(fact for key in (NVML, LADDER) for fact in facts.all(key)), *parsed])  # type: ignore[list-item]
     guard = Guard()
-    found = texts.of_kernel_log(Evidence(items=(item,)), known, KNOWLEDGE, observe(facts), guard)
+    found = statements.of_kernel_log(Evidence(items=(item,)), known, KNOWLEDGE, observe(facts), guard)
     assert guard.crashes == []
     return found
 

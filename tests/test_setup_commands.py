@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.commands import check, terminal
-from cudadoctor.commands import setup as cli_setup
+from cudadoctor.commands import check, setup, terminal
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
@@ -77,7 +76,7 @@ def test_a_prolog_drains_nothing_unless_it_is_told_to(tmp_path: Path) -> None:
 
 
 @posix
-@pytest.mark.parametrize("name", cli_setup.HOOKS)
+@pytest.mark.parametrize("name", setup.HOOKS)
 def test_a_hook_is_a_script_for_any_shell(name: str, tmp_path: Path) -> None:
     text = run("hook", name).out
     for shell in ("sh", "bash", "dash"):
@@ -111,7 +110,7 @@ def test_a_shell_completes(words: str, expected: str) -> None:
     assert expected in done.stdout.split("\n")
 
 
-@pytest.mark.parametrize("shell", cli_setup.SHELLS)
+@pytest.mark.parametrize("shell", setup.SHELLS)
 def test_completion_is_printed_for_each_shell(shell: str) -> None:
     text = run("completion", shell).out
     assert f"_CUDADOCTOR_COMPLETE={shell}_complete" in text

@@ -15,7 +15,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import LADDER, NVML, SMI, TEGRA
 from cudadoctor.sources import pasted
-from cudadoctor.texts import clues as texts
+from cudadoctor.texts import statements
 from tests.facts_builder import ADDRESS, fact, host, ladder, nvml, smi
 from tests.test_rungs import OTHER, two_gpus
 
@@ -26,7 +26,7 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 def stated(facts: Facts, text: str | None = None) -> list[Clue]:
     evidence = Evidence(items=(pasted.item_of(text.encode()),) if text is not None else ())
     guard = Guard()
-    found = list(texts.stated(evidence, facts, KNOWLEDGE, guard))
+    found = list(statements.stated(evidence, facts, KNOWLEDGE, guard))
     assert guard.crashes == []
     return found
 
@@ -76,7 +76,7 @@ def test_a_fault_of_one_device_belongs_to_its_gpu() -> None:
     )
     found = stated(host({LADDER: msgspec.structs.replace(climb, rungs=rungs)}))
     known = [clue for clue in found if clue.cause in KNOWLEDGE.causes]
-    of_device = [clue for clue in known if KNOWLEDGE.causes[clue.cause].layer in texts.GPU_LAYERS]
+    of_device = [clue for clue in known if KNOWLEDGE.causes[clue.cause].layer in statements.GPU_LAYERS]
     assert {clue.cause for clue in of_device} >= {"gpu-memory-held-by-others"}
     assert {clue.subject for clue in of_device} == {f"gpu:{ADDRESS}"}
     assert {clue.subject for clue in known if clue not in of_device} <= {"machine"}
@@ -85,9 +85,9 @@ def test_a_fault_of_one_device_belongs_to_its_gpu() -> None:
 def test_the_lowest_layers_are_one_gpus() -> None:
     clue = Clue(cause="gpu-memory-held-by-others", quotes=())
     climb = ladder(devices=(ADDRESS, OTHER))
-    assert texts._of_gpu(clue, KNOWLEDGE, climb, 1).subject == f"gpu:{OTHER}"
-    assert texts._of_gpu(clue, KNOWLEDGE, climb, None).subject == "machine"
-    assert texts._of_gpu(Clue(cause="libcuda-missing", quotes=()), KNOWLEDGE, climb, 1).subject == "machine"
+    assert statements._of_gpu(clue, KNOWLEDGE, climb, 1).subject == f"gpu:{OTHER}"
+    assert statements._of_gpu(clue, KNOWLEDGE, climb, None).subject == "machine"
+    assert statements._of_gpu(Clue(cause="libcuda-missing", quotes=()), KNOWLEDGE, climb, 1).subject == "machine"
 
 
 def test_a_text_speaks_for_the_program_only() -> None:
@@ -109,11 +109,11 @@ LOST = (
 def test_a_line_of_the_log_counts_where_its_rung_does_not_work(fails: str | None, present: bool) -> None:
     item = Item(id="kernel-log", kind="command", what=("dmesg",), status="ok", stdout=LOST)
     facts = host({LADDER: ladder(fails)} if fails is not None else {})
-    now, past = texts.of_kernel_log(Evidence(items=(item,)), facts, KNOWLEDGE, observe(facts), Guard())
+    now, past = statements.of_kernel_log(Evidence(items=(item,)), facts, KNOWLEDGE, observe(facts), Guard())
     assert ("gpu-fell-off-bus" in {clue.cause for clue in now}) is present
     assert ("gpu-fell-off-bus" in {clue.cause for clue in past}) is not present
 
 
 def test_a_log_that_may_not_be_read_states_nothing() -> None:
     item = Item(id="kernel-log", kind="command", what=("dmesg",), status="denied", stdout=LOST)
-    assert texts.of_kernel_log(Evidence(items=(item,)), host(), KNOWLEDGE, observe(host()), Guard()) == ([], [])
+    assert statements.of_kernel_log(Evidence(items=(item,)), host(), KNOWLEDGE, observe(host()), Guard()) == ([], [])

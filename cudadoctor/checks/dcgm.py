@@ -1,6 +1,6 @@
 """What DCGM's own diagnostic says of a test that failed: the cause behind DCGM's number for it.
 
-These clues are words of the machine (texts/clues.py asks for them), no rule: a run that found nothing clears no cause.
+These clues are words of the machine (texts/statements.py asks for them), no rule: a run that found nothing clears no cause.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor.knowledge import lookup as meanings
+from cudadoctor.knowledge import lookup
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.explanation import CauseDocument, DocumentStep, Explanation, Variant
 from cudadoctor.model.findings import Finding
@@ -57,8 +57,8 @@ def _named(what: str, knowledge: Knowledge) -> Explanation | None:
     if what == "-" or _has_separator(what):
         return None
     try:
-        return meanings.explain_code(what, knowledge)
-    except meanings.NoSuchError as error:
+        return lookup.explain_code(what, knowledge)
+    except lookup.NoSuchError as error:
         if not os.path.exists(what):
             raise NotUnderstoodError(str(error)) from error
         return None
@@ -201,7 +201,7 @@ def _head(text: str) -> str:
 # ---------------------------------------------------------------- a cause's page, for the terminal and as a file
 def document(cause_id: str, knowledge: Knowledge, distro: str | None = None) -> CauseDocument:
     """Everything that a cause's page says. Without a distribution: the steps of every family."""
-    found = meanings.explain_code(cause_id, knowledge)
+    found = lookup.explain_code(cause_id, knowledge)
     if found is None or found.cause is None:
         raise KeyError(cause_id)
     others = [other for other in knowledge.causes_naming(cause_id) if cause_id in knowledge.cause(other).yields_to]

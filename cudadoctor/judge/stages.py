@@ -24,8 +24,7 @@ from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
 from cudadoctor.parsers import read
 from cudadoctor.sources import pasted
-from cudadoctor.texts import clues as texts
-from cudadoctor.texts import long_texts
+from cudadoctor.texts import long_texts, statements
 
 
 def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements | None = None, guard: Guard | None = None) -> report.Report:
@@ -36,9 +35,9 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard, knowledge.more_parsers)
     outcomes = rows.apply(facts, knowledge, guard)
     clues = [clue for outcome in outcomes for clue in outcome.clues]
-    clues.extend(texts.stated(evidence, facts, knowledge, guard))
+    clues.extend(statements.stated(evidence, facts, knowledge, guard))
     rungs = guard.run("rungs", "observe", Rungs({}, {}), observe, facts, shown_failing=rungs_shown_failing(clues, knowledge))
-    present, past = texts.of_kernel_log(evidence, facts, knowledge, rungs, guard)
+    present, past = statements.of_kernel_log(evidence, facts, knowledge, rungs, guard)
     goal = _goal(evidence, wanted)
     nothing = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
     judged = guard.run(
@@ -53,7 +52,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
         rungs,
         goal=goal,
         crashes=tuple(guard.crashes),
-        unexplained=guard.run("texts", "dcgm", False, texts.unexplained, facts, knowledge),
+        unexplained=guard.run("texts", "dcgm", False, statements.unexplained, facts, knowledge),
     )
     judged = long_texts.renumbered(judged, numbering)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts, knowledge)

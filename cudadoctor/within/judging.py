@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from cudadoctor import policy
 from cudadoctor.checks import rows
-from cudadoctor.judge import asked_for
-from cudadoctor.judge import machines as nodes
-from cudadoctor.judge import stages as app
+from cudadoctor.judge import asked_for, machines, stages
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
@@ -23,11 +21,11 @@ from cudadoctor.parsers.read import read
 def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) -> Answer:
     """The report with what the policy asks, and the steps that were asked for."""
     guard = guard or Guard()
-    report, evidence = nodes.judged(asked.machines, knowledge, asked.requirements, guard)
+    report, evidence = machines.judged(asked.machines, knowledge, asked.requirements, guard)
     machine = next(number for number, one in enumerate(asked.machines) if one is evidence)
     guard = guard.of(machine)
     if asked.interrupted:
-        report = app.interrupted(report)
+        report = stages.interrupted(report)
     elif asked.policy is not None and asked.today is not None:
         report = guard.run(
             "policy", "policy", report, policy.applied, report, evidence, knowledge, asked.policy, asked.requirements, today=asked.today

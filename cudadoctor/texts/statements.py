@@ -24,7 +24,7 @@ from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory,
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import prepared
 from cudadoctor.parsers.literals import Literals
-from cudadoctor.texts import tie_breakers as ties
+from cudadoctor.texts import tie_breakers
 from cudadoctor.texts.tie_breakers import taken_back
 
 TEXT = "text"  # the source of what a user's text shows
@@ -131,7 +131,7 @@ def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
 
 def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]:
     """A tie that rests on the machine alone is no word of the text."""
-    return [clue for clue in ties.decided(said, facts, knowledge) if any(quote.source == TEXT for quote in clue.quotes)]
+    return [clue for clue in tie_breakers.decided(said, facts, knowledge) if any(quote.source == TEXT for quote in clue.quotes)]
 
 
 def _text(item: Item) -> Text:
