@@ -6,13 +6,17 @@ A mention proves nothing by itself. Codes and messages with several causes are d
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MENTIONS, Mentions
 from cudadoctor.parsers.base import QUOTE_LENGTH, Parser, Text
+from cudadoctor.parsers.literals import Literals
 from cudadoctor.parsers.shell import pasted
 
 _QUOTES = 6
@@ -79,25 +83,30 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact with all topics that the text speaks of."""
     if not pasted(text):
         return
+    starts = list(accumulate((len(line) + 1 for line in text.lines[:-1]), initial=0))
+    places = _literals().places("\n".join(text.lines))
     found: dict[str, int] = {}
-    open_ = {topic: pattern for topic, pattern in _TOPICS.items() if _near(text, topic)}
-    for number, line in enumerate(text.lines, 1):
-        if not open_:
-            break
-        if not line:
-            continue
-        words = line[: 4 * QUOTE_LENGTH]
-        for topic in [topic for topic, pattern in open_.items() if pattern.search(words)]:
-            if topic == "compute-mode" and _ADVICE.search(words):
-                continue
-            found[topic] = number
-            del open_[topic]
+    for topic, pattern in _TOPICS.items():
+        near = {bisect_right(starts, at) for word in _NEAR[topic] for at in places.of(word)}
+        line = next((number for number in sorted(near) if _speaks(topic, pattern, text.lines[number - 1][: 4 * QUOTE_LENGTH])), None)
+        if line is not None:
+            found[topic] = line
+    found = dict(sorted(found.items(), key=lambda entry: entry[1]))
     if found:
         quotes = [text.quote(number) for number in dict.fromkeys(found.values())]
         yield text.fact(MENTIONS, Mentions(topics=found), *quotes[:_QUOTES], whole=False)
 
 
-# One of these stands in every text that speaks of the topic: most texts speak of none.
+def _speaks(topic: str, pattern: re.Pattern[str], line: str) -> bool:
+    return pattern.search(line) is not None and not (topic == "compute-mode" and _ADVICE.search(line))
+
+
+@cache
+def _literals() -> Literals:
+    return Literals(word for words in _NEAR.values() for word in words)
+
+
+# One of these stands in every line that speaks of the topic: most lines speak of none.
 _NEAR: dict[str, tuple[str, ...]] = {
     "suspend": (
         "uspend", "USPEND", "ibernat", "tand-by", "tandby", "wak", "Wak", "woke", "esum", "leep", "休眠", "睡眠", "待机", "挂起",
@@ -129,10 +138,6 @@ _NEAR: dict[str, tuple[str, ...]] = {
         "ypervisor", "irtual ", "irtuali", "penStack", "penstack", "uest ", "虚拟机", " VM",
     ),
 }  # fmt: skip
-
-
-def _near(text: Text, topic: str) -> bool:
-    return any(word in text.text for word in _NEAR[topic])
 
 
 PARSER = Parser(
