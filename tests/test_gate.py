@@ -145,3 +145,10 @@ def test_a_limit_of_the_shell_is_named() -> None:
     assert run.returncode == 4
     assert "ulimit -n" in run.stderr
     assert "report this line" not in run.stderr
+
+
+@pytest.mark.judge_child
+def test_more_gpus_than_any_machine_has_are_no_fault_of_ours(tmp_path: Path) -> None:
+    gpus = "".join(f'<gpu id="{n >> 8:08x}:{n & 255:02x}:00.0"><product_name>A100</product_name></gpu>' for n in range(300))
+    (tmp_path / "g.xml").write_text(f'<?xml version="1.0"?><nvidia_smi_log>{gpus}</nvidia_smi_log>')
+    assert run("explain", str(tmp_path / "g.xml")).code in (0, 1, 3)

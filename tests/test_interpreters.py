@@ -117,7 +117,10 @@ def test_own_workers_find_packages_wherever_the_doctor_does(tmp_path: Path, monk
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can be tricked")
-@pytest.mark.parametrize("what", ["a file of another user's", "a folder that a .pth file adds", "a package of another user's"])
+@pytest.mark.parametrize(
+    "what",
+    ["a file of another user's", "a folder that a .pth file adds", "a package of another user's", "a .pth that imports", "home of another"],
+)
 def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packages = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
     packages.mkdir(parents=True)
@@ -131,6 +134,14 @@ def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: 
         (packages / "project.pth").write_text(f"import os\n{tmp_path / 'project'}\n")
         assert examined_python(None)[0] == str(python)
         os.chown(tmp_path / "project", 1000, 1000)
+    elif what.startswith("a .pth"):
+        (tmp_path / "project").mkdir()
+        os.chown(tmp_path / "project", 1000, 1000)
+        (packages / "x.pth").write_text(f"{'#' * 70_000}\nimport sys; sys.path.insert(0, '{tmp_path / 'project'}')\n")
+    elif what.startswith("home"):
+        (tmp_path / "py" / "lib").mkdir(parents=True)
+        os.chown(tmp_path / "py" / "lib", 1000, 1000)
+        (tmp_path / "env" / "pyvenv.cfg").write_text(f"home = {tmp_path / 'py' / 'bin'}\n")
     elif what.startswith("a file"):
         (packages / "hook.pth").write_text("import os\n")
         os.chown(packages / "hook.pth", 1000, 1000)

@@ -135,7 +135,7 @@ def test_the_systems_own_folders_may_be_the_working_directory(monkeypatch: pytes
         ("PYTHONPATH", ".", None),
         ("PYTHONPATH", "/a:/b", "/a:/b"),
         ("LD_LIBRARY_PATH", "/a::b:/c", "/a:/c"),
-        ("LD_LIBRARY_PATH", "$ORIGIN/x:/c", "$ORIGIN/x:/c"),
+        ("LD_LIBRARY_PATH", "$ORIGIN/x:/c", "/c" if AS_ROOT else "$ORIGIN/x:/c"),
         ("LD_PRELOAD", "libjemalloc.so ./evil.so", "libjemalloc.so"),
         ("LD_PRELOAD", "/a.so /b.so", "/a.so /b.so"),
     ],
@@ -330,3 +330,32 @@ def test_children_stand_in_no_folder_of_the_users(tmp_path: Path) -> None:
         check=False,
     )
     assert (tmp_path / "mark").read_text().splitlines()[:1] == [f"{program} ran in /"]
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize(
+    "how", ["sticky and the group's", "up through a link", "a file of another user's", "the loader's word", "two homes"]
+)
+def test_no_list_leads_root_to_another_users_place(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, other, name = tmp_path / "lib", tmp_path / "other", "LD_LIBRARY_PATH"
+    folder.mkdir()
+    (other / "app").mkdir(parents=True)
+    (other / "lib").mkdir()
+    os.chown(other, 1000, 1000)
+    value = str(folder)
+    if how.startswith("sticky"):
+        os.chown(folder, 0, 1000)
+        folder.chmod(0o3775)
+        monkeypatch.setattr(trust, "_is_nobodys", lambda group: False)
+    elif how.startswith("up"):
+        (tmp_path / "current").symlink_to(other / "app")
+        value = f"{tmp_path}/current/../lib"
+    elif how.startswith("a file"):
+        (folder / "libcuda.so.1").touch()
+        os.chown(folder / "libcuda.so.1", 1000, 1000)
+    elif how.startswith("the loader"):
+        value = f"{folder}/$LIB"
+    else:
+        name, value = "PYTHONHOME", f"{folder}:{other}"
+    monkeypatch.setenv(name, value)
+    assert name not in trust.environment()

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cudadoctor.model.bounds import Bytes, Count, Figure, GpuIndex, Seconds
+from cudadoctor.model.bounds import Bytes, Count, Figure, Seconds
 from cudadoctor.model.diagnosis import Diagnosis, Verdict
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.recipe import Action, Leg, Prescription
@@ -51,8 +51,8 @@ class MachinePython(Part, frozen=True, kw_only=True):
 
 class MachineGpu(Part, frozen=True, kw_only=True):
     address: str | None
-    index: GpuIndex | None  # nvidia-smi's
-    cuda_index: GpuIndex | None = None  # CUDA's, among the GPUs that it shows
+    index: Count | None  # nvidia-smi's
+    cuda_index: Count | None = None  # CUDA's, among the GPUs that it shows
     uuid: str | None
     name: str | None
     architecture: str | None
@@ -100,7 +100,7 @@ class Planted(Part, frozen=True, kw_only=True):
 
 
 class SmokeResult(Part, frozen=True, kw_only=True):
-    gpu: GpuIndex | None
+    gpu: Count | None
     step: str
     status: Literal["pass", "fail", "skip"]
     why: str | None
@@ -112,7 +112,7 @@ class SmokeResult(Part, frozen=True, kw_only=True):
 class LessonResult(Part, frozen=True, kw_only=True):
     """One computation at one size, timed in several ways (microseconds)."""
 
-    gpu: GpuIndex
+    gpu: Count
     step: str
     elements: Count
     cpu_us: float  # NumPy
@@ -125,7 +125,7 @@ class LessonResult(Part, frozen=True, kw_only=True):
 
 
 class BenchmarkResult(Part, frozen=True, kw_only=True):
-    gpu: GpuIndex
+    gpu: Count
     name: str
     value: Figure | None
     unit: str
@@ -134,7 +134,7 @@ class BenchmarkResult(Part, frozen=True, kw_only=True):
     share: float | None
     verdict: Literal["ok", "slow", "cannot judge"]
     why: str | None
-    peer: GpuIndex | None = None  # the other GPU of a copy between two
+    peer: Count | None = None  # the other GPU of a copy between two
     spread: float | None = None  # distance of the extreme samples, in parts of the median
     runs: tuple[float, ...] = ()  # the figure in each run, where it was measured more than once
     clock_mhz: float | None = None  # measured under this very load

@@ -27,7 +27,10 @@ from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
 
 # A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
 _PART = r"(?!\.{1,2}(?:[/\\]|$))[^/\\:\n]{1,255}"
-_PLACE = rf"(?!/(?:tmp|var/tmp|dev|proc|run/(?:user|shm|lock))(?:/|$))(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART}){{1,60}}[\\/]?"
+_EVERYBODYS = r"/(?:tmp|var/(?:tmp|lock|run|crash|mail|spool)|run|dev|proc|net|private|Users/Shared|Volumes)(?:/|$)"
+_OPEN_ON_WINDOWS = r"[A-Za-z]:[\\/](?:Users[\\/]Public|Windows[\\/]Temp|Temp|ProgramData)(?:[\\/]|$)"
+_PLACE = rf"(?!{_EVERYBODYS}|(?i:{_OPEN_ON_WINDOWS}))(?:(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART}){{1,60}}[\\/]?)"
+_OF_SYSTEM = r"(?:/(?:usr|bin|sbin|lib\w{0,5}|etc|boot|sys|var)(?:/|$)|(?i:[A-Za-z]:[\\/](?:Windows|Program Files)))"
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
     for names, pattern in (
@@ -41,7 +44,10 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
-        (("prefix", "cuda_home", "stub_folder", "numba_config", "path", "new_path", "nvcc_folder"), _PLACE),
+        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
+        (("numba_config",), rf"(?=.*[/\\]\.numba_config\.yaml$){_PLACE}"),
+        # A file of the user's own that has the name of a module; nothing of the system's is renamed.
+        (("new_path",), rf"(?!{_OF_SYSTEM})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
         (("kept_path",), rf"(?:{_PLACE})(?:[:;](?:{_PLACE})){{0,60}}"),
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "owner"), r"[^-].{0,200}"),

@@ -15,6 +15,7 @@ from cudadoctor.sources.spawning import ON_WINDOWS
 _PLACES = (("Scripts", "python.exe"), ("python.exe",)) if ON_WINDOWS else (("bin", "python"),)  # a virtual environment's, conda's
 _VERSION = re.compile(r"[A-Za-z0-9][\w.+-]{0,80}(?:/envs/[A-Za-z0-9][\w.+-]{0,80})?")  # 3.12.1, pypy3.10-7.3.17, work, 3.12.1/envs/work
 _ENOUGH = 1 << 16  # characters of a file that names a version
+_LONG_LIST = 4 << 20  # characters of a .pth file
 
 
 class Shims(NamedTuple):
@@ -166,17 +167,20 @@ def _of_folder(packages: str) -> Iterator[str]:
         path = os.path.join(packages, name)
         yield path
         if name.endswith(".pth"):
-            added = (line.strip() for line in _beginning(path).split("\n"))
-            yield from (os.path.join(packages, line) for line in added if line and not line.startswith(("#", "import ", "import\t")))
+            for line in filter(None, map(str.strip, _beginning(path, _LONG_LIST).split("\n"))):
+                if line.startswith(("import ", "import\t")):
+                    yield from re.findall(r"[\"'](/[^\"']+)[\"']", line)
+                elif not line.startswith("#"):
+                    yield os.path.join(packages, line)
 
 
-def _beginning(path: str) -> str:
+def _beginning(path: str, characters: int = _ENOUGH) -> str:
     """A small file's text; empty where it is none. A pipe in its place holds nobody up."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return ""
         with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(_ENOUGH)
+            return stream.read(characters)
     except OSError:
         return ""
 
@@ -184,6 +188,8 @@ def _beginning(path: str) -> str:
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     """With what the interpreter reads before its first line: its settings, and the folders of its packages."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
+    settings = _beginning(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
+    prefixes |= {os.path.dirname(home.rstrip(os.sep)) for home in re.findall(r"(?m)^home\s*=\s*(/.*?)\s*$", settings)}
     besides = (place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_packages(prefix)))
     others = ((place, trust.changeable(place)) for place in besides if trust.as_root())
     why = trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in others if why is not None), None)

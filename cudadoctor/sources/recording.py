@@ -147,6 +147,8 @@ def is_archive(target: str) -> bool:
 
 def refused(target: str, *, force: bool = False) -> str | None:
     """Why no recording may be written there: nothing is replaced without `force`, and no link is followed with it."""
+    if hasattr(os, "geteuid") and os.path.isdir(target) and os.stat(target).st_uid != os.geteuid():
+        return f"{target} belongs to another user, who could lead what is written elsewhere"
     try:
         folder = os.path.dirname(os.path.abspath(target))
     except OSError:

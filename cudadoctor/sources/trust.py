@@ -105,7 +105,7 @@ def _entries(name: str, value: str) -> list[str]:
         loader = name.startswith("LD_") and not ON_WINDOWS
         return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
     if name in _LEADING:
-        return [value] if value else []
+        return value.split(os.pathsep) if value else []  # PYTHONHOME may be two
     return [word for word in re.split(r"[:;,=\s\"']+", value) if os.path.isabs(word)]
 
 
@@ -113,9 +113,24 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     """A bare name of LD_PRELOAD is looked up as any library is; $ORIGIN is the folder of the program. No single place leads a child into
     the user's working directory, for it stands elsewhere; so it gets what is written there, and says what becomes of it.
     """
+    if as_root() and "$" in entry:
+        return False  # what the loader makes of it is not known here
     if os.path.isabs(entry) or name not in _LISTS:
-        return changeable(os.path.join(os.sep, entry)) is None
+        return changeable(os.path.join(os.sep, entry)) is None and (name not in _LISTS or not _holds_anothers(entry))
     return (name == "LD_PRELOAD" and entry != "" and os.sep not in entry) or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
+
+
+def _holds_anothers(folder: str) -> bool:
+    """For root: whether something in this folder belongs to another user, who then may write it wherever it lies."""
+    if not as_root():
+        return False
+    try:
+        with os.scandir(folder) as entries:
+            return any(one.stat(follow_symlinks=False).st_uid != 0 and changeable(one.path) is not None for one in entries)
+    except (NotADirectoryError, FileNotFoundError):
+        return False
+    except OSError:
+        return True
 
 
 def _holds_something(entry: str) -> bool:
@@ -152,7 +167,7 @@ def _is_roots(path: str) -> bool:
     """
     last = os.sep
     try:
-        for last in _way(os.path.normpath(path)):
+        for last in _way(path):
             if not _of_root_alone(last):
                 return False
     except (FileNotFoundError, NotADirectoryError):
@@ -164,7 +179,7 @@ def _is_roots(path: str) -> bool:
 
 def _is_everybodys(place: str) -> bool:
     mode = os.lstat(place).st_mode
-    return stat.S_ISDIR(mode) and bool(mode & stat.S_IWOTH)
+    return stat.S_ISDIR(mode) and (bool(mode & stat.S_IWOTH) or _others_of_group(place))
 
 
 def _way(path: str) -> Iterator[str]:
@@ -202,8 +217,13 @@ def _of_root_alone(place: str) -> bool:
         return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
     if info.st_mode & stat.S_IWOTH:
         return False
-    # With an access list the bits of the group are those of everybody whom it names.
-    return not info.st_mode & stat.S_IWGRP or (_is_nobodys(info.st_gid) and not _has_list(place))
+    return not _others_of_group(place)
+
+
+def _others_of_group(place: str) -> bool:
+    """Whether the group may write there and somebody is in it. With an access list its bits are those of everybody whom it names."""
+    info = os.lstat(place)
+    return bool(info.st_mode & stat.S_IWGRP) and not (_is_nobodys(info.st_gid) and not _has_list(place))
 
 
 def _has_list(place: str) -> bool:
