@@ -148,4 +148,4 @@ def test_what_a_child_did_not_get_is_not_absent(name: str, cause: str, variable:
     report = judge(msgspec.structs.replace(evidence, items=withheld), knowledge)
     assert cause not in blamed(report)
     assert (report.verdict, report.diagnosis.root) == ("undecided", None)
-    assert f"entries of {variable} that other users may write" in str(report.diagnosis.ask)
+    assert f"entries of {variable} were left out" in str(report.diagnosis.ask)

@@ -20,6 +20,7 @@ from cudadoctor.model.values import (
     RungName,
     RungResult,
 )
+from cudadoctor.model.values.ladder import left_out
 from cudadoctor.model.version import CudaVersion
 
 if TYPE_CHECKING:
@@ -88,9 +89,9 @@ NOT_REACHED = "the ladder did not get so far"
 def need_whole(facts: Facts, *variables: str) -> None:
     """Not known, where the climb did not get all of one of these variables: what was not found may lie there for the user's program."""
     ladder = facts.get(LADDER)
-    withheld = () if isinstance(ladder, Unknown) or ladder.value is None else ladder.value.withheld
-    for variable in set(variables) & set(withheld):
-        raise NotKnown(Unknown(key=LADDER.name, why=f"entries of {variable} that other users may write were left out of this check"))
+    why = None if isinstance(ladder, Unknown) or ladder.value is None else left_out(ladder.value.withheld, variables)
+    if why is not None:
+        raise NotKnown(Unknown(key=LADDER.name, why=why))
 
 
 def broken(ladder: Ladder, rung: RungName) -> tuple[RungResult, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import msgspec
@@ -35,6 +37,19 @@ class Text:
     @cached_property
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+
+    @cached_property
+    def joined(self) -> str:
+        """The lines as one string, for searches; `line_at` gives the line of a place in it."""
+        return "\n".join(self.lines)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate((len(line) + 1 for line in self.lines[:-1]), initial=0))
+
+    def line_at(self, offset: int) -> int:
+        """The number, from 1, of the line that holds this place of `joined`."""
+        return bisect_right(self._starts, offset)
 
     def quote(self, first: int, last: int | None = None, *, about: str = "") -> Quote:
         """Lines `first` to `last`, counted from 1. Of a long line, the part that holds `about`."""

@@ -6,10 +6,8 @@ A mention proves nothing by itself. Codes and messages with several causes are d
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
-from itertools import accumulate
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Unknown
@@ -83,11 +81,10 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact with all topics that the text speaks of."""
     if not pasted(text):
         return
-    starts = list(accumulate((len(line) + 1 for line in text.lines[:-1]), initial=0))
-    places = _literals().places("\n".join(text.lines))
+    places = _literals().places(text.joined)
     found: dict[str, int] = {}
     for topic, pattern in _TOPICS.items():
-        near = {bisect_right(starts, at) for word in _NEAR[topic] for at in places.of(word)}
+        near = {text.line_at(at) for word in _NEAR[topic] for at in places.of(word)}
         line = next((number for number in sorted(near) if _speaks(topic, pattern, text.lines[number - 1][: 4 * QUOTE_LENGTH])), None)
         if line is not None:
             found[topic] = line

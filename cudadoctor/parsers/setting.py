@@ -7,10 +7,9 @@ open (checks/ties), and it is quoted. What a program itself prints about its ker
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from itertools import accumulate, groupby, islice, takewhile
+from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -88,13 +87,13 @@ class _Body:
 
     def __init__(self, text: Text) -> None:
         self.lines = text.lines
-        self.whole = "\n".join(self.lines)
-        self._starts = list(accumulate((len(line) + 1 for line in self.lines[:-1]), initial=0))
+        self.whole = text.joined
+        self._line_at = text.line_at
         self._places = _hints().places(self.whole)
 
     def places(self, hint: str) -> Iterator[tuple[int, int]]:
         """Each place of a hint with its line's number, at most one on a line."""
-        found = ((at, bisect_right(self._starts, at)) for at in self._places.of(hint))
+        found = ((at, self._line_at(at)) for at in self._places.of(hint))
         for number, of_line in islice(groupby(found, key=itemgetter(1)), _PLACES):
             yield next(of_line)[0], number
 

@@ -6,13 +6,13 @@ Only such lines count as their own words give away. A line of source code below 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
-from itertools import accumulate
+from functools import cache
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import quoting
 from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.literals import Literals
 
 _LONGEST = 400  # characters; a longer line is a paragraph, which may show a message and speak of another
 _FRAME = 'File "'
@@ -141,48 +141,24 @@ _SPEAKS: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
 )
 
 
-_OF_MESSAGES = r"\|[^|\n]{0,20}\b(?:messages?|errors?|symptoms?|problems?|issues?|(?:if )?you see)\b[^|\n]{0,20}\|"
-_REMEDIES = (
-    r"(?:what to (?:do|try|check)|how to (?:fix|solve)(?: it)?|(?:suggested |possible )?"
-    r"(?:fix|fixes|solutions?|remedy|remedies|resolution|workarounds?|actions?))"
-)
-_ADVICE_HEADING = lazy(rf"(?i)^\s{{0,8}}{_OF_MESSAGES}(?:[^|\n]{{1,40}}\|){{0,2}}?\s{{0,8}}{_REMEDIES}\s{{0,8}}\|?\s{{0,4}}$")
-_RULED = lazy(r"^\s{0,8}\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|){1,5}(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?)\s{0,4}$")
-
-
 def lines_of(text: Text) -> frozenset[int]:
     """Indexes (from 0) of the lines that only speak of what they quote."""
     lines, found = text.lines, set[int]()
-    whole, starts = "\n".join(lines), list(accumulate((len(line) + 1 for line in lines), initial=0))
+    places = _literals().places(text.joined)
     for words, speaks in _SPEAKS:
         known: dict[str, bool] = {}  # logs repeat themselves
-        for index in {index for word in words for index in _holding(word, whole, starts)} - found:
+        for index in {text.line_at(at) - 1 for word in words for at in places.of(word)} - found:
             line = lines[index]
             if line not in known:
                 known[line] = len(line) <= _LONGEST and speaks.search(line) is not None
             if known[line] and not (index and _FRAME in lines[index - 1]):
                 found.add(index)
-    return frozenset(found) | frozenset(_changes(lines, found)) | frozenset(_rows_of_advice(lines)) | quoting.lines_of(lines)
+    return frozenset(found) | frozenset(_changes(lines, found)) | quoting.lines_of(lines)
 
 
-def _holding(word: str, whole: str, starts: Sequence[int]) -> Iterator[int]:
-    """The indexes of the lines that hold a word: one search through the text costs far less than one through each line."""
-    at = whole.find(word)
-    while at >= 0:
-        index = bisect_right(starts, at) - 1
-        yield index
-        at = whole.find(word, starts[index + 1])
-
-
-def _rows_of_advice(lines: Sequence[str]) -> Iterator[int]:
-    """The rows of a table of a manual: messages in one column, what to do about each in the last."""
-    for index, line in enumerate(lines[:-1]):
-        if not line.lstrip().startswith("|") or not _RULED.match(lines[index + 1][:_LONGEST]) or not _ADVICE_HEADING.match(line[:_LONGEST]):
-            continue
-        for row in range(index + 2, len(lines)):
-            if not lines[row].lstrip().startswith("|"):
-                break
-            yield row
+@cache
+def _literals() -> Literals:
+    return Literals(word for words, _ in _SPEAKS for word in words)
 
 
 def _changes(lines: Sequence[str], speaking: Collection[int]) -> Iterator[int]:

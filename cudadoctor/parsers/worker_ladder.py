@@ -12,6 +12,7 @@ import msgspec
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
 from cudadoctor.model.values import LADDER, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
+from cudadoctor.model.values.ladder import left_out
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_tail
 
@@ -154,12 +155,8 @@ def _not_the_users(result: RungResult, withheld: Any) -> RungResult:
     """A failure without places in which the user's program finds its libraries says nothing of that program."""
     if result.status == "pass" or not isinstance(withheld, list):
         return result
-    variable = next((name for name in withheld if name in _LEADS_TO.get(result.rung, ())), None)
-    if variable is None:
-        return result
-    return msgspec.structs.replace(
-        result, status="skip", why=f"entries of {variable} that other users may write were left out of this check"
-    )
+    why = left_out(withheld, _LEADS_TO.get(result.rung, ()))
+    return result if why is None else msgspec.structs.replace(result, status="skip", why=why)
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -142,6 +143,12 @@ class NumbaState(Value, frozen=True, kw_only=True):
     # nvvm, libdevice, nvrtc, nvjitlink, cudart -> file that Numba's own resolver names
     components: dict[str, str] = msgspec.field(default_factory=dict)
     line: int = 0
+
+
+def left_out(withheld: Iterable[str], variables: Iterable[str]) -> str | None:
+    """The sentence for the first of the withheld variables that is one of these."""
+    name = next((name for name in withheld if name in variables), None)
+    return None if name is None else f"entries of {name} were left out of this check, and what is missing may lie there"
 
 
 class Ladder(Value, frozen=True, kw_only=True):
