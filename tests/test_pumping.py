@@ -44,7 +44,7 @@ def test_a_steep_one_is_seen(pattern: str) -> None:
 def test_all_are_found() -> None:
     """By their places: of Python at the top of a module, in a container, in a call, and of TOML."""
     places = {one.where for one in ALL}
-    assert "cudadoctor.parsers.spoken_of._RULED" in places
+    assert "cudadoctor.parsers.quoting._RULE" in places
     assert "cudadoctor.knowledge.lookup.topics._COMPILED" in places
     assert any(place.startswith("workers/") for place in places)
     assert any(place.startswith("causes/") for place in places)
