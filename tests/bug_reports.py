@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.guard import Guard
@@ -15,6 +16,7 @@ from cudadoctor.model.values import PCI
 from cudadoctor.parsers import read
 from cudadoctor.sources import recording
 
+KNOWLEDGE = load()
 ROOT = Path(__file__).resolve().parent.parent
 BUNDLES = ROOT / "fixtures" / "bundles"
 _FOLDERS = (path for path in (ROOT / "fixtures" / "hosts").iterdir() if (path / "expected.json").exists())
@@ -50,7 +52,7 @@ def functions(evidence: Evidence) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for match in _FUNCTION.finditer(said(evidence, "pci") or ""):
         found.setdefault(match["address"], {})[match["name"]] = match["id"] or match["driver"]
-    bus = read.read(evidence, Guard()).get(PCI)
+    bus = read.read(evidence, Guard(), KNOWLEDGE).get(PCI)
     for entry in () if found or isinstance(bus, Unknown) or bus.value is None else bus.value.functions:
         ids = {"vendor": entry.vendor, "device": entry.device, "class": entry.class_code, "driver": entry.driver}
         found[entry.address] = {name: value for name, value in ids.items() if value is not None}

@@ -47,7 +47,7 @@ def test_a_page_says_what_the_causes_file_says(cause: str) -> None:
     for other in known.yields_to:
         assert f"]({other}.md)" in text
     for match in known.match:
-        assert markdown_pages.code(match.contains) in text
+        assert all(markdown_pages.code(literal) in text for literal in match.literals)
     for source in known.sources:
         assert markdown_pages.source(source) in text
     assert "\n## Fix\n" in text

@@ -5,30 +5,24 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import ClassVar
 
 import msgspec
 import pytest
 
 from cudadoctor.commands.check import ROWS
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.recipe import Match
+from cudadoctor.model.recipe import Cause, Match
 from cudadoctor.parsers import signs
 from cudadoctor.parsers.base import Text
-from cudadoctor.parsers.read import PARSERS
+from cudadoctor.parsers.read import parsers
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWLEDGE = load()
 CAUSES = sorted(KNOWLEDGE.causes.values(), key=lambda cause: cause.id)
 VOCABULARY = msgspec.toml.decode((ROOT / "fixtures" / "vocabulary.toml").read_text("utf-8"))
 NAMED = {row["id"]: row for row in VOCABULARY["cause"]}
-NOTHING = "nothing"
-# Lines that real programs print, one file for each cause that they state; nothing.toml holds lines that state none.
-SAID: dict[str, list[str]] = {
-    path.stem: msgspec.toml.decode(path.read_text("utf-8"))["lines"]
-    for path in sorted((ROOT / "tests" / "said_by_programs").glob("*.toml"))
-}
-EXAMPLES = {cause: lines for cause, lines in SAID.items() if cause != NOTHING}
+# What programs print that states no cause, however much it looks like it.
+NO_CAUSE = msgspec.toml.decode((ROOT / "fixtures" / "messages_without_cause.toml").read_text("utf-8"))["messages"]
 CONTAINER = {
     "container-no-gpu-access",
     "container-lost-devices",
@@ -124,27 +118,25 @@ def test_every_recipe_serves_a_cause() -> None:
 
 # ---------------------------------------------------------------- messages
 MATCHES = [(cause.id, match) for cause in CAUSES for match in cause.match]
+LITERALS = [(cause, literal) for cause, match in MATCHES for literal in match.literals]
 
 
-def name_of(entry: tuple[str, Match]) -> str:
-    return f"{entry[0]}: {entry[1].contains[:40]}"
-
-
-@pytest.mark.parametrize(("cause", "match"), MATCHES, ids=map(name_of, MATCHES))
-def test_a_message_is_a_literal_and_no_code(cause: str, match: Match) -> None:
-    assert len(match.contains.strip()) >= 6
-    assert "\n" not in match.contains
-    assert not CODE.search(match.contains + (match.pattern or "")), "codes and their names are recognised through the error tables"
-    assert 1 <= match.window <= 60
-    for pattern in (match.pattern, match.unless):
-        if pattern is not None:
+@each_cause
+def test_a_message_is_a_literal_and_no_code(cause: Cause) -> None:
+    for match in cause.match:
+        assert 1 <= match.window <= 60, match
+        for literal in match.literals:
+            assert len(literal.strip()) >= 6
+            assert "\n" not in literal
+            assert not CODE.search(literal + (match.pattern or "")), "codes and their names are recognised through the error tables"
+        for pattern in filter(None, (match.pattern, match.unless)):
             assert re.compile(pattern, re.MULTILINE).search("") is None, "a pattern that fits nothing at all fits everything"
 
 
 def test_no_literal_stands_in_two_causes() -> None:
     owners: dict[str, set[str]] = {}
-    for cause, match in MATCHES:
-        owners.setdefault(match.contains, set()).add(cause)
+    for cause, literal in LITERALS:
+        owners.setdefault(literal, set()).add(cause)
     assert {literal: names for literal, names in owners.items() if len(names) > 1} == {}
 
 
@@ -154,14 +146,12 @@ def test_no_literal_is_a_message_of_an_error_table() -> None:
     said += [text for row in KNOWLEDGE.nvml_errors for text in row.messages]
     said += [row.text for row in KNOWLEDGE.smi_messages]
     long = [text for text in said if len(text) >= 16]
-    twice = {(match.contains, text) for _, match in MATCHES for text in long if match.contains in text or text in match.contains}
-    assert twice == set()
+    assert {(literal, text) for _, literal in LITERALS for text in long if literal in text or text in literal} == set()
 
 
 def test_no_literal_wakes_a_parser() -> None:
     """A line whose values somebody compares belongs to a parser, one that only states its cause to the cause."""
-    wakes = {literal for parser in PARSERS for literal in parser.wakes}
-    assert {match.contains for _, match in MATCHES} & wakes == set()
+    assert {literal for _, literal in LITERALS} & {literal for parser in parsers(KNOWLEDGE) for literal in parser.wakes} == set()
 
 
 def clues(text: str) -> set[str]:
@@ -179,33 +169,38 @@ def test_a_message_with_several_causes_raises_suspicion_of_causes_of_the_vocabul
     ]  # fmt: skip
 
 
-SHOWN = [(cause, text) for cause, texts in EXAMPLES.items() for text in texts]
+@each_cause
+def test_what_programs_print_names_the_cause_and_no_other(cause: Cause) -> None:
+    for match in cause.match:
+        for example in match.examples:
+            named = clues(example)
+            assert named <= {cause.id}, example
+            assert match.suspects or named, example
 
 
-@pytest.mark.parametrize(("cause", "text"), SHOWN, ids=[f"{cause}: {text[:40]}" for cause, text in SHOWN])
-def test_what_programs_say_names_the_cause_and_no_other(cause: str, text: str) -> None:
-    assert clues(text) == {cause}
+def test_what_states_no_cause_names_none() -> None:
+    assert {text: named for text in NO_CAUSE if (named := clues(text))} == {}
 
 
-@pytest.mark.parametrize("text", SAID[NOTHING], ids=[text[:50] for text in SAID[NOTHING]])
-def test_what_states_no_cause_names_none(text: str) -> None:
-    assert clues(text) == set()
+class One:
+    """A knowledge of one match with one of its literals."""
+
+    def __init__(self, cause: Cause, match: Match) -> None:
+        self.causes = {cause.id: msgspec.structs.replace(cause, match=(match,))}
+
+    def once(self, name: str, make):  # type: ignore[no-untyped-def]
+        return make()
 
 
-@pytest.mark.parametrize(("cause", "match"), MATCHES, ids=map(name_of, MATCHES))
-def test_every_message_has_an_example(cause: str, match: Match) -> None:
-    """Without any of its matches a cause is still found by the others; so each is tried alone."""
-    only = msgspec.structs.replace(KNOWLEDGE.cause(cause), match=(match,))
-
-    class One:
-        causes: ClassVar = {cause: only}
-
-        def once(self, name: str, make):  # type: ignore[no-untyped-def]
-            return make()
-
-    said = EXAMPLES.get(cause, []) + (SAID[NOTHING] if match.suspects else [])  # a message of several causes states none
-    found = [text for text in said if signs.clues(Text(text, source="text"), One())]  # type: ignore[arg-type]
-    assert found, f"add a line to tests/said_by_programs/{cause}.toml that shows {match.contains!r}"
+@each_cause
+def test_every_message_has_its_program_and_an_example(cause: Cause) -> None:
+    """Without any of its literals a cause is still found by the others; so each is tried alone."""
+    for match in cause.match:
+        assert match.program, f"causes/{cause.id}.toml does not say which program prints {match.contains!r}"
+        for literal in match.literals:
+            known = One(cause, msgspec.structs.replace(match, contains=literal))
+            shown = any(signs.clues(Text(text, source="text"), known) for text in match.examples)  # type: ignore[arg-type]
+            assert shown, f"causes/{cause.id}.toml has no example for {literal!r}"
 
 
 @pytest.mark.parametrize(

@@ -202,8 +202,8 @@ def test_the_messages_of_a_cause_are_those_of_its_matches(cause: str) -> None:
     assert found is not None
     assert found.cause is not None
     known = KNOWLEDGE.cause(cause)
-    assert {*found.cause.messages, *found.cause.hints} == {match.contains for match in known.match}
-    assert all(any(match.contains == one and not match.suspects for match in known.match) for one in found.cause.messages)
+    assert {*found.cause.messages, *found.cause.hints} == {literal for match in known.match for literal in match.literals}
+    assert all(any(one in match.literals and not match.suspects for match in known.match) for one in found.cause.messages)
 
 
 def test_every_code_named_on_a_page_is_a_query_that_leads_back() -> None:

@@ -141,7 +141,7 @@ def test_the_script_of_every_cause_parses(cause: str) -> None:
     report = judge(evidence, KNOWLEDGE)
     for distro in ("ubuntu-24.04", "fedora-41", None):
         one = msgspec.structs.replace(evidence, distro=distro)
-        parses(fix_text.script(report, asked_for.for_cause(cause, report, read(one, Guard()), one.distro, KNOWLEDGE)))
+        parses(fix_text.script(report, asked_for.for_cause(cause, report, read(one, Guard(), KNOWLEDGE), one.distro, KNOWLEDGE)))
 
 
 def test_the_command_prints_the_script() -> None:

@@ -19,7 +19,7 @@ from cudadoctor.commands.policy_file import PolicyError, gathered
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.base import Text
-from cudadoctor.parsers.read import PARSERS
+from cudadoctor.parsers.read import parsers
 from cudadoctor.policy.grammar import RequirementError
 from cudadoctor.sources import recording
 from cudadoctor.sources.pasted import evidence_of
@@ -92,7 +92,7 @@ def inputs(seed: int) -> tuple[random.Random, list[bytes]]:
 
 def parse_all(content: bytes, chance: random.Random) -> None:
     text = content.decode("utf-8", "replace")
-    for parser in PARSERS:
+    for parser in parsers(KNOWLEDGE):
         list(parser.parse(Text(text, source="fuzz", origin=chance.choice(("live", "text")), whole=chance.random() < 0.5)))
 
 
@@ -168,7 +168,7 @@ def main(seconds: float, seed: int) -> None:
         content = mutated(chance, chance.choice(texts), texts)
         started = time.monotonic()
         parse_all(content, chance)
-        parsed += len(PARSERS)
+        parsed += len(parsers(KNOWLEDGE))
         if chance.random() < 0.1:
             explain(content)
             explained += 1

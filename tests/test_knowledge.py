@@ -27,7 +27,8 @@ TABLE_PROPERTIES = (
     "ubuntu_transitional", "toolkits", "toolkit_releases", "smi_versions", "distro_toolkits", "cuda_errors",
     "old_runtime_errors", "nvml_errors", "dcgm_errors", "smi_exits", "smi_messages", "smi_headers", "smi_changes", "xids",
     "xid_buckets", "recovery_actions", "env_vars", "visible_devices_rules", "numba_releases", "numba_cuda_releases",
-    "numba_facts", "numba_env", "products", "torch_indexes", "distributions", "device_problems", "topics", "makers", "figures",
+    "numba_facts", "numba_env", "products", "torch_indexes", "distributions", "device_problems", "topics", "makers", "figures", "circumstances",
+    "said_in_prose",
 )  # fmt: skip
 CAUSE = """
 title = "The driver is asleep"

@@ -16,9 +16,11 @@ import msgspec
 import pytest
 
 import cudadoctor.parsers
+from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Fact
 from cudadoctor.parsers.base import Parser, Text
 
+KNOWLEDGE = load()
 FOLDER = Path(__file__).parent.parent / "fixtures" / "parsers"
 ORIGINS = ("recorded", "seed", "reproduced", "reconstructed")
 
@@ -30,7 +32,8 @@ def all_modules() -> dict[str, list[Parser]]:
         if info.name == "read":  # the list itself
             continue
         module = importlib.import_module(f"cudadoctor.parsers.{info.name}")
-        found[info.name] = list(getattr(module, "PARSERS", None) or ([module.PARSER] if hasattr(module, "PARSER") else []))
+        of_knowledge = module.parsers(KNOWLEDGE) if hasattr(module, "parsers") else ()
+        found[info.name] = list(of_knowledge or getattr(module, "PARSERS", None) or ([module.PARSER] if hasattr(module, "PARSER") else []))
     return found
 
 
@@ -106,9 +109,9 @@ def test_no_two_parsers_share_a_name() -> None:
 
 
 def test_the_list_holds_every_parser() -> None:
-    from cudadoctor.parsers.read import PARSERS as LISTED
+    from cudadoctor.parsers import read
 
-    forgotten = sorted(set(PARSERS) - {parser.name for parser in LISTED})
+    forgotten = sorted(set(PARSERS) - {parser.name for parser in read.parsers(KNOWLEDGE)})
     assert not forgotten, f"add to _MODULES in parsers/read.py: {', '.join(forgotten)}"
 
 

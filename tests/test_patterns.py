@@ -75,7 +75,7 @@ def test_the_matches_of_a_cause(cause: str) -> None:
         if not re.search(r"[*+{]", (match.pattern or "") + (match.unless or "")):
             continue  # without repetition a pattern is as fast as a literal
         known: Knowledge = One(cause, match)  # type: ignore[assignment]
-        literals = [match.contains, *pieces(match.pattern or ""), *pieces(match.unless or "")]
+        literals = [*match.literals, *pieces(match.pattern or ""), *pieces(match.unless or "")]
         third = SIZE // 3
         text = "\n".join(noise[:third] for noise in noises(literals, ("", "\n")))  # 1 MB of all three, for preparing a text takes longest
         timed(f"{cause}: {match.contains!r}", lambda shown, known=known: signs.clues(Text(shown, source="text"), known), text)

@@ -192,7 +192,7 @@ def test_quotes_and_blanks_are_read_as_the_program_wrote_them(shown: str) -> Non
 def test_every_pattern_of_the_package_compiles_and_every_literal_is_long_enough() -> None:
     for cause in PACKAGE.causes.values():
         for match in cause.match:
-            assert len(match.contains) >= 6, (cause.id, match.contains)
+            assert all(len(literal) >= 6 for literal in match.literals), (cause.id, match.contains)
             assert match.window >= 1, (cause.id, match.contains)
             for pattern in filter(None, (match.pattern, match.unless)):
                 re.compile(pattern)
@@ -205,7 +205,14 @@ def test_no_match_stands_behind_another_that_finds_all_it_finds() -> None:
     for narrow, *says in stated:
         if "(?P<" in (narrow.pattern or ""):
             continue  # gives a value besides
-        wider = [match.contains for match, *other in wide if match is not narrow and match.contains in narrow.contains and other == says]
+        wider = [
+            (one, literal)
+            for match, *other in wide
+            if match is not narrow and other == says
+            for one in match.literals
+            for literal in narrow.literals
+            if one in literal
+        ]
         assert not wider, (narrow.contains, wider)
 
 
@@ -215,7 +222,7 @@ def test_no_match_holds_a_code_or_its_name() -> None:
     names |= {name for nvml in PACKAGE.nvml_errors for name in (nvml.name, nvml.exception)}
     for cause in PACKAGE.causes.values():
         for match in cause.match:
-            assert not any(name in match.contains for name in names), (cause.id, match.contains)
+            assert not any(name in literal for name in names for literal in match.literals), (cause.id, match.contains)
 
 
 def test_no_match_is_a_message_of_a_code() -> None:
@@ -224,14 +231,16 @@ def test_no_match_is_a_message_of_a_code() -> None:
     for cause in PACKAGE.causes.values():
         for match in cause.match:
             for message, code in messages.items():
-                assert message not in match.contains, f"{cause.id}: {match.contains!r} is the message of {code}; its row names the causes"
+                own = [literal for literal in match.literals if message in literal]
+                assert not own, f"{cause.id}: {own!r} is the message of {code}; its row names the causes"
 
 
 @settings(deadline=None)  # what a machine is busy with is no fault
 @given(
     st.lists(
         st.one_of(
-            st.sampled_from([*(m.contains for c in PACKAGE.causes.values() for m in c.match), "\n", " ", "x" * 80]), st.text(max_size=9)
+            st.sampled_from([*(one for c in PACKAGE.causes.values() for m in c.match for one in m.literals), "\n", " ", "x" * 80]),
+            st.text(max_size=9),
         ),
         max_size=12,
     )

@@ -102,7 +102,6 @@ def named(text: str) -> tuple[str | None, str | None]:
         (BUSY + "$ nvidia-smi -c 3\n", "compute-mode-blocks"),
         (BUSY + "index, compute_mode\n0, Exclusive_Process\n", "compute-mode-blocks"),
         (BUSY + "GRID licensing issue on this vGPU\n", "vgpu-problem"),
-        (UNKNOWN + "It broke after the laptop resumed from suspend.\n", "uvm-unavailable"),
         (UNKNOWN + "nvidia_drm 61440 0\nnvidia_modeset 1064960 1 nvidia_drm\nnvidia 4501504 1 nvidia_modeset\n", "uvm-unavailable"),
         (UNKNOWN + "$ ulimit -v 8388608\n", "process-limits"),
         (UNKNOWN + "$ ulimit -v\n8388608\n", "process-limits"),

@@ -28,13 +28,9 @@ LISTED = ">>> numba.cuda.is_available()\nFalse\n>>> dict(os.environ)\n{'CUDA_HOM
     ("text", "cause"),
     [
         (SYMBOL, PATH),
-        (SYMBOL + "LD_LIBRARY_PATH is empty.\n", MIXED),
-        (SYMBOL + "LD_LIBRARY_PATH ist leer.\n", MIXED),
         (SYMBOL + "LD_LIBRARY_PATH is set.\n", PATH),
         (SYMBOL.replace("site-packages/nvidia/cu13/lib", "cuda/lib64") + "LD_LIBRARY_PATH is empty.\n", PATH),
         (PROVIDER, LIBRARIES),
-        (PROVIDER + "Dependencies shows as missing: cudnn64_9.dll.\n", CUDNN),
-        (PROVIDER + "cudnn64_9.dll was not found anywhere.\n", CUDNN),
         (PROVIDER + "cudnn64_9.dll is there.\n", LIBRARIES),
         (REPORT.format("13.0") + "numba                    0.61.2\nllvmlite                 0.44.0\n", "numba-too-old"),
         (REPORT.format("13.0") + "numba                    0.61.2\nnumba-cuda               0.20.1\n", None),
@@ -42,7 +38,6 @@ LISTED = ">>> numba.cuda.is_available()\nFalse\n>>> dict(os.environ)\n{'CUDA_HOM
         (REPORT.format("13.0"), None),
         (NO_PLATFORM + JOB.format(""), "scheduler-gave-no-gpu"),
         (NO_PLATFORM + JOB.format(",gres/gpu=1"), None),
-        (NO_LIBCUDA + "Right, there is no GPU here.\n", "no-nvidia-gpu"),
         (NO_LIBCUDA + "During the build there is no GPU, so I linked it.\n", "libcuda-missing"),
         (NO_LIBCUDA + "There is no GPU at build time.\n", "libcuda-missing"),
     ],
@@ -84,7 +79,6 @@ TRAINS = "@8f0a7c2d11b3:/# nvidia-smi\nbash: nvidia-smi: command not found\n"
 @pytest.mark.parametrize(
     ("said", "cause"),
     [
-        ("Training in it runs at full speed.", "nvidia-smi-missing"),
         ("I do not know whether it runs on the GPU.", None),
     ],
 )

@@ -108,7 +108,7 @@ def collected(patient: Patient, monkeypatch: pytest.MonkeyPatch, mode: str, *fra
 
 
 def runs(evidence: Evidence) -> dict[str, FrameworkRun]:
-    found = read(evidence, Guard()).get(FRAMEWORK_RUNS)
+    found = read(evidence, Guard(), load_knowledge()).get(FRAMEWORK_RUNS)
     return {} if isinstance(found, Unknown) or found.value is None else {run.name: run for run in found.value.runs}
 
 

@@ -283,6 +283,7 @@ def test_an_own_climb_that_did_not_reach_numba_changes_nothing() -> None:
 
 def test_the_silence_of_a_trial_is_an_answer_of_its_own() -> None:
     """A framework that was not started, or that gave no line, is named beside those that did."""
+    from cudadoctor.knowledge.load import load
     from cudadoctor.model.evidence import Evidence, Item
     from cudadoctor.model.guard import Guard
     from cudadoctor.model.values import FRAMEWORK_RUNS
@@ -300,7 +301,7 @@ def test_the_silence_of_a_trial_is_an_answer_of_its_own() -> None:
         ),
         Item(id="framework-torch", kind="worker", what=("python", "frameworks.py"), status="not-run", why="no time was left"),
     )
-    fact = read(Evidence(items=items), Guard())[FRAMEWORK_RUNS]
+    fact = read(Evidence(items=items), Guard(), load())[FRAMEWORK_RUNS]
     assert [(run.name, run.status, run.why) for run in fact.need().runs] == [
         ("torch", "unknown", "no time was left"),
         ("jax", "hang", "no answer within 45 s"),

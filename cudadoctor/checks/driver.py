@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
-MEANT = {"nouveau-bound": "nouveau-meant", "vfio-bound": "guest-works"}  # kinds of parsers/_setting_words.py
+MEANT = {"nouveau-bound": "nouveau-meant", "vfio-bound": "guest-works"}  # kinds of tables/lexicon.toml
 PASSTHROUGH = ("vfiopci", "pcistub")
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 NO_CONTACT = "communicate with the NVIDIA driver"

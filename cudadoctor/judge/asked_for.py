@@ -38,4 +38,4 @@ def exit_code(report: Report, prescription: Prescription | None, *, named: bool)
 
 def is_windows(evidence: Evidence, knowledge: Knowledge) -> bool:
     """Whether the steps are for Windows, whose shell is PowerShell."""
-    return of_facts(read(evidence, Guard()), evidence.distro, knowledge).family == "windows"
+    return of_facts(read(evidence, Guard(), knowledge), evidence.distro, knowledge).family == "windows"

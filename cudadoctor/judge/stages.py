@@ -32,7 +32,7 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
     wanted = requirements or Requirements()
     guard = guard or Guard()
     full, (evidence, numbering) = evidence, guard.run("parse", "long texts", (evidence, {}), long_texts.shortened, evidence)
-    facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard, knowledge.more_parsers)
+    facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard, knowledge)
     outcomes = rows.apply(facts, knowledge, guard)
     clues = [clue for outcome in outcomes for clue in outcome.clues]
     clues.extend(statements.stated(evidence, facts, knowledge, guard))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
-from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables
+from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables, wording
 from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
@@ -309,6 +309,19 @@ class Knowledge(figures.FigureTables):
     @property
     def recovery_actions(self) -> tuple[codes.RecoveryAction, ...]:
         return self._xid.recovery_action
+
+    # ------------------------------------------------------------ what texts show and people write
+    @cached_property
+    def circumstances(self) -> tuple[wording.Circumstance, ...]:
+        return self._table("circumstances", wording.Circumstances).circumstance
+
+    @property
+    def said_in_prose(self) -> tuple[wording.Says, ...]:
+        return self.lexicon.says
+
+    @cached_property
+    def lexicon(self) -> wording.Lexicon:
+        return self._table("lexicon", wording.Lexicon)
 
     # ------------------------------------------------------------ environment variables and Numba
     @cached_property

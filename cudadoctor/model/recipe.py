@@ -47,19 +47,30 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message that states its cause. `contains` is a case-sensitive literal of six or more characters.
+    """A message that states its cause, and the program that prints it. `contains`: a case-sensitive literal of six or more characters, or
+    several of which each will do. `example`: what the program prints, one text or several; each literal is in one of them.
 
     `pattern` is tried on the `window` lines around a hit, `unless` refuses a hit where it matches there.
     `suspects`: the message has several causes; it states none and raises suspicion of these, likeliest first.
     `advice`: the message is no failure (a warning, a line of a listing); it blames nothing, and leads only where nothing else does.
     """
 
-    contains: str
+    contains: str | tuple[str, ...]
+    program: str = ""
+    example: str | tuple[str, ...] = ()
     pattern: str | None = None
     unless: str | None = None
     window: int = 1
     suspects: tuple[str, ...] = ()
     advice: bool = False
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        return (self.contains,) if isinstance(self.contains, str) else self.contains
+
+    @property
+    def examples(self) -> tuple[str, ...]:
+        return (self.example,) if isinstance(self.example, str) else self.example
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

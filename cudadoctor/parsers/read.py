@@ -5,7 +5,7 @@ Several parsers may state the same key: their order here is the order of trust (
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -34,7 +34,6 @@ from cudadoctor.parsers import (
     limits,
     lshw,
     lspci,
-    mentions,
     module_files,
     modules,
     mokutil,
@@ -69,11 +68,14 @@ from cudadoctor.parsers import (
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.literals import Literals, Places
 
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
 _MODULES = (
     pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
     system_names, uname, surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc,
-    worker_nvml, nvml_of_smi, worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed, mentions,
-    setting, package_lists, frameworks, framework_names, gpu_names, driver_names, numba_report, slurm_client, spaced_names,
+    worker_nvml, nvml_of_smi, worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed,
+    package_lists, frameworks, framework_names, gpu_names, driver_names, numba_report, slurm_client, spaced_names,
     cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
     launches, container_stack,
 )  # fmt: skip
@@ -90,14 +92,20 @@ def text_of(item: Item, *, with_stderr: bool = False) -> Text:
     return Text(body, source=item.source, origin=item.origin, whole=item.whole, item=item)
 
 
-def read(evidence: Evidence, guard: Guard, more: tuple[Parser, ...] = ()) -> Facts:
-    """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts. `more`: those of extensions."""
+def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
+    """All parsers: those that need no knowledge, those that do, and those of extensions."""
+    return (*PARSERS, *setting.parsers(knowledge), *knowledge.more_parsers)
+
+
+def read(evidence: Evidence, guard: Guard, knowledge: Knowledge) -> Facts:
+    """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts."""
+    every = parsers(knowledge)
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
     pasted = {item.id: _pasted(item, guard) for item in evidence.items if item.kind == "text"}
-    wakes = Literals(literal for parser in (*PARSERS, *more) for literal in parser.wakes) if pasted else None
+    wakes = Literals(literal for parser in every for literal in parser.wakes) if pasted else None
     held = {name: wakes.places(text.text) for name, text in pasted.items()} if wakes is not None else {}
-    for parser in (*PARSERS, *more):
+    for parser in every:
         for item in evidence.items:
             if item.kind == "text":
                 found = _from_pasted(parser, item, pasted[item.id], held[item.id], guard)

@@ -1,30 +1,31 @@
 """Where a user's programs run, as the text around a failure tells it: container, WSL, batch job, notebook, Mac.
 
-These are words and typed commands, not measurements. A word alone proves nothing; it decides between the causes that a message leaves
-open (checks/ties), and it is quoted. What a program itself prints about its kernel or container is stated as the usual fact.
+These are circumstances (tables/circumstances.toml), typed commands and what people write (tables/lexicon.toml), not measurements. None
+proves anything alone; they decide between the causes that a message leaves open (texts/tie_breakers), and are quoted. What a program itself
+prints about its kernel or container is stated as the usual fact.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
 from itertools import groupby, islice, takewhile
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
 from cudadoctor.parsers import _answers
-from cudadoctor.parsers._complaint_words import COMPLAINTS
-from cudadoctor.parsers._library_words import LIBRARY_WORDS
-from cudadoctor.parsers._memory_words import MEMORY_WORDS
-from cudadoctor.parsers._setting_words import SIGNS, Sign
 from cudadoctor.parsers.attempts import typed
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.literals import Literals
+from cudadoctor.parsers.prose import Prose
 from cudadoctor.parsers.shell import is_prompt, pasted, root_command
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.knowledge.wording import Circumstance
 
 _REACH = 400  # characters of a line looked at on each side of a hint
 _PLACES = 60  # places of one hint that are looked at
@@ -69,27 +70,15 @@ _HINT_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _PROSE_END = (".", ",", ";", ":")
 
 
-@cache
-def _hints() -> Literals:
-    """All that is looked for here, in one pass."""
-    signs = (hint for sign in (*SIGNS, *LIBRARY_WORDS, *MEMORY_WORDS, *COMPLAINTS) for hint in sign.hints)
-    return Literals((*signs, *_RUN_HINTS, *_JOB_HINTS, *_INSIDE_HINTS, *_OF_WSL, *_ASKED, _HINT_VISIBLE))
-
-
-@lru_cache(maxsize=1)
-def _body(text: Text) -> _Body:
-    """Made once for the parsers that ask one after another."""
-    return _Body(text)
-
-
 class _Body:
     """The text as one string with plain line ends, and where each place of it stands."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: Text, hints: Literals) -> None:
+        self.text = text
         self.lines = text.lines
         self.whole = text.joined
         self._line_at = text.line_at
-        self._places = _hints().places(self.whole)
+        self._places = hints.places(self.whole)
 
     def places(self, hint: str) -> Iterator[tuple[int, int]]:
         """Each place of a hint with its line's number, at most one on a line."""
@@ -114,47 +103,102 @@ class _Body:
         return " ".join(joined)[:_COMMAND_LENGTH]
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """One fact with all words and commands. Only a user's text is read so."""
-    if not pasted(text):
-        return
-    body = _body(text)
-    words = {sign.kind: line for sign in (*SIGNS, *LIBRARY_WORDS, *MEMORY_WORDS, *COMPLAINTS) if (line := _first(body, sign)) is not None}
-    listed = _libcuda_not_listed(body)
-    if listed is not None:
-        words["no-libcuda"] = listed
-    rules = _rules_without_a_gpu(body)
-    if rules is not None:
-        words["no-gpu-rule"] = rules
-    minor = _minor_without_a_node(body)
-    if minor is not None:
-        words["node-of-minor"] = minor
-    words |= _bus_without_nvidia(text, body)
-    absent = _process_not_listed(body)
-    if absent is not None:
-        words.setdefault("gone", absent)
-    words |= {kind: line for kind, line in _answers.words(text.lines, text.text) if kind not in words}
-    starts = (*_containers(body), *_answers.composed(text.lines, text.text))
-    containers, jobs = tuple(sorted(starts, key=lambda start: start.line)), _jobs(body)
-    visible, visible_line = _visible(body)
-    if not words and not containers and not jobs and visible is None:
-        return
-    setting = Setting(words=words, containers=containers, jobs=jobs, visible=visible, visible_line=visible_line)
-    shown = {*words.values(), *(start.line for start in (*containers, *jobs)), visible_line} - {0}
-    yield text.fact(SETTING, setting, *(text.quote(line) for line in sorted(shown)), whole=False)
+class _Known(NamedTuple):
+    """A circumstance with its patterns made one."""
+
+    kind: str
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+    unless: re.Pattern[str] | None
+
+    def first(self, body: _Body) -> int | None:
+        """The line of the first sign of it."""
+        found: int | None = None
+        for hint in self.hints:
+            for at, number in body.places(hint):
+                if found is not None and number >= found:
+                    break
+                if self._fits(body.around(at)):
+                    found = number
+                    break
+        return found
+
+    def _fits(self, line: str) -> bool:
+        return self.pattern.search(line) is not None and (self.unless is None or self.unless.search(line) is None)
 
 
-def _first(body: _Body, sign: Sign) -> int | None:
-    """The line of the first sign of this kind."""
-    found: list[int] = []
-    for hint in sign.hints:
-        for at, number in body.places(hint):
-            if found and number >= found[0]:
-                break
-            if sign.pattern.search(body.around(at)):
-                found = [number]
-                break
-    return found[0] if found else None
+def _known(circumstance: Circumstance) -> _Known:
+    flags = re.IGNORECASE if circumstance.ignore_case else 0
+    unless = lazy(circumstance.unless) if circumstance.unless is not None else None
+    return _Known(circumstance.kind, circumstance.hints, lazy("|".join(circumstance.patterns), flags), unless)
+
+
+class _Reader:
+    """What is known of circumstances and of prose, made ready for texts."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self._known = tuple(_known(circumstance) for circumstance in knowledge.circumstances)
+        self._prose = Prose(knowledge.lexicon)
+        hints = (hint for known in self._known for hint in known.hints)
+        self._hints = Literals((*hints, *_RUN_HINTS, *_JOB_HINTS, *_INSIDE_HINTS, *_OF_WSL, *_ASKED, _HINT_VISIBLE))
+        self._last: _Body | None = None
+
+    def _body(self, text: Text) -> _Body:
+        """Made once for the parsers that ask one after another."""
+        if self._last is None or self._last.text is not text:
+            self._last = _Body(text, self._hints)
+        return self._last
+
+    def setting(self, text: Text) -> Iterator[Fact[Any] | Unknown]:
+        """One fact with all circumstances and commands. Only a user's text is read so."""
+        if not pasted(text):
+            return
+        body = self._body(text)
+        words = {known.kind: line for known in self._known if (line := known.first(body)) is not None}
+        answers = _answers_of(text, body)
+        words |= {kind: line for kind, line in answers.items() if kind not in words}
+        prose = {kind: line for kind, line in self._prose.kinds(text).items() if kind not in words}
+        starts = (*_containers(body), *_answers.composed(text.lines, text.text))
+        containers, jobs = tuple(sorted(starts, key=lambda start: start.line)), _jobs(body)
+        visible, visible_line = _visible(body)
+        if not words and not prose and not containers and not jobs and visible is None:
+            return
+        setting = Setting(
+            words={**words, **prose}, prose=tuple(prose), containers=containers, jobs=jobs, visible=visible, visible_line=visible_line
+        )
+        shown = {*setting.words.values(), *(start.line for start in (*containers, *jobs)), visible_line} - {0}
+        yield text.fact(SETTING, setting, *(text.quote(line) for line in sorted(shown)), whole=False)
+
+    def wsl(self, text: Text) -> Iterator[Fact[Any] | Unknown]:
+        """The kernel that Microsoft made, or the folder that Windows lends, named anywhere in a user's text."""
+        found = next(self._near(text, _OF_WSL, _KERNEL_OF_WSL), None)
+        if found is not None:
+            yield text.fact(WSL, True, text.quote(found[0]), whole=False)
+
+    def inside(self, text: Text) -> Iterator[Fact[Any] | Unknown]:
+        """The prompt of Apptainer, TensorFlow's word for its host where Docker named that, a service of docker compose."""
+        found = next(self._near(text, _INSIDE_HINTS, _INSIDE), None)
+        if found is not None:
+            yield text.fact(CONTAINER_MARKS, (found[1],), text.quote(found[0]), whole=False)
+
+    def _near(self, text: Text, hints: tuple[str, ...], pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+        """The lines near a hint on which the pattern fits: number, and what fits."""
+        if pasted(text):
+            body = self._body(text)
+            lines = ((number, pattern.search(body.around(at))) for hint in hints for at, number in body.places(hint))
+            yield from ((number, found[0].strip()) for number, found in lines if found is not None)
+
+
+def _answers_of(text: Text, body: _Body) -> dict[str, int]:
+    """What the answers of commands show, where the line alone says too little."""
+    looks = {
+        "no-libcuda": _libcuda_not_listed(body),
+        "no-gpu-rule": _rules_without_a_gpu(body),
+        "node-of-minor": _minor_without_a_node(body),
+        **_bus_without_nvidia(text, body),
+        "gone": _process_not_listed(body),
+    }
+    return {kind: line for kind, line in looks.items() if line is not None} | dict(_answers.words(text.lines, text.text))
 
 
 def _libcuda_not_listed(body: _Body) -> int | None:
@@ -276,53 +320,19 @@ _INSIDE = lazy(
 _INSIDE_HINTS = ("Singularity", "Apptainer", "information for host: ", "hostname: ", "on this host (", "_1  | ", "-1  | ")
 
 
-def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """The kernel that Microsoft made, or the folder that Windows lends, named anywhere in a user's text."""
-    if not pasted(text):
-        return
-    body = _body(text)
-    for hint in _OF_WSL:
-        for at, number in body.places(hint):
-            if _KERNEL_OF_WSL.search(body.around(at)):
-                yield text.fact(WSL, True, text.quote(number), whole=False)
-                return
-
-
-def parse_inside(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """The prompt of Apptainer, TensorFlow's word for its host where that is the name which Docker gives, a service of docker compose."""
-    if not pasted(text):
-        return
-    body = _body(text)
-    for hint in _INSIDE_HINTS:
-        for at, number in body.places(hint):
-            found = _INSIDE.search(body.around(at))
-            if found is not None:
-                yield text.fact(CONTAINER_MARKS, (found[0].strip(),), text.quote(number), whole=False)
-                return
-
-
-# Words of a failure to which the setting may matter.
-_WAKES = ("nvidia", "NVIDIA", "Nvidia", "libcuda", "CUDA_ERROR", "CUDA_VISIBLE_DEVICES", "CUDA error", "CUDA-capable",
-          "CUDA GPUs", "torch.cuda", "cuda:",
-          "nvcuda", "CUDA driver", "with CUDA", "cudaError", "NO_DEVICE", "initialize NVML", "docker", "Docker", "podman", "container",
-          "apptainer", "ingularity", "ensorflow", "out of memory", "GPU memory", "gpu memory", "VRAM", "显存",
-          "CUDA devices", "CUBLAS", "lurm", "buntu on ", "GPU ", "GPU0", " gpu", "UDA fails", "irtual memory",
-          "isk sleep", "Numba ", "numba.", "NCCL_", "eer access", "/nvcc", "onnxruntime", "UMBA", "numba ", "SLURM")  # fmt: skip
-
-PARSERS = (
-    Parser(
-        name="setting",
-        reads=(),
-        keys=(SETTING.name,),
-        parse=parse,
-        wakes=_WAKES,
-    ),
-    Parser(name="wsl_words", reads=(), keys=(WSL.name,), parse=parse_wsl, wakes=_OF_WSL),
-    Parser(
-        name="container_words",
-        reads=(),
-        keys=(CONTAINER_MARKS.name,),
-        parse=parse_inside,
-        wakes=_INSIDE_HINTS,
-    ),
+# What a text speaks of to which its setting may matter.
+_WAKES = (
+    "nvidia", "NVIDIA", "Nvidia", "cuda", "CUDA", "Cuda", " GPU", " gpu", "GPU0", "umba", "UMBA", "VRAM", "显存", "docker", "Docker", "container",
+    "/stubs", "NCCL", "nccl", "out of memory", "irtual memory", "isk sleep", "lurm", "SLURM", "nvcc", "onnxruntime", "nouveau", "NVML",
+    "NVRM", "cuInit", "GRID",
 )  # fmt: skip
+
+
+def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
+    """The parsers of this module, with what is known."""
+    reader = knowledge.once("setting", lambda: _Reader(knowledge))
+    return (
+        Parser(name="setting", reads=(), keys=(SETTING.name,), parse=reader.setting, wakes=_WAKES),
+        Parser(name="wsl_words", reads=(), keys=(WSL.name,), parse=reader.wsl, wakes=_OF_WSL),
+        Parser(name="container_words", reads=(), keys=(CONTAINER_MARKS.name,), parse=reader.inside, wakes=_INSIDE_HINTS),
+    )

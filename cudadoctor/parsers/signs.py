@@ -92,7 +92,7 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
 
 def literals(knowledge: Knowledge) -> Iterator[str]:
     """What wakes the matches."""
-    return (match.contains for _, match in _signs(knowledge))
+    return (literal for _, match in _signs(knowledge) for literal in match.literals)
 
 
 def _signs(knowledge: Knowledge) -> tuple[tuple[str, Match], ...]:
@@ -106,46 +106,47 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _places(match: Match, lines: Lines) -> Iterator[_Place]:
-    for hit in lines.ends(match.contains):
-        place = _judged(match, hit, lines)
-        if place is not None:
-            yield place
+    for literal in match.literals:
+        for hit in lines.ends(literal):
+            place = _judged(match, literal, hit, lines)
+            if place is not None:
+                yield place
 
 
-def _judged(match: Match, hit: Hit, lines: Lines) -> _Place | None:
+def _judged(match: Match, literal: str, hit: Hit, lines: Lines) -> _Place | None:
     if match.pattern is None and match.unless is None:
-        return _Place(hit.first, hit.last, match.contains)
+        return _Place(hit.first, hit.last, literal)
     window, top = lines.window(hit, match.window)
     if match.unless is not None and _compiled(match.unless).search(window):
         return None
     if match.pattern is None:
-        return _Place(hit.first, hit.last, match.contains)
+        return _Place(hit.first, hit.last, literal)
     found = _compiled(match.pattern).search(window)
     if found is None:
-        return _of_sentence(match, match.pattern, hit, lines)
+        return _of_sentence(match, literal, hit, lines)
     last = max(found.start(), found.end() - 1)
-    return _place(match, hit, found, top + window.count("\n", 0, found.start()), top + window.count("\n", 0, last))
+    return _place(literal, hit, found, top + window.count("\n", 0, found.start()), top + window.count("\n", 0, last))
 
 
-def _of_sentence(match: Match, pattern: str, hit: Hit, lines: Lines) -> _Place | None:
+def _of_sentence(match: Match, literal: str, hit: Hit, lines: Lines) -> _Place | None:
     """What the pattern looks for may stand where the sentence begins or goes on, in the lines beside it."""
     for sentence in lines.sentences(hit):
         words = sentence.text[: 4 * REACH]
-        found = _compiled(pattern).search(words)
+        found = _compiled(match.pattern or "").search(words)
         if found is None or (match.unless is not None and _compiled(match.unless).search(words)):
             continue
         first = sentence.first + bisect_right(sentence.ends, found.start())
         last = sentence.first + bisect_left(sentence.begins, found.end())
-        return _place(match, hit, found, first, last)
+        return _place(literal, hit, found, first, last)
     return None
 
 
-def _place(match: Match, hit: Hit, found: re.Match[str], first: int, last: int) -> _Place:
+def _place(literal: str, hit: Hit, found: re.Match[str], first: int, last: int) -> _Place:
     """The lines of the hit with those of what its pattern found, where these are close."""
     first, last = min(hit.first, first), max(hit.last, last)
     if last - first >= QUOTE_LINES:
         first, last = hit.first, hit.last
-    return _Place(first, last, match.contains, {name: value for name, value in found.groupdict().items() if value is not None})
+    return _Place(first, last, literal, {name: value for name, value in found.groupdict().items() if value is not None})
 
 
 def _subject(place: _Place) -> str:

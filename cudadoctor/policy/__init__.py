@@ -50,7 +50,7 @@ def needs_kernels(asked: Iterable[Requirement]) -> bool:
 def applied(report: Report, evidence: Evidence, knowledge: Knowledge, policy: Policy, wanted: Requirements, *, today: dt.date) -> Report:
     """The report with what the policy asked. `today` decides which expected findings still are."""
     judged = expected.applied(report, evidence, knowledge, policy.ignores, wanted, today=today)
-    facts = read(evidence, Guard()) if policy.requirements else Facts(())
+    facts = read(evidence, Guard(), knowledge) if policy.requirements else Facts(())
     view = View(facts=facts, report=report)
     results = tuple(_result(one, view) for one in policy.requirements)
     code = judged.exit_code if all(result.met for result in results) else NOT_MET

@@ -117,7 +117,7 @@ def _prescribed(root: Finding | None, evidence: Evidence, knowledge: Knowledge) 
     if root is None:
         return None
     nothing: Prescription | None = None
-    facts = read(evidence, Guard())
+    facts = read(evidence, Guard(), knowledge)
     return Guard().run("prescribe", "prescribe", nothing, prescribe.prescribe, root, {}, facts, knowledge, evidence.distro)
 
 

@@ -19,7 +19,20 @@ from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DCGM, FRAMEWORK_RUNS, LADDER, NVML, PYTHON, SMI, TEGRA, DcgmDiag, DcgmError, DcgmFailure, Ladder
+from cudadoctor.model.values import (
+    DCGM,
+    FRAMEWORK_RUNS,
+    LADDER,
+    NVML,
+    PYTHON,
+    SETTING,
+    SMI,
+    TEGRA,
+    DcgmDiag,
+    DcgmError,
+    DcgmFailure,
+    Ladder,
+)
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import prepared
@@ -130,8 +143,24 @@ def _said(item: Item, knowledge: Knowledge, *, is_text: bool) -> list[Clue]:
 
 
 def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]:
-    """A tie that rests on the machine alone is no word of the text."""
-    return [clue for clue in tie_breakers.decided(said, facts, knowledge) if any(quote.source == TEXT for quote in clue.quotes)]
+    """What the rules make of it. One that rests on the machine alone is no word of the text; one that rests on prose is a suspicion."""
+    found = [clue for clue in tie_breakers.decided(said, facts, knowledge) if any(quote.source == TEXT for quote in clue.quotes)]
+    prose = _prose_lines(said, facts)
+    return [msgspec.structs.replace(clue, basis="suspected") if prose & _lines(clue) else clue for clue in found]
+
+
+def _prose_lines(said: list[Clue], facts: Facts) -> set[int]:
+    """The lines on which only somebody's own words speak, and no message."""
+    setting = facts.get(SETTING)
+    if isinstance(setting, Unknown) or setting.value is None:
+        return set()
+    words, prose = setting.value.words, setting.value.prose
+    shown = {line for kind, line in words.items() if kind not in prose} | {line for clue in said for line in _lines(clue)}
+    return {words[kind] for kind in prose} - shown
+
+
+def _lines(clue: Clue) -> set[int]:
+    return {quote.first for quote in clue.quotes if quote.source == TEXT and quote.first is not None}
 
 
 def _text(item: Item) -> Text:

@@ -43,13 +43,13 @@ def _steps(asked: Question, report: Report, evidence: Evidence, knowledge: Knowl
     found = report.diagnosis
     every = (found.root, *found.explains, *found.also, *found.suspects) if asked.every_step else ()
     causes = dict.fromkeys((*asked.steps_for, *(one.cause for one in every if one is not None)))
-    facts = read(evidence, Guard()) if causes else Facts(())
+    facts = read(evidence, Guard(), knowledge) if causes else Facts(())
     return {cause: asked_for.for_cause(cause, report, facts, evidence.distro, knowledge) for cause in causes}
 
 
 def lines(asked: RowsWanted, knowledge: Knowledge, guard: Guard) -> RowsKnown:
     """What rows say as long as not all evidence is there. A row that fails says nothing yet."""
-    facts = read(asked.evidence, guard, knowledge.more_parsers)
+    facts = read(asked.evidence, guard, knowledge)
     wanted = [check for check in rows.of(knowledge) if check.id in asked.rows]
     found = {check.id: guard.run("describe", check.id, None, rows.describe, check, facts, knowledge) for check in wanted}
     return RowsKnown(lines={row: line.summary for row, line in found.items() if line is not None})

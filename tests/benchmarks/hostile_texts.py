@@ -24,7 +24,7 @@ Arrange = Callable[[random.Random, list[str]], str]
 
 
 def literals() -> list[str]:
-    found = {match.contains for cause in load().causes.values() for match in cause.match}
+    found = {literal for cause in load().causes.values() for match in cause.match for literal in match.literals}
     found |= {word for parser in PARSERS for word in parser.wakes}
     return sorted(found)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def page(cause_id: str, knowledge: Knowledge) -> CausePage:
     """KeyError where there is no such cause."""
     cause = knowledge.cause(cause_id)
-    stated = (match.contains for match in cause.match if not match.suspects and not match.advice)
-    hinted = (match.contains for match in cause.match if match.suspects or match.advice)
+    stated = (one for match in cause.match if not match.suspects and not match.advice for one in match.literals)
+    hinted = (one for match in cause.match if match.suspects or match.advice for one in match.literals)
     return CausePage(
         id=cause.id,
         title=cause.title,

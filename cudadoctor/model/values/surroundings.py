@@ -78,10 +78,12 @@ class Start(Value, frozen=True, kw_only=True):
 class Setting(Value, frozen=True, kw_only=True):
     """What a user's text says of the place where its programs run: words and commands, not measurements.
 
-    `words` holds the line of the first sign of each kind (container, wsl, snap-docker, docker-desktop, notebook, mac ...).
+    `words` holds the line of the first sign of each kind (container, wsl, snap-docker, docker-desktop, notebook, mac ...); `prose` names
+    those that only somebody's own words speak of.
     """
 
     words: dict[str, int] = msgspec.field(default_factory=dict)
+    prose: tuple[str, ...] = ()
     containers: tuple[Start, ...] = ()
     jobs: tuple[Start, ...] = ()
     visible: str | None = None  # the last value of CUDA_VISIBLE_DEVICES that is written anywhere in the text
@@ -102,12 +104,6 @@ class Limits(Value, frozen=True, kw_only=True):
     entries: tuple[Limit, ...]
 
 
-class Mentions(Value, frozen=True, kw_only=True):
-    """What a pasted text speaks of around a failure: topic -> the first line that does. A mention proves nothing alone."""
-
-    topics: dict[str, int]
-
-
 DEVICE_NODES = Key[DeviceNodes]("device-nodes")
 DEVICE_NODES_AFTER = Key[DeviceNodes]("device-nodes-after")
 USER = Key[User]("user")
@@ -123,7 +119,6 @@ TEGRA = Key[bool]("tegra")
 HYPERVISOR = Key[str]("hypervisor")
 MAY_MAKE_NODES = Key[bool]("may-make-nodes")  # CAP_MKNOD is in the effective set
 SETTING = Key[Setting]("setting")
-MENTIONS = Key[Mentions]("mentions")
 LIMITS = Key[Limits]("limits")
 CGROUP_LIMITS = Key[Limits]("cgroup-limits")
 BUNDLE = Key[str]("bundle")  # the tool that collected this evidence, where it was not the doctor: nobody climbed the ladder there

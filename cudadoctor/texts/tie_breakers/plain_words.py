@@ -13,7 +13,6 @@ from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI, SMI_CSV
-from cudadoctor.parsers._complaint_words import COMPLAINTS
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, finding, in_words, settled, stated, suspected
 
@@ -31,7 +30,6 @@ _WHERE = (
     ("wsl", ("wsl-gpu-unavailable", "wsl-linux-driver-installed")),
     ("container", ("container-no-gpu-access", "container-toolkit-missing", "container-driver-capabilities")),
 )
-_BY_PEOPLE = frozenset(sign.kind for sign in COMPLAINTS)
 _NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available")
 _NO_GPU = lazy(r"False|is_available|no GPU|No GPU")
 _NOT_RUNNING = lazy(r"kernel driver does not appear to be running")
@@ -114,7 +112,7 @@ def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for cause in place.setting.words if not settled(said) else ():
         if cause in knowledge.causes:
             lines = place.said(cause)
-            yield in_words(cause, lines) if cause in _BY_PEOPLE else finding(cause, lines, basis="suspected")
+            yield in_words(cause, lines) if cause in place.setting.prose else finding(cause, lines, basis="suspected")
 
 
 def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -9,7 +9,7 @@ from cudadoctor.checks.reading import Quotes, line_of, merged
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import MENTIONS
+from cudadoctor.model.values import SETTING
 
 Said = Sequence[Clue]
 ANYTHING = lazy(r".")
@@ -49,10 +49,10 @@ def stated(said: Said, *causes: str, words: re.Pattern[str] = ANYTHING) -> Quote
 
 def mention(facts: Facts, topic: str) -> Quotes:
     """The line of a text that speaks of this, () where none does."""
-    found = facts.get(MENTIONS)
-    if not isinstance(found, Fact) or found.value is None or topic not in found.value.topics:
+    found = facts.get(SETTING)
+    if not isinstance(found, Fact) or found.value is None or topic not in found.value.words:
         return ()
-    return line_of(found, found.value.topics[topic])
+    return line_of(found, found.value.words[topic])
 
 
 def finding(cause: str, *quotes: Quotes, basis: Basis = "derived", values: dict[str, str] | None = None, **named: str) -> Clue:

@@ -1,0 +1,120 @@
+"""What people write about a failure: a subject and a complaint of the lexicon in one sentence. It raises suspicions and states nothing."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cudadoctor.knowledge.wording import Lexicon, Says
+from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.literals import Literals, Places
+
+LONGEST = 3000  # lines; what is longer is a log, and people describe a failure in less
+_PLACES = 200  # places of one word that are looked at
+_OPEN = "*"  # ends a word that may go on
+_END = lazy(r"[.!?;](?=\s)|[。！？；]|\n\s*\n|\n(?=\s*[-*•$#>|\d])")
+# Before a word, what turns it into its opposite.
+_NOT = lazy(r"(?:\b(?:not?|never|without|neither|nor|kein\w{0,2}|nicht|pas|sin|ohne|sans|нет|не)|n['’]t)\b[ \w]{0,10}$")
+_NEGATION = 16  # characters before a word in which a negation counts
+
+
+class _Place(NamedTuple):
+    """A word of the text: offsets, and the number of its sentence."""
+
+    start: int
+    end: int
+    sentence: int
+
+
+class _Says(NamedTuple):
+    """An entry of the lexicon with its lists of words."""
+
+    entry: Says
+    subjects: tuple[str, ...]
+    complaints: tuple[str, ...]
+    also: tuple[str, ...]
+    unless: tuple[str, ...]
+
+
+class Prose:
+    """The lexicon made ready for texts."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        listed = lexicon.listed
+        self._says = tuple(
+            _Says(entry, *(listed(words) for words in (entry.subject, entry.complaint, entry.also, entry.unless))) for entry in lexicon.says
+        )
+        words = (word for says in self._says for word in (*says.subjects, *says.complaints, *says.also, *says.unless))
+        self._literals = Literals(word.rstrip(_OPEN) for word in words)
+
+    def kinds(self, text: Text) -> dict[str, int]:
+        """Each kind that the text speaks of, with the line of its complaint."""
+        low = text.joined.lower()
+        if len(text.lines) > LONGEST or len(low) != len(text.joined):
+            return {}
+        sentences = _Sentences(low, self._literals.places(low))
+        found: dict[str, int] = {}
+        for says in self._says:
+            at = sentences.first(says)
+            for kind in says.entry.kinds if at is not None else ():
+                found[kind] = min(text.line_at(at or 0), found.get(kind, len(text.lines)))
+        return found
+
+
+class _Sentences:
+    """A text in lower case, the places of the lexicon's words, and where its sentences end."""
+
+    def __init__(self, low: str, places: Places) -> None:
+        self._low, self._places = low, places
+        self._ends = [found.end() for found in _END.finditer(low)]
+        self._known: dict[str, list[_Place]] = {}
+
+    def first(self, says: _Says) -> int | None:
+        """Where the first complaint stands near a subject of its sentence."""
+        subjects: dict[int, list[_Place]] = {}
+        for place in self._all(says.subjects):
+            subjects.setdefault(place.sentence, []).append(place)
+        if not subjects:
+            return None
+        around = {place.sentence for place in self._all(says.also)} if says.also else set(subjects)
+        around -= {place.sentence for place in self._all(says.unless)}
+        complaints = (place for place in self._all(says.complaints) if place.sentence in around and not self._negated(place.start))
+        reach = says.entry.reach
+        near = (place.start for place in complaints if any(_close(place, one, reach) for one in subjects.get(place.sentence, ())))
+        return min(near, default=None)
+
+    def _all(self, words: tuple[str, ...]) -> Iterator[_Place]:
+        for word in words:
+            if word not in self._known:
+                self._known[word] = list(self._of(word))
+            yield from self._known[word]
+
+    def _of(self, word: str) -> Iterator[_Place]:
+        literal = word.rstrip(_OPEN)
+        for start in self._places.of(literal)[:_PLACES]:
+            end = start + len(literal)
+            if self._stands_alone(start, end, literal, open_end=word.endswith(_OPEN)):
+                yield _Place(start, end, bisect_right(self._ends, start))
+
+    def _stands_alone(self, start: int, end: int, literal: str, *, open_end: bool) -> bool:
+        """A word of an alphabet with blanks is no part of a longer one."""
+        before, after = self._low[start - 1 : start], self._low[end : end + 1]
+        if _in_word(literal[0]) and _in_word(before):
+            return False
+        return open_end or not (_in_word(literal[-1]) and _in_word(after))
+
+    def _negated(self, start: int) -> bool:
+        return _NOT.search(self._low[max(0, start - _NEGATION) : start]) is not None
+
+
+def _in_word(letter: str) -> bool:
+    """Scripts without blanks between words (Chinese, Japanese, Korean) have no edge of a word."""
+    return (letter.isalnum() or letter == "_") and letter < "\u3000"
+
+
+def _close(one: _Place, other: _Place, reach: int) -> bool:
+    """Two words that do not overlap and are no further apart than `reach` characters."""
+    gap = max(one.start, other.start) - min(one.end, other.end)
+    return 0 <= gap <= reach
