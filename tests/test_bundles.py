@@ -612,6 +612,7 @@ def test_what_cannot_be_used_ends_with_two(content: bytes, tmp_path: Path) -> No
 
 
 # ---------------------------------------------------------------- size
+@pytest.mark.long
 def test_in_a_hundred_megabytes_the_line_that_matters_is_found() -> None:
     lines = "".join(
         f"[{number / 7:12.6f}] audit: type=1400 audit(1700000000.{number}:7): apparmor=ALLOWED operation=open pid={number}\n"

@@ -284,7 +284,7 @@ def judged(evidence: Evidence) -> tuple[str, str | None, list[tuple[str, str]]]:
 
 
 @on_linux
-@pytest.mark.parametrize("python", [sys.executable, *map(str, PYTHONS)])
+@pytest.mark.parametrize("python", [sys.executable, *(pytest.param(str(path), marks=pytest.mark.long) for path in PYTHONS)])
 def test_it_records_what_the_doctor_records(python: str, program: Path, tmp_path: Path) -> None:
     if subprocess.run([python, "-c", ""], capture_output=True, timeout=LIMIT).returncode:
         pytest.skip("this Python does not start")
@@ -301,7 +301,7 @@ def test_it_records_what_the_doctor_records(python: str, program: Path, tmp_path
 
 
 @on_linux
-@pytest.mark.parametrize("python", [sys.executable, *map(str, PYTHONS)])
+@pytest.mark.parametrize("python", [sys.executable, *(pytest.param(str(path), marks=pytest.mark.long) for path in PYTHONS)])
 def test_workers_answer_in_the_collecting_python(python: str, program: Path, tmp_path: Path) -> None:
     """The examined Python may be as old as the collecting one; the doctor's own workers may not all be read by it."""
     if subprocess.run([python, "-c", "import ctypes"], capture_output=True, timeout=LIMIT).returncode:
@@ -338,7 +338,13 @@ def events(evidence: Evidence, name: str) -> list[dict[str, Any]]:
 
 
 @on_linux
-@pytest.mark.parametrize("changes", [{}, {"FAKE_CUDA_INIT": "999"}, {"FAKE_CUDA_DEVICES": "0"}, {"FAKE_CUDA_FAIL": "cuCtxCreate_v2"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"FAKE_CUDA_INIT": "999"},
+        *(pytest.param(one, marks=pytest.mark.long) for one in ({}, {"FAKE_CUDA_DEVICES": "0"}, {"FAKE_CUDA_FAIL": "cuCtxCreate_v2"})),
+    ],
+)
 def test_driver_and_nvml_are_asked_alike(changes: dict[str, str], driver: str, program: Path, tmp_path: Path) -> None:
     arguments = ("--python", sys.executable, "--no-redact")
     done = collect(program, tmp_path, "-o", "recording", *arguments, LD_LIBRARY_PATH=driver, **changes)

@@ -26,6 +26,8 @@ from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import prepared
 from cudadoctor.sources.redact import redact
 
+pytestmark = pytest.mark.long  # every pattern on 100 kB of noise; tests/test_pumping.py looks at a share of them in each run
+
 KNOWLEDGE = load()
 SIZE = 1_000_000  # characters
 LIMIT = 20.0  # seconds; a quadratic pattern takes hours

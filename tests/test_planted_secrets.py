@@ -69,6 +69,7 @@ def test_equal_parts_stay_equal_and_a_prefix_a_prefix() -> None:
     assert second.split("/")[3] == third.split("/")[2]
 
 
+@pytest.mark.long
 def test_many_names_take_no_longer_than_their_number() -> None:
     """Each name was looked for by an expression of its own: 20,000 took a minute. A limit that only that kind of growth exceeds."""
     text = "".join(f"open /home/u{number * 7919 % 10**7:07d}/x.py failed\n" for number in range(20_000))

@@ -35,7 +35,13 @@ def test_it_grows_linearly(found: Found) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"^\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?){2,6}\s{0,4}$", r"CUDA.*PASSED", r"is_available\(\)\s*['\"]?\s*$", r"(?:a+)+b", r"\d+x"],
+    [
+        r"CUDA.*PASSED",
+        *(
+            pytest.param(pattern, marks=pytest.mark.long)
+            for pattern in (r"^\|(?:\s{0,8}:?-{2,60}:?\s{0,8}\|?){2,6}\s{0,4}$", r"is_available\(\)\s*['\"]?\s*$", r"(?:a+)+b", r"\d+x")
+        ),
+    ],
 )
 def test_a_steep_one_is_seen(pattern: str) -> None:
     assert steep(Found(pattern=pattern, flags=0, where="here")) is not None

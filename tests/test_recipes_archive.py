@@ -206,6 +206,7 @@ def names_of(release: str) -> set[str]:
     return {name for name in printed | listed if not NVIDIA_ONLY.search(name) and not re.match(r"linux-headers-\d", name)}
 
 
+@pytest.mark.long
 @network
 @pytest.mark.parametrize("release", RELEASES)
 def test_debian_has_every_package_that_is_named(debian: Mapping[str, Path], release: str) -> None:
@@ -225,6 +226,7 @@ def sets_of(release: str) -> set[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.long
 @network
 def test_each_driver_of_debian_installs_as_one_set(debian: Mapping[str, Path]) -> None:
     """What one command asks for together has no conflict, and brings module, libcuda and nvidia-smi.
@@ -255,6 +257,7 @@ def own_family() -> str | None:
     return next((family for family in ("ubuntu", "fedora", "rhel", "suse", "arch") if any(family in word.split() for word in words)), None)
 
 
+@pytest.mark.long
 @network
 @pytest.mark.parametrize("family", OTHERS)
 def test_the_packages_of_other_families_exist(family: str) -> None:
@@ -391,6 +394,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pip")
 
 
+@pytest.mark.long
 @network
 def test_every_requirement_resolves(index: Path) -> None:
     """All that the usual index has, and three that nobody has, which shows that an answer is one."""
@@ -406,6 +410,7 @@ def test_every_requirement_resolves(index: Path) -> None:
     assert [name for name, good in answers.items() if not good] == wrong
 
 
+@pytest.mark.long
 @network
 def test_the_requirements_of_other_indexes_resolve(index: Path) -> None:
     """PyTorch's wheels come from an index of their own."""
@@ -463,6 +468,7 @@ def pip_parts() -> dict[str, tuple[str, ...]]:
     return found
 
 
+@pytest.mark.long
 @network
 def test_the_pip_part_of_each_plan_resolves(index: Path) -> None:
     parts = pip_parts()

@@ -81,6 +81,7 @@ def work_of(events: Events) -> GpuWork:
 
 
 # ---------------------------------------------------------------- bench
+@pytest.mark.long
 def test_every_figure_is_measured_twice_and_joined(run: Run) -> None:
     events = run("bench", "--gpu", "0")
     figures = of(events, "benchmark")
@@ -105,7 +106,7 @@ def test_copies_wait_for_their_turn(run: Run) -> None:
     assert len(copies) == 2 * len(HOST)
 
 
-@pytest.mark.parametrize("kernel", ["fp32", "add", "chase"])
+@pytest.mark.parametrize("kernel", ["fp32", *(pytest.param(name, marks=pytest.mark.long) for name in ("add", "chase"))])
 def test_a_kernel_that_computes_wrong_is_named_by_the_benchmark(run: Run, kernel: str) -> None:
     events = run("bench", "--gpu", "0", FAKE_CUDA_WRONG=kernel)
     failed = [entry for entry in of(events, "end") if entry["status"] == "fail"]
@@ -114,6 +115,7 @@ def test_a_kernel_that_computes_wrong_is_named_by_the_benchmark(run: Run, kernel
     assert all(entry["value"] is None for entry in of(events, "benchmark") if "wrong again" in (entry["why"] or ""))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "refused", ["cuMemAlloc_v2=2", "cuMemHostAlloc=2", "cuStreamCreate=2", "cuModuleLoadDataEx=218", "cuGraphInstantiateWithFlags=1"]
 )
@@ -162,6 +164,7 @@ def test_a_copy_between_gpus_that_never_ends_is_a_failed_step() -> None:
 
 
 # ---------------------------------------------------------------- side by side
+@pytest.mark.long
 def test_workers_run_side_by_side_and_take_turns(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment(stubs, FAKE_CUDA_DEVICES="2").items():
         monkeypatch.setenv(name, value)
@@ -188,6 +191,7 @@ def test_workers_run_side_by_side_and_take_turns(stubs: Path, monkeypatch: pytes
     assert sorted(done) == ["benchmark-0", "benchmark-1"]
 
 
+@pytest.mark.long
 def test_the_collection_measures_long_and_not_twice(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment(stubs).items():
         monkeypatch.setenv(name, value)
