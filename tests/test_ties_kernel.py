@@ -91,7 +91,6 @@ def named(text: str) -> tuple[str | None, str | None]:
         (NO_SMI + "OpenGL vendor string: Mesa\n", None),
         ('$ python -c "import torch; print(torch.cuda.get_device_name(0))"\nNVIDIA GeForce RTX 2060\n' + NO_SMI, "nvidia-smi-missing"),
         ('$ python -c "import cupy; print(cupy.cuda.runtime.getDeviceCount())"\n0\n' + NO_SMI, None),
-        ("CUDA_ERROR_INVALID_DEVICE (101)\nThe GPUs here are in compute exclusive mode.\n", "compute-mode-blocks"),
         ("CUDA_ERROR_INVALID_DEVICE (101)\n", "cuda-visible-devices-invalid"),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_61'\nrelease 13.0, V13.0.48\nCuda compilation tools, release 13.0, V13.0.48\n"
          "It is a 1080 Ti.\n", "toolkit-dropped-gpu"),

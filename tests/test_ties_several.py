@@ -33,7 +33,10 @@ NO_NODES = (
 IDS = "$ cat /proc/cmdline\nro quiet vfio-pci.ids=10de:{},10de:10ef\n42:00.0 VGA compatible controller [0300]: NVIDIA Corporation GP102 [10de:1b06]\n"
 NVCUDA = "CUDA: Not detected: Failed to open dynamic library 'nvcuda.dll': The specified module could not be found.\n"
 REFUSED = "$ nvidia-smi -L\nFailed to initialize NVML: Insufficient Permissions\n"
-OF_A_LINK = "NCCL hangs. With NCCL_P2P_DISABLE=1 everything works.\n\t Link 4: Replay Errors: {}\n"
+OF_A_LINK = (
+    "Run kernel on GPU1, taking source data from GPU0 and writing to GPU1...\nVerification error @ element 1: val = 0.000000, ref = 4.000000\n"
+    "\t Link 4: Replay Errors: {}\n"
+)
 BUILD = "Error! Bad return status for module build on kernel: {} (aarch64)\nBuilding module nvidia-dkms-535\n"
 JETSON = "$ cat /etc/nv_tegra_release\n# R32 (release), REVISION: 6.1\n" + NONE
 IN_WSL = "In my WSL2 Ubuntu nvidia-smi works.\nUserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment\n"

@@ -111,7 +111,7 @@ def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
 
 
 # Without a sign of NVIDIA and a sign of failure, words raise no suspicion.
-_OF_GPUS = lazy(r"(?i)nvidia|cuda|\bgpu|nvml|nouveau|geforce|numba|\bxid\b|cudnn|\bnvcc\b|/dev/nv")
+_OF_GPUS = lazy(r"(?i)nvidia|cuda|\bgpu|nvml|nouveau|geforce|numba|\bxid\b|cudnn|nccl|nvlink|\bnvcc\b|/dev/nv")
 _TROUBLE = lazy(
     r"(?i)error|fail|fatal|exception|traceback|cannot|can'?t\b|could ?n[o']t|unable|not (?:found|available|work|support|detect|see)"
     r"|(?:is|was|are|does|do|did|wo)n'?t\b|no (?:such|devices?|gpu)|missing|crash|\bhang|\bhung|stuck|freez|froze|killed|abort"
