@@ -12,13 +12,14 @@ import pytest
 from cudadoctor.checks.rows import CHECKS
 from cudadoctor.inventory.rungs import observe
 from cudadoctor.judge import stages
+from cudadoctor.judge.diagnose import Seen, diagnose, explains
 from cudadoctor.judge.diagnose import _cases as cases_of
-from cudadoctor.judge.diagnose import diagnose, explains
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.diagnosis import Crash, Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue, Outcome
+from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import DEVICE_NODES, LADDER, LOADED_DRIVER, NVML, PCI
 from cudadoctor.sources import pasted
 from tests.command_line import HEALTHY, HUNG, NOUVEAU, changed, evidence_of
@@ -36,7 +37,7 @@ def clue(cause: str, **more: Any) -> Clue:
 def judged(clues: Iterable[Clue], facts: Facts | None = None, outcomes: Sequence[Outcome] = (), **more: Any) -> Judged:
     known = facts if facts is not None else host()
     options = {"goal": "numba-kernel", **more}
-    return diagnose(list(clues), outcomes, known, KNOWLEDGE, observe(known), **options)
+    return diagnose(Seen(clues=clues, outcomes=outcomes, facts=known, rungs=observe(known), **options), KNOWLEDGE, Requirements())
 
 
 def root(found: Judged) -> str | None:

@@ -12,13 +12,12 @@ import pytest
 
 from cudadoctor.commands import smoke
 from cudadoctor.judge import asked_for
-from cudadoctor.judge.stages import judge
+from cudadoctor.judge.stages import judge, weighed
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.model.requirements import Requirements
-from cudadoctor.parsers.read import read
 from cudadoctor.report import fix_text, smoke_text
 from cudadoctor.report.text import Style
 from tests.command_line import HEALTHY, HUNG, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
@@ -140,8 +139,8 @@ def test_the_script_of_every_cause_parses(cause: str) -> None:
     evidence = evidence_of(HEALTHY)
     report = judge(evidence, KNOWLEDGE)
     for distro in ("ubuntu-24.04", "fedora-41", None):
-        one = msgspec.structs.replace(evidence, distro=distro)
-        parses(fix_text.script(report, asked_for.for_cause(cause, report, read(one, Guard(), KNOWLEDGE), one.distro, KNOWLEDGE)))
+        found = weighed(msgspec.structs.replace(evidence, distro=distro), KNOWLEDGE, Requirements(), Guard())
+        parses(fix_text.script(report, asked_for.for_cause(cause, report, found, KNOWLEDGE)))
 
 
 def test_the_command_prints_the_script() -> None:

@@ -30,6 +30,7 @@ from cudadoctor.report.formats import FORMATS
 from cudadoctor.report.page import Style
 from cudadoctor.sources import pasted
 from tests.command_line import DEGRADED, HEALTHY, HOSTS, HUNG, NAMES, NOUVEAU, evidence_of, host, run
+from tests.judging import with_policy
 from tests.test_report_text import CONTROL, HOSTILE, infected
 
 KNOWLEDGE = load()
@@ -53,14 +54,14 @@ def report_of(name: str) -> Report:
     """With two requirements that are met, one that is not, one that nobody knows, and an expected finding."""
     evidence = evidence_of(name)
     asked = Policy(requirements=policy.requirements(ASKED), ignores=(Ignore(cause="framework-cpu-build", reason=EVIL),))
-    return policy.applied(judge(evidence, KNOWLEDGE), evidence, KNOWLEDGE, asked, Requirements(), today=TODAY)
+    return with_policy(evidence, asked, TODAY)
 
 
 @functools.cache
 def hostile(name: str) -> Report:
     evidence = infected(name)
     asked = Policy(requirements=policy.requirements((*ASKED, "exclusive", f"gpu-name~{EVIL}")))
-    return policy.applied(judge(evidence, KNOWLEDGE), evidence, KNOWLEDGE, asked, Requirements(), today=TODAY)
+    return with_policy(evidence, asked, TODAY)
 
 
 def shown(report: Report, form: str) -> str:
@@ -478,7 +479,7 @@ def test_stdout_without_unicode_takes_every_format(form: str) -> None:
 def test_an_expected_finding_is_a_notice_everywhere() -> None:
     evidence = evidence_of("h200-torch-cpu")
     expected = Policy(ignores=(Ignore(cause="framework-cpu-build", reason="tests only", until=dt.date(2027, 1, 1)),))
-    report = policy.applied(judge(evidence, KNOWLEDGE), evidence, KNOWLEDGE, expected, Requirements(), today=TODAY)
+    report = with_policy(evidence, expected, TODAY)
     assert [(level, title.split("[")[-1]) for level, title, _ in annotations(report)] == [
         ("notice", "framework-cpu-build]"),
         ("notice", "cudadoctor: healthy"),

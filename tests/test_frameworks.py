@@ -8,13 +8,14 @@ import pytest
 
 from cudadoctor.checks import frameworks, wheels
 from cudadoctor.inventory.rungs import observe
-from cudadoctor.judge.diagnose import diagnose, rungs_shown_failing
+from cudadoctor.judge.diagnose import Seen, diagnose, rungs_shown_failing
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, NotKnown, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.frameworks import NAMES, named_in
+from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import (
     ASKED_FRAMEWORKS,
     ENVIRONMENT,
@@ -226,7 +227,7 @@ class Judged:
 def judged(*clues: Clue, runs: tuple[FrameworkRun, ...] = ()) -> Judged:
     facts = host({FRAMEWORK_RUNS: FrameworkRuns(runs=runs)} if runs else {})
     rungs = observe(facts, shown_failing=rungs_shown_failing(clues, KNOWLEDGE))
-    result = diagnose(clues, (), facts, KNOWLEDGE, rungs, goal="numba-kernel")
+    result = diagnose(Seen(clues=clues, outcomes=(), facts=facts, rungs=rungs, goal="numba-kernel"), KNOWLEDGE, Requirements())
     diagnosis = result.diagnosis
     every = (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *diagnosis.also)
     return Judged(result.verdict, {one.cause: one.effect for one in every})

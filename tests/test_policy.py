@@ -17,8 +17,10 @@ from cudadoctor import policy
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.guard import Guard
 from cudadoctor.model.report import Report, RequirementResult
-from cudadoctor.model.requirements import Policy, Requirements
+from cudadoctor.model.requirements import Policy
+from cudadoctor.parsers.read import read
 from cudadoctor.policy.grammar import EXAMPLES, UNITS
 from cudadoctor.policy.questions import ALONE, KINDS, QUESTIONS
 from cudadoctor.report.json import schema
@@ -38,7 +40,7 @@ def judged(name: str) -> tuple[Report, Evidence]:
 
 
 def with_policy(report: Report, evidence: Evidence, *texts: str) -> Report:
-    return policy.applied(report, evidence, KNOWLEDGE, Policy(requirements=policy.requirements(texts)), Requirements(), today=TODAY)
+    return policy.applied(report, read(evidence, Guard(), KNOWLEDGE), Policy(requirements=policy.requirements(texts)), today=TODAY)
 
 
 def asked(name: str, text: str) -> RequirementResult:

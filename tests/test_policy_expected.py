@@ -20,6 +20,7 @@ from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Ignore, Policy, Requirements
 from tests.command_line import HEALTHY, NAMES, evidence_of, host, run
+from tests.judging import with_policy
 
 KNOWLEDGE = load()
 TODAY = dt.date(2026, 11, 21)
@@ -35,7 +36,7 @@ def judged(name: str, strict: bool = False) -> tuple[Report, Evidence]:
 
 def without(name: str, *causes: str, until: dt.date | None = None, reason: str | None = None, strict: bool = False) -> Report:
     ignores = tuple(Ignore(cause=cause, until=until, reason=reason) for cause in causes)
-    return policy.applied(*judged(name, strict), KNOWLEDGE, Policy(ignores=ignores), Requirements(strict=strict), today=TODAY)
+    return with_policy(judged(name, strict)[1], Policy(ignores=ignores), TODAY, Requirements(strict=strict))
 
 
 # ---------------------------------------------------------------- expected findings
@@ -95,7 +96,7 @@ def test_nobody_claims_a_kernel_that_did_not_run() -> None:
     assert words.headline(report) == f"nothing but what the policy expects: {KNOWLEDGE.cause('no-nvidia-gpu').title} [no-nvidia-gpu]"
     assert any(note.startswith("No Numba kernel was seen to be right") for note in report.notes)
     asked = Policy(ignores=(Ignore(cause="no-nvidia-gpu"),), requirements=policy.requirements(["smoke"]))
-    assert policy.applied(*judged("no-gpu-amd-desktop"), KNOWLEDGE, asked, Requirements(), today=TODAY).exit_code == 1
+    assert with_policy(judged("no-gpu-amd-desktop")[1], asked, TODAY).exit_code == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

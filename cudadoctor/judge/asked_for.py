@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from cudadoctor import prescribe
+from cudadoctor.judge.stages import Judgement
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import exit_codes
-from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
-from cudadoctor.parsers.read import read
 from cudadoctor.prescribe.distribution import of_facts
 
 
-def for_cause(cause: str, report: Report, facts: Facts, distro: str | None, knowledge: Knowledge) -> Prescription | None:
+def for_cause(cause: str, report: Report, judgement: Judgement, knowledge: Knowledge) -> Prescription | None:
     """The steps for a cause of the user's choice, with this machine's values."""
     diagnosis = report.diagnosis
     if diagnosis.root is not None and diagnosis.root.cause == cause:
@@ -25,7 +22,8 @@ def for_cause(cause: str, report: Report, facts: Facts, distro: str | None, know
     finding = found or Finding(
         cause=cause, layer=known.layer, title=known.title, subject="machine", effect=known.effect, basis="suspected", evidence=()
     )
-    return prescribe.prescribe(finding, {}, facts, knowledge, distro)
+    values = judgement.judged.values.get(cause, {})
+    return prescribe.prescribe(finding, values, judgement.facts, knowledge, judgement.evidence.distro)
 
 
 def exit_code(report: Report, prescription: Prescription | None, *, named: bool) -> int:
@@ -36,6 +34,6 @@ def exit_code(report: Report, prescription: Prescription | None, *, named: bool)
     return exit_codes.HEALTHY if cures or (report.verdict == "healthy" and not named) else exit_codes.UNDECIDED
 
 
-def is_windows(evidence: Evidence, knowledge: Knowledge) -> bool:
+def is_windows(judgement: Judgement, knowledge: Knowledge) -> bool:
     """Whether the steps are for Windows, whose shell is PowerShell."""
-    return of_facts(read(evidence, Guard(), knowledge), evidence.distro, knowledge).family == "windows"
+    return of_facts(judgement.facts, judgement.evidence.distro, knowledge).family == "windows"

@@ -12,11 +12,13 @@ import msgspec
 
 from cudadoctor.inventory.rungs import LISTED, ORDER, Rungs, below
 from cudadoctor.judge import open_questions
+from cudadoctor.judge.verdict import Grounds, verdict
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Crash, Diagnosis, Judged, Verdict
+from cudadoctor.model.diagnosis import Ask, Crash, Diagnosis, Judged, Verdict
 from cudadoctor.model.facts import Facts, Quote, Unknown
-from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding, Outcome
+from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding, Ignored, Outcome
 from cudadoctor.model.recipe import Cause
+from cudadoctor.model.requirements import Ignore, Requirements
 from cudadoctor.model.values import BUNDLE, COMPUTED, LADDER, PCI, RungName
 
 MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
@@ -47,59 +49,136 @@ def rungs_shown_failing(clues: Iterable[Clue], knowledge: Knowledge) -> tuple[Ru
     return tuple(rung for clue in stated if clue.from_rung != FRAMEWORK for rung in knowledge.causes[clue.cause].breaks)
 
 
-def diagnose(
-    clues: Sequence[Clue],
-    outcomes: Sequence[Outcome],
-    facts: Facts,
-    knowledge: Knowledge,
-    rungs: Rungs,
-    *,
-    goal: RungName | None,
-    crashes: Sequence[Crash] = (),
-    unexplained: bool = False,
-) -> Judged:
-    """The root cause and everything beside it. `goal` is the last rung asked for; None for a text without a machine.
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What a judgement is made of. `goal` is the last rung asked for; None for a text without a machine.
 
-    `unexplained`: a test failed for which no clue stands.
+    `unexplained`: a test failed for which no clue stands. `slow`: figures were slow in each of several runs, and
+    `why_slow` would tell why.
     """
-    cases = _cases(clues, facts, knowledge, rungs)
+
+    clues: Sequence[Clue]
+    outcomes: Sequence[Outcome]
+    facts: Facts
+    rungs: Rungs
+    goal: RungName | None
+    unexplained: bool = False
+    slow: bool = False
+    why_slow: tuple[Ask, ...] = ()
+    partial: bool = False  # a part was not read for want of time
+    crashes: tuple[Crash, ...] = ()
+
+
+def diagnose(seen: Seen, knowledge: Knowledge, wanted: Requirements) -> Judged:
+    """The root cause and everything beside it."""
+    has_machine = seen.goal is not None
+    every = _cases(seen.clues, seen.facts, knowledge, seen.rungs)
+    aside = _expected(every, wanted.expected, seen.rungs, has_machine=has_machine)
+    expected = [_marked(every[number], by) for number, by in aside.items()]
+    cases = [case for number, case in enumerate(every) if number not in aside]
     sure = [case for case in cases if case.finding.basis != "suspected"]
-    blocking = [case for case in sure if case.finding.effect == "blocks"]
-    live_blocking, not_now = _present(blocking, rungs, has_machine=goal is not None)
-    cleared = _cleared(outcomes, sure, has_machine=goal is not None)
-    suspects, unproven = _suspects(cases, cleared, rungs, has_machine=goal is not None)
+    blocking, not_now = _blocking(sure, seen.rungs, has_machine=has_machine)
+    found = [case for case in every if case.finding.basis != "suspected"]
+    cleared = _cleared(seen.outcomes, found, has_machine=has_machine)
+    open_, unproven = _suspects(cases, cleared, seen.rungs, has_machine=has_machine)
     not_now = not_now or unproven
-    reached = _reached(goal, facts, rungs)
-    unexplained = unexplained or _unexplained_framework(sure, rungs)
-    complaint = unexplained or not_now is not None or any(case.text or _may_hold_on(case, goal, rungs) for case in suspects)
-    verdict = _verdict(live_blocking, sure, reached=reached, crashed=bool(crashes), complaint=complaint)
-    unsettled = [case.finding for case in suspects if not case.text] if goal == "nvml" and verdict != "undecided" else []
-    suspects = (suspects or _hinted(sure, has_machine=goal is not None)) if verdict == "undecided" else []
-    root = _root(live_blocking) if verdict == "broken" else _gravest(sure) if verdict == "degraded" else None
-    explained = _explained(root, [case for case in sure if not case.past]) if root is not None and verdict == "broken" else []
+    complaint = seen.unexplained or _unexplained_framework(found, seen.rungs) or not_now is not None
+    reached = _reached(seen.goal, seen.facts, seen.rungs)
+    excused = not reached and not blocking and any(case.finding.effect == "blocks" for case in expected)
+    grounds = Grounds(
+        blocking=bool(blocking),
+        degrading=any(case.finding.effect == "degrades" for case in sure),
+        reached=reached or excused,
+        complaint=complaint or any(case.text or _may_hold_on(case, seen.goal, seen.rungs) for case in open_),
+        crashed=bool(seen.crashes),
+        partial=seen.partial,
+        slow=seen.slow,
+        interrupted=wanted.interrupted,
+    )
+    found = _Found(verdict=verdict(grounds), sure=sure, blocking=blocking, open=open_, not_now=not_now, expected=expected, cleared=cleared)
+    return _judged(found, seen, knowledge, excused=excused)
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The cases by what they are to the verdict."""
+
+    verdict: Verdict
+    sure: list[_Case]
+    blocking: list[_Case]
+    open: list[_Case]
+    not_now: _Case | None
+    expected: list[_Case]
+    cleared: frozenset[str]
+
+
+def _judged(found: _Found, seen: Seen, knowledge: Knowledge, *, excused: bool) -> Judged:
+    """The diagnosis that goes with the verdict."""
+    has_machine, undecided = seen.goal is not None, found.verdict == "undecided"
+    root = _root(found.blocking) if found.verdict == "broken" else None
+    if found.verdict == "degraded" and any(case.finding.effect == "degrades" for case in found.sure):
+        root = _gravest(found.sure)
+    possible = [_suspicion(_root(found.blocking))] if undecided and found.blocking else []  # Ctrl-C came before it was sure
+    suspects = possible + (found.open or _hinted(found.sure, has_machine=has_machine)) if undecided else []
+    explained = _explained(root, [case for case in found.sure if not case.past]) if root is not None and found.verdict == "broken" else []
     shown = {case.finding.cause for case in suspects}
-    also = [case for case in sure if case is not root and case not in explained and case is not not_now and case.finding.cause not in shown]
-    ruled_out = _ruled_out(cleared, knowledge, root.rung if root is not None else rungs.first_failed())
+    aside = (root, *explained, found.not_now)
+    also = [case for case in found.sure if not any(case is one for one in aside) and case.finding.cause not in shown]
     diagnosis = Diagnosis(
         root=root.finding if root is not None else None,
         suspects=tuple(case.finding for case in suspects),
         explains=tuple(case.finding for case in _sorted(explained)),
-        also=tuple(case.finding for case in _sorted(also)),
-        ruled_out=ruled_out,
-        undecided=open_questions.undecided(outcomes),
-        ask=open_questions.asks(_candidates(suspects, not_now), outcomes, knowledge, goal, rungs) if verdict == "undecided" else (),
-        crashes=tuple(crashes),
+        also=tuple(case.finding for case in (*_sorted(also), *_sorted(found.expected))),
+        ruled_out=_ruled_out(found.cleared, knowledge, root.rung if root is not None else seen.rungs.first_failed()),
+        undecided=open_questions.undecided(seen.outcomes),
+        ask=_asks(found, suspects, seen, knowledge),
+        crashes=seen.crashes,
         by_words=bool(suspects) and all(case.words for case in suspects),
     )
+    roots = (root,) if root is not None else ()  # of several GPUs with one fault the root's counts
+    unsettled = [case.finding for case in found.open if not case.text] if seen.goal == "nvml" and not undecided else []
     return Judged(
-        verdict=verdict,
+        verdict=found.verdict,
         diagnosis=diagnosis,
-        values=root.values if root is not None else {},
+        values={case.finding.cause: case.values for case in reversed((*roots, *found.sure, *found.open, *found.expected))},
+        excused=excused,
         at=root.rung if root is not None else None,
         past=tuple(case.finding for case in also if case.past),
-        not_now=not_now.finding if not_now else None,
+        not_now=found.not_now.finding if found.not_now else None,
         unsettled=tuple(unsettled),
     )
+
+
+def _asks(found: _Found, suspects: Sequence[_Case], seen: Seen, knowledge: Knowledge) -> tuple[Ask, ...]:
+    """What would settle an open verdict, or tell why figures are slow."""
+    if found.verdict == "undecided":
+        return open_questions.asks(_candidates(suspects, found.not_now), seen.outcomes, knowledge, seen.goal, seen.rungs)
+    return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
+
+
+def _blocking(sure: Sequence[_Case], rungs: Rungs, *, has_machine: bool) -> tuple[list[_Case], _Case | None]:
+    return _present([case for case in sure if case.finding.effect == "blocks"], rungs, has_machine=has_machine)
+
+
+def _expected(cases: Sequence[_Case], ignores: Sequence[Ignore], rungs: Rungs, *, has_machine: bool) -> dict[int, Ignore]:
+    """What a policy expects, by the place in `cases`: the causes it names, and what the root explains where it names the root."""
+    by = {one.cause: one for one in ignores}
+    named = {number: by[case.finding.cause] for number, case in enumerate(cases) if case.finding.cause in by}
+    sure = [case for case in cases if case.finding.basis != "suspected"]
+    blocking, _ = _blocking(sure, rungs, has_machine=has_machine) if named else ([], None)
+    root = _root(blocking) if blocking else None
+    if root is None or root.finding.cause not in by:
+        return named
+    explained = _explained(root, [case for case in sure if not case.past])
+    return {number: by[root.finding.cause] for number, case in enumerate(cases) if case in explained} | named
+
+
+def _marked(case: _Case, by: Ignore) -> _Case:
+    """The case with the reason why it does not count."""
+    ignored = Ignored(cause=by.cause, reason=by.reason, until=by.until.isoformat() if by.until is not None else None)
+    return msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, ignored=ignored))
+
+
+def _suspicion(case: _Case) -> _Case:
+    return msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, basis="suspected"))
 
 
 # ---------------------------------------------------------------- findings and their effects
@@ -281,15 +360,6 @@ def _not_so_now(case: _Case, rungs: Rungs) -> bool:
     return case.text and case.cause.layer not in PROGRAM_LAYERS and works
 
 
-def _verdict(blocking: Sequence[_Case], cases: Sequence[_Case], *, reached: bool, crashed: bool, complaint: bool) -> Verdict:
-    """`complaint`: a text states or hints at a failure that the machine does not show."""
-    if blocking:
-        return "broken"
-    if crashed or complaint or not reached:
-        return "undecided"
-    return "degraded" if any(case.finding.effect == "degrades" for case in cases) else "healthy"
-
-
 def _unexplained_framework(sure: Sequence[_Case], rungs: Rungs) -> bool:
     """Whether a framework that the user asked for failed, and nothing found says why."""
     return rungs.failed(FRAMEWORK) and all(case.finding.effect == "advises" or case.rung != FRAMEWORK for case in sure)
@@ -310,7 +380,7 @@ def _hinted(sure: Sequence[_Case], *, has_machine: bool) -> list[_Case]:
     """What a text only warns of, where it says nothing graver: the first thing to look at, and no more than a suspicion."""
     hints = [] if has_machine else [case for case in sure if case.finding.effect != "blocks" and not case.past]
     hints.sort(key=lambda case: _EFFECT_ORDER[case.finding.effect])
-    return [msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, basis="suspected")) for case in hints]
+    return [_suspicion(case) for case in hints]
 
 
 def _cleared(outcomes: Sequence[Outcome], sure: Sequence[_Case], *, has_machine: bool) -> frozenset[str]:

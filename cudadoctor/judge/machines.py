@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cudadoctor.judge.stages import judge
+from cudadoctor.judge.stages import Judgement, report_on, weighed
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Verdict
 from cudadoctor.model.evidence import Evidence
@@ -22,16 +22,21 @@ _WORST_FIRST: tuple[Verdict, ...] = ("broken", "degraded", "undecided", "healthy
 
 def judged(
     machines: Sequence[Evidence], knowledge: Knowledge, requirements: Requirements | None = None, guard: Guard | None = None
-) -> tuple[Report, Evidence]:
-    """The report, and the evidence that it is about. At least one machine."""
-    guard = guard or Guard()
-    reports = [(judge(machine, knowledge, requirements, guard.of(number)), machine) for number, machine in enumerate(machines)]
+) -> tuple[Report, Judgement]:
+    """The report, and the judgement that it tells. At least one machine."""
+    guard, wanted = guard or Guard(), requirements or Requirements()
+    reports = [_one(machine, knowledge, wanted, guard.of(number)) for number, machine in enumerate(machines)]
     if len(reports) == 1:
         return reports[0]
-    worst, evidence = min(reports, key=lambda pair: _WORST_FIRST.index(pair[0].verdict))
+    worst, judgement = min(reports, key=lambda pair: _WORST_FIRST.index(pair[0].verdict))
     others = [report for report, _ in reports if report is not worst]
     said = (f"The bundle holds {len(reports)} nodes; this is the report on {worst.origin.node}.", *map(_in_short, others))
-    return msgspec.structs.replace(worst, notes=(*said, *worst.notes)), evidence
+    return msgspec.structs.replace(worst, notes=(*said, *worst.notes)), judgement
+
+
+def _one(machine: Evidence, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> tuple[Report, Judgement]:
+    found = weighed(machine, knowledge, wanted, guard)
+    return report_on(found, knowledge, wanted, guard), found
 
 
 def _in_short(report: Report) -> str:

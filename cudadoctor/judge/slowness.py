@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Ask, Judged
+from cudadoctor.model.diagnosis import Ask
 from cudadoctor.model.report import BenchmarkResult
 
 # What is looked at first where figures of a class are slow.
@@ -23,17 +21,18 @@ _SUSPECTED = {
 }
 
 
-def told(judged: Judged, figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> Judged:
-    """The judgement of a machine whose figures were slow in each of several runs, where it was healthy otherwise."""
-    slow = [result for result in figures if result.verdict == "slow" and len(result.runs) > 1]
-    if not slow or judged.verdict != "healthy":
-        return judged
+def slow(figures: Iterable[BenchmarkResult]) -> list[BenchmarkResult]:
+    """The figures that were slow in each of several runs."""
+    return [result for result in figures if result.verdict == "slow" and len(result.runs) > 1]
+
+
+def asks(slow_figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> tuple[Ask, ...]:
+    """What would tell why they are."""
     commands: dict[str, tuple[str, list[str]]] = {}
-    for result in slow:
+    for result in slow_figures:
         row = knowledge.figure(result.name)
         title = row.title if row is not None else result.name
         for cause in _SUSPECTED.get(row.of if row is not None else "", ()):
             why = f"{title} is slow on GPU {result.gpu} ({result.share:.0%} of its limit, in each of {len(result.runs)} runs)"
             commands.setdefault(knowledge.cause(cause).tell_apart, (why, []))[1].append(cause)
-    asks = tuple(Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes))) for command, (why, causes) in commands.items())
-    return msgspec.structs.replace(judged, verdict="degraded", diagnosis=msgspec.structs.replace(judged.diagnosis, ask=asks))
+    return tuple(Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes))) for command, (why, causes) in commands.items())

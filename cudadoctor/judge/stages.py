@@ -1,4 +1,4 @@
-"""Joins the stages: `judge` turns evidence into a report and touches nothing.
+"""Joins the stages: evidence becomes a judgement, a judgement becomes a report. Pure.
 
 Flow: Evidence -> Facts -> Clues -> Diagnosis -> Prescription -> Report. Each stage runs in a guard: one that fails becomes a crash
 entry, the rest goes on, and the verdict says so.
@@ -12,65 +12,109 @@ from cudadoctor import __version__, prescribe
 from cudadoctor.checks import rows
 from cudadoctor.inventory.rungs import Rungs, observe
 from cudadoctor.judge import assemble, slowness
-from cudadoctor.judge.diagnose import diagnose, rungs_shown_failing
+from cudadoctor.judge.diagnose import Seen, diagnose, rungs_shown_failing
+from cudadoctor.judge.verdict import action, exit_code
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model import exit_codes, report
-from cudadoctor.model.diagnosis import Diagnosis, Judged, Verdict
+from cudadoctor.model import report
+from cudadoctor.model.diagnosis import Diagnosis, Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.recipe import Action, Prescription
+from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
 from cudadoctor.parsers import read
 from cudadoctor.sources import pasted
 from cudadoctor.texts import long_texts, statements
 
+_NOTHING = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the evidence and what follows: all that a report, a policy or steps for another cause need."""
+
+    evidence: Evidence
+    facts: Facts
+    seen: Seen
+    judged: Judged
+    before: Judged  # what it would be if nothing were expected
+    past: tuple[str, ...]  # lines of the kernel log that speak of the past
+    numbering: long_texts.Numbering
+    figures: tuple[report.BenchmarkResult, ...]
+
 
 def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements | None = None, guard: Guard | None = None) -> report.Report:
     """The report on this evidence. Pure: no file, process or library is touched, and the same evidence gives the same report."""
-    wanted = requirements or Requirements()
-    guard = guard or Guard()
-    full, (evidence, numbering) = evidence, guard.run("parse", "long texts", (evidence, {}), long_texts.shortened, evidence)
-    facts = guard.run("parse", "evidence", Facts(()), read.read, evidence, guard, knowledge)
+    wanted, guard = requirements or Requirements(), guard or Guard()
+    return report_on(weighed(evidence, knowledge, wanted, guard), knowledge, wanted, guard)
+
+
+def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> Judgement:
+    """Parse, check, read texts, weigh, decide."""
+    short, numbering = guard.run("parse", "long texts", (evidence, {}), long_texts.shortened, evidence)
+    facts = guard.run("parse", "evidence", Facts(()), read.read, short, guard, knowledge)
     outcomes = rows.apply(facts, knowledge, guard)
     clues = [clue for outcome in outcomes for clue in outcome.clues]
-    clues.extend(statements.stated(evidence, facts, knowledge, guard))
+    clues.extend(statements.stated(short, facts, knowledge, guard))
     rungs = guard.run("rungs", "observe", Rungs({}, {}), observe, facts, shown_failing=rungs_shown_failing(clues, knowledge))
-    present, past = statements.of_kernel_log(evidence, facts, knowledge, rungs, guard)
-    goal = _goal(evidence, wanted)
-    nothing = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
-    judged = guard.run(
-        "diagnose",
-        "diagnose",
-        nothing,
-        diagnose,
-        clues + present,
-        outcomes,
-        facts,
-        knowledge,
-        rungs,
-        goal=goal,
-        crashes=tuple(guard.crashes),
-        unexplained=guard.run("texts", "dcgm", False, statements.unexplained, facts, knowledge),
-    )
-    judged = long_texts.renumbered(judged, numbering)
+    present, past = statements.of_kernel_log(short, facts, knowledge, rungs, guard)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts, knowledge)
-    judged = guard.run("assemble", "slowness", judged, slowness.told, judged, figures, knowledge)
+    slow = slowness.slow(figures)
+    seen = Seen(
+        clues=(*clues, *present),
+        outcomes=outcomes,
+        facts=facts,
+        rungs=rungs,
+        goal=_goal(short, wanted),
+        unexplained=guard.run("texts", "dcgm", False, statements.unexplained, facts, knowledge),
+        slow=bool(slow),
+        why_slow=guard.run("assemble", "slowness", (), slowness.asks, slow, knowledge),
+    )
+    before = _decided(seen, evidence, numbering, knowledge, msgspec.structs.replace(wanted, expected=()), guard)
+    return Judgement(
+        evidence=evidence,
+        facts=facts,
+        seen=seen,
+        judged=_decided(seen, evidence, numbering, knowledge, wanted, guard) if wanted.expected else before,
+        before=before,
+        past=tuple(dict.fromkeys(quote.text for clue in past for quote in clue.quotes)),
+        numbering=numbering,
+        figures=figures,
+    )
+
+
+def _decided(
+    seen: Seen, evidence: Evidence, numbering: long_texts.Numbering, knowledge: Knowledge, wanted: Requirements, guard: Guard
+) -> Judged:
+    """The verdict and what it rests on, for all that has failed or was left out so far."""
+    now = msgspec.structs.replace(seen, crashes=tuple(guard.crashes), partial=bool(guard.left_out) or evidence.cut_short)
+    return long_texts.renumbered(guard.run("diagnose", "diagnose", _NOTHING, diagnose, now, knowledge, wanted), numbering)
+
+
+def report_on(found: Judgement, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> report.Report:
+    """The report that says it. Where a part of this fails, the verdict is decided again, with the failure among its grounds."""
+    failed = len(guard.crashes), len(guard.left_out)
+    shown = _assembled(found, knowledge, wanted, guard)
+    if (len(guard.crashes), len(guard.left_out)) != failed:
+        judged = _decided(found.seen, found.evidence, found.numbering, knowledge, wanted, guard)
+        shown = _with_verdict(shown, judged, wanted, guard)
+    left_out = (f"Left out, for it did not end in time: {part}." for part in guard.left_out)
+    return msgspec.structs.replace(shown, notes=(*shown.notes, *left_out, *knowledge.left_out))
+
+
+def _assembled(found: Judgement, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> report.Report:
+    """All parts of the report."""
+    evidence, facts, judged = found.evidence, found.facts, found.judged
+    root = judged.diagnosis.root
+    values = judged.values.get(root.cause, {}) if root is not None else {}
     prescription: Prescription | None = guard.run(
-        "prescribe", "prescribe", None, prescribe.prescribe, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro
+        "prescribe", "prescribe", None, prescribe.prescribe, root, values, facts, knowledge, evidence.distro
     )
-    way = guard.run(
-        "prescribe", "way", (), prescribe.way, judged.diagnosis.root, judged.values, facts, knowledge, evidence.distro, prescription
-    )
-    shown = guard.run("assemble", "rows", (), assemble.rows, facts, full, knowledge, judged, rungs, wanted, guard)
-    of_text = guard.run("assemble", "text", None, assemble.text_row, full, knowledge, judged)
-    machine = guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge)
-    smoke = guard.run("assemble", "smoke", (), assemble.smoke, facts, lambda text: _planted(text, knowledge))
-    past_lines = [quote.text for clue in past for quote in clue.quotes]
-    said = guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, tuple(dict.fromkeys(past_lines)), knowledge)
-    verdict, diagnosis = _as_far_as_seen(judged, guard, cut_short=evidence.cut_short)
-    return report.Report(
+    way = guard.run("prescribe", "way", (), prescribe.way, root, values, facts, knowledge, evidence.distro, prescription)
+    of_checks = guard.run("assemble", "rows", (), assemble.rows, facts, evidence, knowledge, found.before, found.seen.rungs, wanted, guard)
+    of_checks = guard.run("assemble", "expected", of_checks, assemble.without_expected, of_checks, judged, found.before, knowledge)
+    of_text = guard.run("assemble", "text", None, assemble.text_row, evidence, knowledge, judged)
+    shown = report.Report(
         tool=report.Tool(name="cudadoctor", version=__version__),
         origin=report.ReportOrigin(
             kind=evidence.origin,
@@ -80,29 +124,44 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
             bundle=evidence.bundle,
             node=evidence.node,
         ),
-        verdict=verdict,
-        exit_code=exit_code(verdict, diagnosis, wanted),
-        action=_action(verdict, prescription),
-        machine=machine,
-        checks=(*long_texts.renumbered_rows(shown, numbering), *((of_text,) if of_text is not None else ())),
-        diagnosis=diagnosis,
-        prescription=prescription,
-        way=way,
+        verdict=judged.verdict,
+        exit_code=0,
+        action="none",
+        machine=guard.run("assemble", "machine", _no_machine(evidence), assemble.machine, facts, evidence, knowledge),
+        checks=(*long_texts.renumbered_rows(of_checks, found.numbering), *((of_text,) if of_text is not None else ())),
+        diagnosis=judged.diagnosis,
+        prescription=prescription if not wanted.interrupted else None,
+        way=way if not wanted.interrupted else (),
         requirements=(),
-        smoke=smoke,
-        benchmark=figures,
+        smoke=guard.run("assemble", "smoke", (), assemble.smoke, facts, lambda text: _planted(text, knowledge)),
+        benchmark=found.figures,
         lessons=guard.run("assemble", "lessons", (), assemble.lessons, facts),
         timing=assemble.timing(evidence, knowledge),
-        notes=(*said, *(f"Left out, for it did not end in time: {part}." for part in guard.left_out), *knowledge.left_out),
+        notes=guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, found.past, knowledge),
+    )
+    return _with_verdict(shown, judged, wanted, guard)
+
+
+def _with_verdict(shown: report.Report, judged: Judged, wanted: Requirements, guard: Guard) -> report.Report:
+    crashes = tuple(guard.crashes)
+    return msgspec.structs.replace(
+        shown,
+        verdict=judged.verdict,
+        exit_code=exit_code(judged.verdict, wanted, crashed=bool(crashes)),
+        action=action(judged.verdict, shown.prescription),
+        diagnosis=msgspec.structs.replace(judged.diagnosis, crashes=crashes),
     )
 
 
 def _planted(text: str, knowledge: Knowledge) -> report.Planted:
     """What the doctor says to the words of a failure that a test made on purpose, as to anybody's."""
-    found = judge(pasted.evidence_of(text.encode("utf-8", "surrogateescape")), knowledge)
-    root, prescription = found.diagnosis.root, found.prescription
+    found = weighed(pasted.evidence_of(text.encode("utf-8", "surrogateescape")), knowledge, Requirements(), Guard())
+    root = found.judged.diagnosis.root
+    if root is None:
+        return report.Planted(text=text, cause=None, advice=None)
+    prescription = prescribe.prescribe(root, found.judged.values[root.cause], found.facts, knowledge, None)
     advice = prescription.steps[0].text if prescription is not None and prescription.steps else None
-    return report.Planted(text=text, cause=root.cause if root is not None else None, advice=advice)
+    return report.Planted(text=text, cause=root.cause, advice=advice)
 
 
 def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:
@@ -112,46 +171,6 @@ def _goal(evidence: Evidence, wanted: Requirements) -> RungName | None:
     if evidence.bundle is not None:
         return "nvml"  # the last rung that a report of another tool shows: it asks nvidia-smi, and runs no CUDA program
     return "devices" if evidence.quick and not wanted.needs_kernel else "numba-kernel"
-
-
-def _as_far_as_seen(judged: Judged, guard: Guard, *, cut_short: bool) -> tuple[Verdict, Diagnosis]:
-    """A report of which a part is missing, by a crash after the diagnosis or for want of time, is not called healthy."""
-    diagnosis = msgspec.structs.replace(judged.diagnosis, crashes=tuple(guard.crashes))
-    if (guard.crashes or guard.left_out or cut_short) and judged.verdict in ("healthy", "degraded"):
-        return "undecided", msgspec.structs.replace(
-            diagnosis, root=None, also=(*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.also)
-        )
-    return judged.verdict, diagnosis
-
-
-def exit_code(verdict: Verdict, diagnosis: Diagnosis, wanted: Requirements) -> int:
-    """1 broken, or degraded under --strict; 4 undecided because a part crashed, 3 undecided otherwise; 0 healthy or degraded."""
-    if verdict == "broken" or (verdict == "degraded" and wanted.strict):
-        return exit_codes.BROKEN
-    if verdict == "undecided":
-        return exit_codes.CRASHED if diagnosis.crashes else exit_codes.UNDECIDED
-    return exit_codes.HEALTHY
-
-
-def interrupted(found: report.Report) -> report.Report:
-    """The report on a collection that Ctrl-C ended. What it names may follow from what was not asked any more: it is possible, no more."""
-    diagnosis = found.diagnosis
-    possible = tuple(msgspec.structs.replace(one, basis="suspected") for one in ((diagnosis.root,) if diagnosis.root is not None else ()))
-    return msgspec.structs.replace(
-        found,
-        verdict="undecided",
-        exit_code=exit_codes.INTERRUPTED,
-        action="collect-evidence",
-        diagnosis=msgspec.structs.replace(diagnosis, root=None, suspects=(*possible, *diagnosis.suspects)),
-        prescription=None,
-        way=(),
-    )
-
-
-def _action(verdict: Verdict, prescription: Prescription | None) -> Action:
-    if verdict == "undecided":
-        return "collect-evidence"
-    return prescription.action if prescription is not None else "none"
 
 
 def _no_machine(evidence: Evidence) -> report.Machine:

@@ -52,7 +52,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
     verdict: Verdict
     diagnosis: Diagnosis
-    values: dict[str, str]  # what the root's recipe needs
+    values: dict[str, dict[str, str]]  # by cause: what its recipe needs
+    excused: bool = False  # what was asked for was not reached, and only what is expected stands before it
     at: RungName | None = None  # the rung at which the root is at work
     past: tuple[Finding, ...] = ()  # what only an earlier attempt or another machine of a text showed
     not_now: Finding | None = None  # a driver-side fault that a log states and the machine does not show at present

@@ -8,13 +8,23 @@ from typing import Literal
 import msgspec
 
 
+class Ignore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cause that is expected on this machine, why, and the last day on which it is."""
+
+    cause: str
+    reason: str | None = None
+    until: dt.date | None = None
+
+
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`strict`: a degraded machine fails. `only` and `skip` choose rows; empty `only` means all."""
+    """`strict`: a degraded machine fails. `only` and `skip` choose rows; empty `only` means all. `expected`: findings that do not count."""
 
     strict: bool = False
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     needs_kernel: bool = False  # smoke, bench: anything but a right kernel on every visible GPU is a failure
+    expected: tuple[Ignore, ...] = ()
+    interrupted: bool = False  # Ctrl-C ended the collection
 
     def wants(self, row: str) -> bool:
         return (not self.only or row in self.only) and row not in self.skip
@@ -39,14 +49,6 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     number: float | None = None
     words: str | None = None
     share: bool = False
-
-
-class Ignore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cause that is expected on this machine, why, and the last day on which it is."""
-
-    cause: str
-    reason: str | None = None
-    until: dt.date | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -322,9 +322,9 @@ _INSIDE_HINTS = ("Singularity", "Apptainer", "information for host: ", "hostname
 
 # What a text speaks of to which its setting may matter.
 _WAKES = (
-    "nvidia", "NVIDIA", "Nvidia", "cuda", "CUDA", "Cuda", " GPU", " gpu", "GPU0", "umba", "UMBA", "VRAM", "显存", "docker", "Docker", "container",
-    "/stubs", "NCCL", "nccl", "out of memory", "irtual memory", "isk sleep", "lurm", "SLURM", "nvcc", "onnxruntime", "nouveau", "NVML",
-    "NVRM", "cuInit", "GRID",
+    "nvidia", "NVIDIA", "Nvidia", "cuda", "CUDA", "Cuda", " GPU", " gpu", "GPU0", "umba", "UMBA", "VRAM", "显存", "docker",
+    "Docker", "container", "/stubs", "NCCL", "nccl", "out of memory", "irtual memory", "isk sleep", "lurm", "SLURM", "nvcc",
+    "onnxruntime", "nouveau", "NVML", "NVRM", "cuInit", "GRID",
 )  # fmt: skip
 
 

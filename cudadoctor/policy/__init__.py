@@ -3,7 +3,6 @@
     grammar.py    a requirement's text -> a typed value, or an error with the column
     questions.py  the closed list of what can be required
     gpus.py, software.py, figures.py   what the machine answers
-    expected.py   findings that the policy allows until a day
 
 `applied` adds to a report what was asked, found and missing. The verdict stays the machine's; a requirement that is not met, or that
 nobody can answer, makes the exit code 1.
@@ -16,19 +15,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.report import Report, RequirementResult
-from cudadoctor.model.requirements import Policy, Requirement, Requirements
-from cudadoctor.parsers.read import read
-from cudadoctor.policy import comparing, expected
+from cudadoctor.model.requirements import Ignore, Policy, Requirement
+from cudadoctor.policy import comparing
 from cudadoctor.policy.base import Answer, View
 from cudadoctor.policy.grammar import RequirementError, parsed
 from cudadoctor.policy.questions import ALONE, KERNELS, KINDS, QUESTIONS
 
-__all__ = ["RequirementError", "applied", "needs_kernels", "requirement", "requirements"]
+__all__ = ["RequirementError", "applied", "expected", "needs_kernels", "requirement", "requirements"]
 
 NOT_MET = 1  # the exit code
 
@@ -47,15 +43,23 @@ def needs_kernels(asked: Iterable[Requirement]) -> bool:
     return any(one.name in KERNELS for one in asked)
 
 
-def applied(report: Report, evidence: Evidence, knowledge: Knowledge, policy: Policy, wanted: Requirements, *, today: dt.date) -> Report:
-    """The report with what the policy asked. `today` decides which expected findings still are."""
-    judged = expected.applied(report, evidence, knowledge, policy.ignores, wanted, today=today)
-    facts = read(evidence, Guard(), knowledge) if policy.requirements else Facts(())
+def expected(policy: Policy, today: dt.date) -> tuple[Ignore, ...]:
+    """What the policy still allows today."""
+    return tuple(one for one in policy.ignores if one.until is None or one.until >= today)
+
+
+def applied(report: Report, facts: Facts, policy: Policy, *, today: dt.date) -> Report:
+    """The report, in which what is expected does not count, with what the policy asked. Entries that are past their day are named."""
+    valid = {one.cause for one in expected(policy, today)}
+    diagnosis = report.diagnosis
+    found = {one.cause for one in (diagnosis.root, *diagnosis.explains, *diagnosis.also, *diagnosis.suspects) if one is not None}
+    over = [one for one in policy.ignores if one.cause in found - valid]
+    late = tuple(f"{one.cause} was expected until {one.until}: it counts again." for one in over)
     view = View(facts=facts, report=report)
     results = tuple(_result(one, view) for one in policy.requirements)
-    code = judged.exit_code if all(result.met for result in results) else NOT_MET
+    code = report.exit_code if all(result.met for result in results) else NOT_MET
     notes = (f"The policy of {policy.source} counts.",) if policy.source is not None else ()
-    return msgspec.structs.replace(judged, requirements=results, exit_code=code, notes=(*notes, *judged.notes))
+    return msgspec.structs.replace(report, requirements=results, exit_code=code, notes=(*notes, *report.notes, *late))
 
 
 def _result(one: Requirement, view: View) -> RequirementResult:

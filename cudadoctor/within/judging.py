@@ -5,12 +5,13 @@ What is asked and answered are values (model/judgement.py): commands ask in anot
 
 from __future__ import annotations
 
+import msgspec
+
 from cudadoctor import policy
 from cudadoctor.checks import rows
-from cudadoctor.judge import asked_for, machines, stages
+from cudadoctor.judge import asked_for, machines
+from cudadoctor.judge.stages import Judgement
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.facts import Facts
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Answer, Question, RowsKnown, RowsWanted
 from cudadoctor.model.recipe import Prescription
@@ -21,30 +22,28 @@ from cudadoctor.parsers.read import read
 def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) -> Answer:
     """The report with what the policy asks, and the steps that were asked for."""
     guard = guard or Guard()
-    report, evidence = machines.judged(asked.machines, knowledge, asked.requirements, guard)
-    machine = next(number for number, one in enumerate(asked.machines) if one is evidence)
+    wanted = asked.requirements
+    if asked.policy is not None and asked.today is not None:
+        wanted = msgspec.structs.replace(wanted, expected=policy.expected(asked.policy, asked.today))
+    report, found = machines.judged(asked.machines, knowledge, msgspec.structs.replace(wanted, interrupted=asked.interrupted), guard)
+    machine = next(number for number, one in enumerate(asked.machines) if one is found.evidence)
     guard = guard.of(machine)
-    if asked.interrupted:
-        report = stages.interrupted(report)
-    elif asked.policy is not None and asked.today is not None:
-        report = guard.run(
-            "policy", "policy", report, policy.applied, report, evidence, knowledge, asked.policy, asked.requirements, today=asked.today
-        )
+    if asked.policy is not None and asked.today is not None and not asked.interrupted:
+        report = guard.run("policy", "policy", report, policy.applied, report, found.facts, asked.policy, today=asked.today)
     nothing: dict[str, Prescription | None] = {}
     return Answer(
         report=report,
         machine=machine,
-        steps=guard.run("prescribe", "asked for", nothing, _steps, asked, report, evidence, knowledge),
-        windows=asked.shell and guard.run("prescribe", "shell", False, asked_for.is_windows, evidence, knowledge),
+        steps=guard.run("prescribe", "asked for", nothing, _steps, asked, report, found, knowledge),
+        windows=asked.shell and guard.run("prescribe", "shell", False, asked_for.is_windows, found, knowledge),
     )
 
 
-def _steps(asked: Question, report: Report, evidence: Evidence, knowledge: Knowledge) -> dict[str, Prescription | None]:
-    found = report.diagnosis
-    every = (found.root, *found.explains, *found.also, *found.suspects) if asked.every_step else ()
+def _steps(asked: Question, report: Report, found: Judgement, knowledge: Knowledge) -> dict[str, Prescription | None]:
+    shown = report.diagnosis
+    every = (shown.root, *shown.explains, *shown.also, *shown.suspects) if asked.every_step else ()
     causes = dict.fromkeys((*asked.steps_for, *(one.cause for one in every if one is not None)))
-    facts = read(evidence, Guard(), knowledge) if causes else Facts(())
-    return {cause: asked_for.for_cause(cause, report, facts, evidence.distro, knowledge) for cause in causes}
+    return {cause: asked_for.for_cause(cause, report, found, knowledge) for cause in causes}
 
 
 def lines(asked: RowsWanted, knowledge: Knowledge, guard: Guard) -> RowsKnown:

@@ -18,6 +18,8 @@ from cudadoctor.model.values import DCGM, DEVICE_NODES, DEVICE_NODES_AFTER, HANG
 def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str], knowledge: Knowledge) -> tuple[str, ...]:
     """What a reader should know that is no finding."""
     out: list[str] = []
+    if judged.excused:
+        out.append(f"{'CUDA did not answer' if evidence.quick else 'No Numba kernel was seen to be right'} because of what is expected.")
     if evidence.python_why and evidence.python is None:
         out.append(f"No Python was examined: {evidence.python_why}.")
     out.extend(_nodes_note(facts))

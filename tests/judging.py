@@ -1,0 +1,19 @@
+"""The report on evidence as commands get it, with what a policy asks and expects."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.judgement import Question
+from cudadoctor.model.report import Report
+from cudadoctor.model.requirements import Policy, Requirements
+from cudadoctor.within.judging import answered
+
+KNOWLEDGE = load()
+
+
+def with_policy(evidence: Evidence, policy: Policy, today: dt.date, requirements: Requirements | None = None) -> Report:
+    asked = Question(machines=(evidence,), requirements=requirements or Requirements(), policy=policy, today=today)
+    return answered(asked, KNOWLEDGE).report
