@@ -6,7 +6,7 @@ import pytest
 
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.out_of_memory import clues
-from tests.pasted import root, suspects
+from tests.pasted import report, root, suspects
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 FAULT, TIMEOUT = "program-memory-fault", "program-launch-timeout"
@@ -147,3 +147,19 @@ def test_whose_memory_by_the_messages_figures(message: str, cause: str | None) -
 def test_a_broken_line_is_read_as_one() -> None:
     message = TORCH_1.format("20.00 MiB", "7.92 GiB", "7.03 GiB", "15.19 MiB", "7.15 GiB", RESERVED)
     assert [clue.cause for clue in clues(Text(message.replace("; ", ";\n"), source="text"))] == [OWN]
+
+
+IDLE = (
+    "+-----+\n| NVIDIA-SMI 535.129.03   Driver Version: 535.129.03   CUDA Version: 12.2 |\n"
+    "|   0  NVIDIA GeForce RTX 3090    Off  | 00000000:1A:00.0 Off |                  N/A |\n"
+    "|  0%   31C    P8    12W / 350W |     12MiB / 24576MiB |      0%      Default |\n"
+)
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3, 35, 46, 100, 999])
+def test_a_number_of_a_line_is_no_code(epoch: int) -> None:
+    """A clue keeps the code that raised it: no rule reads one out of the quoted line."""
+    status = "epoch {} : cuDNN error: CUDNN_STATUS_INTERNAL_ERROR\n"
+    shown, plain = (report(IDLE + status.format(name)).diagnosis for name in (epoch, "x"))
+    assert (shown.root and shown.root.cause) == (plain.root and plain.root.cause)
+    assert [one.cause for one in shown.suspects] == [one.cause for one in plain.suspects]

@@ -77,11 +77,11 @@ def diagnose(seen: Seen, knowledge: Knowledge, wanted: Requirements) -> Judged:
     cases = [case for number, case in enumerate(every) if number not in aside]
     sure = [case for case in cases if case.finding.basis != "suspected"]
     blocking, not_now = _blocking(sure, seen.rungs, has_machine=has_machine)
-    found = [case for case in every if case.finding.basis != "suspected"]
-    cleared = _cleared(seen.outcomes, found, has_machine=has_machine)
+    named = [case for case in every if case.finding.basis != "suspected"]
+    cleared = _cleared(seen.outcomes, named, has_machine=has_machine)
     open_, unproven = _suspects(cases, cleared, seen.rungs, has_machine=has_machine)
     not_now = not_now or unproven
-    complaint = seen.unexplained or _unexplained_framework(found, seen.rungs) or not_now is not None
+    complaint = seen.unexplained or _unexplained_framework(named, seen.rungs) or not_now is not None
     reached = _reached(seen.goal, seen.facts, seen.rungs)
     excused = not reached and not blocking and any(case.finding.effect == "blocks" for case in expected)
     grounds = Grounds(

@@ -48,6 +48,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     `seen`: what was seen of the very thing it speaks of (one framework), where the rung speaks of several. It decides the effect alone.
     `asked`: the user asked for what it spoils, so it is more than an advice.
     `words`: somebody's own words, and no program's, speak of it.
+    `code` is what recognised it, where a code did: "cuda 100", "nvml 9", "xid 79".
     `values` carries what a recipe needs (pid, variable, path ...).
     """
 
@@ -62,6 +63,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     seen: Literal["worked", "failed", "unseen"] | None = None
     asked: bool = False
     words: bool = False
+    code: str | None = None
     values: dict[str, str] = {}
 
 

@@ -130,8 +130,10 @@ def code_clues(
 
 def _clues_of(code: CodeHit, quotes: tuple[Quote, ...], *, from_rung: str | None, is_text: bool) -> tuple[Clue, ...]:
     basis: Literal["stated", "suspected"] = "stated" if len(code.causes) == 1 and not code.suspect_only else "suspected"
+    by = f"{code.api} {code.number}" if code.number is not None else None
     return tuple(
-        Clue(cause=cause, quotes=quotes, basis=basis, subject=code.subject, from_rung=from_rung, text=is_text) for cause in code.causes
+        Clue(cause=cause, quotes=quotes, basis=basis, subject=code.subject, from_rung=from_rung, text=is_text, code=by)
+        for cause in code.causes
     )
 
 

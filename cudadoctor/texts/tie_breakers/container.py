@@ -12,7 +12,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, Smi
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
 from cudadoctor.texts.tie_breakers.setting import no_smi
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ CAPABILITIES, LIBCUDA = "container-driver-capabilities", "libcuda-missing"
 NO_ACCESS, LOST = "container-no-gpu-access", "container-lost-devices"
 _REQUIRED = lazy(r"cuda ?>= ?(?P<version>\d{1,2}\.\d)")
 _ALTERNATIVE = lazy(r"driver>=(?P<first>\d{3})(?:\.\d+)*,driver<(?P<end>\d{3})")
-_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|\b100\b")
-_INSUFFICIENT = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+_NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available|No devices (?:were )?found")
+_INSUFFICIENT = codes("cuda 35")
 
 
 def demand_of_the_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -15,7 +15,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, ENVIRONMENT, LIMITS, SMI, SMI_CSV, USER, DeviceNodes, Smi
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, mention, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, settled, stated, suspected
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -27,13 +27,13 @@ NODES = "device-nodes-missing"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
-_INVALID_DEVICE = lazy(r"INVALID_DEVICE\b|InvalidDevice\b|invalid device ordinal|\b101\b")
-_BUSY = lazy(r"busy or unavailable|DEVICE_UNAVAILABLE|DevicesUnavailable|\b46\b")
+_INVALID_DEVICE = codes("cuda 101")
+_BUSY = codes("cuda 46")
 _NOT_STARTED = lazy(r"CUDA failed to initialize")
-_UNKNOWN = lazy(r"unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b|OPERATING_SYSTEM|OS call failed|\b304\b")
-_STARTING = lazy(r"cuInit.{0,200}(?:NOT_INITIALIZED|initialization error|\b3\b)|\[3\] Call to cuInit")
-_FULL = lazy(r"(?i)out.of.memory|MemoryAllocation|\b2\b|\b304\b|OPERATING_SYSTEM|OS call failed|\b999\b|unknown error|ERROR_UNKNOWN")
-_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|\b100\b|\b101\b")
+_UNKNOWN = codes("cuda 999", "cuda 304", words=r"unknown error")
+NOT_INITIALIZED, _STARTING = "cuda 3", lazy(r"cuInit")
+_FULL = codes("cuda 2", "cuda 304", "cuda 999", words=r"(?i)out.of.memory|unknown error")
+_NO_DEVICE = codes("cuda 100", "cuda 101", words=r"No CUDA GPUs are available|No devices (?:were )?found")
 _ENGINE = lazy(r"(?i)\b(?:docker|podman|--rm|container)\b")
 _EXCLUSIVE = lazy(r"(?i)^(?:E\. ?(?:process|thread)|exclusive.*|prohibited)$")
 
@@ -238,7 +238,7 @@ def after_sleep(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue
 
 def not_initialised(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """cuInit itself gives code 3 and nothing forked: the memory module of the driver failed."""
-    lines = suspected(said, UVM, _STARTING)
+    lines = suspected([clue for clue in said if clue.code == NOT_INITIALIZED], UVM, _STARTING)
     if not lines or mention(facts, "fork") or stated(said, FORKED):
         return
     if mention(facts, "children"):

@@ -24,7 +24,7 @@ from cudadoctor.model.values import (
     TEGRA,
 )
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, mention, settled, stated, suspected, values_of
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, settled, stated, suspected, values_of
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -37,9 +37,9 @@ CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"
 VGPU, OFF, NO_GPU = "vgpu-problem", "gpu-powered-off", "no-nvidia-gpu"
 YOUNG = 20  # branches after the first of a generation; until then its later cards are unknown
 _NOT_FOUND = lazy(r"Module nvidia(?:[-_](?:drm|modeset))? not found")
-_NO_CONTACT = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|\b9\b")
+_NO_CONTACT = codes("nvml 9", "nvidia-smi 9", words=r"communicate with the NVIDIA driver|Driver Not Loaded")
 _NOT_FOUND_ON_JETSON = ("no-nvidia-gpu", NOT_LOADED, "uvm-unavailable", "libcuda-missing")
-_NOT_RUNNING = lazy(r"communicate with the NVIDIA driver|Driver Not Loaded|DRIVER_NOT_LOADED|NO_DEVICE|no CUDA-capable device|No CUDA GPUs")
+_NOT_RUNNING = codes("nvml 9", "cuda 100", words=r"communicate with the NVIDIA driver|Driver Not Loaded|No CUDA GPUs")
 # linux-modules-nvidia-535-6.5.0-21-generic of Ubuntu, kmod-nvidia-6.5.6-300.fc39.x86_64 of Fedora
 _PREBUILT = lazy(
     r"(?:linux-(?:modules|objects|signatures)-nvidia-\d{3}(?:-(?:server|open)){0,2}|kmod-nvidia)-(?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}-\d[\w.-]{0,60})$"

@@ -12,14 +12,14 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, SMI_CSV, Smi
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.programs import MUCH, OTHERS, OWN, ZOMBIE
-from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _GONE = lazy(r"^\[Not Found\]$")  # a name that may not be read is written in another way
 _HELD = lazy(r"^(\d{4,7})(?: MiB)?$")  # from 1000 MiB on
-_RAN_OUT = lazy(r"(?i)out.of.memory|cudaErrorMemoryAllocation|\b2\b")
+_RAN_OUT = codes("cuda 2", words=r"(?i)out.of.memory")
 
 
 def _on_a_host(place: Place) -> bool:

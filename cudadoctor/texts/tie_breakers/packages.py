@@ -51,7 +51,7 @@ _FOREIGN = lazy(
     r"/usr/local/cuda|/opt/cuda|hpc_sdk|/usr/lib/x86_64-linux-gnu/lib(?:cu|nv)|/conda/lib|conda3?/lib(?:64)?(?::|$)|/nvidia/lib64"
 )
 # Code 303: a library is not there at all, which is no missing symbol.
-_NOTHING_LOADED = lazy(r"\b303\b|SHARED_OBJECT_INIT_FAILED|SharedObjectInitFailed|shared object initialization failed")
+NOTHING_LOADED = "cuda 303"
 _NO_DEVICE = lazy(r"Failed to infer device type|Device string must not be empty|no GPU (?:is )?detected|requires at least 1 GPU")
 _OF_PACKAGES = lazy(r"(?:site|dist)-packages/nvidia/")
 _SYMBOL = lazy(r"symbol|version `|version '")
@@ -168,7 +168,7 @@ def _apart(facts: Facts) -> Quotes:
 
 def wrong_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A symbol is missing: a foreign folder is shown, or two sets of packages are; a bare line speaks for the path."""
-    lines = tuple(quote for quote in suspicions(said, PATH) if not _NOTHING_LOADED.search(quote.text))[:2]
+    lines = suspicions([clue for clue in said if clue.code != NOTHING_LOADED], PATH)[:2]
     if not lines:
         return
     foreign, mixed = _foreign_path(facts), two_series(facts)

@@ -14,7 +14,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI, SMI_CSV
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, in_words, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, in_words, settled, stated, suspected
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -30,7 +30,7 @@ _WHERE = (
     ("wsl", ("wsl-gpu-unavailable", "wsl-linux-driver-installed")),
     ("container", ("container-no-gpu-access", "container-toolkit-missing", "container-driver-capabilities")),
 )
-_NO_DEVICE = lazy(r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available")
+_NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available")
 _NO_GPU = lazy(r"False|is_available|no GPU|No GPU")
 _NOT_RUNNING = lazy(r"kernel driver does not appear to be running")
 _NO_REQUEST = lazy(r"driver error: failed to process request")

@@ -12,7 +12,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, mention, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, stated, suspected
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -23,12 +23,12 @@ LAUNCH, FORKED, TIMEOUT = "program-launch-config", "program-forked-after-init", 
 _LAUNCH_CALL = lazy(r"\bcu(?:da)?LaunchKernel|cuLaunch\w*|cuFuncSet(?:BlockShape|SharedSize)|kernel launch|failed to launch", re.ASCII)
 _STARTING_CALL = lazy(r"cuInit|GetDeviceCount|THCGeneral|cuda_init|initialization failure|init failure")
 _WAITING_CALL = lazy(r"Synchronize|Memcpy|StreamQuery|EventQuery|kernel launch|kernel call")
-_LAUNCH_FAILED = lazy(r"unspecified launch failure|LAUNCH_FAILED|LaunchFailure|\b719\b")
-_BAD_ADDRESS = lazy(r"(?i)invalid __|illegal|misaligned|out of bounds|\b700\b|\b716\b")
+_LAUNCH_FAILED = codes("cuda 719")
+_BAD_ADDRESS = codes("cuda 700", "cuda 716", words=r"(?i)invalid __|illegal|misaligned|out of bounds")
 _SCREEN = lazy(r"(?i)screen|display driver|黑屏")
 _SECONDS = lazy(r"\bafter (?:\w{1,8} ){0,2}~?(?P<seconds>\d{1,2}(?:\.\d{1,3})?) ?s(?:ec\w{0,5})?\b")
 SHORTEST_WATCH, LONGEST_WATCH = 1.5, 15.0  # seconds that a watchdog lets a kernel run, with what the failure itself takes
-_OUT_OF_MEMORY = lazy(r"(?i)out.of.memory|cudaErrorMemoryAllocation|_STATUS_ALLOC_FAILED|\b2\b")
+_OUT_OF_MEMORY = codes("cuda 2", words=r"(?i)out.of.memory|_STATUS_ALLOC_FAILED")
 # PyTorch's allocator says how much it wanted; without that it was CUDA itself that found no room, most often for the context.
 _PLAIN = lazy(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
 _ALLOC_STATUS = lazy(r"_STATUS_ALLOC_FAILED")

@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from cudadoctor.checks.reading import Quotes, line_of, merged
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SETTING
 
 Said = Sequence[Clue]
+
+
+class Codes(NamedTuple):
+    """Clues that one of these codes raised, or a message with these words. The recogniser knew the code: nobody reads it out of a line."""
+
+    codes: frozenset[str]
+    words: re.Pattern[str] | None = None
+
+    def fits(self, clue: Clue, quote: Quote) -> bool:
+        return clue.code in self.codes or (self.words is not None and self.words.search(quote.text) is not None)
+
+
+def codes(*codes: str, words: str | None = None) -> Codes:
+    return Codes(frozenset(codes), lazy(words) if words is not None else None)
+
+
+What = re.Pattern[str] | Codes
 ANYTHING = lazy(r".")
 
 
-def suspicions(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
-    """The lines of all suspicions of this cause that say these words."""
-    quotes = (quote for clue in said if clue.cause == cause and clue.basis == "suspected" for quote in clue.quotes)
-    return tuple(quote for quote in quotes if words.search(quote.text))
+def _fits(what: What, clue: Clue, quote: Quote) -> bool:
+    return what.fits(clue, quote) if isinstance(what, Codes) else what.search(quote.text) is not None
 
 
-def suspected(said: Said, cause: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
+def suspicions(said: Said, cause: str, what: What = ANYTHING) -> Quotes:
+    """The lines of all suspicions of this cause that rest on this."""
+    clues = (clue for clue in said if clue.cause == cause and clue.basis == "suspected")
+    return tuple(quote for clue in clues for quote in clue.quotes if _fits(what, clue, quote))
+
+
+def suspected(said: Said, cause: str, what: What = ANYTHING) -> Quotes:
     """The first of these lines."""
-    return suspicions(said, cause, words)[:1]
+    return suspicions(said, cause, what)[:1]
 
 
 def sure(clue: Clue) -> bool:
@@ -41,10 +63,10 @@ def values_of(said: Said, cause: str, name: str) -> str | None:
     return next((clue.values[name] for clue in said if clue.cause == cause and name in clue.values), None)
 
 
-def stated(said: Said, *causes: str, words: re.Pattern[str] = ANYTHING) -> Quotes:
-    """The line that states one of these causes in these words."""
-    quotes = (quote for clue in said if clue.cause in causes and sure(clue) for quote in clue.quotes)
-    return tuple(quote for quote in quotes if words.search(quote.text))[:1]
+def stated(said: Said, *causes: str, words: What = ANYTHING) -> Quotes:
+    """The line that states one of these causes and rests on this."""
+    clues = (clue for clue in said if clue.cause in causes and sure(clue))
+    return tuple(quote for clue in clues for quote in clue.quotes if _fits(words, clue, quote))[:1]
 
 
 def mention(facts: Facts, topic: str) -> Quotes:

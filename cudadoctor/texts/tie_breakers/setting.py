@@ -34,7 +34,7 @@ from cudadoctor.model.values import (
     Start,
 )
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -47,20 +47,20 @@ CAPABILITIES = "container-driver-capabilities"
 MORE_THAN_MACHINES_HAVE = 8  # GPU numbers from here on hardly ever exist
 INCOMPLETE = "driver-libraries-incomplete"
 _CODEC = lazy(r"libnvcuvid\.so|libnvidia-encode\.so|libnvoptix\.so")
-_UNKNOWN_ERROR = lazy(r"Unknown Error|NVMLError_Unknown|NVML_ERROR_UNKNOWN|nvml\w{0,60} error:? ?999")
-_UNKNOWN_CUDA = lazy(r"(?i)CUDA[^\n]{0,40}unknown error|ERROR_UNKNOWN|cudaErrorUnknown|\b999\b")
+_UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
+_UNKNOWN_CUDA = codes("cuda 999", words=r"(?i)CUDA[^\n]{0,40}unknown error")
 _BLOCKED = lazy(r"GPU access blocked by the operating system|operating system has blocked|initialize NVML: N/A")
 _NO_DRIVER = lazy(r"couldn't communicate with the NVIDIA driver|Driver Not Loaded|couldn't find libnvidia-ml")
-_NO_DEVICE = lazy(
-    r"(?i)no[ _]?CUDA.capable device|NO_?DEVICE|No CUDA GPUs are available|No devices (?:were )?found|no .{0,24}(?:GPUs?|devices?)\b.{0,24}"
-    r"(?:found|available|detected|discovered)|\b100\b|OPERATING_?SYSTEM|OS call failed|\b304\b"
-)
+_NO_DEVICE = codes(
+    "cuda 100", "cuda 304",
+    words=r"(?i)No CUDA GPUs are available|no .{0,24}(?:GPUs?|devices?)\b.{0,24}(?:found|available|detected|discovered)",
+)  # fmt: skip
 _WORKS = lazy(r"(?i)\b(?:works?|runs?|shows?|sees?|lists?|prints?|good|fine|ok(?:ay)?)\b")
 _CUSTOM_DEVICE = lazy(r"adding custom device")
 _NONE_FOUND = lazy(r"no GPUs found")
 # Faults that only a driver for Linux can have.
 LINUX_DRIVER_FAULTS = ("driver-version-mismatch", "driver-packages-conflict", "driver-build-failed", "driver-module-missing-for-kernel")
-_TOO_OLD = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+_TOO_OLD = codes("cuda 35")
 
 
 # ---------------------------------------------------------------- containers

@@ -25,7 +25,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, sure, suspicions
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, sure, suspicions
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -40,7 +40,7 @@ NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", 
 _REJECTED = lazy(
     r"(?:nsupported gpu architecture|Value) '(?:compute|sm)_(?P<major>\d{1,2}?)(?P<minor>\d)[af]?'|CUDA arch \((?P<dotted>\d{1,2}\.\d)"
 )
-_NO_IMAGE = lazy(r"no kernel image|NoKernelImage|NO_BINARY_FOR_GPU|invalid device function|InvalidDeviceFunction|\b209\b|\b48\b")
+_NO_IMAGE = codes("cuda 209", "cuda 98", words=r"no kernel image|invalid device function")
 _OF_A_FRAMEWORK = lazy(
     r"(?i)RuntimeError: CUDA error|torch|AcceleratorError|tensorflow|cupy|ggml|paddle|mxnet|jaxlib|xla|onnxruntime"
     r"|parallel_for failed|\bc10\b"

@@ -28,7 +28,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import LibraryVersion, ModuleVersion
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -38,8 +38,8 @@ _FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 _CAPABILITIES = lazy(r"[Cc]apabilities")
 _PATH = lazy(r"(?:^|(?<=[:\"']))/[^:;$~\s\"']{0,200}cuda[^:;$~\s\"']{0,40}")  # the one folder that a malformed CUDA_HOME holds
 _COMPAT = lazy(r"/(?:compat|cuda-compat[^/:]*)(?:[/:]|$)")
-_MISMATCH = lazy(r"\b803\b|DRIVER_MISMATCH|DriverMismatch|unsupported display driver")
-_INSUFFICIENT = lazy(r"driver version is insufficient|InsufficientDriver|\b35\b")
+_MISMATCH = codes("cuda 803")
+_INSUFFICIENT = codes("cuda 35")
 
 
 # ---------------------------------------------------------------- capabilities and CUDA_HOME
