@@ -1,4 +1,4 @@
-"""The knowledge files: they decode, name only known causes, agree with the vocabulary, and are read once."""
+"""The knowledge files: they decode, name only known causes, agree with each other, and are read once."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersi
 
 ROOT = Path(__file__).parent.parent
 TABLES = sorted((ROOT / "cudadoctor" / "knowledge" / "tables").glob("*.toml"))
-VOCABULARY = msgspec.toml.decode((ROOT / "fixtures" / "vocabulary.toml").read_text(encoding="utf-8"))
-IDS = {cause["id"] for cause in VOCABULARY["cause"]}
 KNOWLEDGE = load()
+IDS = set(KNOWLEDGE.causes)
 TABLE_PROPERTIES = (
     "causes", "recipes", "architectures", "capabilities", "chip_prefixes", "chip_ranges", "branches", "distributions", "package_rules",
     "ubuntu_transitional", "toolkits", "toolkit_releases", "smi_versions", "distro_toolkits", "cuda_errors",
@@ -136,10 +135,6 @@ assert not touched, touched
 
 
 # ---------------------------------------------------------------- codes to causes, causes to codes
-def test_vocabulary_is_whole() -> None:
-    assert len(IDS) == len(VOCABULARY["cause"]) == 88
-
-
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_tables_name_only_causes_of_the_vocabulary(path: Path) -> None:
     for row, causes in values_of("causes", msgspec.toml.decode(path.read_text(encoding="utf-8"))):
@@ -151,23 +146,23 @@ def test_tables_name_only_causes_of_the_vocabulary(path: Path) -> None:
 def named_by_signs() -> Iterator[tuple[str, str, int]]:
     """(cause, API, number) for each code that the vocabulary's signs name. What stands after "not" speaks of a neighbour,
     and an Xid before a quotation counts only with those words."""
-    for cause in VOCABULARY["cause"]:
-        signs = re.split(r"\b[Nn]ot\b|\bis only\b|\bprefer\b|\bdecides nothing\b|\bPrefer\b", cause["signs"])[0]
+    for cause in KNOWLEDGE.causes.values():
+        signs = re.split(r"\b[Nn]ot\b|\bis only\b|\bprefer\b|\bdecides nothing\b|\bPrefer\b", cause.signs)[0]
         for name in re.findall(r"CUDA_ERROR_\w+|cudaError\w+", signs):
             row = KNOWLEDGE.cuda_error(name)
             if row is not None:
-                yield cause["id"], "cuda", row.code
+                yield cause.id, "cuda", row.code
         for name in re.findall(r"NVML_ERROR_\w+", signs):
             nvml = KNOWLEDGE.nvml_error(name)
             assert nvml is not None, name
-            yield cause["id"], "nvml", nvml.code
+            yield cause.id, "nvml", nvml.code
         for numbers in re.findall(r"Xid (\d+(?:(?:/ ?|, |-)\d+)*)\b(?! ')", signs):
             for part in re.split(r"/ ?|, ", numbers):
                 first, _, last = part.partition("-")
                 for number in range(int(first), int(last or first) + 1):
-                    yield cause["id"], "xid", number
+                    yield cause.id, "xid", number
         for number in re.findall(r"\((\d{3})\)|CUDA (\d{3})\b", signs):
-            yield cause["id"], "cuda", int(number[0] or number[1])
+            yield cause.id, "cuda", int(number[0] or number[1])
 
 
 @pytest.mark.parametrize(("cause", "api", "number"), sorted(set(named_by_signs())))

@@ -83,6 +83,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     breaks: tuple[RungName, ...]
     effect: Effect  # where no rung that it breaks was looked at
     dormant: Effect = "degrades"  # where the rungs that it breaks were seen to work; advises: such a set-up may be meant
+    signs: str = ""  # what distinguishes it from its neighbours; "not X" says which one to prefer when its evidence is there
     why: str  # plain words: what this means and why it stops a GPU program
     yields_to: tuple[str, ...] = ()
     tell_apart: str  # one command that shows whether this is the cause
