@@ -159,6 +159,8 @@ ARCHIVES: dict[str, tuple[Callable[[Path], None], str | tuple[str, ...]]] = {
     "a negative size": (_gzipped(R, _claiming(-512)), "claims -512 bytes"),
     "a chain of headers": (_gzipped(*[_pax(_record("path", "x"))] * 5000, R), "no whole archive (too many headers in a row)"),
     "a chain of headers behind the head": (_gzipped(R, *[_pax(_record("path", "x"))] * 5000, R), "not a whole .tar.gz (too many headers in a row)"),
+    "headers of many MiB": (_gzipped(R, *[part for n in range(90) for part in (_pax(_record("comment", "x" * 60_000)), _file(f"evidence/{n}"))]),
+        "extended headers of more than 4 MiB"),
     "duplicate names": (_gzipped(R, R), "in it twice"),
     "duplicate items": (_gzipped(_names("uname", "uname")), "twice"),
     "an item called like a path": (_gzipped(_names("../../owned")), "names no piece of evidence"),

@@ -47,7 +47,6 @@ WSL_2 = "Python platform: Linux-5.15.153.1-microsoft-standard-WSL2-x86_64-with-g
         ("root@0f1e2d3c4b5a:/# nvidia-smi\n" + TABLE + NO_LIBCUDA, "container-driver-capabilities"),
         ("root@0f1e2d3c4b5a:/# ls\n" + NO_LIBCUDA + TABLE, "container-no-gpu-access"),
         ("nvidia-smi works fine inside the container.\n" + NO_LIBCUDA, "container-driver-capabilities"),
-        ("nvidia-smi is good inside of the docker container.\n" + NO_LIBCUDA, "container-driver-capabilities"),
         ("Ubuntu 18.04 in VirtualBox on Windows.\nCUDA error: no CUDA-capable device is detected\n", "no-nvidia-gpu"),
         ("sudo apt-get install nvidia-headless-535\nsh: nvidia-smi: command not found\n", "nvidia-smi-missing"),
         ("I start it with docker run -v /data:/data team/train:1\n" + NO_DEVICE, "container-no-gpu-access"),
@@ -85,8 +84,6 @@ WSL_2 = "Python platform: Linux-5.15.153.1-microsoft-standard-WSL2-x86_64-with-g
         ("OS: macOS 14.5 (arm64)\n" + CPU_BUILD, "no-nvidia-gpu"),
         ('  File "/content/a.py", line 1, in <module>\n' + NO_LIBCUDA, "no-nvidia-gpu"),
         ("It works in Colab.\n" + NO_LIBCUDA, "libcuda-missing"),
-        ("My computer has no NVIDIA card.\n" + NO_DEVICE, "no-nvidia-gpu"),
-        ("我的电脑没有独立显卡\n" + NO_DEVICE, "no-nvidia-gpu"),
         ("If you do not have an NVIDIA GPU, use the CPU build.\n" + NO_DEVICE, None),
     ],
 )

@@ -18,6 +18,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.report.formats import FORMATS
 from cudadoctor.report.page import Style
 from cudadoctor.sources import pasted, recording
+from cudadoctor.sources.names_in_evidence import keeps
 from cudadoctor.sources.redact import redact, redacted
 from cudadoctor.sources.sensitive import Pseudonyms
 from tests.command_line import HEALTHY, evidence_of, lines, run
@@ -351,10 +352,25 @@ def test_letters_and_digits_by_turns_are_no_word_wherever_they_stand(line: str) 
     assert "Vx2LmP9tKc4" not in Pseudonyms().text(line.format("Zq7Vx2LmP9tKc4RbN1wE8sYd"))
 
 
+@pytest.mark.parametrize("scheme", ["ApiKey ", "Splunk ", "Bearer ", ""])
+def test_a_header_that_authorizes_loses_its_value_whatever_its_scheme(scheme: str) -> None:
+    assert "s3cr3tvalue99" not in Pseudonyms().text(f"Authorization: {scheme}s3cr3tvalue99")
+
+
+@pytest.mark.parametrize(("name", "value", "kept"), [
+    ("LC_ALL", "de_DE.UTF-8", True), ("LC_TELEPHONE", "+49 151 2345678", False), ("CUDA_LICENSE", "ABCD-1234", False),
+    ("CUDA_PROXY_HOST", "crunch7", False), ("CUDA_VISIBLE_DEVICES", "0;1", True), ("CUDA_HOME", "/opt/cuda", True),
+])  # fmt: skip
+def test_a_variable_keeps_its_value_where_a_diagnosis_reads_it(name: str, value: str, kept: bool) -> None:
+    assert keeps(name, value) == kept
+
+
 @pytest.mark.parametrize(
     "line",
     ["$ ssh -l bobqz crunchqz", "$ whoami\nbobqz", "$ hostname\ncrunchqz", "torchrun --master_addr crunchqz", "sudo chown bobqz:bobqz x",
-     "Job <1> is submitted by user <bobqz>.", "git@github.com:bobqz/x.git", "/workspace/bobqz/x.py", "/dev/shm/bobqz/x.py"],
+     "Job <1> is submitted by user <bobqz>.", "git@github.com:bobqz/x.git", "/workspace/bobqz/x.py", "/dev/shm/bobqz/x.py", "[rank0]: crunchqz:22:22 [0] NCCL INFO Bootstrap",
+     "[crunchqz:12345] *** Process received signal ***", "process rank 1 with PID 12 on node crunchqz exited on signal 11",
+     "HTTPConnectionPool(host='crunchqz', port=5000)"],
 )  # fmt: skip
 def test_names_whose_place_says_so(line: str) -> None:
     evidence = evidence_of(HEALTHY).completed((pasted.item_of(f"{line}\nCUDA error: out of memory\n".encode()),))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.sources import programs, trust
+from cudadoctor.sources import programs, trust, writing
 from cudadoctor.sources.host import Collector, Plan
 
 PROGRAM = str(Path(sys.executable).with_name("cudadoctor"))
@@ -253,9 +253,11 @@ def test_a_member_of_roots_group_is_another_user(tmp_path: Path, monkeypatch: py
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o775)
     assert trust.refusal(str(tool)) is None
+    trust._is_nobodys.cache_clear()
     monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("root", "x", number, ["mallory"])))
     assert trust.refusal(str(tool)) == "may be written by another user"
     monkeypatch.undo()
+    trust._is_nobodys.cache_clear()
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tool) else [])
     assert trust.refusal(str(tool)) == "may be written by another user"
 
@@ -359,3 +361,85 @@ def test_no_list_leads_root_to_another_users_place(how: str, tmp_path: Path, mon
         name, value = "PYTHONHOME", f"{folder}:{other}"
     monkeypatch.setenv(name, value)
     assert name not in trust.environment()
+
+
+def executed_by_root(folder: Path) -> str | None:
+    """Why root imports nothing from this folder."""
+    return trust.tree(str(folder))
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("how", ["deep", "open to all", "a link out", "a folder open to all"])
+def test_root_imports_nothing_that_another_user_may_change(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, strange = tmp_path / "packages", tmp_path / "strange"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "link").symlink_to("a")  # its own, and harmless
+    strange.mkdir()
+    file = folder / "a" / "b" / "__init__.py"
+    file.touch()
+    assert executed_by_root(folder) is None
+    if how == "deep":
+        os.chown(file, 1000, 1000)
+    elif how == "open to all":
+        file.chmod(0o666)
+    elif how == "a link out":
+        (strange / "sitecustomize.py").touch()
+        os.chown(strange, 1000, 1000)
+        (folder / "sitecustomize.py").symlink_to(strange / "sitecustomize.py")
+    else:
+        (folder / "a").chmod(0o777)
+    assert "may be written by another user" in (executed_by_root(folder) or "")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    assert "PYTHONPATH" not in trust.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize(("how", "mode"), [("a file open to all", 0o777), ("a link", 0o644)])
+def test_root_loads_no_library_that_another_user_may_change(how: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, strange = tmp_path / "lib", tmp_path / "strange"
+    folder.mkdir()
+    strange.mkdir()
+    (strange / "evil.so").touch()
+    os.chown(strange, 1000, 1000)
+    if how == "a link":
+        (folder / "libcuda.so.1").symlink_to(strange / "evil.so")
+    else:
+        (folder / "libcuda.so.1").touch()
+        (folder / "libcuda.so.1").chmod(mode)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    assert "LD_LIBRARY_PATH" not in trust.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("BASH_ENV", "tmp/x.sh"), ("BASH_ENV", "$(id)"), ("BASH_FUNC_echo%%", "() { id; }"), ("PYTHONPLATLIBDIR", "../tmp/x"),
+     ("CUDA_INJECTION64_PATH", "libx.so"), ("OPENSSL_CONF", "x.cnf"), ("PERL5OPT", "-Mx")],
+)  # fmt: skip
+def test_what_is_executed_whatever_it_looks_like_reaches_no_child_of_root(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert name not in trust.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_relative_place_is_one_below_the_root_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "strange").mkdir()
+    os.chown(tmp_path / "strange", 1000, 1000)
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_cuda_data_dir={str(tmp_path)[1:]}/strange")
+    assert "XLA_FLAGS" not in trust.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can make a file another user's")
+def test_no_link_of_another_user_leads_what_is_written(tmp_path: Path) -> None:
+    (tmp_path / "strange").mkdir()
+    target, link = tmp_path / "target", tmp_path / "strange" / "out.json"
+    target.write_text("kept")
+    link.symlink_to(target)
+    os.chown(link, 1000, 1000, follow_symlinks=False)
+    with pytest.raises(OSError, match="a link that another user made"):
+        writing.text(str(link), "{}")
+    assert target.read_text() == "kept"
+    own = tmp_path / "own.json"
+    own.symlink_to(target)
+    writing.text(str(own), "{}")
+    assert target.read_text() == "{}"

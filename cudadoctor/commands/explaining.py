@@ -16,6 +16,7 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.report import explanation_text
 from cudadoctor.report.page import Style
+from cudadoctor.sources import writing
 
 if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
@@ -277,6 +278,5 @@ def write_files(folder: str, knowledge: Knowledge) -> str:
     os.makedirs(folder, exist_ok=True)
     number = 0
     for number, (name, text) in enumerate(files(knowledge), 1):  # noqa: B007
-        with open(os.path.join(folder, name), "w", encoding="utf-8") as stream:
-            stream.write(text)
+        writing.text(os.path.join(folder, name), text)
     return f"{number} pages written to {folder}\n"

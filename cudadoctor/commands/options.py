@@ -12,6 +12,7 @@ import click
 
 from cudadoctor.commands import terminal
 from cudadoctor.report.formats import FORMATS
+from cudadoctor.sources import writing
 
 if TYPE_CHECKING:
     from cudadoctor.commands.policy_file import Found
@@ -159,8 +160,7 @@ def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], s
 
 def _write(path: str, body: str, *, mode: str) -> None:
     try:
-        with open(path, mode, encoding="utf-8") as stream:
-            stream.write(body)
+        writing.text(path, body, mode=mode)
     except OSError as error:
         raise terminal.usage(f"--output {path}: {error.strerror}") from error
 

@@ -145,7 +145,7 @@ def _table(path: str, text: str) -> dict[str, Any] | None:
         raise PolicyError(f"{path}: a key with more than {DEEPEST} parts")  # the time that one takes grows with their square
     try:
         whole = msgspec.toml.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a DecodeError is one, and so is a number of thousands of digits
         raise PolicyError(f"{path}: {'nested too deeply' if isinstance(error, RecursionError) else error}") from error
     if os.path.basename(path) != PROJECT:
         return dict(whole)

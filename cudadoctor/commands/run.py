@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cudadoctor.commands import gathering, terminal
+from cudadoctor.sources import writing
 
 if TYPE_CHECKING:
     from cudadoctor.model.use import Outcome
@@ -63,7 +64,6 @@ def _write(outcome: Outcome, path: str) -> None:
     from cudadoctor.report import json
 
     try:
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(json.render(outcome))
+        writing.text(path, json.render(outcome))
     except OSError as error:
         terminal.say(f"cudadoctor: --output {path}: {error.strerror}\n")

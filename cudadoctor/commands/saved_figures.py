@@ -13,7 +13,7 @@ from cudadoctor import __version__
 from cudadoctor.commands import terminal
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import Report
-from cudadoctor.sources import inputs
+from cudadoctor.sources import inputs, writing
 
 FORMAT = "cudadoctor-benchmark/1"
 
@@ -47,8 +47,7 @@ def save(report: Report, path: str) -> None:
         "benchmark": [msgspec.to_builtins(result) for result in report.benchmark],
     }
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(json.dumps(body, indent=1) + "\n")
+        writing.text(path, json.dumps(body, indent=1) + "\n")
     except OSError as error:
         raise terminal.usage(f"--save {path}: {error.strerror}") from error
 

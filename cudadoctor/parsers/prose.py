@@ -14,9 +14,9 @@ from cudadoctor.parsers.literals import Literals, Places
 LONGEST = 3000  # lines; what is longer is a log, and people describe a failure in less
 _PLACES = 200  # places of one word that are looked at
 _OPEN = "*"  # ends a word that may go on
-_END = lazy(r"[.!?;](?=\s)|[。！？；]|\n\s*\n|\n(?=\s*[-*•$#>|\d])")
+_END = lazy(r"[.!?;](?=\s)|[。！？；]|\n(?![ \t]{0,8}[a-zß-ÿа-я])")  # prose that goes on in the next line goes on in small letters
 # Before a word, what turns it into its opposite.
-_NOT = lazy(r"(?:\b(?:not?|never|without|neither|nor|kein\w{0,2}|nicht|pas|sin|ohne|sans|нет|не)|n['’]t)\b[ \w]{0,10}$")
+_NOT = lazy(r"(?:\b(?:not?|never|without|neither|nor|kein\w{0,2}|nicht|pas|sin|ohne|sans|нет|не)|n['’]t)\b[-\s\w]{0,12}$")
 _NEGATION = 16  # characters before a word in which a negation counts
 
 
@@ -54,7 +54,7 @@ class Prose:
         low = text.joined.lower()
         if len(text.lines) > LONGEST or len(low) != len(text.joined):
             return {}
-        sentences = _Sentences(low, self._literals.places(low))
+        sentences = _Sentences(text.joined, low, self._literals.places(low))
         found: dict[str, int] = {}
         for says in self._says:
             at = sentences.first(says)
@@ -66,9 +66,9 @@ class Prose:
 class _Sentences:
     """A text in lower case, the places of the lexicon's words, and where its sentences end."""
 
-    def __init__(self, low: str, places: Places) -> None:
+    def __init__(self, text: str, low: str, places: Places) -> None:
         self._low, self._places = low, places
-        self._ends = [found.end() for found in _END.finditer(low)]
+        self._ends = [found.end() for found in _END.finditer(text)]
         self._known: dict[str, list[_Place]] = {}
 
     def first(self, says: _Says) -> int | None:

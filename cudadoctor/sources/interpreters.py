@@ -143,31 +143,33 @@ def _written(path: str, word: str) -> str:
     return next((words[1] for words in lines if len(words) > 1 and words[0] == word), "")
 
 
-def _packages(prefix: str) -> Iterator[str]:
-    for library in ("lib", "lib64"):
-        try:
-            names = os.listdir(os.path.join(prefix, library))
-        except OSError:
-            continue
-        yield os.path.join(prefix, library)
-        for name in names:
+_LIBRARIES = ("lib", "lib64", "local/lib")  # of a prefix; Debian's Python looks below /usr/local as well
+
+
+def _trees(prefix: str) -> Iterator[str]:
+    """The folders of an interpreter with all that it may import: its own library, its packages, and what their .pth files add."""
+    for library in _LIBRARIES:
+        folder = os.path.join(prefix, library)
+        for name in _names(folder):
+            if name.startswith(("python3", "pypy3", "libpython3", "libpypy3")):
+                yield os.path.join(folder, name)
             if name.startswith(("python3", "pypy3")):
                 for packages in ("site-packages", "dist-packages"):
-                    yield from _of_folder(os.path.join(prefix, library, name, packages))
+                    yield from _added(os.path.join(folder, name, packages))
 
 
-def _of_folder(packages: str) -> Iterator[str]:
-    """The folder, what stands in it, and the folders that its .pth files add (`pip install -e` writes one)."""
+def _names(folder: str) -> list[str]:
     try:
-        names = os.listdir(packages)
+        return os.listdir(folder)
     except OSError:
-        return
-    yield packages
-    for name in names:
-        path = os.path.join(packages, name)
-        yield path
+        return []
+
+
+def _added(packages: str) -> Iterator[str]:
+    """The folders that .pth files add to a folder of packages (`pip install -e` writes one)."""
+    for name in _names(packages):
         if name.endswith(".pth"):
-            for line in filter(None, map(str.strip, _beginning(path, _LONG_LIST).split("\n"))):
+            for line in filter(None, map(str.strip, _beginning(os.path.join(packages, name), _LONG_LIST).split("\n"))):
                 if line.startswith(("import ", "import\t")):
                     yield from re.findall(r"[\"'](/[^\"']+)[\"']", line)
                 elif not line.startswith("#"):
@@ -186,11 +188,14 @@ def _beginning(path: str, characters: int = _ENOUGH) -> str:
 
 
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
-    """With what the interpreter reads before its first line: its settings, and the folders of its packages."""
+    """With what the interpreter reads before its first line: its settings, its library and its packages, however deep."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
     settings = _beginning(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
     prefixes |= {os.path.dirname(home.rstrip(os.sep)) for home in re.findall(r"(?m)^home\s*=\s*(/.*?)\s*$", settings)}
-    besides = (place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_packages(prefix)))
-    others = ((place, trust.changeable(place)) for place in besides if trust.as_root())
-    why = trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in others if why is not None), None)
+    prefixes.add(os.path.expanduser("~/.local"))  # the user's own packages
+    places = (place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix)))
+    apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
+    libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])
+    looked = (*((place, trust.changeable(place)) for place in libraries), *((place, trust.tree(place)) for place in apart.values()))
+    why = trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)
     return (path, rule) if why is None else (None, f"{path} ({rule}) {why}; it is examined only when --python names it")

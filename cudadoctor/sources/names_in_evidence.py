@@ -22,6 +22,17 @@ KEPT_VARIABLES = re.compile(
     r"SLURM_JOB_ID|SLURM_JOBID|SLURM_JOB_GPUS|SLURM_STEP_GPUS|SLURM_GPUS\w*|GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|"
     r"PBS_JOBID|PBS_GPUFILE|LSB_JOBID|LSB_GPU_ALLOC|JOB_ID|WSL_DISTRO_NAME|WSL_INTEROP|WSLENV|container|LANG|LC_\w+|TERM|TMPDIR)$"
 )
+_LOCALE = re.compile(r"(?:[a-z]{2,3}(?:_[A-Z]{2})?|C|POSIX)(?:\.[\w-]{1,20})?(?:@\w{1,20})?")
+_OF_PERSONS = re.compile(r"LICEN|PROXY|HOST|USER|MAIL|OWNER|ADDR|PHONE")  # in the name of a variable that nobody but its owner knows
+
+
+def keeps(name: str, value: str) -> bool:
+    """Whether a diagnosis reads this variable and its value is no secret."""
+    if KEPT_VARIABLES.match(name) is None or SECRET_NAME.search(name) or re.search(r"://[^/\s]*@", value):
+        return False
+    return _LOCALE.fullmatch(value) is not None if name.startswith("LC_") else _OF_PERSONS.search(name) is None
+
+
 SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|JWT|COOKIE|(?<![A-Z])(?:PASS|PWD|AUTH|PAT|DSN)(?![A-Z])", re.IGNORECASE
 )
@@ -103,7 +114,10 @@ _OF_HOSTS = tuple(
         rf"\bssh (?:-\w \S{{1,80}} ){{0,3}}-l {_NAME} ({_HOST})",
         rf"\b(?:connect to host|resolve host(?:name)?|Connection (?:to|closed by|reset by)) ({_HOST})",
         r"\[([A-Za-z][\w.-]{1,200})\]:\d{2,5}\b",
-        rf"^({_HOST}):\d+:\d+ \[\d+\] NCCL\b",
+        rf"(?:^|[\s:])({_HOST}):\d+:\d+ \[\d+\] NCCL\b",
+        rf"^\[({_HOST}):\d{{3,7}}\] (?:\*\*\*|\[ ?\d|Signal)",
+        rf"\bon node ({_HOST}) exited\b",
+        rf"\bhost=['\"]({_HOST})['\"]",
         r"\b(?:[Cc]onnect(?:ing|ed)?(?: to)?|[Rr]each(?:ing)?|[Ll]istening on|server at) ([A-Za-z][\w.-]{2,200}):\d{2,5}\b",
         r"^\s{0,20}(?:Host|Node|Machine|Server)(?:[Nn]ame)?: {1,20}([A-Za-z][\w.-]{2,200})$",
         rf"\b(?:MASTER_ADDR|SLURMD_NODENAME|nodename|NodeName|node_name|NodeList|BatchHost) ?[=:] ?({_HOST})",

@@ -27,7 +27,8 @@ FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
 MAX_BYTES = 64 << 20  # of one recording, unpacked
 MAX_HEAD = 4 << 20  # of recording.json
-MAX_HEADER = 1 << 20  # of a header that holds a member's long name, say
+MAX_HEADER = 64 << 10  # bytes of a header that holds a member's long name, say
+MAX_HEADERS = 4 << 20  # and of all such headers of an archive
 MEMBER = "recording.json"
 _ID = re.compile(r"[A-Za-z0-9][\w.-]{0,100}")
 _NOT_IN_NAME = re.compile(r"[^\w.-]")
@@ -81,7 +82,12 @@ def what_is_wrong(error: BaseException) -> str:
 
 
 class Member(tarfile.TarInfo):
-    """A member of a stranger's archive. tarfile reads headers whole before anybody sees their size, and maps of holes in files too."""
+    """A member of a stranger's archive. tarfile reads headers whole before anybody sees their size, and maps of holes in files too.
+
+    Each archive has a class of its own (`members`), which counts the bytes of its headers.
+    """
+
+    left = 0
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Member:
@@ -89,12 +95,21 @@ class Member(tarfile.TarInfo):
         headers = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
         if member.size < 0 or (member.type in headers and member.size > MAX_HEADER):
             raise tarfile.ReadError(f"a header that claims {member.size} bytes")
+        if member.type in headers:
+            cls.left -= member.size  # tarfile reads them in time that grows with their sum, and keeps what is meant for the whole archive
+            if cls.left < 0:
+                raise tarfile.ReadError(f"extended headers of more than {MAX_HEADERS >> 20} MiB")
         if member.type == tarfile.GNUTYPE_SPARSE:
             raise tarfile.ReadError("a file with holes")
         return member
 
     def _proc_gnusparse_10(self, *_: object) -> None:
         raise tarfile.ReadError("a file with holes")
+
+
+def members() -> type[Member]:
+    """The class of the members of one archive."""
+    return type("Member", (Member,), {"left": MAX_HEADERS})
 
 
 def files_of(evidence: Evidence) -> dict[str, bytes]:
@@ -230,7 +245,7 @@ def _archive_files(path: Path) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(path, "r:*", tarinfo=Member) as archive:
+        with tarfile.open(path, "r:*", tarinfo=members()) as archive:
             for number, member in enumerate(iter(archive.next, None)):
                 archive.members = []  # type: ignore[attr-defined]  # or it would keep each
                 total += member.size

@@ -16,7 +16,7 @@ import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources import names_in_evidence, private_paths
-from cudadoctor.sources.names_in_evidence import KEPT_VARIABLES, NAMING_ITEMS, SECRET_NAME, VARIABLE, Names
+from cudadoctor.sources.names_in_evidence import NAMING_ITEMS, VARIABLE, Names, keeps
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
 
 # Evidence in which the name of a group stands: `id`, and what `ls -l` prints.
@@ -151,7 +151,7 @@ class Redactor:
                 continue
             head, name, value = found.groups()
             self.variables += 1
-            if value and (not KEPT_VARIABLES.match(name) or SECRET_NAME.search(name) or re.search(r"://[^/\s]*@", value)):
+            if value and not keeps(name, value):
                 self.withheld += value != GONE
                 value = GONE
             lines.append(head + value)

@@ -81,7 +81,8 @@ _ARGUMENT = re.compile(
     re.IGNORECASE,
 )
 _HEADER = re.compile(
-    r"((?:(?<![A-Za-z])|(?<=\\[nrt]))(?:(?:proxy-)?authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:(?:bearer|basic|token|negotiate|digest)\s{1,2})?|bearer\s{1,2}|x-api-key:\s{0,2}|"
+    r"((?:(?<![A-Za-z])|(?<=\\[nrt]))(?:(?:proxy-)?authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?"
+    r"(?:[a-z][a-z-]{1,20}[ \t]{1,2}(?=[^\s\"']{6}))?|bearer\s{1,2}|x-api-key:\s{0,2}|"
     r"x-(?:auth|vault|api|access|amz-security)-?(?:token|key):\s{0,2}|private-token:\s{0,2}))(?!authentication|token\b)(?P<value>[^\s\"'\\]{6,4000})",
     re.IGNORECASE,
 )
@@ -164,8 +165,8 @@ _SHARE = re.compile(r"((?:^|(?<=[\s\"'=(]))(?:\\\\){1,2})(?!wsl)([A-Za-z][\w.-]{
 _WITH_PORT = re.compile(r"(?<![\w/.@-])([A-Za-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8})(?=:\d{2,5}/)")
 # A name on the network, by how it ends. What Python and programs write with dots has other ends, or no sign and no digit in it.
 _FULL_NAME = re.compile(
-    r"(?<![\w./@-])(?=[\w.-]{0,200}(?:\.(?:com|org|edu|gov|mil|de|fr|uk|ch|at|nl|be|eu|jp|cn|kr|tw|ca|au|nz|se|fi|dk|es|pt|pl|cz|br|ru|ua|il|tr|gr|ie)|[\d-][\w.-]{0,200}\.net)\b)"
-    r"(?:[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?\.){1,8}(?:com|net|org|edu|gov|mil|de|fr|uk|ch|at|nl|be|eu|jp|cn|kr|tw|ca|au|nz|se|fi|dk|es|pt|pl|cz|br|ru|ua|il|tr|gr|ie)"
+    r"(?<![\w./@-])(?=[\w.-]{0,200}(?:\.(?:com|org|edu|gov|mil|de|fr|uk|ch|at|nl|be|eu|jp|cn|kr|tw|ca|au|nz|se|fi|dk|es|pt|pl|cz|br|ru|ua|il|tr|gr|ie)|[\d-][\w.-]{0,200}\.(?:net|io|ai|dev|cloud|app|tech|local))\b)"
+    r"(?:[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?\.){1,8}(?:com|net|io|ai|dev|cloud|app|tech|local|org|edu|gov|mil|de|fr|uk|ch|at|nl|be|eu|jp|cn|kr|tw|ca|au|nz|se|fi|dk|es|pt|pl|cz|br|ru|ua|il|tr|gr|ie)"
     r"(?![\w-]|\.\w|\()"
 )
 _BY_ITS_END = re.compile(

@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from functools import cache
 
 from cudadoctor.sources.spawning import ON_WINDOWS
 
@@ -26,6 +27,16 @@ _LEADING = (*_LISTS, "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH",
            "PYTHONUSERBASE", "PYTHONHOME", "HOME", "XDG_CONFIG_HOME")  # fmt: skip
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
+# What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
+_CODE = re.compile(
+    r"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
+    r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|.*_INJECTION.*"
+    r"|LD_(?!LIBRARY_PATH$|PRELOAD$|AUDIT$).*"
+    r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
+)
+_PARTS_OF_TOOLKIT = ("nvvm", "lib64", "lib", "bin", "targets")  # from which programs load something
+_TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH")
+_MOST_FILES = 2_000_000  # in a tree that is looked through
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
@@ -37,6 +48,52 @@ def refusal(path: str) -> str | None:
 def changeable(path: str) -> str | None:
     """For root: whether somebody else may change it."""
     return "may be written by another user" if as_root() and not _is_roots(path) else None
+
+
+def tree(folder: str) -> str | None:
+    """For root: whether somebody else may change anything in this folder, however deep; None also where it is not there."""
+    if not as_root() or not os.path.lexists(folder):
+        return None
+    why = changeable(folder)
+    return why if why is not None or not os.path.isdir(folder) else _below(os.path.realpath(folder))
+
+
+def _below(root: str) -> str | None:
+    todo, seen = [root], 0
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    seen += 1
+                    if seen > _MOST_FILES or not _entry_is_roots(entry, root):
+                        return f"holds {entry.path}, which may be written by another user"
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+        except OSError as error:
+            return f"cannot be looked through ({error.strerror})"
+    return None
+
+
+def _entry_is_roots(entry: os.DirEntry[str], root: str) -> bool:
+    """One file or folder of a tree whose way is root's. What a link leads to outside of the tree is asked about with its whole way."""
+    info = entry.stat(follow_symlinks=False)
+    if info.st_uid != 0 and not _is_unmapped(info.st_uid):
+        return False
+    if stat.S_ISLNK(info.st_mode):
+        return os.path.realpath(entry.path).startswith(root + os.sep) or _is_roots(entry.path)
+    writable = info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and _others_of_group(entry.path))
+    return not writable
+
+
+def strange_link(path: str) -> str | None:
+    """The first link on the way to a file that belongs to neither root nor this user: whoever made it chose what is written there."""
+    if ON_WINDOWS:
+        return None
+    try:
+        places = (place for place in _way(os.path.abspath(path)) if stat.S_ISLNK(os.lstat(place).st_mode))
+        return next((place for place in places if os.lstat(place).st_uid not in (0, os.geteuid())), None)
+    except OSError:
+        return None
 
 
 def in_working_directory(path: str) -> str | None:
@@ -66,6 +123,9 @@ def environment() -> dict[str, str]:
     """
     kept, withheld = dict(os.environ), []
     for name, value in os.environ.items():
+        if as_root() and _CODE.fullmatch(name):
+            del kept[name]
+            continue
         entries = _entries(name, value)
         good = folders(value) if name == "PATH" else [entry for entry in entries if _may_be_handed_on(name, entry)]
         if good == entries:
@@ -106,7 +166,9 @@ def _entries(name: str, value: str) -> list[str]:
         return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
     if name in _LEADING:
         return value.split(os.pathsep) if value else []  # PYTHONHOME may be two
-    return [word for word in re.split(r"[:;,=\s\"']+", value) if os.path.isabs(word)]
+    return [
+        word for word in re.split(r"[:;,=\s\"']+", value) if "/" in word
+    ]  # children stand in /: there a relative path is an absolute one
 
 
 def _may_be_handed_on(name: str, entry: str) -> bool:
@@ -116,17 +178,22 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     if as_root() and "$" in entry:
         return False  # what the loader makes of it is not known here
     if os.path.isabs(entry) or name not in _LISTS:
-        return changeable(os.path.join(os.sep, entry)) is None and (name not in _LISTS or not _holds_anothers(entry))
+        place = os.path.join(os.sep, entry)
+        if name == "PYTHONPATH":
+            return tree(place) is None
+        if name in _TOOLKITS and os.path.isabs(entry) and any(tree(os.path.join(place, part)) is not None for part in _PARTS_OF_TOOLKIT):
+            return False
+        return changeable(place) is None and (name not in _LISTS or not _holds_anothers(place))
     return (name == "LD_PRELOAD" and entry != "" and os.sep not in entry) or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
 
 
 def _holds_anothers(folder: str) -> bool:
-    """For root: whether something in this folder belongs to another user, who then may write it wherever it lies."""
+    """For root: whether another user may change something in this folder, or in what its links lead to."""
     if not as_root():
         return False
     try:
         with os.scandir(folder) as entries:
-            return any(one.stat(follow_symlinks=False).st_uid != 0 and changeable(one.path) is not None for one in entries)
+            return any(changeable(one.path) is not None for one in entries)
     except (NotADirectoryError, FileNotFoundError):
         return False
     except OSError:
@@ -235,6 +302,7 @@ def _has_list(place: str) -> bool:
         return error.errno != errno.ENOTSUP  # on this file system; where it may not be read there may be one
 
 
+@cache
 def _is_nobodys(group: int) -> bool:
     """Whether a group has no member (`staff`, whose /usr/local is on an older Debian), or is root's and nobody's who logs in."""
     try:
@@ -248,6 +316,7 @@ def _is_nobodys(group: int) -> bool:
     return not members and (not others if group else all(user.pw_uid < _FIRST_PERSON for user in others))
 
 
+@cache
 def _is_unmapped(user: int) -> bool:
     """Whether this is the owner of what belongs to nobody inside a user namespace: the host's own root, for whoever is root in here."""
     try:

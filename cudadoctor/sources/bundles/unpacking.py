@@ -160,7 +160,7 @@ def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
 def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[str], bool]) -> Unpacked:
     found = Unpacked({}, [])
     try:
-        with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=recording.Member) as archive:
+        with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=recording.members()) as archive:
             for number, member in enumerate(iter(archive.next, None)):
                 archive.members = []  # type: ignore[attr-defined]  # or it would keep each
                 if number >= MAX_MEMBERS:
