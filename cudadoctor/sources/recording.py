@@ -22,6 +22,7 @@ import msgspec
 
 from cudadoctor import __version__
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
+from cudadoctor.sources import trust
 
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
@@ -172,6 +173,9 @@ def refused(target: str, *, force: bool = False) -> str | None:
         return f"{folder} is no folder"
     if os.path.islink(target):
         return f"{target} is a link, which is not followed: name the place itself"
+    strange = trust.strange_link(target)
+    if strange is not None:
+        return f"{strange} is a link that another user made: name the place itself"
     if not os.path.lexists(target):
         return None
     if os.path.isdir(target) == is_archive(target) or not (os.path.isdir(target) or os.path.isfile(target)):
