@@ -16,7 +16,6 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.report import explanation_text
 from cudadoctor.report.page import Style
-from cudadoctor.sources import writing
 
 if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
@@ -275,6 +274,8 @@ def files(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
 
 def write_files(folder: str, knowledge: Knowledge) -> str:
     """Writes the pages into a folder, which is made where it is missing, and says so. OSError where it cannot be written."""
+    from cudadoctor.sources import writing
+
     os.makedirs(folder, exist_ok=True)
     number = 0
     for number, (name, text) in enumerate(files(knowledge), 1):  # noqa: B007

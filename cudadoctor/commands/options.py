@@ -12,7 +12,6 @@ import click
 
 from cudadoctor.commands import terminal
 from cudadoctor.report.formats import FORMATS
-from cudadoctor.sources import writing
 
 if TYPE_CHECKING:
     from cudadoctor.commands.policy_file import Found
@@ -159,6 +158,8 @@ def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], s
 
 
 def _write(path: str, body: str, *, mode: str) -> None:
+    from cudadoctor.sources import writing
+
     try:
         writing.text(path, body, mode=mode)
     except OSError as error:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from cudadoctor.commands import gathering, terminal
-from cudadoctor.sources import writing
 
 if TYPE_CHECKING:
     from cudadoctor.model.use import Outcome
@@ -62,6 +61,7 @@ def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
 
 def _write(outcome: Outcome, path: str) -> None:
     from cudadoctor.report import json
+    from cudadoctor.sources import writing
 
     try:
         writing.text(path, json.render(outcome))

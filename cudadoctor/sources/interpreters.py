@@ -158,6 +158,11 @@ def _trees(prefix: str) -> Iterator[str]:
                     yield from _added(os.path.join(folder, name, packages))
 
 
+def _outermost(places: dict[str, str]) -> list[str]:
+    """The places, by what they really are, without those that lie in another: a tree is looked through as a whole."""
+    return [place for real, place in places.items() if not any(real.startswith(other + os.sep) for other in places)]
+
+
 def _names(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
@@ -196,6 +201,10 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     places = (place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix)))
     apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
     libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])
-    looked = (*((place, trust.changeable(place)) for place in libraries), *((place, trust.tree(place)) for place in apart.values()))
+    looked = (
+        *((place, trust.changeable(place)) for place in libraries),
+        *((place, trust.changeable(place)) for place in apart.values()),
+        *((place, trust.tree(place)) for place in _outermost(apart)),
+    )
     why = trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)
     return (path, rule) if why is None else (None, f"{path} ({rule}) {why}; it is examined only when --python names it")

@@ -23,7 +23,9 @@ KEPT_VARIABLES = re.compile(
     r"PBS_JOBID|PBS_GPUFILE|LSB_JOBID|LSB_GPU_ALLOC|JOB_ID|WSL_DISTRO_NAME|WSL_INTEROP|WSLENV|container|LANG|LC_\w+|TERM|TMPDIR)$"
 )
 _LOCALE = re.compile(r"(?:[a-z]{2,3}(?:_[A-Z]{2})?|C|POSIX)(?:\.[\w-]{1,20})?(?:@\w{1,20})?")
-_OF_PERSONS = re.compile(r"LICEN|PROXY|HOST|USER|MAIL|OWNER|ADDR|PHONE")  # in the name of a variable that nobody but its owner knows
+_OF_PERSONS = re.compile(
+    r"LICEN|PROXY|HOST(?!CXX|_COMPILER)|USER|MAIL|OWNER|ADDR|PHONE"
+)  # in the name of a variable that nobody but its owner knows
 
 
 def keeps(name: str, value: str) -> bool:
