@@ -58,6 +58,12 @@ def tree(folder: str) -> str | None:
     return why if why is not None or not os.path.isdir(folder) else _below(os.path.realpath(folder))
 
 
+@cache
+def _seen_once(folder: str) -> str | None:
+    """The same for the places of variables, which every child asks about: a check lasts seconds."""
+    return tree(folder)
+
+
 def _below(root: str) -> str | None:
     """`find` lists what needs a look, many times faster than we could walk a tree of packages; without it we walk."""
     find = next((path for path in ("/usr/bin/find", "/bin/find") if os.path.exists(path) and refusal(path) is None), None)
@@ -195,8 +201,12 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     if os.path.isabs(entry) or name not in _LISTS:
         place = os.path.join(os.sep, entry)
         if name == "PYTHONPATH":
-            return tree(place) is None
-        if name in _TOOLKITS and os.path.isabs(entry) and any(tree(os.path.join(place, part)) is not None for part in _PARTS_OF_TOOLKIT):
+            return _seen_once(place) is None
+        if (
+            name in _TOOLKITS
+            and os.path.isabs(entry)
+            and any(_seen_once(os.path.join(place, part)) is not None for part in _PARTS_OF_TOOLKIT)
+        ):
             return False
         return changeable(place) is None and (name not in _LISTS or not _holds_anothers(place))
     return (name == "LD_PRELOAD" and entry != "" and os.sep not in entry) or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
