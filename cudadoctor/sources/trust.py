@@ -74,7 +74,10 @@ def _below(root: str) -> str | None:
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. A tree that cannot be looked through counts as strange itself."""
     looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
-    ran = subprocess.run([find, root, *looked], stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/", env={"LC_ALL": "C"})
+    quiet = subprocess.DEVNULL
+    ran = subprocess.run(
+        [find, root, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False, cwd="/", env={"LC_ALL": "C"}
+    )
     yield from (os.fsdecode(path) for path in ran.stdout.split(b"\0") if path)
     if ran.returncode != 0:
         yield ""
