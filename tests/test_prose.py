@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import cudadoctor
 from cudadoctor.knowledge.load import load
 from tests.pasted import first, root, suspects
 
 KNOWLEDGE = load()
+PACKAGE = Path(cudadoctor.__file__).parent
 
 SAID = {
     "container-lost-devices": (
@@ -182,19 +186,17 @@ def test_long_logs_hold_no_prose() -> None:
     assert suspects("step: error\n" * 4000 + "nvidia-smi just hangs") == []
 
 
-def test_the_lexicon_is_in_lower_case_and_speaks_of_kinds_that_somebody_asks_for() -> None:
+def test_the_lexicon_is_in_lower_case_and_every_list_is_used() -> None:
     lexicon = KNOWLEDGE.lexicon
-    words = [
-        word
-        for entry in lexicon.says
-        for listed in (entry.subject, entry.complaint, entry.also, entry.unless)
-        for word in lexicon.listed(listed)
-    ]
-    assert [word for word in words if word != word.lower()] == []
-    used = {
-        listed for entry in lexicon.says for listed in (entry.subject, entry.complaint, entry.also, entry.unless) if isinstance(listed, str)
-    }
-    assert used - {""} == set(lexicon.words)
+    lists = [listed for entry in lexicon.says for listed in (entry.subject, entry.complaint, entry.also, entry.unless)]
+    assert [word for listed in lists for word in lexicon.listed(listed) if word != word.lower()] == []
+    assert {listed for listed in lists if isinstance(listed, str)} | {"denials"} == set(lexicon.words)
+
+
+def test_every_kind_is_a_cause_or_one_that_a_rule_asks_for() -> None:
+    asked = "\n".join(path.read_text("utf-8") for room in ("texts", "checks") for path in (PACKAGE / room).rglob("*.py"))
+    kinds = {kind for entry in KNOWLEDGE.lexicon.says for kind in entry.kinds} | {entry.kind for entry in KNOWLEDGE.circumstances}
+    assert {kind for kind in kinds - set(KNOWLEDGE.causes) if f'"{kind}"' not in asked} == set()
 
 
 def test_a_message_that_states_its_cause_is_not_outdone() -> None:

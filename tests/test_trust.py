@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -443,3 +444,23 @@ def test_no_link_of_another_user_leads_what_is_written(tmp_path: Path) -> None:
     own.symlink_to(target)
     writing.text(str(own), "{}")
     assert target.read_text() == "{}"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_what_leads_programs_to_code_and_was_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's own program still gets it: a check that is healthy without it must not be silent about it."""
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "libx.so")
+    monkeypatch.setenv("BASH_ENV", "/etc/x")  # no program for CUDA meets it
+    said = " ".join(trust.left_out())
+    assert "CUDA_INJECTION64_PATH leads programs to code" in said
+    assert "BASH_ENV" not in said
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_tree_of_which_a_part_cannot_be_seen_is_not_said_to_hold_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(find: str, root: str) -> Iterator[str]:
+        raise PermissionError(13, "Permission denied")
+        yield
+
+    monkeypatch.setattr(trust, "_listed", refuses)
+    assert trust.tree(str(tmp_path)) == "cannot be looked through (Permission denied)"

@@ -315,10 +315,6 @@ class Knowledge(figures.FigureTables):
     def circumstances(self) -> tuple[wording.Circumstance, ...]:
         return self._table("circumstances", wording.Circumstances).circumstance
 
-    @property
-    def said_in_prose(self) -> tuple[wording.Says, ...]:
-        return self.lexicon.says
-
     @cached_property
     def lexicon(self) -> wording.Lexicon:
         return self._table("lexicon", wording.Lexicon)

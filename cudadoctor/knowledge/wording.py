@@ -40,6 +40,11 @@ class Lexicon(Table, frozen=True, kw_only=True):
     words: dict[str, tuple[str, ...]]
     says: tuple[Says, ...]
 
+    @property
+    def denials(self) -> tuple[str, ...]:
+        """What turns a complaint behind it into its opposite."""
+        return self.words["denials"]
+
     def listed(self, words: Words) -> tuple[str, ...]:
         """KeyError where no list has this name."""
         return self.words[words] if isinstance(words, str) else words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -15,8 +16,6 @@ LONGEST = 3000  # lines; what is longer is a log, and people describe a failure 
 _PLACES = 200  # places of one word that are looked at
 _OPEN = "*"  # ends a word that may go on
 _END = lazy(r"[.!?;](?=\s)|[。！？；]|\n(?![ \t]{0,8}[a-zß-ÿа-я])")  # prose that goes on in the next line goes on in small letters
-# Before a word, what turns it into its opposite.
-_NOT = lazy(r"(?:\b(?:not?|never|without|neither|nor|kein\w{0,2}|nicht|pas|sin|ohne|sans|нет|не)|n['’]t)\b[-\s\w]{0,12}$")
 _NEGATION = 16  # characters before a word in which a negation counts
 
 
@@ -43,6 +42,8 @@ class Prose:
 
     def __init__(self, lexicon: Lexicon) -> None:
         listed = lexicon.listed
+        denials = "|".join(("" if word.startswith(_OPEN) else r"\b") + re.escape(word.strip(_OPEN)) for word in lexicon.denials)
+        self._denied = re.compile(rf"(?:{denials})\b[-\s\w]{{0,12}}$")
         self._says = tuple(
             _Says(entry, *(listed(words) for words in (entry.subject, entry.complaint, entry.also, entry.unless))) for entry in lexicon.says
         )
@@ -54,7 +55,7 @@ class Prose:
         low = text.joined.lower()
         if len(text.lines) > LONGEST or len(low) != len(text.joined):
             return {}
-        sentences = _Sentences(text.joined, low, self._literals.places(low))
+        sentences = _Sentences(text.joined, low, self._literals.places(low), self._denied)
         found: dict[str, int] = {}
         for says in self._says:
             at = sentences.first(says)
@@ -66,8 +67,8 @@ class Prose:
 class _Sentences:
     """A text in lower case, the places of the lexicon's words, and where its sentences end."""
 
-    def __init__(self, text: str, low: str, places: Places) -> None:
-        self._low, self._places = low, places
+    def __init__(self, text: str, low: str, places: Places, denied: re.Pattern[str]) -> None:
+        self._low, self._places, self._denied = low, places, denied
         self._ends = [found.end() for found in _END.finditer(text)]
         self._known: dict[str, list[_Place]] = {}
 
@@ -106,7 +107,7 @@ class _Sentences:
         return open_end or not (_in_word(literal[-1]) and _in_word(after))
 
     def _negated(self, start: int) -> bool:
-        return _NOT.search(self._low[max(0, start - _NEGATION) : start]) is not None
+        return self._denied.search(self._low[max(0, start - _NEGATION) : start]) is not None
 
 
 def _in_word(letter: str) -> bool:

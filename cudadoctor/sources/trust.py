@@ -35,6 +35,7 @@ _CODE = re.compile(
     r"|LD_(?!LIBRARY_PATH$|PRELOAD$|AUDIT$).*"
     r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
 )
+_LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|.*_INJECTION.*")  # of these, what a program for CUDA meets
 _PARTS_OF_TOOLKIT = ("nvvm", "lib64", "lib", "bin", "targets")  # from which programs load something
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH")
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
@@ -67,12 +68,16 @@ def _seen_once(folder: str) -> str | None:
 def _below(root: str) -> str | None:
     """`find` lists what needs a look, many times faster than we could walk a tree of packages; without it we walk."""
     find = next((path for path in ("/usr/bin/find", "/bin/find") if os.path.exists(path) and refusal(path) is None), None)
-    strange = next((path for path in (_walked(root) if find is None else _listed(find, root)) if not _is_roots_in(path, root)), None)
+    try:
+        paths = _walked(root) if find is None else _listed(find, root)
+        strange = next((path for path in paths if not _is_roots_in(path, root)), None)
+    except OSError as error:
+        return f"cannot be looked through ({error.strerror})"  # what may not be looked at is not known to be root's
     return f"holds {strange}, which may be written by another user" if strange is not None else None
 
 
 def _listed(find: str, root: str) -> Iterator[str]:
-    """What belongs to others, is open to others, or is a link. A tree that cannot be looked through counts as strange itself."""
+    """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
     looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
     quiet = subprocess.DEVNULL
     ran = subprocess.run(
@@ -80,28 +85,22 @@ def _listed(find: str, root: str) -> Iterator[str]:
     )
     yield from (os.fsdecode(path) for path in ran.stdout.split(b"\0") if path)
     if ran.returncode != 0:
-        yield ""
+        raise OSError(errno.EACCES, "not every folder of it can be read")
 
 
 def _walked(root: str) -> Iterator[str]:
     todo = [root]
     while todo:
-        try:
-            with os.scandir(todo.pop()) as entries:
-                for entry in entries:
-                    yield entry.path
-                    if entry.is_dir(follow_symlinks=False):
-                        todo.append(entry.path)
-        except OSError:
-            yield ""
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                yield entry.path
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
 
 
 def _is_roots_in(path: str, root: str) -> bool:
     """One file or folder of a tree whose way is root's. What a link leads to outside of the tree is asked about with its whole way."""
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return False
+    info = os.lstat(path)
     if info.st_uid != 0 and not _is_unmapped(info.st_uid):
         return False
     if stat.S_ISLNK(info.st_mode):
@@ -167,11 +166,13 @@ def environment() -> dict[str, str]:
 def left_out() -> tuple[str, ...]:
     """One sentence for each variable of which `environment` hands on less: what a program of the user's may find there was not seen."""
     given = environment()
-    return tuple(
+    led = tuple(
         f"{name} has an entry that is empty, relative or open to other users; this check left it out, other programs do not"
         for name in _LEADING
         if os.environ.get(name) and given.get(name, "") != os.environ[name]
     )
+    loaded = (name for name in os.environ if name not in given and _LOADED.fullmatch(name) and _CODE.fullmatch(name))
+    return (*led, *(f"{name} leads programs to code; as root this check left it out, other programs do not" for name in loaded))
 
 
 def _folder() -> str:
