@@ -12,8 +12,8 @@ import pytest
 from cudadoctor.checks.rows import CHECKS
 from cudadoctor.inventory.rungs import observe
 from cudadoctor.judge import stages
-from cudadoctor.judge.diagnose import Seen, diagnose, explains
-from cudadoctor.judge.diagnose import _cases as cases_of
+from cudadoctor.judge.cases import cases_of, explains
+from cudadoctor.judge.diagnose import Seen, diagnose
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.diagnosis import Crash, Judged
 from cudadoctor.model.evidence import Evidence
