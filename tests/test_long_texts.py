@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers import literals
-from cudadoctor.parsers.condense import CONTEXT, HEAD, KEPT, LIMIT, TAIL, condensed
+from cudadoctor.parsers.condense import CONTEXT, ENOUGH, HEAD, KEPT, LIMIT, TAIL, TELLING, condensed
 from cudadoctor.parsers.literals import Literals, each
 from cudadoctor.sources.pasted import evidence_of
 
@@ -22,15 +24,25 @@ def log(lines: int = 20_000) -> list[str]:
     return [STEP.format(number % 8, number) for number in range(lines)]
 
 
+def nothing() -> Literals:
+    return Literals(())
+
+
+def unlike(lines: int) -> list[str]:
+    """Lines that are all different, with words that recognisers wake at."""
+    return [f"{hashlib.md5(str(number).encode()).hexdigest()} cuda driver {'x' * (number % 97)}" for number in range(lines)]
+
+
 def test_a_short_text_stays_as_it_is() -> None:
-    assert condensed("a\nb\n" * 100) == ("a\nb\n" * 100, None)
+    assert condensed("a\nb\n" * 100, nothing) == ("a\nb\n" * 100, None, True)
 
 
 def test_repetitions_are_left_out_and_a_rare_line_stays_with_its_context() -> None:
     lines = log()
     lines[9_000] = RARE
-    text, numbers = condensed("\n".join(lines))
+    text, numbers, repeated = condensed("\n".join(lines), nothing)
     assert numbers is not None
+    assert repeated
     kept = text.split("\n")
     assert len(kept) == len(numbers) < HEAD + TAIL + 5_000
     assert [lines[number - 1] for number in numbers] == kept
@@ -40,15 +52,15 @@ def test_repetitions_are_left_out_and_a_rare_line_stays_with_its_context() -> No
 
 
 def test_what_is_no_repetition_is_left_whole() -> None:
-    text = "\n".join(f"{'x' * (number % 977)}{chr(97 + number % 26)}{'y' * (number // 977)}" for number in range(5_000))
-    assert len(text) > LIMIT
-    assert condensed(text) == (text, None)
+    text = "\n".join(f"{'x' * (number % 977)}{chr(97 + number % 26)}{'y' * (number // 977)}" for number in range(1_500))
+    assert LIMIT < len(text) <= ENOUGH
+    assert condensed(text, nothing) == (text, None, True)
 
 
 def test_a_block_that_is_printed_often_stays_whole_where_it_is_first_and_last_shown() -> None:
     block = [f"row {letter * 60}" for letter in "abcdefgh"]
     lines = [line for _ in range(2_000) for line in [*block, *log(4)]]
-    text, numbers = condensed("\n".join(lines))
+    text, numbers, _ = condensed("\n".join(lines), nothing)
     assert numbers is not None
     whole = "\n".join(block)
     assert KEPT[-1] * 2 <= text.count(whole) < 400
@@ -64,6 +76,28 @@ def test_the_report_names_the_lines_of_the_full_text() -> None:
     assert "20000 lines" not in report.checks[-1].summary
 
 
+def test_of_lines_that_are_all_different_the_first_and_the_last_of_each_literal_are_read() -> None:
+    lines = unlike(40_000)
+    lines[9_000] = RARE
+    text, numbers, repeated = condensed("\n".join(lines), lambda: Literals(["nvidia-container-cli: ", "cuda ", "not there"]))
+    assert numbers is not None
+    assert not repeated
+    assert len(text) < TELLING + 10_000
+    assert [lines[number - 1] for number in numbers] == text.split("\n")
+    assert {1, 24, 8_989, 9_001, 9_013, 39_980, 40_000} <= set(numbers)
+
+
+def test_the_one_message_in_a_long_text_of_unlike_lines_is_found_and_the_report_says_what_was_read() -> None:
+    lines = unlike(40_000)
+    lines[21_000] = "NVRM: GPU at 0000:0b:00.0: GPU has fallen off the bus."
+    report = judge(evidence_of("\n".join(lines).encode()), KNOWLEDGE)
+    assert report.diagnosis.root is not None
+    assert (report.diagnosis.root.cause, report.diagnosis.root.evidence[-1].first) == ("gpu-fell-off-bus", 21_001)
+    (note,) = report.notes
+    assert note.startswith("Of the text ")
+    assert "lines were read" in note
+
+
 def test_a_note_names_the_lines_of_the_full_text() -> None:
     lines = log()
     attempt = "me@box:~$ nvidia-smi"
@@ -75,7 +109,7 @@ def test_a_note_names_the_lines_of_the_full_text() -> None:
 
 
 def test_carriage_returns_count_as_lines_as_the_parsers_count_them() -> None:
-    text, numbers = condensed("\r".join(log()))
+    text, numbers, _ = condensed("\r".join(log()), nothing)
     assert numbers is not None
     assert text.count("\n") == len(numbers) - 1
 

@@ -24,6 +24,7 @@ from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
 from cudadoctor.parsers import read
+from cudadoctor.parsers.literals import Literals
 from cudadoctor.sources import pasted
 from cudadoctor.texts import long_texts, statements
 
@@ -40,6 +41,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     before: Judged  # what it would be if nothing were expected
     past: tuple[str, ...]  # lines of the kernel log that speak of the past
     numbering: long_texts.Numbering
+    remarks: tuple[str, ...]  # what was not read of long texts
     figures: tuple[report.BenchmarkResult, ...]
 
 
@@ -51,7 +53,9 @@ def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements |
 
 def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> Judgement:
     """Parse, check, read texts, weigh, decide."""
-    short, numbering = guard.run("parse", "long texts", (evidence, {}), long_texts.shortened, evidence)
+    shortened = long_texts.Short(evidence)
+    shortened = guard.run("parse", "long texts", shortened, long_texts.shortened, evidence, lambda: _literals(knowledge))
+    short, numbering = shortened.evidence, shortened.numbering
     facts = guard.run("parse", "evidence", Facts(()), read.read, short, guard, knowledge)
     outcomes = rows.apply(facts, knowledge, guard)
     clues = [clue for outcome in outcomes for clue in outcome.clues]
@@ -79,8 +83,14 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
         before=before,
         past=tuple(dict.fromkeys(quote.text for clue in past for quote in clue.quotes)),
         numbering=numbering,
+        remarks=shortened.remarks,
         figures=figures,
     )
+
+
+def _literals(knowledge: Knowledge) -> Literals:
+    """All that anything here looks for in a text."""
+    return knowledge.once("all literals", lambda: read.literals(knowledge) | statements.literals(knowledge))
 
 
 def _decided(
@@ -99,7 +109,7 @@ def report_on(found: Judgement, knowledge: Knowledge, wanted: Requirements, guar
         judged = _decided(found.seen, found.evidence, found.numbering, knowledge, wanted, guard)
         shown = _with_verdict(shown, judged, wanted, guard)
     left_out = (f"Left out, for it did not end in time: {part}." for part in guard.left_out)
-    return msgspec.structs.replace(shown, notes=(*shown.notes, *left_out, *knowledge.left_out))
+    return msgspec.structs.replace(shown, notes=(*shown.notes, *found.remarks, *left_out, *knowledge.left_out))
 
 
 def _assembled(found: Judgement, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> report.Report:

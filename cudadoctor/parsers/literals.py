@@ -22,6 +22,10 @@ class Places:
     def __contains__(self, literal: str) -> bool:
         return literal in self._found or (literal not in self._known and literal in self._text)
 
+    def each(self) -> Iterable[Sequence[int]]:
+        """The offsets of every literal that was found."""
+        return self._found.values()
+
     def of(self, literal: str) -> Sequence[int]:
         """The offsets of a literal. One that was not looked for with the others is looked for now."""
         if literal in self._known:
@@ -45,6 +49,9 @@ class Literals:
         self._list = tuple(dict.fromkeys(literal for literal in literals if "\n" not in literal))
         self._known = frozenset(self._list)
         self._automaton = AhoCorasick(self._list, implementation=Implementation.ContiguousNFA)
+
+    def __or__(self, others: Literals) -> Literals:
+        return Literals((*self._list, *others._list))
 
     def places(self, text: str) -> Places:
         found: dict[int, array[int]] = {}

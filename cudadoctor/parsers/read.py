@@ -97,14 +97,18 @@ def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
     return (*PARSERS, *setting.parsers(knowledge), *knowledge.more_parsers)
 
 
+def literals(knowledge: Knowledge) -> Literals:
+    """What wakes any parser."""
+    return knowledge.once("wakes", lambda: Literals(literal for parser in parsers(knowledge) for literal in parser.wakes))
+
+
 def read(evidence: Evidence, guard: Guard, knowledge: Knowledge) -> Facts:
     """All facts of this evidence. A parser that fails becomes a crash entry and loses only its own facts."""
     every = parsers(knowledge)
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
     pasted = {item.id: _pasted(item, guard) for item in evidence.items if item.kind == "text"}
-    wakes = Literals(literal for parser in every for literal in parser.wakes) if pasted else None
-    held = {name: wakes.places(text.text) for name, text in pasted.items()} if wakes is not None else {}
+    held = {name: literals(knowledge).places(text.text) for name, text in pasted.items()}
     for parser in every:
         for item in evidence.items:
             if item.kind == "text":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,22 +14,37 @@ from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.report import Row
 from cudadoctor.parsers.condense import condensed
+from cudadoctor.parsers.literals import Literals
 
 Numbering = Mapping[str, tuple[int, ...]]  # source of a text -> for each line that was read, its number in the full text
 
 
-def shortened(evidence: Evidence) -> tuple[Evidence, Numbering]:
-    """The evidence with its long texts condensed, and how their lines were numbered before."""
+class Short(NamedTuple):
+    """Evidence with condensed texts, how their lines were numbered before, and what a reader should know of what was left out."""
+
+    evidence: Evidence
+    numbering: Numbering = MappingProxyType({})
+    remarks: tuple[str, ...] = ()
+
+
+def shortened(evidence: Evidence, literals: Callable[[], Literals]) -> Short:
+    """The evidence with its long texts condensed. `literals`: what any recogniser looks for."""
     items = []
     numbering: dict[str, tuple[int, ...]] = {}
+    remarks = []
     for item in evidence.items:
         if (item.kind == "text" or item.id == "kernel-log") and item.stdout:
-            text, numbers = condensed(item.stdout)
+            text, numbers, repeated = condensed(item.stdout, literals)
             if numbers is not None:
                 numbering[item.source] = numbers
                 item = msgspec.structs.replace(item, stdout=text)
+            if not repeated and numbers is not None:
+                remarks.append(
+                    f"Of the {item.source} {len(numbers)} lines were read, where what is known here stands first and last: "
+                    "it is long, and all its lines are different."
+                )
         items.append(item)
-    return (msgspec.structs.replace(evidence, items=tuple(items)), numbering) if numbering else (evidence, {})
+    return Short(msgspec.structs.replace(evidence, items=tuple(items)), numbering, tuple(remarks)) if numbering else Short(evidence)
 
 
 def renumbered(judged: Judged, numbering: Numbering) -> Judged:

@@ -46,13 +46,15 @@ NEEDS_DRIVER = ("toolkit-newer-than-driver", "framework-lacks-gpu-arch")  # with
 GPU_LAYERS = ("hardware", "bus", "device")  # a fault of these layers is one GPU's, where a rung of one GPU shows it
 
 
-def _literals(knowledge: Knowledge) -> Literals:
+def literals(knowledge: Knowledge) -> Literals:
     """All that the recognisers look for."""
-    return Literals((*signs.literals(knowledge), *out_of_memory.LITERALS, *error_codes.literals(knowledge)))
+    return knowledge.once(
+        "literals", lambda: Literals((*signs.literals(knowledge), *out_of_memory.LITERALS, *error_codes.literals(knowledge)))
+    )
 
 
 def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
-    prepared(text).look_for(knowledge.once("literals", lambda: _literals(knowledge)))
+    prepared(text).look_for(literals(knowledge))
     yield from signs.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
     yield from out_of_memory.clues(text, from_rung=from_rung, is_text=is_text)
     yield from error_codes.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
