@@ -1,15 +1,23 @@
 """What holds for the whole suite: names of test cases, and the signals that end a program."""
 
+import compileall
+import os
 import signal
 from typing import Any
 
 import pytest
 
+import cudadoctor
 from cudadoctor.within.asking import Judge
 
 
-def pytest_configure() -> None:
-    """A shell starts what runs in the background with Ctrl-C ignored, nohup with SIGHUP: so would every program be that a test interrupts."""
+def pytest_configure(config: pytest.Config) -> None:
+    """What the programs need that tests start: byte code, made once; and signals that interrupt.
+
+    A shell starts what runs in the background with Ctrl-C ignored, nohup with SIGHUP: so would every program be that a test interrupts.
+    """
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(os.path.dirname(cudadoctor.__file__), quiet=2)
     for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:

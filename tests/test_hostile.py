@@ -174,8 +174,8 @@ ARCHIVES: dict[str, tuple[Callable[[Path], None], str | tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-# Bombs, of which one is defused in every run.
-SLOW = ("bomb as the head", "bomb in a long name", "bomb in a pax header", "map of holes", "a million members", "one text for many items")
+# Bombs; the quickest two are defused in every run.
+SLOW = ("bomb in evidence", "bomb as the head", "bomb in a long name", "bomb in a pax header", "a million members")
 
 
 def _prefixed(path: Path, before: bytes, write: Callable[[Path], None]) -> None:

@@ -222,7 +222,7 @@ def test_the_source_of_a_row_is_given_in_full() -> None:
 
 
 def test_a_row_that_is_found_in_the_text_is_the_row_of_the_table() -> None:
-    fresh = load()
+    fresh = Knowledge(KNOWLEDGE._texts)
     for row in KNOWLEDGE.cuda_errors:
         assert fresh.one_cuda_error(row.code) == row
         for name in (row.driver_name, row.runtime_name):

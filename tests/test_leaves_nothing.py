@@ -79,7 +79,13 @@ def changes(line: str) -> bool:
     return re.search(r"O_(?:WRONLY|RDWR|CREAT|TRUNC)", line) is not None and not OPENED.match(line)
 
 
-@pytest.mark.parametrize("arguments", [("check",), ("check", "--quick"), ("fix", "--suggest", "--quick"), ("smoke",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check",),
+        *(pytest.param(one, marks=pytest.mark.long) for one in (("check", "--quick"), ("fix", "--suggest", "--quick"), ("smoke",))),
+    ],
+)
 def test_a_run_writes_nothing_and_speaks_to_nobody(arguments: tuple[str, ...], tmp_path: Path) -> None:
     package = installed(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in package.rglob("*")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import io
 import json
 import os
@@ -52,16 +53,17 @@ def environment(stubs: Path, **changes: str) -> dict[str, str]:
     return {**kept, "LD_LIBRARY_PATH": str(stubs), "FAKE_CUDA_FREE": "128", **changes}
 
 
+def started(stubs: Path, name: str, *arguments: str, say: str = "turn\n", **changes: str) -> Events:
+    script = ("ladder.py",) if name == "ladder" else ("on_gpus.py", name)
+    argv = [sys.executable, "-S", "-u", "-B", str(WORKERS / script[0]), *script[1:], *arguments]
+    done = subprocess.run(argv, input=say, capture_output=True, text=True, env=environment(stubs, **changes), timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 @pytest.fixture
 def run(stubs: Path) -> Run:
-    def start(name: str, *arguments: str, say: str = "turn\n", **changes: str) -> Events:
-        script = ("ladder.py",) if name == "ladder" else ("on_gpus.py", name)
-        argv = [sys.executable, "-S", "-u", "-B", str(WORKERS / script[0]), *script[1:], *arguments]
-        done = subprocess.run(argv, input=say, capture_output=True, text=True, env=environment(stubs, **changes), timeout=100, check=False)
-        assert done.returncode == 0, done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    return start
+    return functools.partial(started, stubs)
 
 
 def work_of(events: Events) -> GpuWork:
@@ -97,8 +99,14 @@ def test_every_figure_is_measured_twice_and_joined(run: Run) -> None:
     assert events[-1] == {"event": "done"}
 
 
-def test_copies_wait_for_their_turn(run: Run) -> None:
-    events = run("bench", "--gpu", "0")
+@pytest.fixture(scope="module")
+def distorted(stubs: Path) -> Events:
+    """A whole run of the benchmark, with a variable that distorts it."""
+    return started(stubs, "bench", "--gpu", "0", CUDA_LAUNCH_BLOCKING="1")
+
+
+def test_copies_wait_for_their_turn(distorted: Events) -> None:
+    events = distorted
     places = {entry["state"]: events.index(entry) for entry in of(events, "turn")}
     copies = [place for place, entry in enumerate(events) if entry.get("name") in HOST]
     assert places["ask"] < min(copies)
@@ -128,8 +136,8 @@ def test_what_the_driver_refuses_is_a_reason_and_ends_nothing(run: Run, refused:
     assert not any("the worker itself failed" in (entry["why"] or "") for entry in bad)
 
 
-def test_variables_that_distort_are_named(run: Run) -> None:
-    figures = of(run("bench", "--gpu", "0", CUDA_LAUNCH_BLOCKING="1"), "benchmark")
+def test_variables_that_distort_are_named(distorted: Events) -> None:
+    figures = of(distorted, "benchmark")
     assert all(entry["distorted"] == ["CUDA_LAUNCH_BLOCKING"] for entry in figures)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables, wording
@@ -22,8 +22,9 @@ T = TypeVar("T")
 FOLDERS = ("causes", "recipes", "tables")
 
 
+@cache
 def load() -> Knowledge:
-    """The knowledge that comes with the package. Reads every file once; nothing is decoded yet."""
+    """The knowledge that comes with the package; one for the whole process. Reads every file once; nothing is decoded yet."""
     root = os.path.dirname(os.path.abspath(__file__))
     texts: dict[str, str] = {}
     for folder in FOLDERS:

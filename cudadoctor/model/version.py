@@ -6,11 +6,17 @@ A version is kept as the text that was read; it is ordered by its number groups 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 _NUMBERS = re.compile(r"\d+")
+
+
+@lru_cache(4096)  # tables compare the same versions again and again
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(group) for group in _NUMBERS.findall(text))
 
 
 class Version(msgspec.Struct, frozen=True, eq=False):
@@ -20,7 +26,7 @@ class Version(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        return tuple(int(group) for group in _NUMBERS.findall(self.text))
+        return _numbers(self.text)
 
     @property
     def major(self) -> int:

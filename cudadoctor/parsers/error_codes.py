@@ -85,7 +85,7 @@ class _Found(msgspec.Struct, frozen=True):
 def literals(knowledge: Knowledge) -> Iterator[str]:
     """What wakes this recogniser."""
     yield from (anchor for anchor, _ in _ANCHORS)
-    yield from (literal.text for literal in knowledge.once("error messages", lambda: _literals(knowledge)))
+    yield from knowledge.once("error messages", lambda: _literals(knowledge))
     yield from (_OF_HOOK, *code_words.LITERALS, *code_numbers.LITERALS)
 
 
@@ -193,8 +193,8 @@ def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
 
 
 # ---------------------------------------------------------------- messages
-def _literals(knowledge: Knowledge) -> tuple[_Literal, ...]:
-    """Every message, longest first, so that one within another is seen as part of it."""
+def _literals(knowledge: Knowledge) -> dict[str, _Literal]:
+    """Every message by its words."""
     found: dict[str, _Literal] = {}
     for smi in knowledge.smi_messages:
         found.setdefault(smi.text, _Literal(smi.text, "nvidia-smi", smi))
@@ -204,12 +204,14 @@ def _literals(knowledge: Knowledge) -> tuple[_Literal, ...]:
     for cuda in knowledge.cuda_errors:
         for words in cuda.messages if cuda.code else ():
             found.setdefault(words, _Literal(words, "cuda", cuda))
-    return tuple(sorted(found.values(), key=lambda literal: (-len(literal.text), literal.text)))
+    return found
 
 
 def _messages(lines: Lines, knowledge: Knowledge, text: Text) -> Iterator[_Found]:
     taken: dict[int, list[Hit]] = {}
-    for literal in knowledge.once("error messages", lambda: _literals(knowledge)):
+    known = knowledge.once("error messages", lambda: _literals(knowledge))
+    longest_first = sorted(lines.present(known), key=lambda words: (-len(words), words))  # one within another is seen as part of it
+    for literal in (known[words] for words in longest_first):
         for hit in lines.all(literal.text):
             others = taken.setdefault(hit.entry, [])
             if any(other.start <= hit.start and hit.end <= other.end for other in others) or not _whole_words(lines, hit):

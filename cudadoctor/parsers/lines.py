@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, islice
 from weakref import WeakKeyDictionary
@@ -118,6 +118,10 @@ class Lines:
     def at(self, literal: str) -> Sequence[int]:
         """The offsets of a literal in `text`."""
         return each(literal, self.text) if self._places is None else self._places.of(literal)
+
+    def present(self, literals: Collection[str]) -> list[str]:
+        """Those of the literals that stand in `text`."""
+        return [literal for literal in literals if literal in self.text] if self._places is None else self._places.among(literals)
 
     def _hits(self, literal: str, places: Iterable[int]) -> Iterator[Hit]:
         return (hit for hit in (self.hit(at, at + len(literal)) for at in places) if hit is not None)

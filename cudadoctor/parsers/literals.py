@@ -6,7 +6,7 @@ Every recogniser says which literals wake it; a text is read once for all of the
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from ahocorasick_rs import AhoCorasick, Implementation
 
@@ -25,6 +25,10 @@ class Places:
     def each(self) -> Iterable[Sequence[int]]:
         """The offsets of every literal that was found."""
         return self._found.values()
+
+    def among(self, wanted: Container[str]) -> list[str]:
+        """Those of the wanted that were looked for and stand in the text."""
+        return [literal for literal in self._found if literal in wanted]
 
     def of(self, literal: str) -> Sequence[int]:
         """The offsets of a literal. One that was not looked for with the others is looked for now."""

@@ -38,6 +38,15 @@ class _Place(msgspec.Struct, frozen=True):
     values: dict[str, str] = {}
 
 
+class _Sign(NamedTuple):
+    """One literal of a match."""
+
+    order: int
+    cause: str
+    match: Match
+    literal: str
+
+
 class _Key(NamedTuple):
     """One clue: the places of the same cause, subject and basis are joined."""
 
@@ -52,9 +61,9 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
     lines = prepared(text)
     ends: dict[_Key, tuple[_Place, _Place]] = {}
     values: dict[_Key, dict[str, str]] = {}
-    for cause_id, match in knowledge.once("signs", lambda: _signs(knowledge)):
-        for place in _places(match, lines):
-            for key in _keys(cause_id, match, _subject(place)):
+    for sign in _woken(lines, knowledge):
+        for place in _places(sign, lines):
+            for key in _keys(sign.cause, sign.match, _subject(place)):
                 first, last = ends.get(key, (place, place))
                 ends[key] = (min(first, place, key=_order), max(last, place, key=_order))
                 values.setdefault(key, {}).update({name: value for name, value in place.values.items() if name != ADDRESS})
@@ -92,11 +101,22 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
 
 def literals(knowledge: Knowledge) -> Iterator[str]:
     """What wakes the matches."""
-    return (literal for _, match in _signs(knowledge) for literal in match.literals)
+    return iter(_signs(knowledge))
 
 
-def _signs(knowledge: Knowledge) -> tuple[tuple[str, Match], ...]:
-    return tuple((cause.id, match) for cause in knowledge.causes.values() for match in cause.match)
+def _signs(knowledge: Knowledge) -> dict[str, list[_Sign]]:
+    """By the literal that wakes them."""
+    found: dict[str, list[_Sign]] = {}
+    every = ((cause.id, match, literal) for cause in knowledge.causes.values() for match in cause.match for literal in match.literals)
+    for order, (cause, match, literal) in enumerate(every):
+        found.setdefault(literal, []).append(_Sign(order, cause, match, literal))
+    return found
+
+
+def _woken(lines: Lines, knowledge: Knowledge) -> list[_Sign]:
+    """The signs whose literal stands in the text, in the order of the tables."""
+    signs = knowledge.once("signs", lambda: _signs(knowledge))
+    return sorted((sign for literal in lines.present(signs) for sign in signs[literal]), key=lambda sign: sign.order)
 
 
 @cache
@@ -105,12 +125,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
-def _places(match: Match, lines: Lines) -> Iterator[_Place]:
-    for literal in match.literals:
-        for hit in lines.ends(literal):
-            place = _judged(match, literal, hit, lines)
-            if place is not None:
-                yield place
+def _places(sign: _Sign, lines: Lines) -> Iterator[_Place]:
+    for hit in lines.ends(sign.literal):
+        place = _judged(sign.match, sign.literal, hit, lines)
+        if place is not None:
+            yield place
 
 
 def _judged(match: Match, literal: str, hit: Hit, lines: Lines) -> _Place | None:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Everything that conditions and placeholders read. `pid` is the process that a step speaks of.
+
+    Its `__dict__` keeps what is worked out from it once; a copy (`msgspec.structs.replace`) begins without.
 
     `host`: the steps are for the host of the container that was examined.
     """

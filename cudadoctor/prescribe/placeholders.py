@@ -107,7 +107,14 @@ ALIGNING = "align-python-packages"  # the recipe whose steps name the version th
 
 
 def placeholders(case: Case) -> Mapping[str, Value]:
-    """Every value that is known and has the right form."""
+    """Every value that is known and has the right form. Looked for once in each case: all steps ask."""
+    made: dict[str, Mapping[str, Value]] = vars(case)
+    if "placeholders" not in made:
+        made["placeholders"] = _known(case)
+    return made["placeholders"]
+
+
+def _known(case: Case) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for source in _SOURCES:
         for name, value in source(case):
