@@ -7,6 +7,7 @@ import io
 import json
 import random
 import re
+import sys
 import tarfile
 import time
 import zipfile
@@ -21,7 +22,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
-from cudadoctor.sources import bundles, recording
+from cudadoctor.sources import bundles, pasted, recording
 from cudadoctor.sources.bundles import bug_report, items, must_gather, unpacking
 from cudadoctor.sources.inputs import Content
 from cudadoctor.sources.redact import redact
@@ -542,10 +543,10 @@ def test_the_limits_on_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "MAX_MEMBERS", 5)
     assert "more than 5" in refused(_tar({f"sos_commands/{number}": b"" for number in range(6)}))
     assert "more than 5" in refused(_zip({f"sos_commands/{number}": b"" for number in range(6)}))
-    monkeypatch.setattr(unpacking, "MAX_MEMBER", 1 << 20)
-    found = unpacking.unpacked(_tar({"a": b"x" * (3 << 20), "b": b"y"}), lambda name: True)
-    assert (len(found.members["a"]), found.members["b"]) == (1 << 20, b"y")
-    assert any("Only its first 1 MiB" in remark for remark in found.remarks)
+    monkeypatch.setattr(unpacking, "MAX_MEMBER", 2 << 20)
+    found = unpacking.unpacked(_tar({"a": b"x" * (5 << 20), "b": b"y"}), lambda name: True)
+    assert (len(found.members["a"]), found.members["b"]) == (2 << 20, b"y")
+    assert "a: Of 5 MiB the beginning and the end were read, 2 MiB in all." in found.remarks
     monkeypatch.setattr(unpacking, "MAX_INPUT", 10)
     with pytest.raises(bundles.BundleError, match="larger than"):
         unpacking.read_file(str(BUNDLES / "h200" / "nvidia-bug-report.log"), len)
@@ -632,6 +633,29 @@ def test_of_a_very_long_log_the_lines_that_matter_are_kept() -> None:
     item = items.kernel_log("dmesg", text=f"[ 0.0] Linux version 6\n{noise}[ 2.0] nvidia: failed\n{noise}\n[ 3.0] NVRM: last")
     assert item.stdout == "[ 0.0] Linux version 6\n[ 2.0] nvidia: failed\n[ 3.0] NVRM: last\n"
     assert item.excerpt
+
+
+def test_of_a_very_long_file_the_beginning_and_the_end_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MAX_MEMBER", 8 << 20)
+    plain, remarks = unpacking.expanded(gzip.compress(b"head " + b"\0" * (20 << 20) + b" tail", 1))
+    assert (plain[:5], plain[-5:]) == (b"head ", b" tail")
+    assert len(plain) <= 8 << 20
+    assert remarks == ["Of 20 MiB the beginning and the end were read, 7 MiB in all."]
+
+
+def test_letters_of_other_scripts_do_not_multiply_a_very_long_text() -> None:
+    long = "NVRM: \u00e9 \u4e2d \U0001f600 Xid\n"
+    assert items.text_of(long.encode()) == long
+    assert items.text_of(long.encode() * 600_000)[: len(long)] == "NVRM: \u00e9 ? ? Xid\n"
+    assert sys.getsizeof(items.text_of(long.encode() * 600_000)) < 600_000 * len(long) + 1000
+    assert sys.getsizeof(pasted.evidence_of(long.encode() * 600_000).items[0].stdout) < 2 * 600_000 * len(long) + 1000
+
+
+def test_bug_reports_that_unpack_to_too_much_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(must_gather, "MOST_UNPACKED", 1)
+    machines = of_bytes(_tar(gather(gpu_1=of_host("h200-healthy"), gpu_2=of_host("gpu-fell-off-bus")), "w:gz")).machines
+    assert [machine.node for machine in machines] == ["gpu-1"]
+    assert any("nvidia-bug-report_gpu-2.log.gz and the reports after it were not read" in remark for remark in machines[0].remarks)
 
 
 def test_many_packed_files_and_many_nodes_end_soon() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,31 @@ def test_a_flood_is_bounded_and_counted() -> None:
     watch([one])
     assert len(one.text("stdout")) == OUTPUT_LIMIT
     assert one.dropped == (9 << 20) - OUTPUT_LIMIT
+
+
+def reading(pipe: Any) -> Child:
+    """A child whose output comes from elsewhere."""
+    one = child("")
+    watch([one])
+    one.open_pipes["stdout"] = pipe
+    return one
+
+
+def test_a_program_that_writes_faster_than_it_is_read_holds_nobody() -> None:
+    class Endless:
+        def take(self) -> bytes:
+            return b"y" * 65536
+
+    assert reading(Endless()).read("stdout")
+
+
+def test_lines_are_announced_as_they_end_whatever_pieces_they_come_in() -> None:
+    heard: list[str] = []
+    pieces = [b"on", b"e\ntwo\n", b"thr", b"ee", b"\n", None]
+    one = reading(type("Pieces", (), {"take": lambda _: pieces.pop(0)})())
+    one.on_line = heard.append
+    one.read("stdout")
+    assert heard == ["one", "two", "three"]
 
 
 def test_an_open_pipe_of_a_grandchild_does_not_hold_the_doctor() -> None:

@@ -84,6 +84,13 @@ def test_many_names_take_no_longer_than_their_number() -> None:
     "text",
     [
         '{"user": "x", "pwd": "hunter2X"}\n',
+        "telegram_bot_token: 4782508188:hunter2X\n",
+        "bot 60718293:AAFhunter2XeQzberD3ncgOiop_r2awCsoT took over\n",
+        "Qf3hunter2XKp9.atlasv1.ZoeB7mQ0hUq3vTfYw9kL2sNxC8dRj5aG1pVb6eM4tWyXuIzHnO0PqSlKrJ\n",
+        "login with xY18Q~hunter2Xab_cdefghijklmnopqrstuvw failed\n",
+        "signed by whsec_hunter2XabcdefghijklmnoPQRS\n",
+        "pscale_tkn_hunter2XabcdefghijklmnoPQRSTUVW\n",
+        "rpa_ABCDEFhunter2XGHIJKLMNOPQRSTUVWXYZ0123456789\n",
         "db:\n  pass: hunter2X\n",
         "sent Basic b2tvbmt3bzpodW50ZXIyWA== twice\n",
         "curl --proxy-user okonkwo:hunter2X x\n",

@@ -297,3 +297,24 @@ def test_the_report_says_which_file_counts(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_same_policy_gives_the_same_report() -> None:
     assert msgspec.json.encode(without(NARROW, "pcie-link-degraded")) == msgspec.json.encode(without(NARROW, "pcie-link-degraded"))
+
+
+# ---------------------------------------------------------------- a stranger's file
+@pytest.mark.parametrize("dot", [".", "     .     ", "\t.\t\t\t\t\t", '"."."', "'.'.'"])
+def test_a_key_with_many_parts_is_refused_before_it_is_read(dot: str, tmp_path: Path) -> None:
+    (tmp_path / "cudadoctor.toml").write_text(
+        f"{dot.join('a' * 20_000)} = 1\n".replace('a"', '"a"') if '"' not in dot else f'"a{dot * 9000}" = 1\n'
+    )
+    with pytest.raises(PolicyError, match="more than 64 parts"):
+        found(tmp_path)
+
+
+@pytest.mark.parametrize("line", ['why = """\n{}\n"""', 'why = "{}"', "why = '{}'", "# {}"])
+def test_dots_in_texts_are_no_parts(line: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.cudadoctor]\nstrict = true\n[project]\n{line.format('.' * 500)}\n")
+    assert found(tmp_path).strict
+
+
+def test_a_project_that_does_not_speak_of_the_doctor_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.x]\n{'.'.join('a' * 20_000)} = 1\n")
+    assert found(tmp_path) == policy_file.Found(policy=Policy())

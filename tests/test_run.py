@@ -250,7 +250,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 USES = """
 import os, sys, time
-path = os.environ["FAKE_NVML_USE"]
+path = os.environ["NVIDIA_FAKE_USE"]
 for line in sys.argv[1:]:
     with open(path + ".new", "w") as file: file.write(line.replace("ME", str(os.getpid())).replace(";", "\\n") + "\\n")
     os.replace(path + ".new", path)
@@ -261,7 +261,7 @@ for line in sys.argv[1:]:
 def used(library: str, tmp_path: Path, program: Sequence[str], *options: str, **more: str) -> tuple[dict[str, Any], str, int]:
     """The JSON, what is said, and the exit code of a program under the stand-in for NVML."""
     target = tmp_path / "outcome.json"
-    settings = variables(LD_LIBRARY_PATH=library, FAKE_NVML_USE=str(tmp_path / "use"), **more)
+    settings = variables(LD_LIBRARY_PATH=library, NVIDIA_FAKE_USE=str(tmp_path / "use"), **more)
     argv = [sys.executable, "-m", "cudadoctor", "run", "--output", str(target), *options, "--", *program]
     done = subprocess.run(argv, env=settings, capture_output=True, text=True, timeout=LIMIT, check=False)
     return json.loads(target.read_text("utf-8")), done.stderr, done.returncode

@@ -291,7 +291,83 @@ def test_children_of_root_get_no_folder_that_others_may_write(name: str, tmp_pat
     (tmp_path / "libcuda.so.1").touch()
     assert trust.environment()[trust.WITHHELD] == name
     tmp_path.chmod(0o755)
+    trust._seen_once.cache_clear()
     assert trust.environment()[name] == str(tmp_path)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize(
+    ("name", "value", "file"),
+    [
+        ("PYTHONUSERBASE", "{}", "lib/python3.11/site-packages/usercustomize.py"),
+        ("PYTHONHOME", "{}", "lib/python3.11/site.py"),
+        ("CONDA_PREFIX", "{}", "lib/libcudart.so.13"),
+        ("LD_LIBRARY_PATH", "{}", "glibc-hwcaps/x86-64-v2/libcuda.so.1"),
+        ("XLA_FLAGS", "--xla_gpu_cuda_data_dir={}", "bin/ptxas"),
+        ("CUPY_INCLUDE", "-I{}", "include/cuda.h"),
+    ],
+)
+def test_places_of_variables_are_roots_to_the_last_file(
+    name: str, value: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tmp_path / file
+    found.parent.mkdir(parents=True)
+    found.touch()
+    monkeypatch.setenv(name, value.format(tmp_path))
+    trust._seen_once.cache_clear()
+    assert trust.environment()[name] == value.format(tmp_path)
+    os.chown(found, 1000, 1000)
+    trust._seen_once.cache_clear()
+    assert name not in trust.environment()
+    assert any(name in said for said in trust.left_out())
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("value", ["~ada/rpm", "/etc", "-I/etc", "@/etc/options", "|/usr/bin/less"])
+def test_children_of_root_get_no_path_that_no_check_needs(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RPM_CONFIGDIR", value)
+    assert "RPM_CONFIGDIR" not in trust.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_tree_goes_on_where_its_links_lead(tmp_path: Path) -> None:
+    packages, source = tmp_path / "site-packages", tmp_path / "src" / "torch"
+    packages.mkdir()
+    source.mkdir(parents=True)
+    (source / "back").symlink_to(packages)  # round and round
+    (source / "__init__.py").touch()
+    (packages / "torch").symlink_to(source)
+    (packages / "nothing").symlink_to(os.devnull)
+    assert trust.tree(str(packages)) is None
+    os.chown(source / "__init__.py", 1000, 1000)
+    assert trust.tree(str(packages)) == f"holds {source}/__init__.py, which may be written by another user"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_tree_that_cannot_be_looked_through_in_time_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "_PATIENCE", 0.0)
+    assert trust.tree(str(tmp_path)) == "cannot be looked through (it takes longer than 0 s)"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("changed", ["lib/libffi.so.8", "elsewhere/torch/__init__.py"])
+def test_root_runs_no_python_that_loads_what_another_user_may_write(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library beside conda's Python; and what the module names by which setuptools installs a project that is being worked on."""
+    from cudadoctor.sources.interpreters import examined_python
+
+    packages = tmp_path / "lib/python3.11/site-packages"
+    for folder in (packages, tmp_path / "bin", tmp_path / "elsewhere" / "torch"):
+        folder.mkdir(parents=True)
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "lib" / "libffi.so.8").touch()
+    (tmp_path / "elsewhere" / "torch" / "__init__.py").touch()
+    (packages / "__editable__.torch-2.5.1.pth").write_text("import __editable___torch_finder; __editable___torch_finder.install()\n")
+    (packages / "__editable___torch_finder.py").write_text(f"MAPPING = {{'torch': '{tmp_path}/elsewhere/torch'}}\n")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
+    assert examined_python(None)[0] == str(tmp_path / "bin" / "python")
+    os.chown(tmp_path / changed, 1000, 1000)
+    assert examined_python(None)[0] is None
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -444,6 +520,36 @@ def test_no_link_of_another_user_leads_what_is_written(tmp_path: Path) -> None:
     own.symlink_to(target)
     writing.text(str(own), "{}")
     assert target.read_text() == "{}"
+
+
+@pytest.mark.parametrize("where", ["the file", "its folder"])
+def test_a_link_that_comes_after_the_look_is_not_followed_either(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, folder = tmp_path / "target", tmp_path / "folder"
+    target.mkdir()
+    (target / "out.json").write_text("kept")
+    path = folder / "out.json"
+    if where == "the file":
+        folder.mkdir()
+        path.symlink_to(target / "out.json")
+    else:
+        folder.symlink_to(target)
+    monkeypatch.setattr(writing.os.path, "realpath", lambda path: str(path))  # as it was a moment ago
+    with pytest.raises(OSError, match=r"links|directory"):
+        writing.text(str(path), "{}")
+    assert (target / "out.json").read_text() == "kept"
+
+
+def test_what_is_written_replaces_or_follows_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    for mode, body, expected in (("w", "long", "long"), ("w", "ab", "ab"), ("a", "c", "abc")):
+        writing.text(str(path), body, mode=mode)
+        assert path.read_text() == expected
+
+
+def test_a_pipe_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "out.json")
+    with pytest.raises(OSError, match="No such device"):
+        writing.text(str(tmp_path / "out.json"), "{}")
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")

@@ -23,8 +23,10 @@ from cudadoctor.sources import inputs, trust
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
 DEEPEST = 64  # parts of a dotted key
-_PART = r"""(?:[\w-]{1,60}|"[^"\n]{0,60}"|'[^'\n]{0,60}')[ \t]{0,4}"""
-_DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}\.[ \t]{{0,4}}){{{DEEPEST}}}")
+_QUOTED = re.compile(
+    r"""\"{3}.*?(?:\"{3}|\Z)|'{3}.*?(?:'{3}|\Z)|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*""", re.DOTALL
+)  # each to its end, or the line's
+_KEYS = re.compile(r"[\w \t.-]+")
 
 
 class PolicyError(Exception):
@@ -86,28 +88,24 @@ def _working_directory() -> str | None:
 
 def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
     """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
-    refused = None
     for path in _candidates(folder):
         if not os.path.isfile(path):
             continue
+        if os.path.basename(path) == PROJECT and TABLE not in _readable(path):
+            continue  # somebody's project that does not concern us, and that may not even be readable
         by = trust.changeable(os.path.abspath(path))
-        try:
-            text = _text(path)
-            table = _table(path, text)
-        except PolicyError:
-            # Somebody's pyproject.toml that does not concern us, or cannot be read, is no reason to fail.
-            if os.path.basename(path) == PROJECT and f"tool.{TABLE}" not in _readable(path):
-                continue
-            if by is None:
-                raise
-            table = {}
-        if table is None:
-            continue
         if by is not None:
             refused = f"{path} was not read: as root a policy counts only where nobody else may write it. It {by}: name it with --policy."
             return None, None, refused
-        return path, table, None
-    return None, None, refused
+        try:
+            table = _table(path, _text(path))
+        except PolicyError:
+            if os.path.basename(path) == PROJECT and f"tool.{TABLE}" not in _readable(path):
+                continue
+            raise
+        if table is not None:
+            return path, table, None
+    return None, None, None
 
 
 def _candidates(folder: str | None) -> Iterator[str]:
@@ -141,7 +139,7 @@ def _readable(path: str) -> str:
 
 def _table(path: str, text: str) -> dict[str, Any] | None:
     """The policy's table; None where a project's file has none."""
-    if _DEEP.search(text):
+    if any(keys.count(".") > DEEPEST for keys in _KEYS.findall(_QUOTED.sub("s", text))):
         raise PolicyError(f"{path}: a key with more than {DEEPEST} parts")  # the time that one takes grows with their square
     try:
         whole = msgspec.toml.decode(text)

@@ -18,6 +18,7 @@ from cudadoctor.sources.keeping import Keeper, Process, alone
 from cudadoctor.sources.spawning import Stream, end_tree, obey, stream_of
 
 OUTPUT_LIMIT = 4 << 20  # bytes kept of each stream; the rest is counted and dropped
+_AT_A_TIME = 16  # pieces taken from one child before the clock and the others are looked at
 KILL_GRACE = 0.3  # seconds a killed child has to disappear
 _TICK = 0.02  # seconds between looks at children whose pipes stay open after their end
 
@@ -88,11 +89,11 @@ class Child:
             pass
 
     def read(self, stream: str) -> bool:
-        """Take what is there; False at the end of the stream."""
+        """Take what is there, though not for ever: a program may write faster than it is read. False at the end of the stream."""
         pipe = self.open_pipes.get(stream)
         if pipe is None:
             return False
-        while True:
+        for _ in range(_AT_A_TIME):
             chunk = pipe.take()
             if chunk is None:
                 return True
@@ -101,12 +102,14 @@ class Child:
             room = OUTPUT_LIMIT - len(self.buffers[stream])
             self.buffers[stream] += chunk[:room]
             self.dropped += max(0, len(chunk) - room)
-            if stream == "stdout":
-                self._announce_lines()
+            if stream == "stdout" and room > 0:
+                self._announce_lines(len(chunk))
+        return True
 
-    def _announce_lines(self) -> None:
+    def _announce_lines(self, added: int) -> None:
+        """The lines that so many more bytes end."""
         buffer = self.buffers["stdout"]
-        end = buffer.find(b"\n", self._line_start)
+        end = buffer.find(b"\n", max(self._line_start, len(buffer) - added))
         while end >= 0:
             line = bytes(buffer[self._line_start : end]).decode("utf-8", "replace")
             self._line_start = end + 1

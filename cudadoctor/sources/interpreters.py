@@ -144,18 +144,28 @@ def _written(path: str, word: str) -> str:
 
 
 _LIBRARIES = ("lib", "lib64", "local/lib")  # of a prefix; Debian's Python looks below /usr/local as well
+_SHARED = ("/usr", "/usr/local")  # prefixes that hold more than Python
+_IMPORTED = re.compile(r"(?:^|;)\s{0,20}(?:import|from)\s{1,20}([A-Za-z_]\w{0,100})")
 
 
 def _trees(prefix: str) -> Iterator[str]:
-    """The folders of an interpreter with all that it may import: its own library, its packages, and what their .pth files add."""
+    """The folders of an interpreter with all that it may load: its libraries, its packages, and what their .pth files add."""
+    shared = os.path.normpath(prefix) in _SHARED or prefix == _of_user()
     for library in _LIBRARIES:
         folder = os.path.join(prefix, library)
+        if not shared:
+            yield folder
         for name in _names(folder):
-            if name.startswith(("python3", "pypy3", "libpython3", "libpypy3")):
+            if shared and name.startswith(("python3", "pypy3", "libpython3", "libpypy3")):
                 yield os.path.join(folder, name)
             if name.startswith(("python3", "pypy3")):
                 for packages in ("site-packages", "dist-packages"):
                     yield from _added(os.path.join(folder, name, packages))
+
+
+def _of_user() -> str:
+    """Where the user's own packages are."""
+    return os.path.expanduser("~/.local")
 
 
 def _outermost(places: dict[str, str]) -> list[str]:
@@ -171,12 +181,16 @@ def _names(folder: str) -> list[str]:
 
 
 def _added(packages: str) -> Iterator[str]:
-    """The folders that .pth files add to a folder of packages (`pip install -e` writes one)."""
+    """The folders that .pth files add to a folder of packages. `pip install -e` writes one that holds the folder, or one that imports a
+    module which holds it.
+    """
     for name in _names(packages):
         if name.endswith(".pth"):
             for line in filter(None, map(str.strip, _beginning(os.path.join(packages, name), _LONG_LIST).split("\n"))):
                 if line.startswith(("import ", "import\t")):
-                    yield from re.findall(r"[\"'](/[^\"']+)[\"']", line)
+                    for module in _IMPORTED.findall(line):
+                        line += _beginning(os.path.join(packages, f"{module}.py"), _LONG_LIST)
+                    yield from re.findall(r"[\"'](/[^\"'\n]+)[\"']", line)
                 elif not line.startswith("#"):
                     yield os.path.join(packages, line)
 
@@ -197,7 +211,7 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
     settings = _beginning(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
     prefixes |= {os.path.dirname(home.rstrip(os.sep)) for home in re.findall(r"(?m)^home\s*=\s*(/.*?)\s*$", settings)}
-    prefixes.add(os.path.expanduser("~/.local"))  # the user's own packages
+    prefixes.add(_of_user())
     places = (place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix)))
     apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
     libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.decoding import decoded
 from cudadoctor.sources.inputs import HEAD, TEXT, Content
 
+LONG = 8 << 20  # bytes of a text from which it is read without emoji: a single one makes all of it four times as large in memory
+_ASTRAL = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")  # in UTF-8
 _TEXT = bytes({0, 7, 8, 9, 10, 12, 13, 27, *range(32, 256)} - {127})  # all but control characters that no log has
 
 
@@ -16,7 +20,8 @@ def item_of(content: bytes) -> Item:
 
 def _item(content: Content) -> Item:
     dropped = max(0, len(content.body) - TEXT, 1 if content.left_out else 0)
-    text = decoded(content.body[-TEXT:])
+    body = content.body[-TEXT:]
+    text = decoded(_ASTRAL.sub(b"?", body) if len(body) > LONG else body)
     return Item(id="text", kind="text", what="text", status="ok", stdout=text.replace("\x00", ""), dropped_bytes=dropped, origin="text")
 
 

@@ -27,7 +27,8 @@ _KNOWN_FORMS = re.compile(
     r"SG\.[\w-]{16,40}\.[\w-]{16,60}|wandb_v1_\w{16,200}|eyJ[\w-]{8,4000}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?|"
     r"(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S{1,30}) [A-Za-z0-9+/]{20,4000}={0,3}|SHA256:[A-Za-z0-9+/]{43}|"
     r"AGE-SECRET-KEY-1[A-Z0-9]{40,80}|(?:AC|SK)[0-9a-f]{32}|[MNO][\w-]{22,28}\.[\w-]{6}\.[\w-]{27,40}|[hsb](?:v[sbr])?\.[A-Za-z0-9]{24,200}|"
-    r"tskey-[\w-]{16,80}|(?<![\w+/])[A-Za-z0-9+/]{30,400}={1,2}(?![\w=]))"
+    r"tskey-[\w-]{16,80}|\d{8,10}:[A-Za-z0-9_-]{34,36}(?![\w-])|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,80}|[\w.~-]{3}\dQ~[\w.~-]{31,36}|"
+    r"whsec_[\w+/-]{16,100}|pscale_(?:tkn|pw|oauth)_[\w.-]{16,100}|rpa_[A-Za-z0-9]{30,60}|(?<![\w+/])[A-Za-z0-9+/]{30,400}={1,2}(?![\w=]))"
 )
 # 40 letters of both cases and digits without a separator: what a cloud calls a secret key. Mangled names of C++ have _ before them.
 _OPAQUE = re.compile(
@@ -62,7 +63,7 @@ _OPENER = (
 )
 _WORD = r"(?:none|null|true|false|yes|no|not|missing|invalid|required|expired|is|was)"
 # max_new_tokens=128 is no secret; password=12345678 is
-_HARMLESS = rf"(?(token)(?!\d+(?![\w.-])))(?!{_WORD}\b|<redacted>|[${{\[(]|%(?![0-9A-F]{{2}})|\.\.\.)"
+_HARMLESS = rf"(?(token)(?!\d+(?![\w.:-])))(?!{_WORD}\b|<redacted>|[${{\[(]|%(?![0-9A-F]{{2}})|\.\.\.)"
 _VALUE = r"(?:[^\s\"',;&<>\])}\\]|\\(?![\"'ntr]))"  # in JSON a quote or a line break follows a backslash
 _QUOTE = r"(?P<escape>\\{0,3})(?P<quote>[\"'])"
 # Where a quote was opened, all up to the same quote, with its blanks. <pad> and the like are words of a model.

@@ -23,9 +23,24 @@ _MOST_LINKS = 40  # as in the kernel
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 # Lists of folders or files in which an empty or relative entry means the working directory; LD_PRELOAD is parted by blanks too.
 _LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
-# And the folders and files in which programs look for more to load; of any other variable only what root may not trust is left out.
-_LEADING = (*_LISTS, "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH", "NUMBA_CUDA_DRIVER", "NUMBAPRO_NVVM", "NUMBAPRO_LIBDEVICE",
-           "PYTHONUSERBASE", "PYTHONHOME", "HOME", "XDG_CONFIG_HOME")  # fmt: skip
+# Variables by which what is examined here finds more to load. As root a child gets of these what is root's to the last file; of all others
+# with a path in them, which rpm, perl or a shell may follow to code, only _PLAIN, for no tool that is asked here needs them.
+_EXAMINED = re.compile(
+    r"CUDA.*|NVIDIA_.*|NUMBA.*|CUPY_.*|NCCL_.*|XLA_.*|JAX_.*|TF_.*|TORCH.*|PYTORCH.*|TRITON_.*|SLURM_CONF|VIRTUAL_ENV|CONDA_PREFIX"
+    r"|PYTHON(?:PATH|HOME|USERBASE)|LD_(?:LIBRARY_PATH|PRELOAD|AUDIT)|HOME|XDG_CONFIG_HOME",
+)
+_PLAIN = (
+    "PATH",
+    "HOME",
+    "PWD",
+    "OLDPWD",
+    "SHELL",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "XDG_CONFIG_HOME",
+)  # whose folders are root's, what is in them may not
+_SEVERAL = ("CUDA_HOME", "CUDA_PATH", "PYTHONHOME")  # which may name two folders
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
@@ -36,8 +51,9 @@ _CODE = re.compile(
     r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
 )
 _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|.*_INJECTION.*")  # of these, what a program for CUDA meets
-_PARTS_OF_TOOLKIT = ("nvvm", "lib64", "lib", "bin", "targets")  # from which programs load something
-_TOOLKITS = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_TOOLKIT_PATH")
+_PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
+_PREFIXES = ("/", "/usr", "/usr/local")
+_PATIENCE = 15.0  # seconds to look through one tree
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
@@ -62,27 +78,44 @@ def tree(folder: str) -> str | None:
 @cache
 def _seen_once(folder: str) -> str | None:
     """The same for the places of variables, which every child asks about: a check lasts seconds."""
+    if os.path.normpath(folder) in _PREFIXES:
+        return next(filter(None, (tree(os.path.join(folder, part)) for part in _PARTS)), None)
     return tree(folder)
 
 
 def _below(root: str) -> str | None:
-    """`find` lists what needs a look, many times faster than we could walk a tree of packages; without it we walk."""
+    """What is in a folder, and in those to which its links lead. `find` lists what needs a look, many times faster than we could walk a
+    tree of packages; without it we walk.
+    """
     find = next((path for path in ("/usr/bin/find", "/bin/find") if os.path.exists(path) and refusal(path) is None), None)
+    todo, seen = [root], []  # type: list[str], list[str]
     try:
-        paths = _walked(root) if find is None else _listed(find, root)
-        strange = next((path for path in paths if not _is_roots_in(path, root)), None)
+        while todo:
+            top = todo.pop()
+            if any(top == other or top.startswith(other.rstrip(os.sep) + os.sep) for other in seen):
+                continue
+            seen.append(top)
+            for path in _walked(top) if find is None else _listed(find, top):
+                if not _is_roots_in(path, top):
+                    return f"holds {path}, which may be written by another user"
+                if os.path.islink(path) and os.path.isdir(path):
+                    todo.append(os.path.realpath(path))
     except OSError as error:
         return f"cannot be looked through ({error.strerror})"  # what may not be looked at is not known to be root's
-    return f"holds {strange}, which may be written by another user" if strange is not None else None
+    return None
 
 
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
     looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
     quiet = subprocess.DEVNULL
-    ran = subprocess.run(
-        [find, root, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False, cwd="/", env={"LC_ALL": "C"}
-    )
+    argv, variables = [find, root, *looked], {"LC_ALL": "C"}
+    try:
+        ran = subprocess.run(
+            argv, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False, cwd="/", env=variables, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s") from error
     yield from (os.fsdecode(path) for path in ran.stdout.split(b"\0") if path)
     if ran.returncode != 0:
         raise OSError(errno.EACCES, "not every folder of it can be read")
@@ -146,32 +179,43 @@ def environment() -> dict[str, str]:
     """
     kept, withheld = dict(os.environ), []
     for name, value in os.environ.items():
-        if as_root() and _CODE.fullmatch(name):
-            del kept[name]
+        given = _handed_on(name, value)
+        if given == value:
             continue
+        kept[name] = given
+        if not given:
+            del kept[name]
         entries = _entries(name, value)
-        good = folders(value) if name == "PATH" else [entry for entry in entries if _may_be_handed_on(name, entry)]
-        if good == entries:
-            continue
-        kept[name] = os.pathsep.join(good) if name in (*_LISTS, "PATH") else ""
-        if not kept[name]:
-            del kept[name]
-        if name in _LEADING and any(_holds_something(entry) for entry in entries if entry not in good):
+        if _EXAMINED.fullmatch(name) and any(_holds_something(entry) for entry in entries if entry not in _entries(name, given)):
             withheld.append(name)
     if withheld:
         kept[WITHHELD] = " ".join(withheld)
     return {**kept, FOLDER: _folder()}
 
 
+def _handed_on(name: str, value: str) -> str:
+    """What a child gets of a variable."""
+    if as_root() and _CODE.fullmatch(name):
+        return ""
+    if name == "PATH":
+        return os.pathsep.join(folders(value))
+    entries = _entries(name, value)
+    good = [entry for entry in entries if _may_be_handed_on(name, entry)]
+    if good == entries:
+        return value
+    return os.pathsep.join(good) if name in _LISTS else ""
+
+
 def left_out() -> tuple[str, ...]:
     """One sentence for each variable of which `environment` hands on less: what a program of the user's may find there was not seen."""
     given = environment()
+    less = [name for name in os.environ if os.environ[name] and given.get(name, "") != os.environ[name]]
     led = tuple(
         f"{name} has an entry that is empty, relative or open to other users; this check left it out, other programs do not"
-        for name in _LEADING
-        if os.environ.get(name) and given.get(name, "") != os.environ[name]
+        for name in less
+        if _EXAMINED.fullmatch(name)
     )
-    loaded = (name for name in os.environ if name not in given and _LOADED.fullmatch(name) and _CODE.fullmatch(name))
+    loaded = (name for name in less if name not in given and _LOADED.fullmatch(name) and _CODE.fullmatch(name))
     return (*led, *(f"{name} leads programs to code; as root this check left it out, other programs do not" for name in loaded))
 
 
@@ -184,49 +228,31 @@ def _folder() -> str:
 
 def _entries(name: str, value: str) -> list[str]:
     """The places that a variable names: its entries where it is a list of places, else every word that may be a path."""
-    if name == "PATH":
-        return value.split(os.pathsep)
-    if name in _LISTS and value:
+    if not value:
+        return []
+    if name in _LISTS:
         loader = name.startswith("LD_") and not ON_WINDOWS
         return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
-    if name in _LEADING:
-        return value.split(os.pathsep) if value else []  # PYTHONHOME may be two
-    return [
-        word for word in re.split(r"[:;,=\s\"']+", value) if "/" in word
-    ]  # children stand in /: there a relative path is an absolute one
+    if name in _SEVERAL:
+        return value.split(os.pathsep)
+    return [word for word in re.split(r"[:;,=\s\"']+", value) if "/" in word or "~" in word]
 
 
 def _may_be_handed_on(name: str, entry: str) -> bool:
     """A bare name of LD_PRELOAD is looked up as any library is; $ORIGIN is the folder of the program. No single place leads a child into
     the user's working directory, for it stands elsewhere; so it gets what is written there, and says what becomes of it.
     """
-    if as_root() and "$" in entry:
-        return False  # what the loader makes of it is not known here
-    if os.path.isabs(entry) or name not in _LISTS:
-        place = os.path.join(os.sep, entry)
-        if name == "PYTHONPATH":
-            return _seen_once(place) is None
-        if (
-            name in _TOOLKITS
-            and os.path.isabs(entry)
-            and any(_seen_once(os.path.join(place, part)) is not None for part in _PARTS_OF_TOOLKIT)
-        ):
-            return False
-        return changeable(place) is None and (name not in _LISTS or not _holds_anothers(place))
-    return (name == "LD_PRELOAD" and entry != "" and os.sep not in entry) or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
-
-
-def _holds_anothers(folder: str) -> bool:
-    """For root: whether another user may change something in this folder, or in what its links lead to."""
-    if not as_root():
-        return False
-    try:
-        with os.scandir(folder) as entries:
-            return any(changeable(one.path) is not None for one in entries)
-    except (NotADirectoryError, FileNotFoundError):
-        return False
-    except OSError:
+    if name == "LD_PRELOAD" and entry and os.sep not in entry:
         return True
+    if not as_root():
+        return os.path.isabs(entry) or name not in _LISTS or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
+    if "$" in entry or "~" in entry or (name in _LISTS and not os.path.isabs(entry)):
+        return False  # what a loader or a program makes of it is not known here
+    place = os.path.join(os.sep, entry)  # children stand in /: there a relative path is an absolute one
+    if name in _PLAIN:
+        return changeable(place) is None
+    within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and not os.path.isabs(entry))  # -I/home/ada/include
+    return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *within))
 
 
 def _holds_something(entry: str) -> bool:
@@ -259,18 +285,18 @@ def _is_here(folder: str) -> bool:
 # ---------------------------------------------------------------- what nobody but root may change
 def _is_roots(path: str) -> bool:
     """Whether every folder and link on the way to a file, and the file, are root's alone. In a folder where everybody may make files
-    (/tmp) only what is there and root's counts, not the folder, nor what another user may still make.
+    (/tmp) only what is there and root's counts, not the folder, nor what another user may still make. Nobody finds anything in /dev/null.
     """
     last = os.sep
     try:
         for last in _way(path):
-            if not _of_root_alone(last):
+            if last != os.devnull and not _of_root_alone(last):
                 return False
     except (FileNotFoundError, NotADirectoryError):
         pass
     except OSError:
         return False  # what may not be looked at is not known to be root's
-    return not _is_everybodys(last)
+    return last == os.devnull or not _is_everybodys(last)
 
 
 def _is_everybodys(place: str) -> bool:

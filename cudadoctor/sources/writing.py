@@ -3,14 +3,55 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
+from typing import IO
 
 from cudadoctor.sources import trust
+
+_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OF_SYSTEM = ("/dev/", "/proc/")  # /dev/stdout and what a shell makes of >(program): their links are the kernel's
 
 
 def text(path: str, body: str, *, mode: str = "w") -> None:
     """Writes or, with mode "a", appends. OSError where it cannot be written, or where a link of another user leads elsewhere."""
+    with _opened(path, mode) as stream:
+        stream.write(body)
+
+
+def _opened(path: str, mode: str) -> IO[str]:
+    if not hasattr(os, "O_PATH") or os.path.abspath(path).startswith(_OF_SYSTEM):
+        return open(path, mode, encoding="utf-8")
     strange = trust.strange_link(path)
     if strange is not None:
         raise OSError(errno.EPERM, f"{strange} is a link that another user made", path)
-    with open(path, mode, encoding="utf-8") as stream:
-        stream.write(body)
+    descriptor = _without_links(os.path.realpath(path), path)
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) and info.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, "it is a pipe or a device of another user", path)
+        os.set_blocking(descriptor, True)
+        if mode == "w" and stat.S_ISREG(info.st_mode):
+            os.ftruncate(descriptor, 0)
+        elif stat.S_ISREG(info.st_mode):
+            os.lseek(descriptor, 0, os.SEEK_END)
+        return open(descriptor, mode, encoding="utf-8")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _without_links(real: str, path: str) -> int:
+    """The file, opened folder by folder: a link that somebody puts in the way after all links were followed ends it."""
+    folder = os.open(os.sep, os.O_PATH)
+    try:
+        *folders, name = real.strip(os.sep).split(os.sep)
+        for part in folders:
+            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(name, _FLAGS, 0o666, dir_fd=folder)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    finally:
+        os.close(folder)

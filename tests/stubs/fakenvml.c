@@ -6,7 +6,7 @@
  *   FAKE_NVML_OLD      no nvmlDeviceGetMemoryInfo_v2 (13)
  *   FAKE_NVML_PID      pid of one compute process on GPU 0 (1 GiB)
  *   FAKE_NVML_BUSY     percent of the time in which the GPU works (0)
- *   FAKE_NVML_USE      a file with lines "GPU PID MIB": who computes where, read at each question
+ *   NVIDIA_FAKE_USE      a file with lines "GPU PID MIB": who computes where, read at each question
  *   FAKE_NVML_NOISE    text printed to stdout by nvmlInit
  *   FAKE_NVML_SLEEP    seconds that nvmlInit takes
  *   FAKE_NVML_CRASH    nvmlDeviceGetName of GPU 0 aborts
@@ -71,7 +71,7 @@ int nvmlDeviceGetPciInfo_v3(void *h, pci_t *p) {
 }
 static u32 users(int gpu, process_t *table, u32 room, u64 *bytes);
 int nvmlDeviceGetMemoryInfo(void *h, memory1_t *m) {
-    if (getenv("FAKE_NVML_USE")) { process_t none; m->total = 25769803776ULL; users(index_of(h), &none, 0, &m->used); m->free = m->total - m->used; return 0; }
+    if (getenv("NVIDIA_FAKE_USE")) { process_t none; m->total = 25769803776ULL; users(index_of(h), &none, 0, &m->used); m->free = m->total - m->used; return 0; }
     m->total = 25769803776ULL; m->free = 25000000000ULL; m->used = 769803776ULL; return 0; }
 int nvmlDeviceGetMemoryInfo_v2(void *h, memory2_t *m) {
     (void)h; if (getenv("FAKE_NVML_OLD")) return 13;
@@ -98,7 +98,7 @@ int nvmlDeviceGetMigMode(void *h, u32 *now, u32 *next) { (void)h; (void)now; (vo
 int nvmlDeviceGetNvLinkState(void *h, u32 link, u32 *state) { (void)h; if (link >= 4) return 2; *state = link != 3; return 0; }
 int nvmlDeviceGetFieldValues(void *h, int n, field_t *f) { (void)h; for (int i = 0; i < n; i++) { f[i].code = f[i].id == 230 ? 0 : 3; f[i].value.u = 1; } return 0; }
 static u32 users(int gpu, process_t *table, u32 room, u64 *bytes) {
-    FILE *file = fopen(env("FAKE_NVML_USE", "/dev/null"), "r");
+    FILE *file = fopen(env("NVIDIA_FAKE_USE", "/dev/null"), "r");
     u32 found = 0; int where; unsigned pid, mib; *bytes = 0;
     while (file != NULL && fscanf(file, "%d %u %u", &where, &pid, &mib) == 3) {
         if (where != gpu) continue;
@@ -109,7 +109,7 @@ static u32 users(int gpu, process_t *table, u32 room, u64 *bytes) {
     return found;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *h, u32 *n, process_t *table) {
-    if (getenv("FAKE_NVML_USE")) { u64 bytes; memset(table, 0, *n * sizeof *table); *n = users(index_of(h), table, *n, &bytes); return 0; }
+    if (getenv("NVIDIA_FAKE_USE")) { u64 bytes; memset(table, 0, *n * sizeof *table); *n = users(index_of(h), table, *n, &bytes); return 0; }
     int pid = number("FAKE_NVML_PID", 0);
     if (pid == 0 || index_of(h) != 0) { *n = 0; return 0; }
     if (table == NULL || *n < 1) { *n = 1; return 7; }

@@ -104,7 +104,10 @@ def _of_file(whole: inputs.Content, remarks: tuple[str, ...]) -> Opened:
     remarks = (*remarks, *((whole.left_out,) if whole.left_out is not None else ()))
     if bug_report.is_report(content):
         return Opened(machines=(_named(bug_report.evidence(content, remarks)),))
-    evidence = single.evidence(content, remarks)
+    if len(content) > inputs.TEXT:
+        said = f"Only the last {inputs.TEXT >> 20} MiB of the text were read, of {len(content) >> 20} MiB."
+        whole = inputs.Content(content[-inputs.TEXT :], said)
+    evidence = single.evidence(whole.body, remarks)
     return Opened(machines=(_named(evidence),)) if evidence is not None else Opened(text=whole)
 
 

@@ -86,8 +86,10 @@ def sections(text: str) -> Iterator[Section]:
             return
         end = text.find(f"\n{MARK}", begin)
         end = len(text) if end < 0 else end
-        title, _, body = text[begin:end].lstrip("\n").partition("\n")
-        yield Section(title.rstrip(), body)
+        while begin < end and text[begin] == "\n":
+            begin += 1
+        line = text.find("\n", begin, end)
+        yield Section(text[begin : line if line >= 0 else end].rstrip(), text[line + 1 : end] if line >= 0 else "")
         at = end + 1
 
 

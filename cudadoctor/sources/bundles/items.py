@@ -5,7 +5,10 @@ What a bundle does not hold has no item: unknown, never absent. Only where its t
 
 from __future__ import annotations
 
+import re
+
 from cudadoctor.model.evidence import Item
+from cudadoctor.sources.children import OUTPUT_LIMIT
 from cudadoctor.sources.decoding import decoded
 
 LOG_LIMIT = 8 << 20  # characters of a kernel log from which only the lines that any reader looks at are kept
@@ -14,6 +17,7 @@ _KERNEL_WORDS = (
     "nvidia", "nvrm", "nouveau", "nova", "vfio", "pci-stub", "xid", "linux version", "module", "lockdown", "secure boot", "secureboot",
     "pcieport", "10de", "blocked for more than", "bbswitch", "command line", "-- boot ", "-- reboot ", "successfully reset",
 )  # fmt: skip
+_OTHER_SCRIPTS = re.compile(rb"[\xc4-\xf4][\x80-\xbf]{1,3}")  # in UTF-8
 MOST_LINES = 50_000  # of such a log, at each end
 
 
@@ -24,15 +28,15 @@ def command(item_id: str, *argv: str, text: str, excerpt: bool = False, status_f
         kind="command",
         what=argv,
         status="failed" if status_failed else "ok",
-        stdout=text,
+        stdout=text[:LOG_LIMIT],
         origin="recording",
-        excerpt=excerpt,
+        excerpt=excerpt or len(text) > LOG_LIMIT,
     )
 
 
 def file(item_id: str, path: str, text: str) -> Item:
     """A file's content."""
-    return Item(id=item_id, kind="file", what=path, status="ok", stdout=text, origin="recording")
+    return Item(id=item_id, kind="file", what=path, status="ok", stdout=text[:OUTPUT_LIMIT], origin="recording")
 
 
 def absent(item_id: str, what: tuple[str, ...] | str, why: str) -> Item:
@@ -41,7 +45,8 @@ def absent(item_id: str, what: tuple[str, ...] | str, why: str) -> Item:
 
 
 def text_of(content: bytes) -> str:
-    text = decoded(content)
+    """The content as text. Of a very long one without letters of other scripts: a single one doubles or fourfolds the memory of all."""
+    text = decoded(_OTHER_SCRIPTS.sub(b"?", content) if len(content) > LOG_LIMIT else content)
     return text.replace("\x00", "") if "\x00" in text else text
 
 
@@ -52,11 +57,23 @@ def kernel_log(*argv: str, text: str, excerpt: bool = False) -> Item:
 
 
 def _telling(text: str) -> str:
-    """The lines that hold one of the words, in capitals or not."""
-    small = text.lower()
-    if len(small) == len(text):
-        return _lines(text, _places(small, *_KERNEL_WORDS))
-    return _lines(text, _places(text, *(form for word in _KERNEL_WORDS for form in (word, word.upper(), word.capitalize()))))
+    """The lines that hold one of the words, in capitals or not; piece by piece, for small letters are a copy."""
+    forms = tuple(form for word in _KERNEL_WORDS for form in (word, word.upper(), word.capitalize()))
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at + LOG_LIMIT) + 1 or len(text)
+        piece = text[at:end]
+        small = piece.lower()
+        found.append(_lines(piece, _places(small, *_KERNEL_WORDS) if len(small) == len(piece) else _places(piece, *forms)))
+        at = end
+    return "".join(found) if len(found) == 1 else _ends("".join(found))
+
+
+def _ends(text: str) -> str:
+    """The text without what stands beyond MOST_LINES at each end."""
+    lines = text.splitlines(keepends=True)
+    return "".join((*lines[:MOST_LINES], *lines[-MOST_LINES:])) if len(lines) > 2 * MOST_LINES else text
 
 
 def lines_with(text: str, *words: str) -> str:

@@ -7,11 +7,13 @@ speaks of it: they are read as a text, which shows what failed and clears nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.bundles import bug_report, items
-from cudadoctor.sources.bundles.unpacking import BundleError, expanded
+from cudadoctor.sources.bundles.unpacking import MIB, BundleError, expanded
 
 NAME = "GPU operator must-gather"
 _REPORT = re.compile(r"(?:^|/)nvidia-bug-report(?:[_-](?P<node>[\w.-]+?))?\.log(?:\.gz)?$")
@@ -25,6 +27,7 @@ _NOT_READY = re.compile(
 _POD_LIMIT = 1 << 20  # characters kept of the end of one pod's log
 _TABLE_FROM, _TABLE_TO = "# nvidia-smi output", "\n# lsof"
 MOST_NODES = 128
+MOST_UNPACKED = 512 * MIB  # bytes of all bug reports
 
 
 def is_gather(names: list[str]) -> bool:
@@ -42,7 +45,7 @@ def is_bug_report(name: str) -> bool:
 def evidence(members: Mapping[str, bytes], remarks: tuple[str, ...] = ()) -> tuple[Evidence, ...]:
     """One piece of evidence for each node, in the order of their names."""
     said = list(remarks)
-    reports = _reports(members, said)
+    reports = dict(_reports(members, said))
     pods = _pods(members)
     usage = {match["node"]: items.text_of(content) for name, content in members.items() if (match := _USAGE.search(name))}
     nodes = sorted({*reports, *pods})
@@ -52,23 +55,28 @@ def evidence(members: Mapping[str, bytes], remarks: tuple[str, ...] = ()) -> tup
     return tuple(_of_node(node, reports.get(node), pods.get(node, ""), usage.get(node), tuple(said)) for node in nodes)
 
 
-def _reports(members: Mapping[str, bytes], said: list[str]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    for name, content in members.items():
+def _reports(members: Mapping[str, bytes], said: list[str]) -> Iterator[tuple[str, Evidence]]:
+    """Node -> its bug report. One after another: unpacked, they are far larger than what is kept of each."""
+    room = MOST_UNPACKED
+    for name, content in sorted(members.items()):
         match = _REPORT.search(name)
         if match is None:
             continue
+        if room <= 0:
+            said.append(f"{name} and the reports after it were not read: those before unpack to {MOST_UNPACKED // MIB} MiB.")
+            return
+        node = match["node"] or name.rpartition("/")[0] or "the node"
         try:
             plain, cut = expanded(content)
         except BundleError as error:
             said.append(f"{name}: {error}.")
             continue
+        room -= len(plain)
         said += [f"{name}: {remark}" for remark in cut]
         if bug_report.is_report(plain):
-            found[match["node"] or name.rpartition("/")[0] or "the node"] = plain
+            yield node, bug_report.evidence(plain, (), node)
         else:
             said.append(f"{name} is no bug report of NVIDIA's; not read.")
-    return found
 
 
 def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
@@ -88,14 +96,13 @@ def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
     return {node: "\n".join(texts) for node, texts in by_node.items()}
 
 
-def _of_node(node: str, report: bytes | None, pods: str, usage: str | None, remarks: tuple[str, ...]) -> Evidence:
+def _of_node(node: str, report: Evidence | None, pods: str, usage: str | None, remarks: tuple[str, ...]) -> Evidence:
     if report is None:
         why = f"Node {node} has no bug report in the bundle; only the logs of its pods speak of it."
         return Evidence(items=(_text(pods),), origin="text", platform="unknown", bundle=NAME, node=node, remarks=(*remarks, why))
-    found = bug_report.evidence(report, remarks, node)
     table = _table(usage) if usage is not None else None
-    more = () if table is None or any(item.id == "nvidia-smi" for item in found.items) else (table,)
-    return Evidence(items=(*found.items, *more), origin="recording", bundle=NAME, node=node, remarks=found.remarks)
+    more = () if table is None or any(item.id == "nvidia-smi" for item in report.items) else (table,)
+    return msgspec.structs.replace(report, items=(*report.items, *more), bundle=NAME, remarks=(*remarks, *report.remarks))
 
 
 def _text(pods: str) -> Item:

@@ -13,6 +13,7 @@ import lzma
 import os
 import tarfile
 import zipfile
+from collections import deque
 from collections.abc import Callable
 from typing import IO, Protocol
 
@@ -23,8 +24,9 @@ from cudadoctor.sources import inputs, recording
 MIB = 1 << 20
 MAX_INPUT = 1024 * MIB  # bytes of the bundle itself
 MAX_MEMBERS = 100_000  # a report of sos has some ten thousand files
-MAX_MEMBER = 128 * MIB  # bytes kept of one member; the rest of it is counted and dropped
-MAX_KEPT = 256 * MIB  # bytes kept of all
+MAX_MEMBER = 64 * MIB  # bytes kept of one member
+MAX_MEMBER_READ = 256 * MIB  # bytes of one member that are unpacked at all
+MAX_KEPT = 128 * MIB  # bytes kept of all
 MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
 MAX_RATIO = 1000  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
 RATIO_FROM = 64 * MIB
@@ -218,19 +220,29 @@ def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
 
 
 def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
-    """At most `limit` bytes, and what should be said of the rest."""
-    chunks: list[bytes] = []
-    size = 0
+    """At most `limit` bytes, and what should be said of the rest: of more, the beginning and the end, for a report has its head in the
+    one and what failed last in the other.
+    """
+    first: list[bytes] = []
+    last: deque[bytes] = deque()
+    size = kept = 0
+    damage = ""
     try:
-        while size < limit and (chunk := stream.read(min(_CHUNK, limit - size))):
-            chunks.append(chunk)
+        while size < MAX_MEMBER_READ and (chunk := stream.read(_CHUNK)):
             size += len(chunk)
-        more = size >= limit and bool(stream.read(1))
+            kept += len(chunk)
+            (first if size <= limit // 2 else last).append(chunk)
+            while kept > limit and last:
+                kept -= len(last.popleft())
     except _DAMAGED as error:
-        if not chunks:
-            raise BundleError(f"damaged or cut off before its first byte ({recording.what_is_wrong(error)})") from error
-        return b"".join(chunks), [f"It is cut off or damaged ({recording.what_is_wrong(error)}); what stands before was read."]
-    return b"".join(chunks), [f"Only its first {limit // MIB} MiB were read."] if more else []
+        damage = recording.what_is_wrong(error)
+        if not first and not last:
+            raise BundleError(f"damaged or cut off before its first byte ({damage})") from error
+    remarks = [f"It is cut off or damaged ({damage}); what stands before was read."] if damage else []
+    if kept < size:
+        beyond = "more than " if size >= MAX_MEMBER_READ else ""
+        remarks.append(f"Of {beyond}{size // MIB} MiB the beginning and the end were read, {max(1, kept // MIB)} MiB in all.")
+    return b"".join((*first, *last)), remarks
 
 
 def _opener(content: bytes) -> Callable[[IO[bytes]], _Reads] | None:
