@@ -17,6 +17,7 @@ import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import LONG, Text
+from cudadoctor.parsers.in_quotes import InQuotes
 from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.literals import Literals, Places, each
 
@@ -87,6 +88,7 @@ class Lines:
         entries.extend(joined.text for joined in self._joined)
         self.entries = entries
         self.text = "\n".join(entries)
+        self.in_quotes: InQuotes | None = None  # of a user's text: what only speaks of a message is no hit
         self._places: Places | None = None
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
 
@@ -99,7 +101,13 @@ class Lines:
         return self._starts[entry]
 
     def hit(self, start: int, end: int) -> Hit | None:
-        """The place of text[start:end]. None where a joined entry shows again what one of its lines shows by itself."""
+        """The place of text[start:end]. None where a joined entry shows again what one of its lines shows by itself, and where a user's
+        text only speaks of it.
+        """
+        hit = self._hit(start, end)
+        return hit if hit is None or self.in_quotes is None or self._reported(hit, self.in_quotes) else None
+
+    def _hit(self, start: int, end: int) -> Hit | None:
         entry = self.entry(start)
         offset = self._starts[entry]
         if entry < self._count:
@@ -109,6 +117,10 @@ class Lines:
         if first >= last or (joined.overlaps and first):
             return None
         return Hit(entry, joined.first + first, joined.first + last, start - offset, end - offset)
+
+    def _reported(self, hit: Hit, in_quotes: InQuotes) -> bool:
+        previous = self.entries[hit.first - 2] if hit.entry < self._count and hit.first > 1 else ""
+        return in_quotes.reported(self.entries[hit.entry], hit.start, hit.end, previous)
 
     def look_for(self, literals: Literals) -> None:
         """Find all of these in one pass; `all` and `ends` then know where each stands."""

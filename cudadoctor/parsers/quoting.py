@@ -34,7 +34,14 @@ _FRAME = lazy(r"^\s{0,12}File \".{1,300}\", line \d{1,7}")
 _PROMPT = lazy(r"^\s{0,4}(?:[\w.@:~/\[\] -]{0,80}[$#%] |>>> |\.\.\. |In \[\d)")
 _PASSED = lazy(r"\bPASSED\b|^\s{0,8}\[ {1,10}OK \]|^\s{0,8}ok \d{1,6}\b|^\s{0,8}[✓✔√] |\.{2,60} ?(?:ok|OK|Passed|passed)\b|^(?:--- )?PASS:")
 _FAILED = lazy(r"\b(?:FAILED|ERROR|not ok|XFAIL)\b")
-_RULE = lazy(r"^\s{0,8}\|?(?:\s{0,8}:?-{2,80}:?\s{0,8}\|){1,8}(?:\s{0,8}:?-{2,80}:?\s{0,8}\|?)?\s{0,4}$")
+# The last words of a run of tests in which none failed: of pytest, ctest, GoogleTest, cargo, and of runners that count.
+_ALL_PASSED = lazy(
+    r"^={3,80} (?:\d{1,7} \w{4,12}, ){0,4}\d{1,7} passed(?:, \d{1,7} (?:skipped|deselected|xfailed|warnings?)){0,4} in |^100% tests passed"
+    r"|^\[ {1,6}PASSED {1,6}\] \d{1,7} tests?\.|^test result: ok\."
+    r"|\b(?P<all>\d{1,6}) (?:of|/) (?P=all) (?:tests?|scenarios?|checks?|cases?|steps?) (?:ok|OK|passed|pass)\b"
+)
+_RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]?)?\s{0,4}$")
+_PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
 _ITEM = lazy(r"^\s{0,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s{1,4}(?:\[[ xX]\]\s{1,4})?(?P<words>\S.{0,300})")
 _CHANGE = lazy(
     r"(?i)^\W{0,6}(?:\w{1,20}: |\[[\w -]{1,20}\] )?(?:fix|add|remov|improv|updat|handle|support|bump|chang|correct|prevent|avoid"
@@ -68,7 +75,10 @@ _WROTE = lazy(
     r"|^-{2,10} ?(?:original message|forwarded message|ursprüngliche nachricht)\b"
 )
 _STILL = lazy(
-    r"(?i)\b(?:same|too|also|still|again|another|similar|me as well|likewise|any (?:idea|news|help)|how (?:do|can|did)|why)\b|\?\s{0,4}$"
+    r"(?i)\b(?:same|similar|identical) (?:here|problem|issue|error|thing|message|symptoms?|failure|behaviou?r)\b|\b(?:me|here|us) too\b"
+    r"|\bme as well\b|\blikewise\b|\b(?:i|we) (?:also|too|still|now) (?:get|got|see|have|had|face|hit)\b"
+    r"|\b(?:i|we) (?:get|see|have) (?:it|that|this|the same)\b"
+    r"|\bstill (?:fails?|broken|happens?|there|the same|not|no)\b|\bany (?:idea|news|help)\b|\b(?:how (?:do|can|did)|why)\b[^?]{0,120}\?"
 )
 _FEW = 3  # lines that make a block
 _MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
@@ -98,6 +108,7 @@ def _searched(lines: Sequence[str]) -> Iterator[int]:
     """Two lines of source code or more that a search found."""
     hits = [index for index, line in enumerate(lines) if _FOUND.match(line) or _LISTED.match(line)]
     yield from hits if len(hits) > 1 else ()
+    yield from (index for index, line in enumerate(lines) if "/" in line and _PATTERN.search(line))
 
 
 def _code(lines: Sequence[str]) -> Iterator[int]:
@@ -112,6 +123,10 @@ def _code(lines: Sequence[str]) -> Iterator[int]:
 
 
 def _tests(lines: Sequence[str]) -> Iterator[int]:
+    """Those that passed; where none failed, all that was printed meanwhile."""
+    for last in (index for index, line in enumerate(lines) if _ALL_PASSED.search(line)):
+        first = next((index for index in range(last, 0, -1) if _PROMPT.match(lines[index])), 0)
+        yield from range(first, last) if not any(map(_FAILED.search, lines[first:last])) else ()
     yield from (index for index, line in enumerate(lines) if _PASSED.search(line) and not _FAILED.search(line))
 
 

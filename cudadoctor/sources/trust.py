@@ -46,11 +46,11 @@ WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables 
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
 _CODE = re.compile(
     r"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
-    r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|.*_INJECTION.*"
+    r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|\A.*_INJECTION.*"
     r"|LD_(?!LIBRARY_PATH$|PRELOAD$|AUDIT$).*"
     r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
 )
-_LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|.*_INJECTION.*")  # of these, what a program for CUDA meets
+_LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_INJECTION.*")  # of these, what a program for CUDA meets
 _PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
 _PREFIXES = ("/", "/usr", "/usr/local")
 _PATIENCE = 15.0  # seconds to look through one tree

@@ -35,6 +35,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.in_quotes import InQuotes
 from cudadoctor.parsers.lines import prepared
 from cudadoctor.parsers.literals import Literals
 from cudadoctor.texts import tie_breakers
@@ -54,7 +55,9 @@ def literals(knowledge: Knowledge) -> Literals:
 
 
 def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
-    prepared(text).look_for(literals(knowledge))
+    lines = prepared(text)
+    lines.look_for(literals(knowledge))
+    lines.in_quotes = knowledge.once("in quotes", lambda: InQuotes(knowledge.lexicon)) if is_text else None
     yield from signs.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
     yield from out_of_memory.clues(text, from_rung=from_rung, is_text=is_text)
     yield from error_codes.clues(text, knowledge, from_rung=from_rung, is_text=is_text)

@@ -1,0 +1,103 @@
+"""A message in quotation marks counts where somebody says that he met it; nothing is claimed where a text only speaks of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor.judge.stages import judge
+from cudadoctor.knowledge.load import load
+from cudadoctor.parsers.in_quotes import InQuotes, opened
+from cudadoctor.sources.pasted import evidence_of
+
+KNOWLEDGE = load()
+MESSAGE = "CUDA error: device-side assert triggered"
+
+
+def reported(line: str, previous: str = "") -> bool:
+    start = line.index(MESSAGE)
+    return InQuotes(KNOWLEDGE.lexicon).reported(line, start, start + len(MESSAGE), previous)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        MESSAGE,
+        f"RuntimeError: {MESSAGE}",
+        f"[rank0]: RuntimeError: {MESSAGE}",
+        f"I get `{MESSAGE}` in the second epoch",
+        f'The program stops with "{MESSAGE}".',
+        f"Es kommt immer „{MESSAGE}“, seit gestern",
+        f"程序报错“{MESSAGE}”",
+        f"「{MESSAGE}」と表示されます",
+        f'RuntimeError: "{MESSAGE}"',
+        f'{{"level":"error","msg":"{MESSAGE}","ts":1}}',
+        f'ts=12 level=error msg="worker: {MESSAGE}"',
+        f"cp: '/tmp/x {MESSAGE}",
+        f"the user's program printed {MESSAGE}",
+        f"""ValueError: can't go on: 'x' is 3, '{MESSAGE}'""",
+    ],
+)
+def test_what_somebody_met_counts(line: str) -> None:
+    assert reported(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'What does "{MESSAGE}" mean?',
+        f"Could somebody explain the difference between {MESSAGE} and Xid 43 to me",
+        f'    {{7, "{MESSAGE}"}},',
+        f'message = "{MESSAGE}"',
+        f'    *"{MESSAGE}"*) drain ;;',
+        f"Why '{MESSAGE}' is the worst message of all",
+        f"- `{MESSAGE}` - an index is out of range",
+        f'a student sees "{MESSAGE}"? -> set CUDA_LAUNCH_BLOCKING',
+        f'I see "{MESSAGE}" means an index is wrong',
+        f'A customer gets "{MESSAGE}" on his own machine',
+        f"Ein Kunde bekommt „{MESSAGE}“",
+    ],
+)
+def test_what_is_only_spoken_of_does_not(line: str) -> None:
+    assert not reported(line)
+
+
+def test_the_sentence_may_have_begun_on_the_line_above() -> None:
+    assert reported(f'"{MESSAGE}"', "Since the update every run ends with")
+    assert not reported(f'"{MESSAGE}"', "These are the texts of the table:")
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "expected"),
+    [
+        ('a "b c', 5, 2),
+        ('a "b" c', 6, None),
+        ("don't do 'x y", 12, 9),
+        ("module 'a' has no 'b", 19, 18),
+        ("it's", 4, None),
+        ("«a»b", 3, None),
+    ],
+)
+def test_where_a_quotation_begins(line: str, at: int, expected: int | None) -> None:
+    assert opened(line, at) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'Is "{MESSAGE}" translated anywhere? What does "{MESSAGE}" mean exactly?\n',
+        f'static const char *const texts[] = {{\n    "{MESSAGE}",\n    "out of memory",\n}};\n',
+        f"[ RUN      ] Guard.Asserts\ncaught as wanted: {MESSAGE}\n[       OK ] Guard.Asserts (3 ms)\n[  PASSED  ] 1 test.\n",
+        f"6 of 6 scenarios\nwanted: {MESSAGE}\n6 of 6 scenarios passed\n",
+        "<regexp>\n  pattern /NVRM: RmInitAdapter failed!/\n</regexp>\n",
+        "Ben wrote:\n> nvidia-smi says No devices were found\n> Any idea?\n\nNot here, I took the same kernel and both cards are fine.\n",
+    ],
+)
+def test_nothing_is_claimed_of_such_a_text(text: str) -> None:
+    assert judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis.root is None
+
+
+def test_a_run_of_tests_that_passed_hides_nothing_that_came_after() -> None:
+    text = f"$ pytest\n=== 3 passed in 1.2s ===\n$ python train.py\nRuntimeError: {MESSAGE}\n"
+    root = judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis.root
+    assert root is not None
+    assert root.cause == "program-device-assert"
