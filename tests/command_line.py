@@ -7,6 +7,7 @@ changed("driver-hung", {"environment": function})    -> the host's evidence with
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import subprocess
@@ -84,7 +85,9 @@ def finished(*arguments: str, variables: Mapping[str, str] | None = None, **stre
     return Result(process.returncode, (out or b"").decode("utf-8", "replace"), (err or b"").decode("utf-8", "replace"))
 
 
+@functools.cache
 def evidence_of(name: str) -> Evidence:
+    """A recorded host; read once, for many look at it."""
     return recording.read(host(name))
 
 

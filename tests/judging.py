@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.judgement import Question
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Policy, Requirements
 from cudadoctor.within.judging import answered
+from tests.command_line import evidence_of
 
 KNOWLEDGE = load()
+
+
+@functools.cache
+def report_of(name: str) -> Report:
+    """The report on a recorded host; judged once, for many look at it."""
+    return judge(evidence_of(name), KNOWLEDGE)
 
 
 def with_policy(evidence: Evidence, policy: Policy, today: dt.date, requirements: Requirements | None = None) -> Report:

@@ -19,6 +19,7 @@ from cudadoctor.model.recipe import Action
 from cudadoctor.model.report import BenchmarkResult
 from cudadoctor.report.json import ascii_only, render, schema
 from cudadoctor.sources import pasted
+from tests import judging
 from tests.command_line import HEALTHY, NAMES, evidence_of, run
 
 KNOWLEDGE = load()
@@ -63,7 +64,7 @@ ACTIONS = {
 
 @functools.cache
 def report_of(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(render(judge(evidence_of(name), KNOWLEDGE)))
+    found: dict[str, Any] = json.loads(render(judging.report_of(name)))
     return found
 
 
@@ -153,7 +154,7 @@ def test_explanations_have_their_own_schema() -> None:
 
 def test_the_same_evidence_gives_the_same_bytes() -> None:
     for name in NAMES:
-        assert render(judge(evidence_of(name), KNOWLEDGE)) == render(judge(evidence_of(name), KNOWLEDGE))
+        assert render(judge(evidence_of(name), KNOWLEDGE)) == render(judging.report_of(name))
 
 
 @pytest.mark.parametrize("figure", [math.nan, math.inf])

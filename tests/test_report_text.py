@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import os
 import re
 from pathlib import Path
@@ -21,17 +20,13 @@ from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.text import Style
 from cudadoctor.sources import pasted
 from tests.command_line import HOSTS, NAMES, changed, evidence_of, lines, records
+from tests.judging import report_of
 
 KNOWLEDGE = load()
 GOLDEN = ("seed-gt740m-nouveau", "desktop-rtx3090-healthy", "driver-hung", "container-no-gpu-access", "numba-0.56-crashes-on-580")
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\u200b\r\nHEALTHY  all is well\n\x08"
-
-
-@functools.cache
-def report_of(name: str) -> Report:
-    return judge(evidence_of(name), KNOWLEDGE)
 
 
 def shown(report: Report, **style: Any) -> str:
