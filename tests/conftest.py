@@ -12,11 +12,11 @@ from cudadoctor.within.asking import Judge
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What the programs need that tests start: byte code, made once; and signals that interrupt.
+    """What the programs need that tests start: byte code, made once for a run of many; and signals that interrupt.
 
     A shell starts what runs in the background with Ctrl-C ignored, nohup with SIGHUP: so would every program be that a test interrupts.
     """
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
         compileall.compile_dir(os.path.dirname(cudadoctor.__file__), quiet=2)
     for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.SIG_DFL)):
         number = getattr(signal, name, None)
