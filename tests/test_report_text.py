@@ -135,6 +135,13 @@ def test_a_text_has_no_line_for_every_row_that_nobody_could_look_at() -> None:
     assert "The text does not say enough about: gpu, " in out
 
 
+def test_a_text_that_says_nothing_gets_no_list() -> None:
+    report = judge(pasted.evidence_of(b"Dear all, lunch is at noon. The card machine is broken again.\n"), KNOWLEDGE)
+    assert len(shown(report).split("\n")) < 10
+    assert "device-nodes" not in shown(report)
+    assert "device-nodes" in shown(report, verbose=True)
+
+
 # ---------------------------------------------------------------- undecided says why
 def test_a_log_that_does_not_hold_now_is_told_in_the_first_line() -> None:
     log = pasted.item_of(b"CUDA error: CUDA_ERROR_NO_DEVICE\n")

@@ -261,6 +261,9 @@ def row_line(row: Row) -> str:
 
 
 def _rows(page: Page, report: Report) -> None:
+    shown = report.diagnosis
+    if report.origin.kind == "text" and not (page.style.verbose or shown.root or shown.suspects or shown.also):
+        return  # a text that says nothing: the rows would only say it once more
     page.gap()
     passed = [row for row in report.checks if row.status == "pass"]
     # A text has no machine: the rows that nobody could look at are one line, not one line each.
