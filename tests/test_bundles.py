@@ -643,6 +643,13 @@ def test_of_a_very_long_file_the_beginning_and_the_end_are_kept(monkeypatch: pyt
     assert remarks == ["Of 20 MiB the beginning and the end were read, 7 MiB in all."]
 
 
+def test_what_is_beyond_all_that_is_kept_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MAX_KEPT", 2 << 20)
+    found = unpacking.unpacked(_tar({name: b"x" * (2 << 20) for name in "abc"}), lambda name: True)
+    assert [len(found.members[name]) for name in "abc"] == [2 << 20, 0, 0]
+    assert "c: It was not read: what came before is more than is kept." in found.remarks
+
+
 def test_letters_of_other_scripts_do_not_multiply_a_very_long_text() -> None:
     long = "NVRM: \u00e9 \u4e2d \U0001f600 Xid\n"
     assert items.text_of(long.encode()) == long

@@ -28,8 +28,8 @@ MAX_MEMBER = 64 * MIB  # bytes kept of one member
 MAX_MEMBER_READ = 256 * MIB  # bytes of one member that are unpacked at all
 MAX_KEPT = 128 * MIB  # bytes kept of all
 MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
-MAX_RATIO = 1000  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
-RATIO_FROM = 64 * MIB
+MAX_RATIO = 200  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
+RATIO_FROM = 256 * MIB
 _CHUNK = 1 << 20
 _TAR_AT = 257  # where a tar's header says "ustar"
 _DAMAGED = (*recording.DAMAGED, zipfile.BadZipFile, NotImplementedError)
@@ -228,7 +228,7 @@ def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
     size = kept = 0
     damage = ""
     try:
-        while size < MAX_MEMBER_READ and (chunk := stream.read(_CHUNK)):
+        while size < MAX_MEMBER_READ and limit > 0 and (chunk := stream.read(_CHUNK)):
             size += len(chunk)
             kept += len(chunk)
             (first if size <= limit // 2 else last).append(chunk)
@@ -239,6 +239,8 @@ def _read(stream: _Reads, limit: int) -> tuple[bytes, list[str]]:
         if not first and not last:
             raise BundleError(f"damaged or cut off before its first byte ({damage})") from error
     remarks = [f"It is cut off or damaged ({damage}); what stands before was read."] if damage else []
+    if limit <= 0:
+        remarks.append("It was not read: what came before is more than is kept.")
     if kept < size:
         beyond = "more than " if size >= MAX_MEMBER_READ else ""
         remarks.append(f"Of {beyond}{size // MIB} MiB the beginning and the end were read, {max(1, kept // MIB)} MiB in all.")
