@@ -309,6 +309,13 @@ def test_a_key_with_many_parts_is_refused_before_it_is_read(dot: str, tmp_path: 
         found(tmp_path)
 
 
+def test_quotes_hide_no_key(tmp_path: Path) -> None:
+    text = f'x = ["""a"""", \'\'\'\n\'\'\']\n{".".join("a" * 20_000)} = 1\n'
+    (tmp_path / "cudadoctor.toml").write_text(text)
+    with pytest.raises(PolicyError, match="more than 64 parts"):
+        found(tmp_path)
+
+
 @pytest.mark.parametrize("line", ['why = """\n{}\n"""', 'why = "{}"', "why = '{}'", "# {}"])
 def test_dots_in_texts_are_no_parts(line: str, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.cudadoctor]\nstrict = true\n[project]\n{line.format('.' * 500)}\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -303,6 +304,7 @@ def test_children_of_root_get_no_folder_that_others_may_write(name: str, tmp_pat
         ("PYTHONHOME", "{}", "lib/python3.11/site.py"),
         ("CONDA_PREFIX", "{}", "lib/libcudart.so.13"),
         ("LD_LIBRARY_PATH", "{}", "glibc-hwcaps/x86-64-v2/libcuda.so.1"),
+        ("PYTHONUSERBASE", "{}/Ada Lovelace", "Ada Lovelace/lib/python3.11/site-packages/usercustomize.py"),
         ("XLA_FLAGS", "--xla_gpu_cuda_data_dir={}", "bin/ptxas"),
         ("CUPY_INCLUDE", "-I{}", "include/cuda.h"),
     ],
@@ -341,6 +343,73 @@ def test_a_tree_goes_on_where_its_links_lead(tmp_path: Path) -> None:
     assert trust.tree(str(packages)) is None
     os.chown(source / "__init__.py", 1000, 1000)
     assert trust.tree(str(packages)) == f"holds {source}/__init__.py, which may be written by another user"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_link_of_another_user_counts_even_where_it_leads_back(tmp_path: Path) -> None:
+    packages, strange = tmp_path / "site-packages", tmp_path / "strange"
+    packages.mkdir()
+    strange.mkdir()
+    (packages / "good.py").touch()
+    (packages / "used.py").symlink_to(strange / "link")
+    (strange / "link").symlink_to(packages / "good.py")
+    assert trust.tree(str(packages)) is None
+    os.chown(strange / "link", 1000, 1000, follow_symlinks=False)
+    os.chown(strange, 1000, 1000)
+    assert trust.tree(str(packages)) is not None
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_children_of_root_search_no_folder_with_a_program_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "uname").touch()
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin")
+    trust._seen_once.cache_clear()
+    assert trust.environment()["PATH"] == f"{tmp_path}:/usr/bin"
+    os.chown(tmp_path / "uname", 1000, 1000)
+    trust._seen_once.cache_clear()
+    assert trust.environment()["PATH"] == "/usr/bin"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize(
+    "line",
+    ["import os, _edm", "import os; __import__('_edm')", "import _edp", "import _edn", "{strange}\n{root}/packages"],
+)
+def test_what_a_pth_file_leads_to_is_looked_through(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudadoctor.sources.interpreters import examined_python
+
+    packages, strange = tmp_path / "env/lib/python3.11/site-packages", tmp_path / "strange"
+    for folder in (packages / "_edp", tmp_path / "env/bin", strange, tmp_path / "packages"):
+        folder.mkdir(parents=True)
+    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    code = f"import sys; sys.path.insert(0, '{strange}')\n"
+    for name, text in (("_edm.py", code), ("_edp/__init__.py", code), ("_edn.py", "import _edm\n")):
+        (packages / name).write_text(text)
+    (packages / "a.pth").write_text(line.format(strange=tmp_path / "link", root=tmp_path) + "\n")
+    (tmp_path / "link").symlink_to(tmp_path / "packages")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path / "env"))
+    assert examined_python(None)[0] == str(tmp_path / "env/bin/python")
+    os.chown(strange, 1000, 1000)
+    os.chown(tmp_path / "link", 1000, 1000, follow_symlinks=False)
+    assert examined_python(None)[0] is None
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_the_base_of_an_environment_is_looked_through_where_it_really_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudadoctor.sources.interpreters import examined_python
+
+    for folder in ("env/bin", "base/bin", "real/bin", "real/lib/python3.11"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    (tmp_path / "env/pyvenv.cfg").write_text(f"home = {tmp_path}/base/bin\n")
+    (tmp_path / "real/bin/python3.11").touch()
+    (tmp_path / "base/bin/python3.11").symlink_to(tmp_path / "real/bin/python3.11")
+    (tmp_path / "real/lib/python3.11/sitecustomize.py").touch()
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
+    assert examined_python(None)[0] == str(tmp_path / "env/bin/python")
+    os.chown(tmp_path / "real/lib/python3.11/sitecustomize.py", 1000, 1000)
+    assert examined_python(None)[0] is None
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -537,6 +606,18 @@ def test_a_link_that_comes_after_the_look_is_not_followed_either(where: str, tmp
     with pytest.raises(OSError, match=r"links|directory"):
         writing.text(str(path), "{}")
     assert (target / "out.json").read_text() == "kept"
+
+
+@pytest.mark.skipif(not AS_ROOT or not os.path.isdir("/dev/shm"), reason="only root can be tricked")
+def test_a_folder_below_dev_is_a_folder_like_others(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        (tmp_path / "target").write_text("kept")
+        link = Path(folder) / "out.json"
+        link.symlink_to(tmp_path / "target")
+        os.chown(link, 1000, 1000, follow_symlinks=False)
+        with pytest.raises(OSError, match="a link that another user made"):
+            writing.text(str(link), "{}")
+    writing.text("/dev/null", "{}")
 
 
 def test_what_is_written_replaces_or_follows_what_was_there(tmp_path: Path) -> None:

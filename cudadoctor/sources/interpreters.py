@@ -32,6 +32,8 @@ _SHIMS = (
     Shims("versions", "PYENV_VERSION", ".python-version", "", "{root}/version"),
     Shims("installs/python", "ASDF_PYTHON_VERSION", ".tool-versions", "python", "{home}/.tool-versions"),
 )
+_HOME_OF_BASE = re.compile(r"(?m)^home\s*=\s*(/.*?)\s*$")
+_BASE = re.compile(r"(?m)^(?:base-)?executable\s*=\s*(/.*?)\s*$")
 FIRST = "the first Python on PATH"
 AFTER_SHIM = f"{FIRST} after the shim "
 WORKERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workers")
@@ -145,7 +147,9 @@ def _written(path: str, word: str) -> str:
 
 _LIBRARIES = ("lib", "lib64", "local/lib")  # of a prefix; Debian's Python looks below /usr/local as well
 _SHARED = ("/usr", "/usr/local")  # prefixes that hold more than Python
-_IMPORTED = re.compile(r"(?:^|;)\s{0,20}(?:import|from)\s{1,20}([A-Za-z_]\w{0,100})")
+_WORD = re.compile(r"[A-Za-z_]\w{0,100}")
+_PATHS = re.compile(r"[\"'](/[^\"'\n]+)[\"']")
+_MOST_MODULES = 50  # looked at for one line of a .pth file
 
 
 def _trees(prefix: str) -> Iterator[str]:
@@ -188,11 +192,23 @@ def _added(packages: str) -> Iterator[str]:
         if name.endswith(".pth"):
             for line in filter(None, map(str.strip, _beginning(os.path.join(packages, name), _LONG_LIST).split("\n"))):
                 if line.startswith(("import ", "import\t")):
-                    for module in _IMPORTED.findall(line):
-                        line += _beginning(os.path.join(packages, f"{module}.py"), _LONG_LIST)
-                    yield from re.findall(r"[\"'](/[^\"'\n]+)[\"']", line)
+                    yield from _PATHS.findall("\n".join(_run_by(line, packages)))
                 elif not line.startswith("#"):
                     yield os.path.join(packages, line)
+
+
+def _run_by(line: str, packages: str) -> Iterator[str]:
+    """A line that is executed, and the modules of this folder that it names, and those that these name."""
+    seen: set[str] = set()
+    todo = [line]
+    while todo and len(seen) < _MOST_MODULES:
+        text = todo.pop()
+        yield text
+        for word in dict.fromkeys(_WORD.findall(text)):
+            for module in (f"{word}.py", os.path.join(word, "__init__.py")):
+                if module not in seen and os.path.isfile(os.path.join(packages, module)):
+                    seen.add(module)
+                    todo.append(_beginning(os.path.join(packages, module), _LONG_LIST))
 
 
 def _beginning(path: str, characters: int = _ENOUGH) -> str:
@@ -210,14 +226,18 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     """With what the interpreter reads before its first line: its settings, its library and its packages, however deep."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
     settings = _beginning(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
-    prefixes |= {os.path.dirname(home.rstrip(os.sep)) for home in re.findall(r"(?m)^home\s*=\s*(/.*?)\s*$", settings)}
-    prefixes.add(_of_user())
-    places = (place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix)))
+    homes = _HOME_OF_BASE.findall(settings)
+    bases = [os.path.join(home, name) for home in homes for name in _names(home) if name.startswith(("python3", "pypy3"))]
+    bases += _BASE.findall(settings)
+    prefixes |= {os.path.dirname(os.path.dirname(one)) for base in bases for one in (base, os.path.realpath(base))}
+    prefixes |= {os.path.dirname(home.rstrip(os.sep)) for home in homes}
+    prefixes |= {_of_user(), *filter(os.path.isabs, (os.environ.get("PYTHONUSERBASE", ""), *os.environ.get("PYTHONHOME", "").split(":")))}
+    places = [place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix))]
     apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
     libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])
     looked = (
-        *((place, trust.changeable(place)) for place in libraries),
-        *((place, trust.changeable(place)) for place in apart.values()),
+        *((base, trust.refusal(base)) for base in bases),
+        *((place, trust.changeable(place)) for place in (*libraries, *places)),
         *((place, trust.tree(place)) for place in _outermost(apart)),
     )
     why = trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)

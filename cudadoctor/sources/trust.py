@@ -40,6 +40,7 @@ _PLAIN = (
     "TEMP",
     "XDG_CONFIG_HOME",
 )  # whose folders are root's, what is in them may not
+_IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
 _SEVERAL = ("CUDA_HOME", "CUDA_PATH", "PYTHONHOME")  # which may name two folders
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
@@ -96,7 +97,7 @@ def _below(root: str) -> str | None:
                 continue
             seen.append(top)
             for path in _walked(top) if find is None else _listed(find, top):
-                if not _is_roots_in(path, top):
+                if not _is_roots_in(path):
                     return f"holds {path}, which may be written by another user"
                 if os.path.islink(path) and os.path.isdir(path):
                     todo.append(os.path.realpath(path))
@@ -131,13 +132,13 @@ def _walked(root: str) -> Iterator[str]:
                     todo.append(entry.path)
 
 
-def _is_roots_in(path: str, root: str) -> bool:
-    """One file or folder of a tree whose way is root's. What a link leads to outside of the tree is asked about with its whole way."""
+def _is_roots_in(path: str) -> bool:
+    """One file or folder of a tree whose way is root's. What a link leads to is asked about with its whole way."""
     info = os.lstat(path)
     if info.st_uid != 0 and not _is_unmapped(info.st_uid):
         return False
     if stat.S_ISLNK(info.st_mode):
-        return os.path.realpath(path).startswith(root + os.sep) or _is_roots(path)
+        return _is_roots(path)  # also where it leads back: somebody else's link on the way may lead elsewhere a moment later
     return not (info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and _others_of_group(path)))
 
 
@@ -197,8 +198,8 @@ def _handed_on(name: str, value: str) -> str:
     """What a child gets of a variable."""
     if as_root() and _CODE.fullmatch(name):
         return ""
-    if name == "PATH":
-        return os.pathsep.join(folders(value))
+    if name == "PATH":  # tools that are scripts call others by their names
+        return os.pathsep.join(folder for folder in folders(value) if not as_root() or _seen_once(folder) is None)
     entries = _entries(name, value)
     good = [entry for entry in entries if _may_be_handed_on(name, entry)]
     if good == entries:
@@ -235,7 +236,8 @@ def _entries(name: str, value: str) -> list[str]:
         return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
     if name in _SEVERAL:
         return value.split(os.pathsep)
-    return [word for word in re.split(r"[:;,=\s\"']+", value) if "/" in word or "~" in word]
+    words = [word for word in re.split(r"[:;,=\s\"']+", value) if "/" in word or "~" in word]
+    return words if words in ([], [value]) else [value, *words]  # a folder may have a blank in its name
 
 
 def _may_be_handed_on(name: str, entry: str) -> bool:
@@ -251,7 +253,7 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     place = os.path.join(os.sep, entry)  # children stand in /: there a relative path is an absolute one
     if name in _PLAIN:
         return changeable(place) is None
-    within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and not os.path.isabs(entry))  # -I/home/ada/include
+    within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and entry[at - 1] not in _IN_PATH)  # -I /home/ada
     return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *within))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from typing import IO
 
 from cudadoctor.sources import trust
 
 _FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_OF_SYSTEM = ("/dev/", "/proc/")  # /dev/stdout and what a shell makes of >(program): their links are the kernel's
+_OF_SYSTEM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")  # also of >(program): their links are the kernel's
 
 
 def text(path: str, body: str, *, mode: str = "w") -> None:
@@ -20,7 +21,7 @@ def text(path: str, body: str, *, mode: str = "w") -> None:
 
 
 def _opened(path: str, mode: str) -> IO[str]:
-    if not hasattr(os, "O_PATH") or os.path.abspath(path).startswith(_OF_SYSTEM):
+    if not hasattr(os, "O_PATH") or _OF_SYSTEM.fullmatch(path):
         return open(path, mode, encoding="utf-8")
     strange = trust.strange_link(path)
     if strange is not None:
