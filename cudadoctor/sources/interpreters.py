@@ -149,7 +149,8 @@ _LIBRARIES = ("lib", "lib64", "local/lib")  # of a prefix; Debian's Python looks
 _SHARED = ("/usr", "/usr/local")  # prefixes that hold more than Python
 _WORD = re.compile(r"[A-Za-z_]\w{0,100}")
 _PATHS = re.compile(r"[\"'](/[^\"'\n]+)[\"']")
-_MOST_MODULES = 50  # looked at for one line of a .pth file
+_IMPORTS = re.compile(r"(?m)^\s{0,40}(?:import|from)\s{1,20}([A-Za-z_]\w{0,100})")
+_MOST_MODULES = 20  # of those that a module of a .pth file imports
 
 
 def _trees(prefix: str) -> Iterator[str]:
@@ -198,17 +199,18 @@ def _added(packages: str) -> Iterator[str]:
 
 
 def _run_by(line: str, packages: str) -> Iterator[str]:
-    """A line that is executed, and the modules of this folder that it names, and those that these name."""
-    seen: set[str] = set()
-    todo = [line]
-    while todo and len(seen) < _MOST_MODULES:
-        text = todo.pop()
-        yield text
-        for word in dict.fromkeys(_WORD.findall(text)):
-            for module in (f"{word}.py", os.path.join(word, "__init__.py")):
-                if module not in seen and os.path.isfile(os.path.join(packages, module)):
-                    seen.add(module)
-                    todo.append(_beginning(os.path.join(packages, module), _LONG_LIST))
+    """A line that is executed, and the modules of this folder that it names, and those that these import."""
+    there = set(_names(packages))
+    named = _modules(_WORD.findall(line), there)
+    texts = [_beginning(os.path.join(packages, module), _LONG_LIST) for module in named]
+    imported = dict.fromkeys(module for text in texts for module in _modules(_IMPORTS.findall(text), there) if module not in named)
+    yield from (line, *texts, *(_beginning(os.path.join(packages, module), _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
+
+
+def _modules(words: list[str], there: set[str]) -> list[str]:
+    """The files of those words that are modules or packages of a folder which has these names."""
+    found = (f"{word}.py" if f"{word}.py" in there else os.path.join(word, "__init__.py") for word in words if {word, f"{word}.py"} & there)
+    return list(dict.fromkeys(found))
 
 
 def _beginning(path: str, characters: int = _ENOUGH) -> str:
