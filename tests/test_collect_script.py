@@ -28,7 +28,7 @@ from .command_line import run as doctor
 from .worker_runs import STUBS, driver_stubs, wait_until
 
 OLD = (3, 6)
-PYTHONS = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3")) + [
+PYTHONS = sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"), key=lambda path: int(path.parts[-3].split(".")[1])) + [
     Path(found) for minor in range(6, 15) if (found := shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin"))
 ]
 BARE = ("-S", "-E", "-s")  # nothing that is installed can be imported
@@ -284,7 +284,9 @@ def judged(evidence: Evidence) -> tuple[str, str | None, list[tuple[str, str]]]:
 
 
 @on_linux
-@pytest.mark.parametrize("python", [sys.executable, *(pytest.param(str(path), marks=pytest.mark.long) for path in PYTHONS)])
+@pytest.mark.parametrize(
+    "python", [sys.executable, *(pytest.param(str(path), marks=() if path == PYTHONS[0] else pytest.mark.long) for path in PYTHONS)]
+)
 def test_it_records_what_the_doctor_records(python: str, program: Path, tmp_path: Path) -> None:
     if subprocess.run([python, "-c", ""], capture_output=True, timeout=LIMIT).returncode:
         pytest.skip("this Python does not start")

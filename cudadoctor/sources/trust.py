@@ -13,7 +13,7 @@ import re
 import stat
 import subprocess
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 
 from cudadoctor.sources.spawning import ON_WINDOWS
 
@@ -76,7 +76,7 @@ def tree(folder: str) -> str | None:
     return why if why is not None or not os.path.isdir(folder) else _below(os.path.realpath(folder))
 
 
-@cache
+@lru_cache(maxsize=None)
 def _seen_once(folder: str) -> str | None:
     """The same for the places of variables, which every child asks about: a check lasts seconds."""
     if os.path.normpath(folder) in _PREFIXES:
@@ -359,7 +359,7 @@ def _has_list(place: str) -> bool:
         return error.errno != errno.ENOTSUP  # on this file system; where it may not be read there may be one
 
 
-@cache
+@lru_cache(maxsize=None)
 def _is_nobodys(group: int) -> bool:
     """Whether a group has no member (`staff`, whose /usr/local is on an older Debian), or is root's and nobody's who logs in."""
     try:
@@ -373,7 +373,7 @@ def _is_nobodys(group: int) -> bool:
     return not members and (not others if group else all(user.pw_uid < _FIRST_PERSON for user in others))
 
 
-@cache
+@lru_cache(maxsize=None)
 def _is_unmapped(user: int) -> bool:
     """Whether this is the owner of what belongs to nobody inside a user namespace: the host's own root, for whoever is root in here."""
     try:
