@@ -54,6 +54,7 @@ class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     metavar="[SECONDS]",
     help="Look again every 5 s, or so many, until Ctrl-C; a pipe gets a line for each change.",
 )
+@click.option("--no-try", is_flag=True, help="Do not rerun a failing step with one thing changed, which proves the cause.")
 @click.option("--busy", is_flag=True, help="Measure on a GPU too on which another process computes.")
 @groups.policy_options
 @examining.evidence_options
@@ -83,7 +84,7 @@ def _watch(options: dict[str, Any]) -> NoReturn:
     from cudadoctor.report import text
 
     def look() -> Report:
-        return examining.judge({**options, "quiet": True}, examining.requirements(options), time.monotonic())[0].report
+        return examining.judge({**options, "quiet": True, "no_try": True}, examining.requirements(options), time.monotonic())[0].report
 
     def page(report: Report) -> str:
         return text.render(report, gathering.knowledge(), examining.style(options))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import gathering, terminal
+from cudadoctor.commands import experimenting, gathering, terminal
 from cudadoctor.commands import options as groups
 
 if TYPE_CHECKING:
@@ -80,6 +80,12 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
         policy = groups.asked_policy(found)
         question = Question(machines=machines, requirements=requirements, policy=policy, today=groups.today(), interrupted=interrupted)
         answer = child.answer(msgspec.structs.replace(question, **wanted))
+        if answer.plan is not None and not options.get("no_try", True):
+            left = options["timeout"] - (time.monotonic() - started)
+            machines = (experimenting.tried(answer, machines[answer.machine], knowledge, timeout=left),)
+            answer = child.answer(msgspec.structs.replace(question, machines=machines, **wanted))
+    if options["record"] and not interrupted:
+        gathering.write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
     report = answer.report if interrupted else groups.with_remark(answer.report, found)
     if report.origin.kind == "live":
         timing = msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))

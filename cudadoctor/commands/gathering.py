@@ -65,10 +65,8 @@ def gather(options: dict[str, Any], requirements: Requirements, judge: Judge | N
     machines = _replayed(options) if options["replay"] is not None else (live(options, requirements, extra, judge),)
     if extra:
         machines = tuple(machine.completed(extra, remarks) for machine in machines)
-    if options["record"]:
-        if len(machines) > 1:
-            raise terminal.usage(f"--record: {options['replay']} holds {len(machines)} machines; name the bug report of one")
-        write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
+    if options["record"] and len(machines) > 1:
+        raise terminal.usage(f"--record: {options['replay']} holds {len(machines)} machines; name the bug report of one")
     return machines
 
 

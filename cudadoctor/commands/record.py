@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import examining, experimenting, gathering, terminal
 from cudadoctor.commands import options as groups
 
 
@@ -17,11 +17,12 @@ from cudadoctor.commands import options as groups
 @click.option("--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each.")
 @click.option("--no-redact", is_flag=True, help="Keep names, UUIDs and all variables.")
 @click.option("--force", is_flag=True, help="Replace what is there.")
+@click.option("--no-try", is_flag=True, help="Do not rerun a failing step with one thing changed, which proves the cause.")
 @click.option("--python", metavar="PATH", help="Examine this interpreter.")
 @click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run.")
 @groups.shown
 @click.pass_context
-def record(context: click.Context, /, target: str | None, script: bool, no_redact: bool, force: bool, **options: Any) -> None:
+def record(context: click.Context, /, target: str | None, script: bool, no_redact: bool, force: bool, no_try: bool, **options: Any) -> None:
     """Write the evidence of this machine as a recording that `check --replay` reads anywhere."""
     from cudadoctor.model.requirements import Requirements
 
@@ -32,6 +33,8 @@ def record(context: click.Context, /, target: str | None, script: bool, no_redac
         raise terminal.usage("-o names the recording: a folder, or a file that ends in .tar.gz")
     terminal.check_target(target, force=force)
     evidence = gathering.live({**options, "distro": None}, Requirements())
+    if not no_try:
+        evidence = experimenting.completed(evidence, timeout=options["timeout"])
     said = gathering.write_recording(evidence, target, keep=no_redact, force=force)
     if not options["quiet"]:
         terminal.write(said)
@@ -45,6 +48,7 @@ def _print_script(context: click.Context) -> None:
         "frameworks": "--frameworks",
         "no_redact": "--no-redact",
         "force": "--force",
+        "no_try": "--no-try",
         "python": "--python",
         "timeout": "--timeout",
     }

@@ -85,6 +85,7 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
                     effect=effect,
                     basis=group[0].basis,
                     evidence=_quotes(group),
+                    proof=next((clue.proof for clue in group if clue.proof is not None), None),
                 ),
                 cause=cause,
                 from_rung=next((clue.from_rung for clue in group if clue.from_rung is not None), None),
@@ -140,8 +141,10 @@ def _covers(a: Case, b: Case) -> bool:
 
 def explains(a: Case, b: Case) -> bool:
     """Whether finding `a` accounts for finding `b`."""
-    if a is b or a.finding.effect != "blocks" or not _covers(a, b):
-        return False
+    if a is b or a.finding.effect != "blocks" or not _covers(a, b) or b.finding.proof is not None:
+        return False  # what was proven by an experiment is no consequence of anything else
+    if a.finding.proof is not None and (a.rung == b.rung or b.rung in below(a.rung)):
+        return True
     if a.cause.id in b.cause.yields_to:
         return True
     if b.cause.id in a.cause.yields_to:
@@ -157,7 +160,8 @@ def explains(a: Case, b: Case) -> bool:
 
 
 def root_of(blocking: Sequence[Case]) -> Case:
-    free = [case for case in blocking if not any(explains(other, case) for other in blocking)]
+    proven = [case for case in blocking if case.finding.proof is not None]
+    free = proven or [case for case in blocking if not any(explains(other, case) for other in blocking)]
     return min(free or blocking, key=place)
 
 

@@ -15,7 +15,7 @@ from cudadoctor.judge import open_questions
 from cudadoctor.judge.cases import EFFECT_ORDER, FRAMEWORK, Case, cases_of, explained_by, gravest, in_order, place, root_of
 from cudadoctor.judge.verdict import Grounds, verdict
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Ask, Crash, Diagnosis, Judged, Verdict
+from cudadoctor.model.diagnosis import Ask, Conclusion, Crash, Diagnosis, Judged, Verdict
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import LAYERS, Clue, Ignored, Outcome
 from cudadoctor.model.recipe import Cause
@@ -49,12 +49,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     why_slow: tuple[Ask, ...] = ()
     partial: bool = False  # a part was not read for want of time
     crashes: tuple[Crash, ...] = ()
+    tried: Conclusion = Conclusion()  # what experiments on this machine came to
 
 
 def diagnose(seen: Seen, knowledge: Knowledge, wanted: Requirements) -> Judged:
     """The root cause and everything beside it."""
     has_machine = seen.goal is not None
-    every = cases_of(seen.clues, seen.facts, knowledge, seen.rungs)
+    every = cases_of((*seen.clues, *seen.tried.clues), seen.facts, knowledge, seen.rungs)
     aside = _expected(every, wanted.expected, seen.rungs, has_machine=has_machine)
     expected = [_marked(every[number], by) for number, by in aside.items()]
     cases = [case for number, case in enumerate(every) if number not in aside]
@@ -114,6 +115,7 @@ def _judged(found: _Found, seen: Seen, knowledge: Knowledge, *, excused: bool) -
         undecided=open_questions.undecided(seen.outcomes),
         ask=_asks(found, suspects, seen, knowledge),
         crashes=seen.crashes,
+        tried=seen.tried.tried,
         by_words=bool(suspects) and all(case.words for case in suspects),
     )
     roots = (root,) if root is not None else ()  # of several GPUs with one fault the root's counts

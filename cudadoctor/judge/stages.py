@@ -11,19 +11,20 @@ import msgspec
 from cudadoctor import __version__, prescribe
 from cudadoctor.checks import rows
 from cudadoctor.inventory.rungs import Rungs, observe
-from cudadoctor.judge import assemble, slowness
+from cudadoctor.judge import assemble, experiments, slowness
 from cudadoctor.judge.diagnose import Seen, diagnose, rungs_shown_failing
 from cudadoctor.judge.verdict import action, exit_code
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
-from cudadoctor.model.diagnosis import Diagnosis, Judged
+from cudadoctor.model.diagnosis import Conclusion, Diagnosis, Judged
 from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.experiments import Plan
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import RungName
-from cudadoctor.parsers import read
+from cudadoctor.parsers import read, tries
 from cudadoctor.parsers.literals import Literals
 from cudadoctor.sources import pasted
 from cudadoctor.texts import long_texts, statements
@@ -43,6 +44,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     numbering: long_texts.Numbering
     remarks: tuple[str, ...]  # what was not read of long texts
     figures: tuple[report.BenchmarkResult, ...]
+    plan: Plan | None  # what may be tried here, before anything was
 
 
 def judge(evidence: Evidence, knowledge: Knowledge, requirements: Requirements | None = None, guard: Guard | None = None) -> report.Report:
@@ -74,7 +76,15 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
         slow=bool(slow),
         why_slow=guard.run("assemble", "slowness", (), slowness.asks, slow, knowledge),
     )
-    before = _decided(seen, evidence, numbering, knowledge, msgspec.structs.replace(wanted, expected=()), guard)
+    nothing_expected = msgspec.structs.replace(wanted, expected=())
+    before = _decided(seen, evidence, numbering, knowledge, nothing_expected, guard)
+    plan = guard.run("experiments", "plan", None, experiments.plan, seen, before, evidence, knowledge)
+    runs = guard.run("experiments", "read", (), tries.read, evidence)
+    if plan is not None and runs:
+        seen = msgspec.structs.replace(
+            seen, tried=guard.run("experiments", "concluded", Conclusion(), experiments.concluded, plan, runs, facts, knowledge)
+        )
+        before = _decided(seen, evidence, numbering, knowledge, nothing_expected, guard)
     return Judgement(
         evidence=evidence,
         facts=facts,
@@ -85,6 +95,7 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
         numbering=numbering,
         remarks=shortened.remarks,
         figures=figures,
+        plan=plan if not runs and evidence.origin == "live" else None,
     )
 
 

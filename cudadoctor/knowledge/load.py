@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables, wording
 from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
+from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
@@ -319,6 +320,10 @@ class Knowledge(figures.FigureTables):
     @cached_property
     def lexicon(self) -> wording.Lexicon:
         return self._table("lexicon", wording.Lexicon)
+
+    @cached_property
+    def experiments(self) -> Experiments:
+        return self._table("experiments", Experiments)
 
     # ------------------------------------------------------------ environment variables and Numba
     @cached_property

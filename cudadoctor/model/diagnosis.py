@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from cudadoctor.model.findings import Finding
+from cudadoctor.model.experiments import Tried
+from cudadoctor.model.findings import Clue, Finding
 from cudadoctor.model.values import RungName
 
 Verdict = Literal["healthy", "degraded", "broken", "undecided"]
@@ -44,7 +45,15 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     undecided: tuple[Undecided, ...] = ()
     ask: tuple[Ask, ...] = ()
     crashes: tuple[Crash, ...] = ()
+    tried: tuple[Tried, ...] = ()  # experiments on this machine, in their order
     by_words: bool = False  # no message is known: the suspects rest on what somebody says in his own words
+
+
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
+    """Clues that rest on experiments, and all experiments as the report says them."""
+
+    clues: tuple[Clue, ...] = ()
+    tried: tuple[Tried, ...] = ()
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):

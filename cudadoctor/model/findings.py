@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from cudadoctor.model.experiments import Proof
 from cudadoctor.model.facts import Quote
 
 Effect = Literal["blocks", "degrades", "advises"]
@@ -36,6 +37,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     effect: Effect
     basis: Basis
     evidence: tuple[Quote, ...]
+    proof: Proof | None = None  # an experiment on this machine that shows it
     ignored: Ignored | None = None  # it stands under `also`, and changes neither verdict nor exit code
 
 
@@ -50,6 +52,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     `words`: somebody's own words, and no program's, speak of it.
     `code` is what recognised it, where a code did: "cuda 100", "nvml 9", "xid 79".
     `values` carries what a recipe needs (pid, variable, path ...).
+    `proof`: it rests on an experiment.
     """
 
     cause: str
@@ -65,6 +68,7 @@ class Clue(msgspec.Struct, frozen=True, kw_only=True):
     words: bool = False
     code: str | None = None
     values: dict[str, str] = {}
+    proof: Proof | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import datetime as dt
 import msgspec
 
 from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.experiments import Plan
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Policy, Requirements
@@ -30,6 +31,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     machine: int  # which of the machines it is about
     steps: dict[str, Prescription | None] = {}
     windows: bool = False  # whether they are for PowerShell
+    plan: Plan | None = None  # what may be tried here; None where nothing is, or it was
+    toolkits: tuple[str, ...] = ()  # the places to which an experiment may set CUDA_HOME, by the plan's numbers
 
 
 class RowsWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):

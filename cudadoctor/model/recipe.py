@@ -88,6 +88,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     yields_to: tuple[str, ...] = ()
     tell_apart: str  # one command that shows whether this is the cause
     match: tuple[Match, ...] = ()
+    tries: tuple[str, ...] = msgspec.field(name="try", default=())  # what to change to see whether it is this: knowledge/experiments.py
     recipes: tuple[str, ...] = ()
     no_software_fix: str | None = None  # why none cures it; its recipes, all of action `none`, are what works without a cure
     sources: tuple[str, ...] = ()

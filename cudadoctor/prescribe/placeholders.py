@@ -15,6 +15,7 @@ from cudadoctor.model.values import (
     DRIVER_FILES,
     LADDER,
     LIBRARIES,
+    SET_IN,
     TOOLKITS,
     USER,
 )
@@ -34,7 +35,7 @@ _OF_SYSTEM = r"(?:/(?:usr|bin|sbin|lib\w{0,5}|etc|boot|sys|var)(?:/|$)|(?i:[A-Za
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
     for names, pattern in (
-        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major"), r"\d{1,12}"),
+        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major", "set_line"), r"\d{1,12}"),
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
         (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
         (("kernel",), RELEASE.pattern),
@@ -44,7 +45,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
-        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
+        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder", "set_in"), _PLACE),
         (("numba_config",), rf"(?=.*[/\\]\.numba_config\.yaml$){_PLACE}"),
         # A file of the user's own that has the name of a module; nothing of the system's is renamed.
         (("new_path",), rf"(?!{_OF_SYSTEM})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
@@ -136,6 +137,7 @@ def _files(case: Case) -> Found:
     yield "instance", case.value("instance")
     yield "variable", case.value("variable") or "CUDA_VISIBLE_DEVICES"
     yield "kept_path", case.value("kept")
+    yield from _set_in(case)
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
     loaded = case.value("path") or (ladder.library_path if ladder is not None else None)
@@ -148,6 +150,15 @@ def _files(case: Case) -> Found:
         separator = "\\" if case.windows and "\\" in path else "/"
         folder, found, name = path.rstrip(separator).rpartition(separator)
         yield "new_path", f"{folder}{found}my_{name}"
+
+
+def _set_in(case: Case) -> Found:
+    """The line that sets the variable: of several that which a shell reads last."""
+    name = case.value("variable")
+    places = [place for place in case.get(SET_IN) or () if place.name == name]
+    if places:
+        yield "set_in", places[-1].path
+        yield "set_line", str(places[-1].line)
 
 
 _LIBRARY_FOLDERS = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")

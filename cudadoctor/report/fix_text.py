@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.recipe import Prescription, Step, Who
 from cudadoctor.model.report import Report
-from cudadoctor.report import text, way
+from cudadoctor.report import text, way, words
 from cudadoctor.report.clean import clean, one_line
 
 
@@ -25,7 +25,7 @@ def render(report: Report, prescription: Prescription | None, knowledge: Knowled
             page.prose(_no_steps(named, knowledge))
     elif prescription is not None:
         page.pair(word, colour, f"{knowledge.cause(prescription.cause).title} [{prescription.cause}]")
-        text.prescription(page, prescription)
+        text.prescription(page, prescription, proof=words.proof(report))
     elif report.verdict == "healthy":
         page.pair(word, colour, "nothing is wrong, so there is nothing to fix")
     elif root is not None:

@@ -86,7 +86,7 @@ def render(report: Report, knowledge: Knowledge, style: Style) -> str:
     if root is not None:
         _cause(page, root, knowledge)
     if report.prescription is not None:
-        prescription(page, report.prescription)
+        prescription(page, report.prescription, proof=words.proof(report))
     if report.verdict == "undecided" or (report.verdict == "degraded" and root is None):
         _open_questions(page, report)
     _beside(page, report)
@@ -147,13 +147,15 @@ ADMINISTRATOR = "Send this to the administrator of this machine:"
 AFTERWARDS = "Afterwards:"
 
 
-def prescription(page: Page, what: Prescription) -> None:
+def prescription(page: Page, what: Prescription, proof: str | None = None) -> None:
     """The steps: words, then the command on lines of its own, its risk, how to check and how to undo it.
 
     Those that need somebody else stand together under a heading of their own, as a message to forward.
     """
     page.gap()
     page.raw("Fix" if what.steps else "No software fix is known", style="bold")
+    if proof is not None:
+        page.prose(proof, indent=2)
     if what.no_software_fix is not None:
         page.prose(f"{what.no_software_fix} What can be done without:", indent=2)
     if what.steps and what.steps[0].who == "administrator":
@@ -224,6 +226,8 @@ def _beside(page: Page, report: Report) -> None:
         for finding in diagnosis.also:
             page.prose(f"- {finding.title} [{finding.cause}] ({words.expected(finding) or finding.effect})", indent=2)
             _quotes(page, finding.evidence[:1], indent=6)
+    for line in words.experiments(report):
+        page.prose(line, hang=2)
     if report.notes:
         page.gap()
         for note in report.notes:

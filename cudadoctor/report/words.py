@@ -10,6 +10,7 @@ from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report, RequirementResult, Row
 from cudadoctor.report.clean import clean, one_line
 
+SAME = "nothing changed"  # how the control run of an experiment is called
 MET = {True: "met", False: "not met", None: "not known"}
 
 
@@ -53,6 +54,30 @@ def _named(report: Report) -> str:
     gpus = [gpu for gpu in report.machine.gpus if gpu.visible or report.origin.bundle is not None]
     names = ", ".join(dict.fromkeys(gpu.name or "GPU" for gpu in gpus))
     return f"{len(gpus)} GPUs ({names})" if len(gpus) > 1 else names or "the GPU"
+
+
+# ---------------------------------------------------------------- experiments
+def proof(report: Report) -> str | None:
+    """The first line of the fix where an experiment showed the cause."""
+    root = report.diagnosis.root
+    if root is None or root.proof is None:
+        return None
+    return f"Tried here: with {root.proof.change}, {root.proof.after} ({root.proof.seconds:.1f} s); without it, the failure came back."
+
+
+def experiments(report: Report) -> Iterator[str]:
+    """What was tried besides: where it worked, and what did not help."""
+    root, tried = report.diagnosis.root, report.diagnosis.tried
+    shown = root.proof.change if root is not None and root.proof is not None else None
+    others = [one for one in tried if one.change != shown]
+    for one in others if shown is None else ():
+        if one.worked and one.change == SAME:
+            yield f"Run again with {SAME}, it worked: {one.said}. The failure comes and goes."
+        elif one.worked:
+            yield f"Tried: with {one.change}, {one.said} ({one.seconds:.1f} s)."
+    vain = list(dict.fromkeys(one.change for one in others if one.worked is False and one.change != SAME))
+    if vain and shown is None:
+        yield f"Tried without effect: {'; '.join(vain[:4])}" + (f" and {len(vain) - 4} more" if len(vain) > 4 else "") + "."
 
 
 def because(row: Row) -> str:

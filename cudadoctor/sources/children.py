@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from cudadoctor.model.evidence import Kind, Status
+from cudadoctor.model.evidence import Item, Kind, Status
 from cudadoctor.sources.decoding import decoded
 from cudadoctor.sources.keeping import Keeper, Process, alone
 from cudadoctor.sources.spawning import Stream, end_tree, obey, stream_of
@@ -148,6 +148,23 @@ class Child:
 
     def text(self, stream: str) -> str:
         return decoded(bytes(self.buffers[stream]))
+
+    def as_item(self) -> Item:
+        """What it said and how it ended, as evidence."""
+        code = self.process.returncode if self.process is not None else None
+        return Item(
+            id=self.item,
+            kind=self.kind,
+            what=self.shown,
+            status=self.status,
+            why=self.why,
+            exit=code if code is not None and code >= 0 and self.status in ("ok", "failed") else None,
+            signal=-code if code is not None and code < 0 and self.status == "failed" else None,
+            stdout=self.text("stdout") if self.process is not None else None,
+            stderr=self.text("stderr") if self.process is not None else None,
+            dropped_bytes=self.dropped,
+            seconds=self.seconds,
+        )
 
 
 def _ready(selector: selectors.BaseSelector, seconds: float) -> list[tuple[selectors.SelectorKey, int]]:

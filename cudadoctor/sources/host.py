@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from cudadoctor.model.evidence import Evidence, Item, Kind, Status
+from cudadoctor.model.evidence import Evidence, Item, Status
 from cudadoctor.sources import gpu_workers, trust
 from cudadoctor.sources.children import Child, watch
-from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_packages, worker_path
+from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper
 from cudadoctor.sources.platforms import probes_of
 from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
@@ -97,7 +97,7 @@ class Collector:
 
     def start(self, probe: Probe) -> Child | None:
         """Start a command or worker; None where its interpreter may not be run."""
-        environment = trust.environment()
+        environment = own_environment() if probe.own_python else trust.environment()
         limit = min(probe.limit, QUICK_LIMIT if self.plan.quick else probe.limit, max(0.1, self.end - time.monotonic()))
         if probe.kind == "worker":
             python = sys.executable if probe.own_python else self.python
@@ -148,23 +148,7 @@ class Collector:
         return []
 
     def finished(self, child: Child) -> None:
-        kind: Kind = child.kind
-        code = child.process.returncode if child.process is not None else None
-        self.keep(
-            Item(
-                id=child.item,
-                kind=kind,
-                what=child.shown,
-                status=child.status,
-                why=child.why,
-                exit=code if code is not None and code >= 0 and child.status in ("ok", "failed") else None,
-                signal=-code if code is not None and code < 0 and child.status == "failed" else None,
-                stdout=child.text("stdout") if child.process is not None else None,
-                stderr=child.text("stderr") if child.process is not None else None,
-                dropped_bytes=child.dropped,
-                seconds=child.seconds,
-            )
-        )
+        self.keep(child.as_item())
         if child.item == "nvml" and child.status == "ok":
             self.hurry("nvidia-smi", SMI_LIMIT_AFTER_NVML)
 

@@ -43,6 +43,11 @@ def worker_path(name: str) -> str:
     return os.path.join(WORKERS, name)
 
 
+def own_environment() -> dict[str, str]:
+    """The variables for a child in the doctor's own interpreter: those of Python are about the user's."""
+    return {name: value for name, value in trust.environment().items() if not name.startswith("PYTHON")}
+
+
 def own_packages() -> str:
     """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
     try:

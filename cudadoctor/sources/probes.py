@@ -50,6 +50,7 @@ PROBES: tuple[Probe, ...] = (
     # -- look: in-process reads first, they cost microseconds and must see the machine before any device is opened
     Probe(id="dev", wave="look", kind="listing", what="/dev", reader="list_dev"),
     Probe(id="environment", wave="look", kind="environment", what="environment", reader="read_environment"),
+    Probe(id="setting-files", wave="look", kind="listing", what="shell profiles and unit files", reader="list_settings"),
     Probe(id="pci", wave="look", kind="file", what="/sys/bus/pci/devices", reader="read_pci"),
     _file("modules", "/proc/modules"),
     Probe(id="sys-modules", wave="look", kind="listing", what="/sys/module", reader="list_names"),

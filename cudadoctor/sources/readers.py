@@ -17,6 +17,7 @@ from collections.abc import Callable
 from cudadoctor.sources.container_stack import read_container_stack
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.readers_windows import list_driver_dlls, read_windows_version
+from cudadoctor.sources.setting_files import list_settings
 
 FILE_LIMIT = 1 << 20  # bytes of one file; nothing that is read here is larger on a sound machine
 LIBRARY_FOLDERS = (
@@ -211,5 +212,6 @@ READERS: dict[str, Callable[[str], str]] = {
     for function in (
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
         read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
+        list_settings,
     )
 }  # fmt: skip

@@ -3,6 +3,8 @@
 Started as `[python, "-u", "-B", /abs/ladder.py, "--quick"?, "--no-benchmark"?, "--limit-seconds", N?]`. It writes one JSON object a
 line, one when a rung begins and one when it ends, so the last line names the rung that crashed or hung. After the device count it
 waits for the line `go` on stdin: no context is made before that. Steps of one GPU stop at its first broken rung, other GPUs go on.
+An experiment adds `"--stop", RUNG` (the last rung to climb), `"--gpu", UUID` (that GPU alone), `"--step", NAME` (of the Numba kernels
+this one) and `"--raise-limits"`.
 
 Everything that a rung prints (device printf, libraries, tracebacks) is caught from descriptors 1 and 2; a failing rung carries it.
 It imports nothing of ours and runs on Python 3.8 and later.
@@ -289,8 +291,31 @@ def told_to_go() -> bool:
     return line.strip() == b"go"
 
 
+def option(arguments: list[str], name: str) -> str | None:
+    """The word after an option; None where it is not given."""
+    return arguments[arguments.index(name) + 1] if name in arguments else None
+
+
+def raise_limits() -> None:
+    """Every soft limit that is lower than its hard one, up to that."""
+    import resource
+
+    for name in ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_STACK"):
+        try:
+            _, most = resource.getrlimit(getattr(resource, name))
+            resource.setrlimit(getattr(resource, name), (most, most))
+        except (AttributeError, OSError, ValueError):
+            pass
+
+
+def chosen(devices: list[dict[str, Any]], uuid: str | None) -> list[dict[str, Any]]:
+    """The GPUs to climb on: all, or the one that an experiment is about."""
+    return [described for described in devices if uuid is None or described["uuid"] == uuid]
+
+
 def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], arguments: list[str]) -> dict[int, bool]:
     """Context, memory and kernel of each GPU, then the figures of all at once. The GPUs whose kernel computed, and whether as a guest."""
+    stop = option(arguments, "--stop")
     steps_of = sibling("gpu_steps")
     watching = sibling("bench_watch")
     library = watching.library() if "--busy" not in arguments else None
@@ -301,7 +326,8 @@ def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], ar
         others = watching.Watch(library, gpu.address).others() if not (described["uuid"] or "").startswith("MIG-") else None
         if others is not None:
             worker.emit("guest", gpu=index, **others)
-        rungs = (("context", gpu.context), ("memory", gpu.memory), ("ptx-kernel", gpu.kernel))
+        rungs = [("context", gpu.context), ("memory", gpu.memory), ("ptx-kernel", gpu.kernel)]
+        rungs = rungs[: [step for step, _ in rungs].index(stop) + 1] if stop in ("context", "memory") else rungs
         if all(worker.climb(step, action, index) for step, action in rungs):
             working[index] = others is not None
             if others is None:
@@ -331,19 +357,21 @@ def follow_parent(libc: Any) -> None:
 def climb(worker: Worker, arguments: list[str]) -> None:
     """All rungs, as far as they hold."""
     quick, worker.own = "--quick" in arguments, "--own" in arguments
-    limit = float(arguments[arguments.index("--limit-seconds") + 1]) if "--limit-seconds" in arguments else None
+    stop, limit = option(arguments, "--stop"), float(option(arguments, "--limit-seconds") or 0)
     timer = limit_life(limit) if limit else None
+    if "--raise-limits" in arguments:
+        raise_limits()
     withheld = os.environ.pop("CUDADOCTOR_WITHHELD", "").split()
     worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, withheld=withheld)
     found: dict[str, Any] = {}
-    if not worker.climb("libcuda", lambda: load_library(found)):
+    if not worker.climb("libcuda", lambda: load_library(found)) or stop == "libcuda":
         return
     driver = found["driver"]
     if not worker.climb("init", lambda: initialise(driver)):
         if not ON_WINDOWS:  # which has no device nodes
             sibling("loaded_files").report_openings(worker.emit)
         return
-    if not worker.climb("devices", lambda: count_devices(driver, found)) or quick:
+    if stop == "init" or not worker.climb("devices", lambda: count_devices(driver, found)) or quick or stop == "devices":
         return
     if timer is not None:
         timer.cancel()  # the wait for the parent is not ours
@@ -351,9 +379,9 @@ def climb(worker: Worker, arguments: list[str]) -> None:
         return
     if limit:
         limit_life(limit)
-    working = climb_gpus(worker, driver, found["devices"], arguments)
-    if working:
-        sibling("numba_steps").climb(worker, working)  # Numba is imported here and no earlier
+    working = climb_gpus(worker, driver, chosen(found["devices"], option(arguments, "--gpu")), arguments)
+    if working and stop in (None, "numba-kernel"):
+        sibling("numba_steps").climb(worker, working, option(arguments, "--step"))  # Numba is imported here and no earlier
 
 
 def started() -> Worker:

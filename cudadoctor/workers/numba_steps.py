@@ -91,6 +91,10 @@ class Smoke:
             ("float32 exp", self.float32_exp),
         )
 
+    def keep(self, only: str) -> None:
+        """Carry out this step alone, or the first."""
+        self.steps = tuple(step for step in self.steps if step[0] == only) or self.steps[:1]
+
     def array(self, kind: Any, count: int) -> Any:
         """The shared host memory, seen as `count` elements of a type."""
         if self.host is None:
@@ -221,13 +225,16 @@ def components() -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ the rung
-def climb(worker: Any, gpus: dict[int, bool]) -> None:
-    """Rung numba-kernel of each of these GPUs; True: as a guest. Numba's import counts to the first of them."""
+def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
+    """Rung numba-kernel of each of these GPUs; True: as a guest. Numba's import counts to the first of them.
+
+    `only`: the one step to carry out, the first where it is none of them.
+    """
     smoke: list[Smoke] = []
     first = next(iter(gpus))
     for gpu, guest in gpus.items():
         if gpu == first:
-            worker.climb(STEP, lambda gpu=gpu, guest=guest: begin(worker, smoke) or on_gpu(worker, smoke[0], gpu, guest), gpu)
+            worker.climb(STEP, lambda gpu=gpu, guest=guest: begin(worker, smoke, only) or on_gpu(worker, smoke[0], gpu, guest), gpu)
         elif smoke:
             worker.climb(STEP, lambda gpu=gpu, guest=guest: on_gpu(worker, smoke[0], gpu, guest), gpu)
         else:
@@ -236,9 +243,11 @@ def climb(worker: Any, gpus: dict[int, bool]) -> None:
         worker.emit("numba", **state(with_components=True))
 
 
-def begin(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
+def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] | None:
     """The start; where the doctor's own Numba stands in and has no compiler, that is nothing about the machine."""
     ended = start(worker, smoke)
+    if smoke and only is not None:
+        smoke[0].keep(only)
     if not worker.own:
         return ended
     if ended is None:

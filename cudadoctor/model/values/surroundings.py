@@ -59,6 +59,14 @@ class Environment(Value, frozen=True, kw_only=True):
     lines: dict[str, int]
 
 
+class SetIn(Value, frozen=True, kw_only=True):
+    """A line of a file that sets a variable of the environment."""
+
+    name: str
+    path: str
+    line: int
+
+
 class SpacedName(Value, frozen=True, kw_only=True):
     """A variable's name with a blank beside it. `command`: what wrote it so (set, export); None: the environment holds it."""
 
@@ -110,6 +118,7 @@ USER = Key[User]("user")
 OPERATING_SYSTEM = Key[OperatingSystem]("operating-system")
 KERNEL = Key[Kernel]("kernel")
 ENVIRONMENT = Key[Environment]("environment")
+SET_IN = Key[tuple[SetIn, ...]]("set-in")  # in the order in which a shell reads them
 SPACED_NAMES = Key[tuple[SpacedName, ...]]("spaced-names")
 SLURM_CLIENT = Key[str]("slurm-client")  # its path
 NVIDIA_MODPROBE = Key[str]("nvidia-modprobe")  # its path

@@ -1,0 +1,71 @@
+"""The rows of tables/experiments.toml: what an experiment may change, and what it never touches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from cudadoctor.knowledge.tables import Row, Source, Table
+
+What = Literal["keep", "launcher", "job", "granted", "group"]
+
+
+class Rule(Row, frozen=True, kw_only=True):
+    what: What
+    variables: tuple[str, ...]
+    source: Source
+
+
+class Place(Row, frozen=True, kw_only=True):
+    patterns: tuple[str, ...]
+    source: Source
+
+
+class ListVariable(Row, frozen=True, kw_only=True):
+    variable: str
+    parting: str
+    source: Source
+
+
+class Experiments(Table, frozen=True, kw_only=True):
+    rule: tuple[Rule, ...]
+    place: tuple[Place, ...]
+    list: tuple[ListVariable, ...]
+
+    @property
+    def lists(self) -> dict[str, str]:
+        """Variables that list places, and what parts these."""
+        return {row.variable: row.parting for row in self.list}
+
+    def entries(self, variable: str, value: str) -> tuple[str, ...]:
+        """The places that a variable lists; its whole value where it lists none."""
+        parting = self.lists.get(variable)
+        return (value,) if parting is None else tuple(entry for entry in re.split(f"[{parting}]", value) if entry)
+
+    def is_job(self, names: Iterable[str]) -> bool:
+        return any(self._is(name, "job") for name in names)
+
+    def kept(self, name: str, value: str, *, job: bool) -> bool:
+        """Whether a variable stays as it is, whatever is tried."""
+        if self._is(name, "keep") or self._is(name, "launcher") or (job and self._is(name, "granted")):
+            return True
+        places = self.entries(name, value) if name in self.lists else ()
+        return any(fnmatchcase(entry, pattern) for entry in places for row in self.place for pattern in row.patterns)
+
+    def grouped(self, names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+        """The names by groups, in their order, those of no group last; empty groups left out."""
+        left, found = sorted(names), []
+        for row in self.rule:
+            if row.what == "group":
+                found.append(tuple(name for name in left if _fits(name, row)))
+                left = [name for name in left if name not in found[-1]]
+        return tuple(group for group in (*found, tuple(left)) if group)
+
+    def _is(self, name: str, what: What) -> bool:
+        return any(_fits(name, row) for row in self.rule if row.what == what)
+
+
+def _fits(name: str, row: Rule) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in row.variables)

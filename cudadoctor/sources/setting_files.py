@@ -1,0 +1,89 @@
+"""Where the variables of this environment are set: profiles of shells, /etc/environment, conda's activate.d, the unit of a service.
+
+Only places and names are told, never a value: `/home/ada/.bashrc:12: CUDA_VISIBLE_DEVICES`.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+
+_LIMIT = 1 << 18  # characters of one file
+_MOST = 400  # lines in all
+_SYSTEM = (
+    "/etc/environment",
+    "/etc/profile",
+    "/etc/profile.d/*.sh",
+    "/etc/bash.bashrc",
+    "/etc/bashrc",
+    "/etc/zsh/zshenv",
+    "/etc/zsh/zshrc",
+)
+_OF_USER = (
+    ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv", ".zprofile", ".kshrc", ".config/fish/config.fish",
+    ".config/environment.d/*.conf", ".pam_environment",
+)  # fmt: skip
+_UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+_EXPORTS = re.compile(r"^[ \t]{0,40}(?:export|declare -x|typeset -x|setenv|set -gx|set -Ux|Environment=)[ \t]{0,40}")
+_SETS = re.compile(r"^[ \t]{0,40}[\"']?([A-Za-z_][A-Za-z0-9_]{0,100})(?:[ \t]{0,40}=|[ \t])")
+_MORE = re.compile(r"[ \t][\"']?([A-Za-z_][A-Za-z0-9_]{0,100})=")  # further ones of the same line
+_FILE = re.compile(r"^[ \t]{0,40}EnvironmentFile=-?(/\S{1,1000})")
+_UNIT = re.compile(r"/([\w@.:\\-]{1,200}\.service)")
+
+
+def list_settings(_: str) -> str:
+    """`path:line: NAME` for each line that sets a variable of this process."""
+    lines: list[str] = []
+    for path in dict.fromkeys(_files()):
+        lines.extend(f"{path}:{number}: {name}" for number, name in _set_in(path) if name in os.environ and name != "PATH")
+        if len(lines) > _MOST:
+            break
+    return "".join(f"{line}\n" for line in lines[:_MOST])
+
+
+def _files() -> Iterator[str]:
+    """In the order in which a shell reads them: what is set last counts."""
+    for pattern in _SYSTEM:
+        yield from sorted(glob.glob(pattern))
+    home = os.path.expanduser("~")
+    for name in _OF_USER if os.path.isabs(home) else ():
+        yield from sorted(glob.glob(os.path.join(glob.escape(home), name)))
+    for variable, pattern in (("CONDA_PREFIX", "etc/conda/activate.d/*.sh"), ("VIRTUAL_ENV", "bin/activate")):
+        prefix = os.environ.get(variable, "")
+        if os.path.isabs(prefix):
+            yield from sorted(glob.glob(os.path.join(glob.escape(prefix), pattern)))
+    yield from _of_unit()
+
+
+def _of_unit() -> Iterator[str]:
+    """The unit of the service in which this process runs, its additions, and the files that these name."""
+    unit = _UNIT.search(_text("/proc/self/cgroup"))
+    if unit is None or unit[1].startswith("user@"):
+        return
+    for folder in _UNITS:
+        for path in (f"{folder}/{unit[1]}", *sorted(glob.glob(glob.escape(f"{folder}/{unit[1]}.d") + "/*.conf"))):
+            if os.path.isfile(path):
+                yield path
+                yield from (found[1] for found in map(_FILE.match, _text(path).split("\n")) if found is not None)
+
+
+def _set_in(path: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(_text(path).split("\n"), 1):
+        exported = _EXPORTS.match(line[:2000])
+        rest = line[exported.end() if exported is not None else 0 : 2000]
+        found = _SETS.match(rest)
+        if found is not None:
+            more = _MORE.findall(rest) if exported is not None else ()
+            yield from ((number, name) for name in dict.fromkeys((found[1], *more)))
+
+
+def _text(path: str) -> str:
+    try:
+        if not os.path.isfile(path):
+            return ""
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(_LIMIT)
+    except OSError:
+        return ""  # what may not be read is not known, and nothing is said of it

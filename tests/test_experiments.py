@@ -1,0 +1,358 @@
+"""Experiments: what is tried next, what it proves, what it never touches; on made-up machines, and with a stub driver for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudadoctor.commands import experimenting
+from cudadoctor.inventory.rungs import LADDER_ORDER
+from cudadoctor.judge import experiments, stages
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.experiments import Change, Entry, Failure, Plan, Proposal, Ran, Try
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.judgement import Answer, Question
+from cudadoctor.model.report import Report
+from cudadoctor.model.requirements import Requirements
+from cudadoctor.parsers import tries
+from cudadoctor.report.text import Style, render
+from cudadoctor.sources import recording
+from cudadoctor.sources.experiments import Laboratory
+from cudadoctor.within import judging
+from tests.command_line import changed, evidence_of
+from tests.worker_runs import driver_stubs
+
+KNOWLEDGE = load()
+HIDDEN = "h200-visible-devices-minus-one"
+UNFORESEEN = experiments.UNFORESEEN
+FAILED = Failure(rung="init", kind="fail 999", words="init: 999 CUDA_ERROR_UNKNOWN")
+Machine = Callable[[Change, int], bool]  # whether the rung works, by the change and the number of the run
+
+
+# ---------------------------------------------------------------- made-up machines
+def ran(what: Try, *, works: bool, failure: Failure = FAILED) -> Ran:
+    below = LADDER_ORDER[LADDER_ORDER.index("libcuda") : LADDER_ORDER.index("init")]
+    if works:
+        return Ran(what=what, passed=(*below, "init", "devices"), failed=None, seconds=0.3)
+    return Ran(what=what, passed=below, failed=failure, seconds=0.2)
+
+
+def runs_on(machine: Machine, plan: Plan) -> list[Ran]:
+    runs: list[Ran] = []
+    while (wanted := experiments.next_try(plan, runs)) is not None:
+        runs.append(ran(wanted, works=machine(wanted.change, len(runs))))
+        assert len(runs) <= experiments.MOST
+    return runs
+
+
+def without(*names: str) -> Machine:
+    """The rung works once all of these are gone."""
+    return lambda change, _: set(names) <= set(change.unset)
+
+
+def plan_of(*names: str, proposals: Iterable[Proposal] = (), entries: dict[str, int] | None = None) -> Plan:
+    units = KNOWLEDGE.experiments.grouped(names)
+    return Plan(failure=FAILED, goal="devices", step="first", proposals=tuple(proposals), units=units, entries=entries or {})
+
+
+def concluded(plan: Plan, runs: list[Ran]) -> experiments.Conclusion:
+    return experiments.concluded(plan, runs, Facts(()), KNOWLEDGE)
+
+
+@given(st.integers(min_value=1, max_value=90), st.data())
+@settings(max_examples=60, deadline=None)
+def test_one_variable_at_fault_is_found_among_many(count: int, data: st.DataObject) -> None:
+    names = [f"{data.draw(st.sampled_from(('CUDA_', 'NUMBA_', 'LD_', 'PYTHON', 'SITE_')))}X{number}" for number in range(count)]
+    culprit = data.draw(st.sampled_from(names))
+    plan = plan_of(*names)
+    runs = runs_on(without(culprit), plan)
+    found = concluded(plan, runs)
+    assert [clue.values["variable"] for clue in found.clues] == [culprit], [run.what.change for run in runs]
+    assert found.clues[0].proof is not None
+    assert runs[-1].what.change == experiments.SAME  # and failed again without it
+
+
+@given(st.integers(min_value=2, max_value=9), st.data())
+@settings(max_examples=30, deadline=None)
+def test_one_entry_of_a_list_is_found(count: int, data: st.DataObject) -> None:
+    culprit = data.draw(st.integers(min_value=0, max_value=count - 1))
+    plan = plan_of("LD_LIBRARY_PATH", "A", "B", entries={"LD_LIBRARY_PATH": count})
+
+    def machine(change: Change, _: int) -> bool:
+        return "LD_LIBRARY_PATH" in change.unset or Entry(variable="LD_LIBRARY_PATH", number=culprit) in change.left_out
+
+    runs = runs_on(machine, plan)
+    assert runs[-2].what.change == Change(left_out=(Entry(variable="LD_LIBRARY_PATH", number=culprit),))
+    assert len(concluded(plan, runs).clues) == 1
+
+
+def test_two_that_only_help_together_are_a_suspicion() -> None:
+    plan = plan_of("CUDA_A", "SITE_B", "SITE_C", "SITE_D")
+    found = concluded(plan, runs_on(without("CUDA_A", "SITE_C"), plan))
+    assert [(clue.cause, clue.basis, clue.proof) for clue in found.clues] == [(UNFORESEEN, "suspected", None)]
+
+
+def test_nothing_is_concluded_where_a_bare_environment_fails_too() -> None:
+    plan = plan_of("CUDA_A", "SITE_B")
+    runs = runs_on(lambda _change, _number: False, plan)
+    assert len(runs) == 1
+    assert concluded(plan, runs).clues == ()
+    assert [one.worked for one in concluded(plan, runs).tried] == [False]
+
+
+PROPOSED = Proposal(cause="cuda-visible-devices-hides-all", change=Change(unset=("CUDA_VISIBLE_DEVICES",)))
+
+
+@pytest.mark.parametrize("from_run", [0, 1, 2])
+def test_a_fault_that_goes_by_itself_proves_nothing(from_run: int) -> None:
+    """The change came first and the cure would have come anyway."""
+    plan = plan_of(proposals=[PROPOSED])
+    runs = runs_on(lambda _change, number: number >= from_run, plan)
+    assert [clue for clue in concluded(plan, runs).clues if clue.proof is not None] == []
+
+
+def test_another_failure_without_the_change_proves_nothing() -> None:
+    plan = plan_of(proposals=[PROPOSED])
+    first = experiments.next_try(plan, [])
+    assert first is not None
+    helped = ran(first, works=True)
+    again = experiments.next_try(plan, [helped])
+    assert again is not None
+    other = ran(again, works=False, failure=Failure(rung="init", kind="fail 100"))
+    assert concluded(plan, [helped, other]).clues == ()
+    assert len(concluded(plan, [helped, ran(again, works=False)]).clues) == 1
+
+
+def test_a_hang_ends_the_experiments() -> None:
+    plan = plan_of("A", "B", proposals=[PROPOSED])
+    first = experiments.next_try(plan, [])
+    assert first is not None
+    hung = Ran(what=first, passed=(), failed=None, seconds=8.0, hung=True)
+    assert experiments.next_try(plan, [hung]) is None
+    assert [one.worked for one in concluded(plan, [hung]).tried] == [None]
+
+
+# ---------------------------------------------------------------- plans of recorded machines
+def plan_for(evidence: Evidence) -> Plan | None:
+    return stages.weighed(evidence, KNOWLEDGE, Requirements(), Guard()).plan
+
+
+def live(name: str, changes: dict[str, Callable[[str], str]] | None = None) -> Evidence:
+    return msgspec.structs.replace(changed(name, changes) if changes else evidence_of(name), origin="live")
+
+
+def test_the_change_of_the_cause_is_proposed() -> None:
+    plan = plan_for(live(HIDDEN))
+    assert plan is not None
+    assert plan.proposals == (Proposal(cause="cuda-visible-devices-hides-all", change=Change(unset=("CUDA_VISIBLE_DEVICES",))),)
+    assert plan.goal == "numba-kernel"
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        msgspec.structs.replace(live(HIDDEN), quick=True),
+        evidence_of(HIDDEN),  # a recording: nothing is there to be tried on
+        live("driver-hung"),
+        live("gpu-fell-off-bus"),
+        live("ecc-error-of-this-boot"),
+        live("container-no-gpu-access"),
+        live("h200-healthy"),
+    ],
+    ids=["quick", "recording", "hang", "lost", "ecc", "container", "healthy"],
+)
+def test_nothing_is_tried(evidence: Evidence) -> None:
+    assert plan_for(evidence) is None
+
+
+def test_what_a_scheduler_granted_is_not_touched() -> None:
+    plan = plan_for(live(HIDDEN, {"environment": lambda text: text + "SLURM_JOB_ID=7\nSLURM_JOB_GPUS=0\n"}))
+    every = [] if plan is None else [name for group in plan.units for name in group] + [p.change.unset for p in plan.proposals]
+    assert not any("CUDA_VISIBLE_DEVICES" in str(one) or "SLURM" in str(one) for one in every)
+
+
+def test_no_context_is_made_where_others_compute() -> None:
+    """A process of another's on the GPU: a try stops at the count of the devices."""
+    asked = {item.id: item for item in evidence_of("h200-in-use").items if item.id in ("nvml", "nvidia-smi")}
+    plan = plan_for(live(HIDDEN).completed(tuple(asked.values())))
+    assert plan is not None
+    assert plan.goal == "devices"
+
+
+def test_nothing_is_tried_that_needs_a_context_where_others_compute() -> None:
+    asked = {item.id: item for item in evidence_of("h200-in-use").items if item.id in ("nvml", "nvidia-smi")}
+    assert plan_for(live("h200-numba-simulator")) is not None
+    assert plan_for(live("h200-numba-simulator").completed(tuple(asked.values()))) is None
+
+
+# ---------------------------------------------------------------- the report
+def item(number: int, what: Try, *, works: bool, seconds: float = 0.9) -> Item:
+    """What a child would have written."""
+    lines: list[dict[str, object]] = [{"event": "start", "python": "python3"}]
+    steps = ["libcuda", "init", "devices", "context", "memory", "ptx-kernel", "numba-kernel"] if works else ["libcuda", "init"]
+    for step in steps:
+        good = works or step == "libcuda"
+        fields = {"status": "pass"} if good else {"status": "fail", "code": 100, "name": "CUDA_ERROR_NO_DEVICE"}
+        lines.append({"event": "end", "step": step, "gpu": None, "output": "", **fields})
+    stdout = "".join(json.dumps(line) + "\n" for line in lines)
+    argv = ("python3", "ladder.py", *tries.argv(what))
+    return Item(id=f"try-{number}", kind="worker", what=argv, status="ok", exit=0, stdout=stdout, stderr="", seconds=seconds)
+
+
+def experimented(evidence: Evidence, machine: Machine) -> Evidence:
+    plan = plan_for(evidence)
+    assert plan is not None
+    items: list[Item] = []
+    while (wanted := experiments.next_try(plan, [run for run in map(tries.ran, items) if run is not None])) is not None:
+        items.append(item(len(items) + 1, wanted, works=machine(wanted.change, len(items))))
+    return evidence.completed(tuple(items))
+
+
+def report_on(evidence: Evidence) -> Report:
+    report = stages.judge(evidence, KNOWLEDGE)
+    assert report.diagnosis.crashes == ()
+    return report
+
+
+def test_a_proof_is_the_first_line_of_the_fix() -> None:
+    report = report_on(experimented(live(HIDDEN), without("CUDA_VISIBLE_DEVICES")))
+    assert report.diagnosis.root is not None
+    assert report.diagnosis.root.proof is not None
+    lines = render(report, KNOWLEDGE, Style(width=200)).split("\n")
+    first = lines.index("Fix") + 1
+    assert " ".join(line.strip() for line in lines[first : first + 2]) == (
+        "Tried here: with CUDA_VISIBLE_DEVICES unset, a Numba kernel ran and was right (0.9 s); without it, the failure came back."
+    )
+
+
+def test_what_did_not_help_is_said() -> None:
+    report = report_on(experimented(live(HIDDEN), lambda _change, _number: False))
+    assert report.diagnosis.root is not None
+    assert report.diagnosis.root.proof is None
+    assert "Tried without effect: CUDA_VISIBLE_DEVICES unset" in render(report, KNOWLEDGE, Style(width=200))
+
+
+def test_a_root_steps_down_to_what_is_proven_alone() -> None:
+    evidence = live(HIDDEN, {"environment": lambda text: text + "SITE_CUDA_MODE=strange\n"})
+    report = report_on(experimented(evidence, without("SITE_CUDA_MODE")))
+    assert report.diagnosis.root is not None
+    assert report.diagnosis.root.cause == UNFORESEEN
+    found = [finding.cause for finding in (*report.diagnosis.explains, *report.diagnosis.also)]
+    assert "cuda-visible-devices-hides-all" in found
+    assert report.prescription is not None
+    assert report.prescription.steps[0].shell == "unset SITE_CUDA_MODE"
+
+
+def test_experiments_feed_no_facts() -> None:
+    evidence = live(HIDDEN)
+    tried = experimented(evidence, lambda _change, _number: False)
+    before, after = report_on(evidence), report_on(tried)
+    assert msgspec.structs.replace(after.diagnosis, tried=()) == before.diagnosis
+    assert (after.verdict, after.checks, after.smoke) == (before.verdict, before.checks, before.smoke)
+
+
+def test_a_replay_says_the_same(tmp_path: Path) -> None:
+    evidence = experimented(live(HIDDEN), without("CUDA_VISIBLE_DEVICES"))
+    recording.write(evidence, str(tmp_path / "kept"), force=False)
+    live_report, replayed = report_on(evidence), report_on(recording.read(str(tmp_path / "kept")))
+    empty = {"origin": live_report.origin, "timing": live_report.timing}
+    assert msgspec.structs.replace(replayed, **empty) == live_report
+
+
+# ---------------------------------------------------------------- for real, with a stub driver
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return driver_stubs(tmp_path_factory.mktemp("libcuda"), only="libcuda.so.1")
+
+
+def collected(**changes: str) -> Evidence:
+    """The first run: the ladder as the laboratory would climb it, with nothing changed, and the environment."""
+    laboratory = Laboratory(Evidence(items=(), python=sys.executable), lists=KNOWLEDGE.experiments.lists, toolkits=(), timeout=20)
+    try:
+        first = laboratory.carry_out(Try(change=Change(), rung="devices"))
+    finally:
+        laboratory.close()
+    assert first is not None
+    ladder = msgspec.structs.replace(first, id="ladder", what=(sys.executable, "ladder.py"))
+    variables = "".join(f"{name}={value}\n" for name, value in sorted(os.environ.items()) if "\n" not in value)
+    environment = Item(id="environment", kind="environment", what="environment", status="ok", stdout=variables)
+    return Evidence(items=(environment, ladder), python=sys.executable)
+
+
+@pytest.fixture
+def broken_by_a_variable(stub: Path, monkeypatch: pytest.MonkeyPatch) -> Evidence:
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        monkeypatch.setattr(
+            "cudadoctor.sources.trust.as_root", lambda: False
+        )  # the stub lies in /tmp, which root's children get nothing of
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/opt/nothing:{stub}")
+    monkeypatch.setenv("FAKE_CUDA_INIT", "999")
+    monkeypatch.setenv("SITE_NAME", "a secret of this site")
+    return collected()
+
+
+def test_the_variable_that_breaks_the_driver_is_found(broken_by_a_variable: Evidence) -> None:
+    answer = judging.answered(Question(machines=(broken_by_a_variable,)), KNOWLEDGE)
+    assert isinstance(answer, Answer)
+    assert answer.plan is not None
+    # The stub is the driver of this machine, so its own place stays.
+    plan = msgspec.structs.replace(
+        answer.plan,
+        goal="devices",
+        units=tuple(
+            tuple(name for name in group if name != "LD_LIBRARY_PATH") for group in answer.plan.units if group != ("LD_LIBRARY_PATH",)
+        ),
+    )
+    after = experimenting.tried(msgspec.structs.replace(answer, plan=plan), broken_by_a_variable, KNOWLEDGE, timeout=20)
+    report = report_on(after)
+    assert report.diagnosis.root is not None
+    assert (report.diagnosis.root.cause, report.diagnosis.root.proof is not None) == (UNFORESEEN, True)
+    assert report.prescription is not None
+    assert report.prescription.steps[0].shell == "unset FAKE_CUDA_INIT"
+    kept = [one for one in after.items if one.id.startswith("try-")]
+    assert 3 <= len(kept) <= experiments.MOST
+    assert not any("a secret of this site" in f"{one.what} {one.stdout} {one.stderr}" for one in kept)
+
+
+def test_a_try_changes_its_own_environment_alone(broken_by_a_variable: Evidence) -> None:
+    before = dict(os.environ)
+    laboratory = Laboratory(broken_by_a_variable, lists=KNOWLEDGE.experiments.lists, toolkits=("/opt/cuda",), timeout=5)
+    try:
+        given = laboratory.environment(
+            Change(unset=("FAKE_CUDA_INIT",), left_out=(Entry(variable="LD_LIBRARY_PATH", number=0),), toolkit=0)
+        )
+    finally:
+        laboratory.close()
+    assert given is not None
+    assert "FAKE_CUDA_INIT" not in given
+    assert given["LD_LIBRARY_PATH"] == before["LD_LIBRARY_PATH"].split(":")[1]
+    assert given["CUDA_HOME"] == "/opt/cuda"
+    assert dict(os.environ) == before
+
+
+def test_no_time_no_try(broken_by_a_variable: Evidence) -> None:
+    laboratory = Laboratory(broken_by_a_variable, lists={}, toolkits=(), timeout=0.1)
+    try:
+        assert laboratory.carry_out(Try(change=Change(), rung="devices")) is None
+    finally:
+        laboratory.close()
+
+
+# ---------------------------------------------------------------- what the causes name
+def test_every_change_that_a_cause_names_is_understood() -> None:
+    for cause in KNOWLEDGE.causes.values():
+        for one in cause.tries:
+            word, _, rest = one.partition(" ")
+            assert word in ("unset", "entries", "toolkit", "limits", "no-user-site", "environment"), (cause.id, one)
+            assert bool(rest) == (word in ("unset", "entries")), (cause.id, one)
+            assert word != "entries" or set(rest.split()) <= set(KNOWLEDGE.experiments.lists), (cause.id, one)
