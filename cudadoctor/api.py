@@ -173,7 +173,7 @@ def diagnosis(report: Report) -> str:
         lines += [one_line(_knowledge().cause(root.cause).why), *words.quoted(root.evidence)]
     lines += [one_line(f"possible: {finding.title} [{finding.cause}]") for finding in report.diagnosis.suspects]
     if report.prescription is not None:
-        lines += ["", "Fix:", *words.steps(report.prescription)]
+        lines += ["", "Fix:", *words.fix(report)]
     return "\n".join(lines)
 
 

@@ -25,6 +25,7 @@ from cudadoctor.model.judgement import Answer, Question
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.parsers import tries
+from cudadoctor.report import formats
 from cudadoctor.report.text import Style, render
 from cudadoctor.sources import recording
 from cudadoctor.sources.experiments import Laboratory
@@ -233,6 +234,13 @@ def test_a_proof_is_the_first_line_of_the_fix() -> None:
     assert " ".join(line.strip() for line in lines[first : first + 2]) == (
         "Tried here: with CUDA_VISIBLE_DEVICES unset, a Numba kernel ran and was right (0.9 s); without it, the failure came back."
     )
+
+
+@pytest.mark.parametrize("form", ["html", "markdown", "junit", "github"])
+def test_every_format_says_what_was_tried(form: str) -> None:
+    proven = report_on(experimented(live(HIDDEN), without("CUDA_VISIBLE_DEVICES")))
+    page = " ".join(formats.FORMATS[form].render(proven, KNOWLEDGE, Style()).replace("\\_", "_").split())
+    assert "Tried here: with CUDA_VISIBLE_DEVICES unset, a Numba kernel ran and was right (0.9 s)" in page.replace("%0A", " ")
 
 
 def test_what_did_not_help_is_said() -> None:

@@ -24,7 +24,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         level = "error" if report.verdict == "broken" or words.degraded_fails(report) else "warning"
         said = [knowledge.cause(root.cause).why, "", *words.quoted(root.evidence[:QUOTES])]
         if report.prescription is not None:
-            said += ["", "Fix:", *words.steps(report.prescription)]
+            said += ["", "Fix:", *words.fix(report)]
         lines.append(command(level, f"cudadoctor: {root.title} [{root.cause}]", "\n".join(said)))
     elif report.verdict in ("undecided", "degraded"):
         asks = [f"{ask.command}: {ask.why}" for ask in report.diagnosis.ask]

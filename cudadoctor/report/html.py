@@ -59,6 +59,8 @@ def render(report: Report, knowledge: Knowledge) -> str:
     context = {
         "report": report,
         "headline": words.headline(report),
+        "proof": words.proof(report),
+        "tried": tuple(words.experiments(report)),
         "why": knowledge.cause(root.cause).why if root is not None else None,
         "open": report.verdict == "undecided" or (report.verdict == "degraded" and root is None),
         "failed": next((row for row in report.checks if row.status == "fail" and row.evidence), None),

@@ -56,7 +56,7 @@ def _row(row: Row, report: Report, knowledge: Knowledge) -> str:
         body = [row.summary, *words.quoted(row.evidence)]
         prescription = report.prescription
         if _is_root(own, report) and prescription is not None:
-            body += ["", "Fix:", *words.steps(prescription)]
+            body += ["", "Fix:", *words.fix(report)]
         return _case(head, f'<failure type="{_attribute(first.cause if first is not None else row.id)}"', message, body)
     if row.status in ("skip", "unknown"):
         why = f"{row.summary} (because: {row.because})" if row.because and row.because not in row.summary else row.summary

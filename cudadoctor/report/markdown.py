@@ -23,12 +23,13 @@ def render(report: Report, knowledge: Knowledge) -> str:
     if root is not None:
         lines += [prose(knowledge.cause(root.cause).why), "", *_evidence(root)]
     if report.prescription is not None:
-        lines += _fix(report.prescription)
+        lines += _fix(report.prescription, words.proof(report))
     if report.verdict == "undecided":
         lines += _open(report)
     lines += _beside(report)
-    lines += [f"* {escaped(note)}" for note in report.notes]
-    lines += [""] if report.notes else []
+    beside = (*words.experiments(report), *report.notes)
+    lines += [f"* {escaped(note)}" for note in beside]
+    lines += [""] if beside else []
     lines += _machine(report) + _figures(report) + _rows(report)
     lines.append(
         f"verdict {report.verdict}, action {report.action}, exit code {report.exit_code}, cudadoctor {escaped(report.tool.version)}"
@@ -62,8 +63,9 @@ def _evidence(finding: Finding) -> list[str]:
     return lines
 
 
-def _fix(prescription: Prescription) -> list[str]:
+def _fix(prescription: Prescription, proof: str | None) -> list[str]:
     lines = ["### Fix" if prescription.steps else "### No software fix is known", ""]
+    lines += [prose(proof), ""] if proof is not None else []
     if prescription.no_software_fix is not None:
         lines += [prose(prescription.no_software_fix), ""]
     for number, step in enumerate(prescription.steps, 1):

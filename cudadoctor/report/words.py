@@ -129,6 +129,15 @@ def quoted(quotes: Sequence[Quote]) -> Iterator[str]:
         yield from (f"    {line}" for line in clean(quote.text).split("\n"))
 
 
+def fix(report: Report) -> Iterator[str]:
+    """What was tried, and the steps."""
+    shown = proof(report)
+    if shown is not None:
+        yield one_line(shown)
+    if report.prescription is not None:
+        yield from steps(report.prescription)
+
+
 def steps(prescription: Prescription) -> Iterator[str]:
     """The steps as lines of plain text, commands four columns in."""
     if prescription.no_software_fix is not None:
