@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from cudadoctor.checks import container, device_nodes, driver, gpu, health
@@ -29,6 +30,7 @@ from cudadoctor.model.values import (
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
+    MAJORS,
     MODULE_FILES,
     MODULES,
     NVIDIA_MODPROBE,
@@ -39,6 +41,7 @@ from cudadoctor.model.values import (
     TEGRA,
     USER,
     WSL,
+    DeviceNodes,
     Environment,
     Kernel,
     LoadedDriver,
@@ -185,7 +188,7 @@ FIRES: list[tuple[str, State, set[str], tuple[Key[Any], ...]]] = [
     ("driver-version-mismatch", MISMATCH, set(), (LOADED_DRIVER, WSL, TEGRA)),
     ("driver-too-new-for-gpu", OLD_GPU, set(), (PCI, LOADED_DRIVER, NVML, LADDER, WSL, TEGRA)),
     ("driver-too-old-for-gpu", NEW_GPU, set(), (PCI, LOADED_DRIVER, NVML, LADDER, WSL, TEGRA)),
-    ("driver-hung", {HANGS: make.hangs("nvidia-smi")}, set(), (HANGS,)),
+    ("driver-hung", {HANGS: make.hangs("nvidia-smi"), NVML: make.nvml(999)}, set(), (HANGS,)),
     ("device-nodes-missing", NO_NODES, set(), (DEVICE_NODES, PCI, CONTAINER_MARKS, NVIDIA_MODPROBE, WSL, TEGRA)),
     ("uvm-unavailable", NO_UVM, set(), (DEVICE_NODES, NVIDIA_MODPROBE, WSL, TEGRA)),
     ("device-permission-denied", CLOSED, set(), (DEVICE_NODES, USER, LADDER, WSL, TEGRA)),
@@ -574,6 +577,29 @@ def test_nodes_and_containers() -> None:
     assert causes(host(IN_CONTAINER)) == {"container-no-gpu-access"}
     assert "container-no-gpu-access" in causes(host({**IN_CONTAINER, DEVICE_NODES: make.nodes("nvidiactl", "nvidia0")}))
     no_blame({**IN_CONTAINER, DEVICE_NODES: make.nodes(*ALL_NODES)}, "container-no-gpu-access", "device-nodes-missing")
+
+
+def test_nvidia_smi_that_is_slow_is_no_driver_that_hangs() -> None:
+    """NVML and cuInit answered: without persistence mode nvidia-smi starts every GPU anew."""
+    no_blame({HANGS: make.hangs("nvidia-smi")}, "driver-hung")
+    for changes in ({NVML: make.nvml(999)}, {LADDER: make.ladder("init", code=999)}):
+        assert "driver-hung" in causes(host({HANGS: make.hangs("nvidia-smi"), **changes}))
+    for key in (NVML, LADDER):  # who answered is not known
+        assert "driver-hung" in judged(host({HANGS: make.hangs("nvidia-smi")}, unknown=(key,)))[1]
+
+
+def test_a_node_with_the_number_of_another_driver_leads_nowhere() -> None:
+    def listing(control: int, uvm: int) -> DeviceNodes:
+        numbers = {"/dev/nvidiactl": control, "/dev/nvidia0": control, "/dev/nvidia-uvm": uvm}
+        return DeviceNodes(nodes=tuple(msgspec.structs.replace(make.node(path), major=number) for path, number in numbers.items()))
+
+    majors = fact(MAJORS, {"nvidia": 195, "nvidia-uvm": 510}, "195 nvidia", "510 nvidia-uvm")
+    failing = {LADDER: make.ladder("init", code=100), MAJORS: majors}
+    assert causes(host({**failing, DEVICE_NODES: listing(195, 509)})) == {"uvm-unavailable"}
+    assert causes(host({**failing, DEVICE_NODES: listing(234, 510)})) == {"device-nodes-missing"}
+    no_blame({**failing, DEVICE_NODES: listing(195, 510)}, "uvm-unavailable", "device-nodes-missing")
+    no_blame({MAJORS: majors, DEVICE_NODES: listing(195, 509)}, "uvm-unavailable")  # cuInit passed: somebody put it right
+    no_blame({LADDER: make.ladder("init", code=100), DEVICE_NODES: listing(195, 509)}, "uvm-unavailable")
 
 
 def test_uvm_that_is_there_and_does_not_serve() -> None:

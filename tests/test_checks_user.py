@@ -216,6 +216,15 @@ STUB_PATH = "/usr/local/cuda/lib64/stubs/libcuda.so"
 COMPAT_PATH = "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05"
 NO_TARGET: State = {LADDER: climb("numba-kernel", output="No module named 'cuda'")}
 FAILED: State = {LADDER: climb("numba-kernel", output="an error")}
+HALF_GONE = """Traceback (most recent call last):
+  File "/opt/doctor/workers/numba_steps.py", line 250, in start
+    import numba
+  File "/home/ada/env/lib/python3.12/site-packages/numba/__init__.py", line 19, in <module>
+    from llvmlite import binding
+  File "/home/ada/env/lib/python3.12/site-packages/llvmlite/binding/__init__.py", line 4, in <module>
+    from .dylib import *
+ModuleNotFoundError: No module named 'llvmlite.binding.dylib'
+"""
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
     "nvidia-smi-missing": ({SMI: None}, (SMI, WSL, TEGRA)),
     "libcuda-missing": ({LADDER: climb("libcuda", output=NOT_FOUND)}, (LADDER,)),
@@ -243,6 +252,7 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
         (ENVIRONMENT, TOOLKITS),
     ),
     "python-abi-mismatch": ({PYTHON: with_numba(package("numpy", "2.5.2"))}, (PYTHON,)),
+    "python-package-broken": ({LADDER: climb("numba-kernel", output=HALF_GONE)}, (PYTHON, LADDER)),
     "python-module-shadowed": ({PYTHON: with_numba(shadows=(Shadow(module="numba", path="/home/ada/work/numba.py"),))}, (PYTHON,)),
     "pynvml-conflict": ({PYTHON: with_numba(package("pynvml", "11.5.3"), package("nvidia-ml-py", "13.615.71"))}, (PYTHON,)),
     "numba-simulator-enabled": ({ENVIRONMENT: environment(NUMBA_ENABLE_CUDASIM="1")}, (ENVIRONMENT,)),
@@ -304,6 +314,35 @@ def test_less_evidence_finds_no_more(cause: str) -> None:
 
 # Tested in test_checks_state.py: what these rows take over from checks/device_state.py and checks/limits.py.
 STATE = {"compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-problem", "process-limits"}
+
+
+@pytest.mark.parametrize(
+    ("last", "module", "words"),
+    [
+        ("ModuleNotFoundError: No module named 'typing_extensions'", "typing_extensions", "typing-extensions"),
+        ("ImportError: cannot import name 'driver' from 'cuda.bindings' (unknown location)", "cuda.bindings", "cuda-bindings"),
+        ("AttributeError: module 'llvmlite.ir' has no attribute 'PointerType'", "llvmlite.ir", "llvmlite"),
+        ("ImportError: libffi.so.8: cannot open shared object file", "llvmlite.binding.__init__", "llvmlite"),
+    ],
+)
+def test_which_package_is_broken(last: str, module: str, words: str) -> None:
+    output = HALF_GONE.replace("ModuleNotFoundError: No module named 'llvmlite.binding.dylib'", last)
+    values = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output)}).values
+    assert (values["module"], values["package"]) == (module, words)
+
+
+@pytest.mark.parametrize("last", ["ValueError: llvmlite", "KeyboardInterrupt", "ImportErrors: No module named 'x'"])
+def test_another_error_is_no_broken_package(last: str) -> None:
+    output = HALF_GONE.replace("ModuleNotFoundError: No module named 'llvmlite.binding.dylib'", last)
+    assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=output)})
+    own = HALF_GONE.replace("site-packages", "work")  # no package of the interpreter's
+    assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=own)})
+
+
+def test_the_version_to_install_is_what_numba_asks_for() -> None:
+    asks = msgspec.structs.replace(package("numba", "0.62.1"), requires=("llvmlite<0.46,>=0.45.0dev0", "numpy<2.4,>=1.22"))
+    state = {LADDER: climb("numba-kernel", output=HALF_GONE), PYTHON: with_numba(asks, package("llvmlite", "0.45.1"))}
+    assert clue("python-package-broken", state).values["requirement"] == "llvmlite<0.46,>=0.45.0dev0"
 
 
 def test_every_cause_of_these_rows_is_tested() -> None:

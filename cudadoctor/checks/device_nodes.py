@@ -25,7 +25,7 @@ from cudadoctor.checks.reading import (
     told,
     unknown,
 )
-from cudadoctor.model.facts import Fact, Facts, Key, Quote
+from cudadoctor.model.facts import Fact, Facts, Key, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -34,6 +34,7 @@ from cudadoctor.model.values import (
     DEVICE_NODES_AFTER,
     ENVIRONMENT,
     LADDER,
+    MAJORS,
     MODULES,
     NVIDIA_MODPROBE,
     PCI,
@@ -183,6 +184,29 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause="uvm-unavailable", quotes=quotes, values={"nodes": UVM})
 
 
+def stale_numbers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A node has another major number than the driver at present: it leads nowhere. A /dev that outlives a restart keeps such nodes.
+
+    The kernel gives nvidia-uvm a number anew each time it is loaded; nodes of one GPU and nvidiactl have 195.
+    """
+    nodes = facts[DEVICE_NODES]
+    climb = told(facts, LADDER, nodes)
+    if nodes.value is None or elsewhere(facts, nodes) is not None or climb is None or passed(climb, "init"):
+        return  # where cuInit passes, root's rights or nvidia-modprobe have put it right
+    known = facts.get(MAJORS)  # older recordings lack it; what cannot be opened says so itself
+    majors = known.value or {} if not isinstance(known, Unknown) else {}
+    errors = {opening.path: opening.errno_name for opening in climb.openings}
+    for cause, drivers in (("device-nodes-missing", ("nvidia", "nvidia-frontend")), ("uvm-unavailable", ("nvidia-uvm",))):
+        now = next((majors[name] for name in drivers if name in majors), None)
+        meant = [node for node in needed(nodes.value) if (node.path == UVM) == (cause == "uvm-unavailable")]
+        stale = [node for node in meant if now is not None and node.major not in (None, now)]
+        if stale and not isinstance(known, Unknown):
+            shown = tuple(quote for quote in known.quotes if quote.text.split()[-1:] in ([name] for name in drivers))
+            opened = tuple(Quote(source="ladder", text=f"open {node.path}: {errors[node.path]}") for node in stale if errors.get(node.path))
+            values = {"nodes": " ".join(node.path for node in stale), "major": str(now)}
+            yield Clue(cause=cause, quotes=merged(*(line_of(nodes, node.line) for node in stale[:2]), shown, opened[:1]), values=values)
+
+
 def _uvm_is_out(facts: Facts) -> bool:
     """Whether nvidia is listed among the loaded modules and nvidia_uvm is not."""
     return bool(module_named(facts, "nvidia")) and not module_named(facts, "nvidia_uvm")
@@ -330,14 +354,15 @@ CHECK = Check(
     title="Device nodes",
     looks_at="/dev/nvidiactl, /dev/nvidia<N>, /dev/nvidia-uvm before and after the driver was asked: there, and open to this user",
     items=(
-        "dev", "dev-after", "user", "modules", "lsmod", "sys-modules", "driver-version", "sys-driver-version", "pci", "proc-version",
-        "tegra", "cgroup", "dockerenv", "containerenv", "ldconfig", "driver-libraries", "nvidia-modprobe", "ladder",
+        "dev", "dev-after", "devices", "user", "modules", "lsmod", "sys-modules", "driver-version", "sys-driver-version", "pci",
+        "proc-version", "tegra", "cgroup", "dockerenv", "containerenv", "ldconfig", "driver-libraries", "nvidia-modprobe", "ladder",
     ),
     rules=(
         Rule("device-nodes", ("device-nodes-missing",), nodes_missing),
         Rule("device-nodes", ("device-nodes-missing",), some_nodes_missing),
         Rule("device-nodes", ("uvm-unavailable",), uvm_missing),
         Rule("device-nodes", ("uvm-unavailable",), uvm_fails),
+        Rule("device-nodes", ("device-nodes-missing", "uvm-unavailable"), stale_numbers),
         Rule("device-nodes", ("device-permission-denied",), denied_by_mode),
         Rule("device-nodes", ("security-policy-denies-devices",), denied_by_policy),
         Rule("container", ("container-lost-devices",), lost_in_container),

@@ -11,6 +11,7 @@ from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import (
     Gpu,
     Quotes,
+    answer,
     driver_is_out,
     elsewhere,
     event_line,
@@ -221,12 +222,20 @@ def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi, NVML or cuInit gave no answer within its limit. The one rule that rests on a time-out."""
     fact = facts[HANGS]
     for entry in fact.value.entries if fact.value is not None else ():
+        if entry.item == "nvidia-smi" and driver_answers(facts):
+            continue
         if entry.item in ASKED or entry.step in DRIVER_STEPS:
             yield Clue(cause="driver-hung", quotes=(_no_answer(entry),), values={"what": entry.what, "seconds": f"{entry.seconds:g}"})
             return
     silent = [name for name in (*ASKED, "ladder") if fact.value is None or name not in fact.value.asked]
     if silent:
         raise not_known(HANGS, f"{', '.join(silent)}: not asked")
+
+
+def driver_answers(facts: Facts) -> bool:
+    """Whether NVML and cuInit answered: then nvidia-smi is slow, as it is on many GPUs without persistence mode, and the driver is well."""
+    nvml, ladder = answer(facts, NVML, "nvml"), answer(facts, LADDER, "ladder")
+    return nvml is not None and nvml.code == 0 and ladder is not None and passed(ladder, "init")
 
 
 def _no_answer(entry: Hang) -> Quote:

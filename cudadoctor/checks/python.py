@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cudadoctor.checks import frameworks
+from cudadoctor.checks import broken_package, frameworks
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject
 from cudadoctor.checks.reading import some
@@ -187,6 +187,7 @@ CHECK = Check(
         Rule("toolkit", (MIXED,), mixed),
         Rule("python", (PATH,), library_path),
         *frameworks.RULES,
+        *broken_package.RULES,
     ),
     describe=_describe,
 )

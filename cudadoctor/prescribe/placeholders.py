@@ -98,6 +98,7 @@ WORDS: dict[str, str] = {
     "cmake_architectures": "native",
     "default_gpu_name": "device 0", "free_gpu": "GPU-...", "free_gpu_name": "with free memory, by its UUID from `nvidia-smi -L`",
     "other_gpus": "GPUs of other makers",
+    "set_in": "the file that sets it", "set_line": "that names it",
     "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
 }  # fmt: skip
 
@@ -255,7 +256,8 @@ def _python(case: Case) -> Found:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
     stated = case.value("requirement")
     if stated or ALIGNING in case.knowledge.cause(case.root.cause).recipes:  # what fits is read from a large table
-        yield "fitting_requirement", _requirement(stated or pip.numpy_requirement(case))
+        wanted = stated or (pip.numpy_requirement(case) if ALIGNING in case.knowledge.cause(case.root.cause).recipes else None)
+        yield "fitting_requirement", _requirement(wanted)
     yield from _toolkits(case)
     stack = case.stack or (stack_of(case) if series is None or case.root.cause in OLD_NUMBA else None)
     if stack is not None:

@@ -54,6 +54,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(id="pci", wave="look", kind="file", what="/sys/bus/pci/devices", reader="read_pci"),
     _file("modules", "/proc/modules"),
     Probe(id="sys-modules", wave="look", kind="listing", what="/sys/module", reader="list_names"),
+    _file("devices", "/proc/devices"),
     _file("driver-version", "/proc/driver/nvidia/version"),
     _file("sys-driver-version", "/sys/module/nvidia/version"),
     Probe(id="module-files", wave="look", kind="listing", what="/lib/modules", reader="list_module_files"),

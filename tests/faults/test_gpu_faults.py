@@ -83,6 +83,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     needs: str = "true"
     rows: dict[str, str] = {}
     command: str = "check"
+    proof: str | None = None  # what was changed in the experiment that shows it
 
 
 def _spoiled(name: str, root: str, how: str, *, command: str = "check") -> Fault:
@@ -91,7 +92,24 @@ def _spoiled(name: str, root: str, how: str, *, command: str = "check") -> Fault
 
 def _visible(value: str, root: str, verdict: str = "broken") -> Fault:
     return Fault(
-        name=f"visible-devices={value!r}", root=root, verdict=verdict, setup=f"export CUDA_VISIBLE_DEVICES='{value}'", cured="healthy"
+        name=f"visible-devices={value!r}",
+        root=root,
+        verdict=verdict,
+        setup=f"export CUDA_VISIBLE_DEVICES='{value}'",
+        cured="healthy",
+        proof="CUDA_VISIBLE_DEVICES unset" if verdict == "broken" else None,
+    )
+
+
+def _variable(assignment: str) -> Fault:
+    name = assignment.partition("=")[0]
+    return Fault(
+        name=f"{name} is set",
+        root="environment-variable-breaks-cuda",
+        verdict="broken",
+        setup=f"export {assignment}",
+        cured="healthy",
+        proof=f"{name} unset",
     )
 
 
@@ -113,8 +131,8 @@ FAULTS = (
     Fault(
         name="job without GPU", root="scheduler-gave-no-gpu", verdict="broken", setup="export CUDA_VISIBLE_DEVICES=NoDevFiles SLURM_JOB_ID=17"
     ),
-    Fault(name="simulator", root="numba-simulator-enabled", verdict="broken", setup="export NUMBA_ENABLE_CUDASIM=1", cured="healthy"),
-    Fault(name="disabled", root="numba-cuda-disabled", verdict="broken", setup="export NUMBA_DISABLE_CUDA=1", cured="healthy"),
+    Fault(name="simulator", root="numba-simulator-enabled", verdict="broken", setup="export NUMBA_ENABLE_CUDASIM=1", cured="healthy", proof="NUMBA_ENABLE_CUDASIM unset"),
+    Fault(name="disabled", root="numba-cuda-disabled", verdict="broken", setup="export NUMBA_DISABLE_CUDA=1", cured="healthy", proof="NUMBA_DISABLE_CUDA unset"),
     Fault(
         name="no uvm node, no right to make it", root="uvm-unavailable", verdict="broken", setup=f"{COPY_DEV}; rm /dev/nvidia-uvm",
         prefix=NO_MKNOD, cured="healthy",
@@ -153,7 +171,7 @@ FAULTS = (
     Fault(name="toolkit hidden", root="toolkit-missing", verdict="broken", setup=HIDE_TOOLKIT),
     Fault(name="nvidia-smi absent", root="nvidia-smi-missing", verdict="degraded", setup=HIDE_SMI),
     Fault(
-        name="nvidia-smi hangs", root="driver-hung", verdict="degraded",
+        name="nvidia-smi hangs", root=None, verdict="healthy", rows={"nvidia-smi": "unknown"},
         setup='mkdir $D/bin; printf "#!/bin/sh\\nexec sleep 300\\n" > $D/bin/nvidia-smi; chmod +x $D/bin/nvidia-smi; export PATH="$D/bin:$PATH"',
     ),
     Fault(
@@ -301,6 +319,44 @@ FAULTS = (
     ),
     Fault(name="a kernel must be compiled anew", root=None, verdict="healthy", setup="export CUDA_CACHE_DISABLE=1 CUDA_LAUNCH_BLOCKING=1"),
     Fault(name="Numba's cache may not be written", root=None, verdict="healthy", setup="export NUMBA_CACHE_DIR=/proc/nowhere", prefix=NOBODY),
+    # -- what nobody foresaw: found by experiment
+    _variable("CUDA_DISABLE_PTX_JIT=1"),
+    _variable("NUMBA_FORCE_CUDA_CC=9.9"),
+    _variable("NUMBA_NUM_THREADS=0"),
+    _variable("NUMBA_CUDA_MEMORY_MANAGER=bogus"),
+    Fault(
+        name="a toolkit that is none", root="environment-variable-breaks-cuda", verdict="broken", proof="CUDA_HOME unset", cured="healthy", prefix=NOBODY,
+        setup="mkdir -p $D/t/nvvm/lib64 $D/t/nvvm/libdevice $D/t/bin; touch $D/t/nvvm/lib64/libnvvm.so $D/t/nvvm/lib64/libnvvm.so.4 $D/t/bin/nvcc"
+        " $D/t/nvvm/libdevice/libdevice.10.bc; chmod +x $D/t/bin/nvcc; export CUDA_HOME=$D/t",
+    ),
+    Fault(
+        name="one place of LD_LIBRARY_PATH", root="environment-variable-breaks-cuda", verdict="broken", proof="LD_LIBRARY_PATH without", prefix=NOBODY,
+        setup="mkdir -p $D/a $D/l; touch $D/l/libstdc++.so.6; export LD_LIBRARY_PATH=$D/a:$D/l",
+    ),
+    Fault(
+        name="a library to preload keeps a node closed", root="environment-variable-breaks-cuda", verdict="broken", proof="LD_PRELOAD unset",
+        setup=f"cc -shared -fPIC -o $D/closed.so {FOLDER}/closed.c -ldl; export LD_PRELOAD=$D/closed.so", prefix=NOBODY, needs="command -v cc",
+    ),
+    Fault(
+        name="uvm's node has an old number", root="uvm-unavailable", verdict="broken", prefix=NO_MKNOD, cured="healthy",
+        setup=f"{COPY_DEV}; rm /dev/nvidia-uvm; mknod -m 666 /dev/nvidia-uvm c 240 0",
+    ),
+    Fault(
+        name="nvidiactl has an old number", root="device-nodes-missing", verdict="broken", prefix=NO_MKNOD, cured="healthy",
+        setup=f"{COPY_DEV}; rm /dev/nvidiactl; mknod -m 666 /dev/nvidiactl c 240 255",
+    ),
+    Fault(
+        name="half of llvmlite is gone", root="python-package-broken", verdict="broken",
+        setup='N=$("$PATIENT" -c "import os, llvmlite; print(os.path.dirname(llvmlite.__file__))"); mount -t tmpfs none $N/binding',
+    ),
+    Fault(
+        name="half of cuda.bindings is gone", root="python-package-broken", verdict="broken",
+        setup='N=$("$PATIENT" -c "import os, cuda.bindings as b; print(os.path.dirname(b.__file__))"); mount -t tmpfs none $N/_internal',
+    ),
+    Fault(
+        name="nvidia-smi takes three seconds", root=None, verdict="healthy",
+        setup='mkdir $D/bin; printf "#!/bin/sh\\nsleep 3.2\\nexec $(command -v nvidia-smi)\\n" > $D/bin/nvidia-smi; chmod +x $D/bin/nvidia-smi; export PATH="$D/bin:$PATH"',
+    ),
     Fault(
         name="NumPy too new", root="python-abi-mismatch", verdict="broken", python=TOO_NEW, needs=f"[ -x '{TOO_NEW}' ]",
     ),
@@ -383,6 +439,10 @@ def test_fault(fault: Fault, tmp_path: Path) -> None:
     assert isinstance(diagnosis, dict)
     assert isinstance(checks, list)
     assert [finding["cause"] for finding in diagnosis["also"] if finding["effect"] == "blocks"] == []
+    if fault.proof is not None:
+        proof = diagnosis["root"]["proof"]
+        assert proof is not None, diagnosis["tried"]
+        assert proof["change"].startswith(fault.proof)
     if fault.command == "check":  # `smoke` goes on after that kernel
         _broken_where_the_kernel_failed(before)
     statuses = {row["id"]: row["status"] for row in checks}

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudadoctor.checks import device_numbers
+from cudadoctor.checks import device_numbers, driver_fit
 from cudadoctor.judge.assemble import spaced
 from cudadoctor.judge.assemble.known import said, value
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Judged
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.facts import Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.values import DCGM, DEVICE_NODES, DEVICE_NODES_AFTER, HANGS, LADDER, NVIDIA_MODPROBE, NVML, PROCESSES, PYTHON, Ladder
+
+_SLOW = (
+    ", while NVML and cuInit answered: the driver is well. Without persistence mode nvidia-smi starts every GPU anew, which takes a second "
+    "or more for each (nvidia-smi -pm 1, or the service nvidia-persistenced, keeps them started)"
+)
 
 
 def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str], knowledge: Knowledge) -> tuple[str, ...]:
@@ -36,7 +41,8 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
     hangs = value(facts, HANGS)
     for hang in hangs.entries if hangs is not None else ():
         stuck = " and could not be ended" if hang.uninterruptible else ""
-        out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}.")
+        slow = hang.item == "nvidia-smi" and _driver_answers(facts)
+        out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}{_SLOW if slow else ''}.")
     order = device_numbers.note(facts)
     out.extend([order] if order is not None else [])
     out.extend(spaced.notes(facts, knowledge))
@@ -126,3 +132,10 @@ def _nodes_note(facts: Facts) -> list[str]:
     helper = value(facts, NVIDIA_MODPROBE)
     by = "nvidia-modprobe" if helper else "the driver's libraries, with the rights of root"
     return [f"Opening the driver made {', '.join(made)} (by {by}); the rows show the machine as it was before."]
+
+
+def _driver_answers(facts: Facts) -> bool:
+    try:
+        return driver_fit.driver_answers(facts)
+    except NotKnown:
+        return False

@@ -114,6 +114,7 @@ class Limits(Value, frozen=True, kw_only=True):
 
 DEVICE_NODES = Key[DeviceNodes]("device-nodes")
 DEVICE_NODES_AFTER = Key[DeviceNodes]("device-nodes-after")
+MAJORS = Key[dict[str, int]]("majors")  # device driver -> the major number that it has at present
 USER = Key[User]("user")
 OPERATING_SYSTEM = Key[OperatingSystem]("operating-system")
 KERNEL = Key[Kernel]("kernel")

@@ -1,0 +1,102 @@
+"""A Python package that is incomplete, or does not fit another, whatever it is called: read from the traceback of the Numba rung.
+
+The frames say which package raised, the last line what it lacked. What the metadata of numba and numba-cuda demand is the version to
+install. Causes with a message of their own come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from cudadoctor.checks.base import Rule
+from cudadoctor.checks.common import broken, python_subject, rung_quote, spoken
+from cudadoctor.checks.reading import told
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+
+BROKEN = "python-package-broken"
+_FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
+_INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
+_ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError): (?P<words>[^\n]{1,600})")
+_NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
+_NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
+_NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")
+_OF_DEMAND = ("numba-cuda", "numba")  # whose metadata says which version of a neighbour they work with
+
+
+class Broken(NamedTuple):
+    """What a traceback says: the module that lacks something or is not there, the package that asked for it, and the last line."""
+
+    module: str
+    asked_by: str
+    words: str
+    path: str  # of the last frame within the interpreter's packages
+
+
+def of_traceback(output: str) -> Broken | None:
+    """What the last traceback of an output says; None where it ends in another way, or not within packages."""
+    lines = output.strip().split("\n")
+    ends = [match for match in map(_ENDS.match, lines[-4:]) if match is not None]
+    frames = [match["path"] for match in map(_FRAME.match, lines) if match is not None]
+    inside = [(path, found["inside"]) for path in frames if (found := _INSTALLED.search(path)) is not None]
+    if not ends or not inside:
+        return None
+    path, within = inside[-1]
+    asked_by = within.replace("\\", "/").removesuffix(".py").replace("/", ".")
+    words = ends[-1]["words"]
+    lacking = next((found for found in (form.match(words) for form in (_NO_MODULE, _NO_NAME, _NO_ATTRIBUTE)) if found is not None), None)
+    return Broken(lacking["module"] if lacking is not None else asked_by, asked_by, f"{ends[-1]['kind']}: {words}", path)
+
+
+def distribution(module: str, python: PythonEnvironment) -> str:
+    """The package to which a module belongs: cuda.bindings.driver to cuda-bindings where that is installed, else its first part."""
+    parts = module.replace("_", "-").lower().split(".")
+    names = ("-".join(parts[:2]), parts[0])
+    found = next((name for name in names if python.package(name) is not None), None)
+    return found or (names[0] if parts[0] == "cuda" else names[1])  # NVIDIA's packages share the module `cuda`
+
+
+def demanded(name: str, python: PythonEnvironment) -> str | None:
+    """`llvmlite<0.49,>=0.48`, as Numba states it; the installed version where nobody demands one."""
+    for owner in _OF_DEMAND:
+        package = python.package(owner)
+        for text in package.requires if package is not None else ():
+            try:
+                wanted = Requirement(text)
+            except InvalidRequirement:
+                continue
+            if wanted.marker is None and wanted.name.lower().replace("_", "-") == name and str(wanted.specifier):
+                return f"{name}{wanted.specifier}"
+    found = python.package(name)
+    return f"{name}=={found.version}" if found is not None else None
+
+
+def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The Numba rung of the examined interpreter ends with an error out of its own packages."""
+    climb = facts[LADDER]
+    if climb.value is None or (climb.value.numba is not None and climb.value.numba.python is not None):
+        return
+    for result in broken(climb.value, "numba-kernel"):
+        found = of_traceback(result.output)
+        python = told(facts, PYTHON, climb) if found is not None else None
+        if found is None or python is None:
+            continue
+        name = distribution(found.module, python)
+        values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python), "python": python.path}
+        requirement = demanded(name, python)
+        if requirement is not None:
+            values["requirement"] = requirement
+        quotes = (rung_quote(climb, result), spoken(found.path, 0, found.words))
+        yield Clue(cause=BROKEN, quotes=quotes, subject=python_subject(python), values=values)
+        return
+
+
+RULES = (Rule("python", (BROKEN,), rule),)
