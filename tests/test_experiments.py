@@ -62,7 +62,7 @@ def without(*names: str) -> Machine:
 
 
 def plan_of(*names: str, proposals: Iterable[Proposal] = (), entries: dict[str, int] | None = None) -> Plan:
-    units = KNOWLEDGE.experiments.grouped(names)
+    units = KNOWLEDGE.experiments.grouped(names, FAILED.rung)
     return Plan(failure=FAILED, goal="devices", step="first", proposals=tuple(proposals), units=units, entries=entries or {})
 
 

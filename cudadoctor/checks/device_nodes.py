@@ -204,7 +204,12 @@ def stale_numbers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             shown = tuple(quote for quote in known.quotes if quote.text.split()[-1:] in ([name] for name in drivers))
             opened = tuple(Quote(source="ladder", text=f"open {node.path}: {errors[node.path]}") for node in stale if errors.get(node.path))
             values = {"nodes": " ".join(node.path for node in stale), "major": str(now)}
-            yield Clue(cause=cause, quotes=merged(*(line_of(nodes, node.line) for node in stale[:2]), shown, opened[:1]), values=values)
+            yield Clue(
+                cause=cause,
+                quotes=merged(*(line_of(nodes, node.line) for node in stale[:2]), shown, opened[:1]),
+                from_rung="init",
+                values=values,
+            )
 
 
 def _uvm_is_out(facts: Facts) -> bool:

@@ -68,7 +68,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     proposals = tuple(_proposals([one.cause for one in accused], failure.rung, free, seen.facts, knowledge))
     if root is None:
         proposals += tuple(Proposal(cause=UNFORESEEN, change=change) for change in _named(free, seen.facts, evidence, table))
-    units = table.grouped(free) if root is None or proposals else ()
+    units = table.grouped(free, failure.rung) if root is None or proposals else ()
     in_python = failure.rung in (START, "numba-kernel") and (root is None or root.layer in ("python", "environment"))
     if not proposals and not units:
         return None
@@ -218,7 +218,8 @@ def next_try(plan: Plan, runs: Sequence[Ran]) -> Try | None:
 def _asked(plan: Plan, change: Change, *, only: bool = False) -> Try:
     """`only`: no further than the rung that failed. The same again and halving ask for no more."""
     rung = plan.failure.rung if plan.failure.rung != START else "libcuda"
-    return Try(change=change, rung=rung if only or change == SAME else plan.goal, gpu=plan.failure.gpu, step=plan.step)
+    stop = rung if only or change == SAME else plan.goal
+    return Try(change=change, rung=stop, gpu=plan.failure.gpu, step=plan.step, straight=rung == "numba-kernel")
 
 
 def _of(change: Change, runs: Sequence[Ran]) -> Ran | None:

@@ -15,6 +15,7 @@ What = Literal["keep", "launcher", "job", "granted", "group"]
 class Rule(Row, frozen=True, kw_only=True):
     what: What
     variables: tuple[str, ...]
+    first_for: tuple[str, ...] = ()  # of a group: the rungs at which it is the likeliest
     source: Source
 
 
@@ -54,13 +55,12 @@ class Experiments(Table, frozen=True, kw_only=True):
         places = self.entries(name, value) if name in self.lists else ()
         return any(fnmatchcase(entry, pattern) for entry in places for row in self.place for pattern in row.patterns)
 
-    def grouped(self, names: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-        """The names by groups, in their order, those of no group last; empty groups left out."""
+    def grouped(self, names: Iterable[str], rung: str) -> tuple[tuple[str, ...], ...]:
+        """The names by groups, the likeliest at this rung first, those of no group last; empty groups left out."""
         left, found = sorted(names), []
-        for row in self.rule:
-            if row.what == "group":
-                found.append(tuple(name for name in left if _fits(name, row)))
-                left = [name for name in left if name not in found[-1]]
+        for row in sorted((row for row in self.rule if row.what == "group"), key=lambda row: rung not in row.first_for):
+            found.append(tuple(name for name in left if _fits(name, row)))
+            left = [name for name in left if name not in found[-1]]
         return tuple(group for group in (*found, tuple(left)) if group)
 
     def _is(self, name: str, what: What) -> bool:

@@ -43,6 +43,7 @@ class Try(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     rung: str
     gpu: str | None = None
     step: str | None = None
+    straight: bool = False  # to Numba: the rungs of the driver had held
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -51,6 +51,7 @@ class Laboratory:
         words = ("--try", msgspec.json.encode(what).decode())
         arguments = ["--no-benchmark", "--stop", what.rung, *(["--gpu", what.gpu] if what.gpu else [])]
         arguments += ["--step", what.step] if what.step else []
+        arguments += ["--straight"] if what.straight else []
         arguments += ["--raise-limits"] if what.change.raised_limits else []
         with uninterrupted():
             child = Child(

@@ -4,7 +4,7 @@ Started as `[python, "-u", "-B", /abs/ladder.py, "--quick"?, "--no-benchmark"?, 
 line, one when a rung begins and one when it ends, so the last line names the rung that crashed or hung. After the device count it
 waits for the line `go` on stdin: no context is made before that. Steps of one GPU stop at its first broken rung, other GPUs go on.
 An experiment adds `"--stop", RUNG` (the last rung to climb), `"--gpu", UUID` (that GPU alone), `"--step", NAME` (of the Numba kernels
-this one) and `"--raise-limits"`.
+this one), `"--straight"` (from the devices to Numba, which makes its own context) and `"--raise-limits"`.
 
 Everything that a rung prints (device printf, libraries, tracebacks) is caught from descriptors 1 and 2; a failing rung carries it.
 It imports nothing of ours and runs on Python 3.8 and later.
@@ -379,7 +379,11 @@ def climb(worker: Worker, arguments: list[str]) -> None:
         return
     if limit:
         limit_life(limit)
-    working = climb_gpus(worker, driver, chosen(found["devices"], option(arguments, "--gpu")), arguments)
+    devices = chosen(found["devices"], option(arguments, "--gpu"))
+    if "--straight" in arguments:
+        working = {described["index"]: False for described in devices}
+    else:
+        working = climb_gpus(worker, driver, devices, arguments)
     if working and stop in (None, "numba-kernel"):
         sibling("numba_steps").climb(worker, working, option(arguments, "--step"))  # Numba is imported here and no earlier
 
