@@ -106,9 +106,24 @@ def test_two_that_only_help_together_are_a_suspicion() -> None:
 def test_nothing_is_concluded_where_a_bare_environment_fails_too() -> None:
     plan = plan_of("CUDA_A", "SITE_B")
     runs = runs_on(lambda _change, _number: False, plan)
-    assert len(runs) == 1
+    assert [run.what.change.unset for run in runs] == [("CUDA_A",), ("CUDA_A", "SITE_B")]  # the likeliest, then all
     assert concluded(plan, runs).clues == ()
-    assert [one.worked for one in concluded(plan, runs).tried] == [False]
+    assert [one.worked for one in concluded(plan, runs).tried] == [False, False]
+
+
+def test_the_likeliest_group_is_asked_first() -> None:
+    """Numba's own variables where Numba failed: two runs and the control in place of the halving of all."""
+    failed = msgspec.structs.replace(FAILED, rung="numba-kernel")
+    units = KNOWLEDGE.experiments.grouped(["CUDA_A", "NUMBA_B", *(f"SITE_{number}" for number in range(60))], "numba-kernel")
+    assert units[0] == ("NUMBA_B",)
+    plan = Plan(failure=failed, goal="numba-kernel", step="first", units=units)
+    runs: list[Ran] = []
+    while (wanted := experiments.next_try(plan, runs)) is not None:
+        works = "NUMBA_B" in wanted.change.unset
+        passed = ("init", "devices", *(("numba-kernel",) if works else ()))
+        runs.append(Ran(what=wanted, passed=passed, failed=None if works else failed, seconds=1.0))
+    assert [run.what.change for run in runs] == [Change(unset=("NUMBA_B",)), experiments.SAME]
+    assert all(run.what.straight for run in runs)
 
 
 PROPOSED = Proposal(cause="cuda-visible-devices-hides-all", change=Change(unset=("CUDA_VISIBLE_DEVICES",)))

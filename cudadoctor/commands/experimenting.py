@@ -15,6 +15,7 @@ def tried(answer: Answer, evidence: Evidence, knowledge: Knowledge, *, timeout: 
     """The evidence with what the experiments came to. Ctrl-C ends them, and what is known by then stays."""
     from cudadoctor.judge.experiments import next_try
     from cudadoctor.model.evidence import Item
+    from cudadoctor.model.experiments import Change
     from cudadoctor.parsers import tries
     from cudadoctor.sources.experiments import Laboratory
 
@@ -25,7 +26,8 @@ def tried(answer: Answer, evidence: Evidence, knowledge: Knowledge, *, timeout: 
         with closing(laboratory):
             # One that there is no time for would be ended half way, and say nothing.
             while (wanted := next_try(answer.plan, [run for run in map(tries.ran, items) if run is not None])) is not None:
-                item = laboratory.carry_out(wanted, least=max((item.seconds for item in items), default=0.0))
+                longest = max((item.seconds for item in items), default=0.0)
+                item = laboratory.carry_out(wanted, least=longest if wanted.change != Change() else 0.0)  # which fails soon
                 if item is None:
                     break
                 items.append(item)

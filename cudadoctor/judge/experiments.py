@@ -38,6 +38,7 @@ SAME: Change = Change()
 _BELOW = ("hardware", "bus", "kernel", "node", "container")  # layers that no variable cures
 _CLIMB = (START, *LADDER_ORDER[LADDER_ORDER.index("libcuda") :])
 _WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
+_FEW = 3  # variables of the likeliest group that are taken away before all are
 _TELLING = 5  # characters of a value that are enough to be meant
 _SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
 _SAID = {
@@ -256,12 +257,22 @@ def _search(plan: Plan, runs: Sequence[Ran]) -> Change | Ran | None:
     if not plan.units:
         return None
     every = [list(group) for group in plan.units]
+    if len(every) > 1 and len(every[0]) <= _FEW:  # the likeliest group costs one run, and spares the halving of all
+        likeliest = _of(_removed(every[0]), runs)
+        if likeliest is None:
+            return _removed(every[0])
+        if likeliest.helped(plan.failure):
+            return _within(_halved(every[:1], plan, runs), plan, runs)
     bare = _of(_removed([unit for group in every for unit in group]), runs)
     if bare is None:
         return _removed([unit for group in every for unit in group])
     if not bare.helped(plan.failure):
         return None
-    found = _halved(every, plan, runs)
+    return _within(_halved(every, plan, runs), plan, runs)
+
+
+def _within(found: Change | Ran | None, plan: Plan, runs: Sequence[Ran]) -> Change | Ran | None:
+    """The one place of a variable that lists several; the variable where no place alone is at fault."""
     if not isinstance(found, Ran) or found.what.change.left_out:
         return found
     name = found.what.change.unset[0]

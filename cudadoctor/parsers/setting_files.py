@@ -17,6 +17,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """All lines that set one, in the order in which a shell reads them."""
     found = [_LINE.match(line) for line in text.lines]
     places = [SetIn(name=one["name"], path=one["path"], line=int(one["number"])) for one in found if one is not None]
+    if not places:
+        return
     yield text.fact(SET_IN, tuple(places), *(text.quote(number) for number, one in enumerate(found[:60], 1) if one is not None))
 
 

@@ -239,7 +239,7 @@ def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
             worker.climb(STEP, lambda gpu=gpu, guest=guest: on_gpu(worker, smoke[0], gpu, guest), gpu)
         else:
             worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(first)}, gpu)
-    if smoke:
+    if smoke and only is None:
         worker.emit("numba", **state(with_components=True))
 
 
