@@ -36,7 +36,12 @@ def test_without_a_path_a_missing_nvidia_smi_is_no_finding() -> None:
 
 def test_a_tool_that_prints_without_end_is_no_driver_that_hangs() -> None:
     evidence = evidence_of("h200-nvidia-smi-hangs")
-    assert judged(evidence).diagnosis.root is not None
+    silent = judged(evidence, nvml={"status": "timed-out", "stdout": None, "why": "no answer within 10 s"})
+    assert silent.diagnosis.root is not None
+    assert "driver-hung" in {finding.cause for finding in (silent.diagnosis.root, *silent.diagnosis.explains, *silent.diagnosis.also)}
+    said = [note for note in judged(evidence).notes if note.startswith("nvidia-smi gave no answer")]
+    assert len(said) == 1
+    assert "NVML and cuInit answered" in said[0]
     report = judged(evidence, nvidia_smi={"stdout": "y\n" * 1000, "dropped_bytes": 1 << 30})
     assert (report.verdict, report.diagnosis.root) == ("healthy", None)
     assert next(row for row in report.checks if row.id == "nvidia-smi").status == "unknown"
