@@ -276,6 +276,14 @@ def test_a_root_steps_down_to_what_is_proven_alone() -> None:
     assert report.prescription.steps[0].shell == "unset SITE_CUDA_MODE"
 
 
+def test_a_value_that_redaction_takes_is_not_shown() -> None:
+    evidence = live(HIDDEN, {"environment": lambda text: text + "SITE_CUDA_TOKEN=hunter2secret\n"})
+    report = report_on(experimented(evidence, without("SITE_CUDA_TOKEN")))
+    assert report.diagnosis.root is not None
+    assert report.diagnosis.root.evidence[0].text == "SITE_CUDA_TOKEN is set (its value is not shown)"
+    assert "hunter2secret" not in json.dumps(msgspec.to_builtins(report))
+
+
 def test_experiments_feed_no_facts() -> None:
     evidence = live(HIDDEN)
     tried = experimented(evidence, lambda _change, _number: False)

@@ -31,6 +31,7 @@ from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue, Finding
 from cudadoctor.model.values import ENVIRONMENT, HANGS, LADDER, LIMITS, NVML, SMI, TOOLKITS
 from cudadoctor.parsers import tries
+from cudadoctor.sources.names_in_evidence import keeps
 
 MOST = 12  # experiments of one check
 UNFORESEEN = "environment-variable-breaks-cuda"
@@ -361,13 +362,16 @@ def _quotes(change: Change, facts: Facts) -> Iterator[Quote]:
         return
     for name in dict.fromkeys((*change.unset, *(entry.variable for entry in change.left_out))):
         line = fact.value.lines.get(name)
-        yield Quote(source="environment", first=line, last=line, text=f"{name}={fact.value.variables.get(name, '')}")
+        value = fact.value.variables.get(name, "")
+        said = f"{name}={value}" if keeps(name, value) else f"{name} is set (its value is not shown)"
+        yield Quote(source="environment", first=line, last=line, text=said)
 
 
 def _values(change: Change, facts: Facts, knowledge: Knowledge) -> dict[str, str]:
     variables = _variables(facts)
     for name in (*change.unset, *(entry.variable for entry in change.left_out)):
-        values = {"variable": name, "value": variables.get(name, "")}
+        value = variables.get(name, "")
+        values = {"variable": name, "value": value if keeps(name, value) else ""}
         for entry in change.left_out:
             rest = [place for number, place in _numbered(name, variables, knowledge) if number != entry.number]
             values.update(entry=_place(entry, variables, knowledge), kept=":".join(rest))
