@@ -599,7 +599,9 @@ def test_a_node_with_the_number_of_another_driver_leads_nowhere() -> None:
     assert causes(host({**failing, DEVICE_NODES: listing(234, 510)})) == {"device-nodes-missing"}
     no_blame({**failing, DEVICE_NODES: listing(195, 510)}, "uvm-unavailable", "device-nodes-missing")
     no_blame({MAJORS: majors, DEVICE_NODES: listing(195, 509)}, "uvm-unavailable")  # cuInit passed: somebody put it right
-    no_blame({LADDER: make.ladder("init", code=100), DEVICE_NODES: listing(195, 509)}, "uvm-unavailable")
+    unknown = host({LADDER: make.ladder("init", code=999), DEVICE_NODES: listing(195, 509)}, unknown=(MAJORS,))
+    assert "uvm-unavailable" in judged(unknown)[1]
+    assert "device-nodes-missing" in causes(host({**failing, DEVICE_NODES: listing(234, 510)}, unknown=(MAJORS,)))  # that number is fixed
 
 
 def test_uvm_that_is_there_and_does_not_serve() -> None:

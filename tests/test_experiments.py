@@ -17,8 +17,9 @@ from cudadoctor.commands import experimenting
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge import experiments, stages
 from cudadoctor.knowledge.load import load
+from cudadoctor.model.diagnosis import Conclusion
 from cudadoctor.model.evidence import Evidence, Item
-from cudadoctor.model.experiments import Change, Entry, Failure, Plan, Proposal, Ran, Try
+from cudadoctor.model.experiments import SAME, Change, Entry, Failure, Plan, Proposal, Ran, Try
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Answer, Question
@@ -66,7 +67,7 @@ def plan_of(*names: str, proposals: Iterable[Proposal] = (), entries: dict[str, 
     return Plan(failure=FAILED, goal="devices", step="first", proposals=tuple(proposals), units=units, entries=entries or {})
 
 
-def concluded(plan: Plan, runs: list[Ran]) -> experiments.Conclusion:
+def concluded(plan: Plan, runs: list[Ran]) -> Conclusion:
     return experiments.concluded(plan, runs, Facts(()), KNOWLEDGE)
 
 
@@ -80,7 +81,7 @@ def test_one_variable_at_fault_is_found_among_many(count: int, data: st.DataObje
     found = concluded(plan, runs)
     assert [clue.values["variable"] for clue in found.clues] == [culprit], [run.what.change for run in runs]
     assert found.clues[0].proof is not None
-    assert runs[-1].what.change == experiments.SAME  # and failed again without it
+    assert runs[-1].what.change == SAME  # and failed again without it
 
 
 @given(st.integers(min_value=2, max_value=9), st.data())
@@ -122,7 +123,7 @@ def test_the_likeliest_group_is_asked_first() -> None:
         works = "NUMBA_B" in wanted.change.unset
         passed = ("init", "devices", *(("numba-kernel",) if works else ()))
         runs.append(Ran(what=wanted, passed=passed, failed=None if works else failed, seconds=1.0))
-    assert [run.what.change for run in runs] == [Change(unset=("NUMBA_B",)), experiments.SAME]
+    assert [run.what.change for run in runs] == [Change(unset=("NUMBA_B",)), SAME]
     assert all(run.what.straight for run in runs)
 
 
@@ -209,6 +210,16 @@ def test_nothing_is_tried_that_needs_a_context_where_others_compute() -> None:
     asked = {item.id: item for item in evidence_of("h200-in-use").items if item.id in ("nvml", "nvidia-smi")}
     assert plan_for(live("h200-numba-simulator")) is not None
     assert plan_for(live("h200-numba-simulator").completed(tuple(asked.values()))) is None
+
+
+def test_who_computes_is_not_known_where_nobody_lists_it() -> None:
+    evidence = live("h200-numba-simulator")
+    less = tuple(
+        msgspec.structs.replace(item, status="denied", stdout=None) for item in evidence.items if item.id in ("nvml", "nvidia-smi")
+    )
+    assert len(less) == 2
+    assert plan_for(evidence) is not None
+    assert plan_for(evidence.completed(less)) is None
 
 
 # ---------------------------------------------------------------- the report
@@ -306,9 +317,9 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return driver_stubs(tmp_path_factory.mktemp("libcuda"), only="libcuda.so.1")
 
 
-def collected(**changes: str) -> Evidence:
+def collected() -> Evidence:
     """The first run: the ladder as the laboratory would climb it, with nothing changed, and the environment."""
-    laboratory = Laboratory(Evidence(items=(), python=sys.executable), lists=KNOWLEDGE.experiments.lists, toolkits=(), timeout=20)
+    laboratory = Laboratory(Evidence(items=(), python=sys.executable), KNOWLEDGE.experiments, toolkits=(), timeout=20)
     try:
         first = laboratory.carry_out(Try(change=Change(), rung="devices"))
     finally:
@@ -357,7 +368,7 @@ def test_the_variable_that_breaks_the_driver_is_found(broken_by_a_variable: Evid
 
 def test_a_try_changes_its_own_environment_alone(broken_by_a_variable: Evidence) -> None:
     before = dict(os.environ)
-    laboratory = Laboratory(broken_by_a_variable, lists=KNOWLEDGE.experiments.lists, toolkits=("/opt/cuda",), timeout=5)
+    laboratory = Laboratory(broken_by_a_variable, KNOWLEDGE.experiments, toolkits=("/opt/cuda",), timeout=5)
     try:
         given = laboratory.environment(
             Change(unset=("FAKE_CUDA_INIT",), left_out=(Entry(variable="LD_LIBRARY_PATH", number=0),), toolkit=0)
@@ -372,7 +383,7 @@ def test_a_try_changes_its_own_environment_alone(broken_by_a_variable: Evidence)
 
 
 def test_no_time_no_try(broken_by_a_variable: Evidence) -> None:
-    laboratory = Laboratory(broken_by_a_variable, lists={}, toolkits=(), timeout=0.1)
+    laboratory = Laboratory(broken_by_a_variable, KNOWLEDGE.experiments, toolkits=(), timeout=0.1)
     try:
         assert laboratory.carry_out(Try(change=Change(), rung="devices")) is None
     finally:

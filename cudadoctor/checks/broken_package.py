@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import broken, python_subject, rung_quote, spoken
+from cudadoctor.checks.common import broken, python_subject, requirements_of, rung_quote, spoken
 from cudadoctor.checks.reading import told
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
@@ -68,12 +66,8 @@ def demanded(name: str, python: PythonEnvironment) -> str | None:
     """`llvmlite<0.49,>=0.48`, as Numba states it; the installed version where nobody demands one."""
     for owner in _OF_DEMAND:
         package = python.package(owner)
-        for text in package.requires if package is not None else ():
-            try:
-                wanted = Requirement(text)
-            except InvalidRequirement:
-                continue
-            if wanted.marker is None and wanted.name.lower().replace("_", "-") == name and str(wanted.specifier):
+        for wanted in requirements_of(package) if package is not None else ():
+            if wanted.name.lower().replace("_", "-") == name and str(wanted.specifier):
                 return f"{name}{wanted.specifier}"
     found = python.package(name)
     return f"{name}=={found.version}" if found is not None else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from cudadoctor.checks.base import Function
 from cudadoctor.checks.reading import single_lines
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
@@ -154,6 +156,17 @@ def driver_cuda(facts: Facts) -> tuple[CudaVersion, Quote] | None:
 def python_subject(python: PythonEnvironment) -> str:
     """The subject of a cause that lies in the examined interpreter."""
     return f"python:{python.path}"
+
+
+def requirements_of(package: PythonPackage) -> Iterator[Requirement]:
+    """What a package states to need everywhere. Conditions (an extra, a platform) are not this machine's to judge and are left out."""
+    for text in package.requires:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if requirement.marker is None:
+            yield requirement
 
 
 def package_of(fact: Fact[PythonEnvironment], name: str) -> PythonPackage | None:

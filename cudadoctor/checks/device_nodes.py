@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import variables_of
+from cudadoctor.checks.common import broken, variables_of
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,
@@ -25,7 +25,7 @@ from cudadoctor.checks.reading import (
     told,
     unknown,
 )
-from cudadoctor.model.facts import Fact, Facts, Key, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
 WSL_DEVICE = "/dev/dxg"
+NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
 UNKNOWN_ERROR = 999  # CUDA_ERROR_UNKNOWN: cuInit's answer where nvidia-uvm does not serve
 _GPU_NODE = lazy(r"/dev/nvidia\d+$")
 _STALE = ("ENODEV", "ENXIO", "EIO")  # opening a node whose module is gone or broken
@@ -185,31 +186,27 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def stale_numbers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A node has another major number than the driver at present: it leads nowhere. A /dev that outlives a restart keeps such nodes.
-
-    The kernel gives nvidia-uvm a number anew each time it is loaded; nodes of one GPU and nvidiactl have 195.
-    """
+    """A node has another major number than the driver at present: it leads nowhere. A /dev that outlives a restart keeps such nodes."""
     nodes = facts[DEVICE_NODES]
     climb = told(facts, LADDER, nodes)
-    if nodes.value is None or elsewhere(facts, nodes) is not None or climb is None or passed(climb, "init"):
+    failed = broken(climb, "init") if climb is not None else ()
+    if nodes.value is None or elsewhere(facts, nodes) is not None or not failed:
         return  # where cuInit passes, root's rights or nvidia-modprobe have put it right
-    known = facts.get(MAJORS)  # older recordings lack it; what cannot be opened says so itself
-    majors = known.value or {} if not isinstance(known, Unknown) else {}
-    errors = {opening.path: opening.errno_name for opening in climb.openings}
-    for cause, drivers in (("device-nodes-missing", ("nvidia", "nvidia-frontend")), ("uvm-unavailable", ("nvidia-uvm",))):
-        now = next((majors[name] for name in drivers if name in majors), None)
-        meant = [node for node in needed(nodes.value) if (node.path == UVM) == (cause == "uvm-unavailable")]
-        stale = [node for node in meant if now is not None and node.major not in (None, now)]
-        if stale and not isinstance(known, Unknown):
-            shown = tuple(quote for quote in known.quotes if quote.text.split()[-1:] in ([name] for name in drivers))
-            opened = tuple(Quote(source="ladder", text=f"open {node.path}: {errors[node.path]}") for node in stale if errors.get(node.path))
-            values = {"nodes": " ".join(node.path for node in stale), "major": str(now)}
-            yield Clue(
-                cause=cause,
-                quotes=merged(*(line_of(nodes, node.line) for node in stale[:2]), shown, opened[:1]),
-                from_rung="init",
-                values=values,
-            )
+    fixed = [node for node in needed(nodes.value) if node.path != UVM and node.major not in (None, NVIDIA_MAJOR)]
+    if fixed:
+        yield _stale("device-nodes-missing", nodes, fixed, NVIDIA_MAJOR, ())
+    uvm = nodes.value.find(UVM)
+    if uvm is None or (facts.why_unknown(MAJORS) is not None and all(result.code != UNKNOWN_ERROR for result in failed)):
+        return  # a node of nvidia-uvm that does not serve shows as 999 alone
+    majors = facts[MAJORS]
+    now = majors.value.get("nvidia-uvm") if majors.value is not None else None
+    if now is not None and uvm.major not in (None, now):
+        yield _stale("uvm-unavailable", nodes, [uvm], now, tuple(quote for quote in majors.quotes if quote.text.endswith(" nvidia-uvm")))
+
+
+def _stale(cause: str, nodes: Fact[DeviceNodes], stale: list[DeviceNode], now: int, shown: Quotes) -> Clue:
+    quotes = merged(*(line_of(nodes, node.line) for node in stale[:2]), shown)
+    return Clue(cause=cause, quotes=quotes, from_rung="init", values={"nodes": " ".join(node.path for node in stale), "major": str(now)})
 
 
 def _uvm_is_out(facts: Facts) -> bool:

@@ -20,11 +20,11 @@ from cudadoctor.checks.common import (
     passed,
     plural,
     python_subject,
+    requirements_of,
     rung_quote,
     variable_quote,
     variables_of,
 )
-from cudadoctor.checks.python import requirements_of
 from cudadoctor.checks.reading import Quotes, some
 from cudadoctor.checks.toolkit import component_quote
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown

@@ -10,11 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from cudadoctor.checks import broken_package, frameworks
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject
+from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject, requirements_of
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.model.facts import Fact, Facts
@@ -39,17 +37,6 @@ _WRONG_MODULE = lazy(r"has no attribute|deprecated distribution|not the NVML bin
 
 
 # ---------------------------------------------------------------- python-abi-mismatch
-def requirements_of(package: PythonPackage) -> Iterator[Requirement]:
-    """What a package states to need everywhere. Conditions (an extra, a platform) are not this machine's to judge and are left out."""
-    for text in package.requires:
-        try:
-            requirement = Requirement(text)
-        except InvalidRequirement:
-            continue
-        if requirement.marker is None:
-            yield requirement
-
-
 def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[PYTHON]
     python = fact.value

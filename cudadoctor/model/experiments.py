@@ -5,11 +5,7 @@ A change names variables and numbers of entries, never a value: what a recording
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
-
-from cudadoctor.model.values import RungResult
 
 START = "start"  # the rung before the ladder: the interpreter runs the worker at all
 PREFIX = "try-"  # of the ids of the evidence
@@ -31,6 +27,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     no_user_site: bool = False
     raised_limits: bool = False
     own_python: bool = False  # the doctor's own interpreter: it proves nothing about the examined one's packages
+
+
+SAME = Change()
+UNCHANGED = "nothing changed"  # the words for it
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -76,6 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     proposals: tuple[Proposal, ...] = ()
     units: tuple[tuple[str, ...], ...] = ()
     entries: dict[str, int] = {}
+    toolkits: tuple[str, ...] = ()  # the places to which CUDA_HOME may be set, by the numbers of the changes
     own_python: bool = False
 
 
@@ -110,9 +111,3 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     worked: bool | None  # None: it came to nothing that says anything
     said: str
     seconds: float
-
-
-def first_failure(results: Sequence[RungResult], order: Sequence[str]) -> RungResult | None:
-    """The first rung that did not end well, in the order of the ladder."""
-    bad = [result for result in results if result.status not in ("pass", "skip") and result.rung in order]
-    return min(bad, key=lambda result: order.index(result.rung), default=None)

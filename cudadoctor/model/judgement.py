@@ -32,7 +32,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     steps: dict[str, Prescription | None] = {}
     windows: bool = False  # whether they are for PowerShell
     plan: Plan | None = None  # what may be tried here; None where nothing is, or it was
-    toolkits: tuple[str, ...] = ()  # the places to which an experiment may set CUDA_HOME, by the plan's numbers
 
 
 class RowsWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -12,8 +12,7 @@ from cudadoctor.model.experiments import PREFIX, START, Failure, Ran, Try
 from cudadoctor.model.values import RungResult
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.json_lines import records
-from cudadoctor.parsers.worker_ladder import HANGING as HANGING
-from cudadoctor.parsers.worker_ladder import rungs_of, telling_line, unfinished
+from cudadoctor.parsers.worker_ladder import HANGING, rungs_of, telling_line, unfinished
 
 MARK = "--try"
 _KIND = 80  # characters of an error's last line that tell it from another
@@ -37,13 +36,18 @@ def ran(item: Item) -> Ran | None:
     if what is None:
         return None
     results = _results(item)
-    bad = [result for result in results if result.status not in ("pass", "skip")]
-    first = min(bad, key=lambda result: LADDER_ORDER.index(result.rung), default=None)
+    first = first_failure(results)
     hung = item.status in HANGING or (first is not None and first.status == "hang") or item.signal == 9
     broken = failure(first, gpu=what.gpu) if first is not None else start_failure(item)
-    good = {result.rung for result in results if result.status == "pass"} - {result.rung for result in bad}
+    good = {result.rung for result in results} - {result.rung for result in results if result.status != "pass"}
     passed = ((START,) if started(item) else ()) + tuple(rung for rung in LADDER_ORDER if rung in good)
     return Ran(what=what, passed=passed, failed=broken, seconds=round(item.seconds, 2), hung=hung)
+
+
+def first_failure(results: Sequence[RungResult]) -> RungResult | None:
+    """The first rung that did not end well, in the order of the ladder."""
+    bad = [result for result in results if result.status not in ("pass", "skip")]
+    return min(bad, key=lambda result: LADDER_ORDER.index(result.rung), default=None)
 
 
 def _what(item: Item) -> Try | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cudadoctor.model.experiments import UNCHANGED
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report, RequirementResult, Row
 from cudadoctor.report.clean import clean, one_line
 
-SAME = "nothing changed"  # how the control run of an experiment is called
 MET = {True: "met", False: "not met", None: "not known"}
 
 
@@ -71,11 +71,11 @@ def experiments(report: Report) -> Iterator[str]:
     shown = root.proof.change if root is not None and root.proof is not None else None
     others = [one for one in tried if one.change != shown]
     for one in others if shown is None else ():
-        if one.worked and one.change == SAME:
-            yield f"Run again with {SAME}, it worked: {one.said}. The failure comes and goes."
+        if one.worked and one.change == UNCHANGED:
+            yield f"Run again with {UNCHANGED}, it worked: {one.said}. The failure comes and goes."
         elif one.worked:
             yield f"Tried: with {one.change}, {one.said} ({one.seconds:.1f} s)."
-    vain = list(dict.fromkeys(one.change for one in others if one.worked is False and one.change != SAME))
+    vain = list(dict.fromkeys(one.change for one in others if one.worked is False and one.change != UNCHANGED))
     if vain and shown is None:
         yield f"Tried without effect: {'; '.join(vain[:4])}" + (f" and {len(vain) - 4} more" if len(vain) > 4 else "") + "."
 

@@ -7,15 +7,14 @@ names of variables and numbers of entries stand in the evidence.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-import msgspec
-
+from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.experiments import PREFIX, Change, Try
+from cudadoctor.parsers import tries
 from cudadoctor.sources import trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import worker_path
@@ -28,10 +27,10 @@ LEAST = 0.3  # with less left none is begun
 
 
 class Laboratory:
-    """The experiments of one check. `lists`: what parts the entries of a variable. `toolkits`: the places that CUDA_HOME may be set to."""
+    """The experiments of one check. `toolkits`: the places to which CUDA_HOME may be set. `timeout` in seconds."""
 
-    def __init__(self, evidence: Evidence, *, lists: Mapping[str, str], toolkits: Sequence[str], timeout: float) -> None:
-        self.python, self.lists, self.toolkits = evidence.python or sys.executable, lists, toolkits
+    def __init__(self, evidence: Evidence, table: Experiments, *, toolkits: Sequence[str], timeout: float) -> None:
+        self.python, self.table, self.toolkits = evidence.python or sys.executable, table, toolkits
         self.end = time.monotonic() + min(BUDGET, timeout)
         self.keeper = Keeper()
         self.count = 0
@@ -48,7 +47,6 @@ class Laboratory:
         self.count += 1
         python = sys.executable if what.change.own_python else self.python
         flags = ["-s"] if what.change.no_user_site else []
-        words = ("--try", msgspec.json.encode(what).decode())
         arguments = ["--no-benchmark", "--stop", what.rung, *(["--gpu", what.gpu] if what.gpu else [])]
         arguments += ["--step", what.step] if what.step else []
         arguments += ["--straight"] if what.straight else []
@@ -60,7 +58,7 @@ class Laboratory:
                 [python, "-u", *flags, "-B", worker_path("ladder.py"), *arguments],
                 limit=min(left, ANSWER_LIMIT),
                 environment=environment,
-                shown=(python, "ladder.py", *words),
+                shown=(python, "ladder.py", *tries.argv(what)),
                 talks=True,
                 keeper=self.keeper,
             )
@@ -77,10 +75,9 @@ class Laboratory:
         for name in change.unset:
             given.pop(name, None)
         for entry in change.left_out:
-            parting = self.lists.get(entry.variable, ":")
-            places = [place for place in re.split(f"[{parting}]", os.environ.get(entry.variable, "")) if place]
+            places = self.table.entries(entry.variable, os.environ.get(entry.variable, ""))
             gone = places[entry.number] if entry.number < len(places) else None
-            kept = [place for place in re.split(f"[{parting}]", given.get(entry.variable, "")) if place and place != gone]
+            kept = [place for place in self.table.entries(entry.variable, given.get(entry.variable, "")) if place != gone]
             given[entry.variable] = ":".join(kept)
             if not kept:
                 del given[entry.variable]

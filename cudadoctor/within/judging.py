@@ -12,12 +12,10 @@ from cudadoctor.checks import rows
 from cudadoctor.judge import asked_for, machines
 from cudadoctor.judge.stages import Judgement
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Unknown
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Answer, Question, RowsKnown, RowsWanted
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
-from cudadoctor.model.values import TOOLKITS, Toolkit
 from cudadoctor.parsers.read import read
 
 
@@ -39,13 +37,7 @@ def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) 
         steps=guard.run("prescribe", "asked for", nothing, _steps, asked, report, found, knowledge),
         windows=asked.shell and guard.run("prescribe", "shell", False, asked_for.is_windows, found, knowledge),
         plan=found.plan if not asked.interrupted else None,
-        toolkits=tuple(one.path for one in _toolkits(found)),
     )
-
-
-def _toolkits(found: Judgement) -> tuple[Toolkit, ...]:
-    known = found.facts.get(TOOLKITS)
-    return () if isinstance(known, Unknown) or known.value is None else known.value.toolkits
 
 
 def _steps(asked: Question, report: Report, found: Judgement, knowledge: Knowledge) -> dict[str, Prescription | None]:

@@ -296,23 +296,6 @@ def option(arguments: list[str], name: str) -> str | None:
     return arguments[arguments.index(name) + 1] if name in arguments else None
 
 
-def raise_limits() -> None:
-    """Every soft limit that is lower than its hard one, up to that."""
-    import resource
-
-    for name in ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_MEMLOCK", "RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_STACK"):
-        try:
-            _, most = resource.getrlimit(getattr(resource, name))
-            resource.setrlimit(getattr(resource, name), (most, most))
-        except (AttributeError, OSError, ValueError):
-            pass
-
-
-def chosen(devices: list[dict[str, Any]], uuid: str | None) -> list[dict[str, Any]]:
-    """The GPUs to climb on: all, or the one that an experiment is about."""
-    return [described for described in devices if uuid is None or described["uuid"] == uuid]
-
-
 def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], arguments: list[str]) -> dict[int, bool]:
     """Context, memory and kernel of each GPU, then the figures of all at once. The GPUs whose kernel computed, and whether as a guest."""
     stop = option(arguments, "--stop")
@@ -360,7 +343,7 @@ def climb(worker: Worker, arguments: list[str]) -> None:
     stop, limit = option(arguments, "--stop"), float(option(arguments, "--limit-seconds") or 0)
     timer = limit_life(limit) if limit else None
     if "--raise-limits" in arguments:
-        raise_limits()
+        sibling("limits").raise_all()
     withheld = os.environ.pop("CUDADOCTOR_WITHHELD", "").split()
     worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, withheld=withheld)
     found: dict[str, Any] = {}
@@ -379,7 +362,8 @@ def climb(worker: Worker, arguments: list[str]) -> None:
         return
     if limit:
         limit_life(limit)
-    devices = chosen(found["devices"], option(arguments, "--gpu"))
+    gpu = option(arguments, "--gpu")
+    devices = [described for described in found["devices"] if gpu in (None, described["uuid"])]
     if "--straight" in arguments:
         working = {described["index"]: False for described in devices}
     else:

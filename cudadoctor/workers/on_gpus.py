@@ -40,7 +40,7 @@ class Job:
 
     def option(self, name: str, otherwise: str) -> str:
         """The value after an option."""
-        return self.arguments[self.arguments.index(name) + 1] if name in self.arguments else otherwise
+        return str(self.ladder.option(self.arguments, name) or otherwise)
 
 
 def main(arguments: list[str]) -> None:

@@ -1,0 +1,184 @@
+"""What may be tried on a machine, likeliest first: the plan, which follows from the first judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cudadoctor.checks.reading import hung
+from cudadoctor.inventory.rungs import LADDER_ORDER
+from cudadoctor.judge.assemble.known import value
+from cudadoctor.judge.diagnose import Seen
+from cudadoctor.knowledge.experiments import Experiments
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.diagnosis import Judged
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.experiments import START, Change, Entry, Failure, Plan, Proposal
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.findings import Finding
+from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, SMI, TOOLKITS, Nvml, Smi
+from cudadoctor.parsers import tries
+from cudadoctor.parsers.worker_ladder import HANGING
+
+UNFORESEEN = "environment-variable-breaks-cuda"
+_BELOW = ("hardware", "bus", "kernel", "node", "container")  # layers that no variable cures
+_WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
+_TELLING = 5  # characters of a value that are enough to be meant
+_SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
+
+
+def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -> Plan | None:
+    """What may be tried; None where nothing failed that a change of surroundings could cure, or nothing may be touched."""
+    if evidence.origin == "text" or evidence.bundle is not None or evidence.quick or evidence.python is None:
+        return None
+    failure = _failure(seen.facts, evidence)
+    root = judged.diagnosis.root
+    if failure is None or _untouchable(seen, root, knowledge) or judged.verdict not in ("broken", "undecided"):
+        return None
+    goal = _goal(failure, seen.facts)
+    if goal is None:
+        return None
+    table, variables = knowledge.experiments, variables_of(seen.facts)
+    job = table.is_job(variables)
+    free = {name: text for name, text in variables.items() if not table.kept(name, text, job=job)}
+    if root is not None and failure.rung not in (START, *knowledge.cause(root.cause).breaks):
+        root = None  # it is no cause of what failed here
+    accused = (root,) if root is not None else judged.diagnosis.suspects[:_SUSPECTS]
+    proposals = tuple(_proposals([one.cause for one in accused], failure.rung, free, seen.facts, knowledge))
+    if root is None:
+        proposals += tuple(Proposal(cause=UNFORESEEN, change=change) for change in _named(free, seen.facts, evidence, table))
+    units = table.grouped(free, failure.rung) if root is None or proposals else ()
+    in_python = failure.rung in (START, "numba-kernel") and (root is None or root.layer in ("python", "environment"))
+    if not proposals and not units:
+        return None
+    entries = {name: len(table.entries(name, text)) for name, text in free.items() if name in table.lists}
+    toolkits = value(seen.facts, TOOLKITS)
+    return Plan(
+        failure=failure,
+        goal=goal,
+        step=_step(seen.facts),
+        proposals=proposals,
+        units=units,
+        entries=entries,
+        toolkits=tuple(one.path for one in toolkits.toolkits) if toolkits is not None else (),
+        own_python=in_python,
+    )
+
+
+def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
+    """The first rung that broke in the examined interpreter, unless it hung or was killed."""
+    climb, item = value(facts, LADDER), evidence.get("ladder")
+    if item is None or item.signal == 9 or item.status in HANGING:
+        return None
+    if climb is None or not tries.started(item):
+        return tries.start_failure(item)
+    if climb.numba is not None and climb.numba.python is not None:
+        return None  # the doctor's own Numba failed: nobody's surroundings are at fault
+    result = tries.first_failure(climb.rungs)
+    if result is None or result.status == "hang":
+        return None
+    return tries.failure(result, gpu=next((device.uuid for device in climb.devices if device.index == result.gpu), None))
+
+
+def _step(facts: Facts) -> str:
+    """The Numba kernel that failed first; none of its names: the first is run."""
+    climb = value(facts, LADDER)
+    return next((step.step for step in (climb.smoke if climb is not None else ()) if step.status == "fail"), "first")
+
+
+def _untouchable(seen: Seen, root: Finding | None, knowledge: Knowledge) -> bool:
+    """Whether something lies deeper than any surroundings, or the GPU is in a state in which nobody should ask it more."""
+    silent = hung(seen.facts, "ladder") or hung(seen.facts, "nvml")
+    of_gpu = any(not clue.past and clue.code is not None and clue.code.startswith("xid") for clue in seen.clues)
+    return silent or of_gpu or (root is not None and root.layer in _BELOW and not knowledge.cause(root.cause).tries)
+
+
+def _goal(failure: Failure, facts: Facts) -> str | None:
+    """How far a try may climb: to a kernel, or where others compute no further than the count of the devices."""
+    if not _others_compute(facts):
+        return "numba-kernel"
+    return "devices" if failure.rung not in _WITH_CONTEXT else None
+
+
+def _others_compute(facts: Facts) -> bool:
+    """Whether a context of ours could disturb somebody: a job of theirs, MPS, or a GPU that takes one process alone. Who computes, where
+    neither NVML nor nvidia-smi lists it, is not known: then somebody may.
+    """
+    nvml, smi, climb = value(facts, NVML), value(facts, SMI), value(facts, LADDER)
+    listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
+    listed += [smi] if smi is not None and smi.process_list else []
+    if not listed or (climb is not None and climb.guests):
+        return True
+    modes = {(gpu.compute_mode or "default").lower() for one in listed for gpu in one.gpus}
+    return bool(modes - {"default"}) or any(process.kind != "G" for one in listed for process in one.processes)
+
+
+def _proposals(causes: Sequence[str], rung: str, free: dict[str, str], facts: Facts, knowledge: Knowledge) -> Iterator[Proposal]:
+    """What the files of these causes name; where one may come from the environment, what may bring it. Each change once."""
+    seen: list[Change] = []
+    for cause in causes:
+        meant = (cause, UNFORESEEN) if "environment" in knowledge.cause(cause).tries else (cause,)
+        for one in meant if rung in (START, *knowledge.cause(cause).breaks) else ():
+            for change in _changes(one, free, facts, knowledge):
+                if change not in seen:
+                    seen.append(change)
+                    yield Proposal(cause=one, change=change)
+
+
+def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experiments) -> Iterator[Change]:
+    """The variables, and places in lists, that the words of the failure name, or whose value they hold."""
+    climb, item = value(facts, LADDER), evidence.get("ladder")
+    results = climb.rungs if climb is not None else ()
+    outputs = [*(one.output for one in results if one.status != "pass"), (item.stderr or "") if item is not None else ""]
+    said = "\n".join(_without_way("\n".join(outputs).split("\n")))
+    for name, text in free.items():
+        places = table.entries(name, text)
+        held = [number for number, place in enumerate(places) if len(place) >= _TELLING and place in said]
+        if (len(name) >= _TELLING and name in said) or (held and len(places) == 1):
+            yield Change(unset=(name,))
+        elif len(held) == 1:
+            yield Change(left_out=(Entry(variable=name, number=held[0]),))
+
+
+def _without_way(lines: Sequence[str]) -> Iterator[str]:
+    """The words without the places of a traceback but the last: where it failed, not how it came there."""
+    places = [number for number, line in enumerate(lines) if line.lstrip().startswith('File "')]
+    yield from (line for number, line in enumerate(lines) if number not in places[:-1])
+
+
+def _changes(cause: str, free: dict[str, str], facts: Facts, knowledge: Knowledge) -> Iterator[Change]:
+    """The changes that a cause's file names, as far as there is anything to change here."""
+    table = knowledge.experiments
+    for word, _, rest in (one.partition(" ") for one in knowledge.cause(cause).tries):
+        names = [name for name in rest.split() if name in free]
+        if word == "unset":
+            yield from (Change(unset=(name,)) for name in names)
+        elif word == "entries":
+            yield from (change for name in names for change in _each(name, free[name], table))
+        elif word == "toolkit":
+            yield from (Change(toolkit=number) for number in _usable_toolkits(facts))
+        elif word == "limits" and value(facts, LIMITS) is not None:
+            yield Change(raised_limits=True)
+        elif word == "no-user-site":
+            yield Change(no_user_site=True)
+
+
+def _each(name: str, text: str, table: Experiments) -> Iterator[Change]:
+    """One place of a list after the other; with a single one, or many, the whole variable."""
+    count = len(table.entries(name, text))
+    if not 1 < count <= _EACH:
+        yield Change(unset=(name,))
+        return
+    yield from (Change(left_out=(Entry(variable=name, number=number),)) for number in range(count))
+
+
+def _usable_toolkits(facts: Facts) -> Iterator[int]:
+    found = value(facts, TOOLKITS)
+    listed = enumerate(found.toolkits if found is not None else ())
+    whole = {one.version: number for number, one in listed if one.has_nvvm and one.has_libdevice and not one.stale}
+    yield from list(whole.values())[:3]
+
+
+def variables_of(facts: Facts) -> dict[str, str]:
+    """The variables of the environment; none where they are not known."""
+    found = value(facts, ENVIRONMENT)
+    return found.variables if found is not None else {}
