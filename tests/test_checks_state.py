@@ -21,6 +21,8 @@ from cudadoctor.model.values import (
     DEVICE_NODES,
     DRIVER_PACKAGES,
     ENVIRONMENT,
+    KILLED_FOR_MEMORY,
+    KILLED_FOR_MEMORY_AFTER,
     LADDER,
     LIMITS,
     LOADED_DRIVER,
@@ -32,6 +34,7 @@ from cudadoctor.model.values import (
     DriverPackages,
     Environment,
     GpuProcess,
+    Ladder,
     Limit,
     Limits,
     LoadedDriver,
@@ -40,6 +43,7 @@ from cudadoctor.model.values import (
     Package,
     Process,
     Processes,
+    RungResult,
 )
 from cudadoctor.model.version import ModuleVersion
 from tests import facts_builder as make
@@ -250,6 +254,26 @@ NONE = Limits(entries=())
 )
 def test_limits(own: Limits, group: Limits | None, climb: Any, causes: list[str]) -> None:
     assert found(limits.limited, {LIMITS: own, CGROUP_LIMITS: group, LADDER: climb}) == causes
+
+
+@pytest.mark.parametrize(
+    ("why", "before", "after", "causes"),
+    [
+        ("ended by SIGKILL", 2, 3, ["process-limits"]),
+        ("ended by SIGKILL before it began", 0, 1, ["process-limits"]),
+        ("ended by SIGKILL", 3, 3, []),  # somebody else's signal
+        ("ended by SIGSEGV", 2, 3, []),
+    ],
+)
+def test_killed_for_the_memory_of_its_group(why: str, before: int, after: int, causes: list[str]) -> None:
+    crash = RungResult(rung="numba-kernel", gpu=0, status="crash", why=why)
+    state = {
+        LADDER: Ladder(rungs=(crash,)),
+        KILLED_FOR_MEMORY: before,
+        KILLED_FOR_MEMORY_AFTER: after,
+        CGROUP_LIMITS: ceiling("memory of the control group", 200 << 20),
+    }
+    assert found(limits.killed, state) == causes
 
 
 def test_a_full_gpu_is_no_limit() -> None:

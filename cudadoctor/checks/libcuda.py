@@ -180,7 +180,7 @@ CHECK = Check(
     id="libcuda",
     title="CUDA driver library",
     looks_at="the libcuda that the loader finds, cuInit and the number of devices",
-    items=("ladder", "ldconfig", "driver-libraries", "nvml", "limits", "cgroup-memory", "cgroup-pids"),
+    items=("ladder", "ldconfig", "driver-libraries", "nvml", "limits", "control-group", "control-group-after"),
     rules=(
         Rule("libcuda", (MISSING, INCOMPLETE), _incomplete),
         Rule("libcuda", (STUB,), _stub),

@@ -11,12 +11,23 @@ from cudadoctor.checks.reading import Quotes, line_of, statements, told
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
-from cudadoctor.model.values import CGROUP_LIMITS, LADDER, LIMITS, NVML, Limits, RungResult
+from cudadoctor.model.values import (
+    CGROUP_LIMITS,
+    KILLED_FOR_MEMORY,
+    KILLED_FOR_MEMORY_AFTER,
+    LADDER,
+    LIMITS,
+    NVML,
+    Limits,
+    RungResult,
+)
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 CEILING = "process-limits"
+SIGKILL = "SIGKILL"  # as the ladder's end says it
+OF_GROUP = "memory of the control group"
 OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN = 2, 304, 999
 FREE_SHARE = 0.1  # of a GPU's memory: with less left, the GPU itself is full
 # CUDA maps the whole address range of all GPUs and of the host at its start: any limit on it that a person would set is too low.
@@ -24,10 +35,10 @@ LEAST: dict[str, int] = {
     "address space": 1 << 40,
     "processes": 64,
     "open files": 32,
-    "memory of the control group": 1 << 30,
+    OF_GROUP: 1 << 30,
     "processes of the control group": 32,
 }
-_BYTES = ("address space", "memory of the control group")
+_BYTES = ("address space", OF_GROUP)
 
 
 class Low(NamedTuple):
@@ -47,6 +58,20 @@ def tight(limits: Limits) -> Low | None:
     return None
 
 
+def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The ladder was killed, and in the same seconds the kernel counted a process that it killed for its control group's memory."""
+    climb = facts[LADDER]
+    ended = [entry for entry in climb.value.rungs if entry.status == "crash" and SIGKILL in (entry.why or "")] if climb.value else []
+    if not ended or facts[KILLED_FOR_MEMORY_AFTER].need() <= facts[KILLED_FOR_MEMORY].need():
+        return
+    group = facts[CGROUP_LIMITS]
+    memory = next((entry for entry in group.need().entries if entry.name == OF_GROUP), None)
+    shown = line_of(group, memory.line) if memory is not None else ()
+    values = {"limit": OF_GROUP, "value": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
+    quotes = (rung_quote(climb, ended[0]), *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
+    yield Clue(cause=CEILING, quotes=quotes, seen="failed", values=values)
+
+
 def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """CUDA's start failed as it does where the system refuses memory, threads or files, and a limit is too low for it."""
     climb = facts[LADDER]
@@ -55,8 +80,8 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     failed = [result for rung in ("init", "context", "memory") for result in broken(climb.value, rung) if _may_be_a_limit(result)]
     if not failed or _gpu_is_full(facts):
         return
-    ceilings = [fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None]
-    for found in ceilings:
+    ceilings = (fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None)
+    for found in ceilings:  # one by one: a limit that is found needs no other to be known
         low = tight(found.need())
         if low is not None:
             shown: Quotes = line_of(found, low.line)
@@ -79,4 +104,4 @@ def _gpu_is_full(facts: Facts) -> bool:
     return any(total - used < FREE_SHARE * total for used, total in known if used is not None and total is not None)
 
 
-RULES = (Rule("libcuda", (CEILING,), limited),)
+RULES = (Rule("libcuda", (CEILING,), limited), Rule("libcuda", (), killed))

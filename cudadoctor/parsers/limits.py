@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact, Key, Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CGROUP_LIMITS, LIMITS, Limit, Limits
+from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LIMITS, Limit, Limits
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
 
@@ -33,7 +33,7 @@ _OF_FILES = {
     "memory.limit_in_bytes": "memory of the control group",
     "pids.max": "processes of the control group",
 }
-_NUMBER = lazy(r"^\s*(\d{1,20})\s*$")
+_NO_LIMIT = 1 << 60  # bytes: version 1 of control groups writes a number near 2**63 where there is none
 _PROC_NAMES = {"address space": "address space", "locked memory": "locked memory", "processes": "processes", "open files": "open files"}
 _FLAGS = {"v": "address space", "l": "locked memory", "u": "processes", "n": "open files"}
 _UNITS = {"kbytes": 1 << 10, "bytes": 1, "blocks": 512, "kb": 1 << 10, "mbytes": 1 << 20, None: 1}
@@ -117,23 +117,30 @@ def _value(text: str, unit: int) -> int | None:
     return None if text == "unlimited" else int(text) * unit
 
 
-def _of_cgroup(name: str, text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """One number, or `max` where there is no limit."""
-    match = _NUMBER.match(text.lines[0]) if text.lines else None
-    if match is not None:
-        yield text.fact(CGROUP_LIMITS, Limits(entries=(Limit(name=name, value=int(match[1]), line=1),)), text.quote(1), whole=False)
-    elif text.lines and text.lines[0].strip() == "max":
-        yield text.fact(CGROUP_LIMITS, Limits(entries=()), text.quote(1), whole=False)
+def parse_group(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The tightest limit of each kind among this control group and those around it, and the kills in all of them."""
+    yield from _group(text, KILLED_FOR_MEMORY)
+    tightest: dict[str, Limit] = {}
+    for number, line in enumerate(text.lines, 1):
+        path, _, value = line.rpartition(":")
+        name = _OF_FILES.get(path.rpartition("/")[2])
+        if name is not None and value.isdecimal() and int(value) < _NO_LIMIT and (name not in tightest or int(value) < tightest[name].value):
+            tightest[name] = Limit(name=name, value=int(value), line=number)
+    quotes = [text.quote(entry.line) for entry in tightest.values()] or [text.absent(f"{text.source}: no limit on memory or processes")]
+    yield text.fact(CGROUP_LIMITS, Limits(entries=tuple(tightest.values())), *quotes, whole=whole(text))
 
 
-def parse_memory(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """memory.max of the control group, in bytes."""
-    yield from _of_cgroup("memory of the control group", text)
+def parse_group_after(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """The kills once the ladder has ended."""
+    yield from _group(text, KILLED_FOR_MEMORY_AFTER)
 
 
-def parse_pids(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """pids.max of the control group."""
-    yield from _of_cgroup("processes of the control group", text)
+def _group(text: Text, key: Key[int]) -> Iterator[Fact[Any] | Unknown]:
+    counted = [(number, line.rpartition("oom_kill ")[2]) for number, line in enumerate(text.lines, 1) if ":oom_kill " in line]
+    kills = [(int(value), number) for number, value in counted if value.isdecimal() and len(value) < 20]
+    if kills:
+        most = max(kills, key=lambda kill: kill[0])  # a group counts the kills in the groups within it
+        yield text.fact(key, most[0], text.quote(most[1]), whole=whole(text))
 
 
 _WAKES = (
@@ -148,6 +155,12 @@ PARSERS = (
         parse=parse,
         wakes=_WAKES,
     ),
-    Parser(name="cgroup_memory", reads=("cgroup-memory",), keys=(CGROUP_LIMITS.name,), parse=parse_memory, absent=(CGROUP_LIMITS.name,)),
-    Parser(name="cgroup_pids", reads=("cgroup-pids",), keys=(CGROUP_LIMITS.name,), parse=parse_pids, absent=(CGROUP_LIMITS.name,)),
+    Parser(
+        name="control_group",
+        reads=("control-group",),
+        keys=(CGROUP_LIMITS.name, KILLED_FOR_MEMORY.name),
+        parse=parse_group,
+        absent=(CGROUP_LIMITS.name,),
+    ),
+    Parser(name="control_group_after", reads=("control-group-after",), keys=(KILLED_FOR_MEMORY_AFTER.name,), parse=parse_group_after),
 )

@@ -8,7 +8,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Container, Iterable, Sequence
 
-from ahocorasick_rs import AhoCorasick, Implementation
+try:
+    from ahocorasick_rs import AhoCorasick, Implementation
+except ImportError:  # a library of the patient's environment (LD_LIBRARY_PATH) may break this one too: slower is better than nothing
+    AhoCorasick = None  # type: ignore[assignment, misc]
 
 BLOCK = 1 << 20  # characters searched at a time: bounds the list of places, cut at the end of a line
 
@@ -52,12 +55,15 @@ class Literals:
     def __init__(self, literals: Iterable[str]) -> None:
         self._list = tuple(dict.fromkeys(literal for literal in literals if "\n" not in literal))
         self._known = frozenset(self._list)
-        self._automaton = AhoCorasick(self._list, implementation=Implementation.ContiguousNFA)
+        self._automaton = AhoCorasick(self._list, implementation=Implementation.ContiguousNFA) if AhoCorasick is not None else None
 
     def __or__(self, others: Literals) -> Literals:
         return Literals((*self._list, *others._list))
 
     def places(self, text: str) -> Places:
+        if self._automaton is None:
+            one_by_one = {literal: array("Q", each(literal, text)) for literal in self._list}
+            return Places({literal: at for literal, at in one_by_one.items() if at}, self._known, text)
         found: dict[int, array[int]] = {}
         start = 0
         while start < len(text):

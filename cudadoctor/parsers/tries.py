@@ -12,7 +12,7 @@ from cudadoctor.model.experiments import PREFIX, START, Failure, Ran, Try
 from cudadoctor.model.values import RungResult
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.json_lines import records
-from cudadoctor.parsers.worker_ladder import HANGING, rungs_of, telling_line, unfinished
+from cudadoctor.parsers.worker_ladder import HANGING, ended_between, rungs_of, telling_line, unfinished
 
 MARK = "--try"
 _KIND = 80  # characters of an error's last line that tell it from another
@@ -62,7 +62,7 @@ def _what(item: Item) -> Try | None:
 def _results(item: Item) -> Sequence[RungResult]:
     text = Text(item.stdout or "", source=item.source, origin=item.origin, item=item)
     entries = list(records(text))
-    broken_off = unfinished(text, entries)
+    broken_off = unfinished(text, entries) or ended_between(text, entries)
     every = [*rungs_of(entries), *((broken_off,) if broken_off is not None else ())]
     return [result for result in every if result.rung in LADDER_ORDER]
 

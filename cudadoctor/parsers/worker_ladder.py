@@ -103,6 +103,19 @@ def unfinished(text: Text, entries: list[Record]) -> RungResult | None:
     return build(RungResult, fields, status="hang" if hung else "crash", why=why, output=output, seconds=seconds, line=begin.line)
 
 
+def ended_between(text: Text, entries: list[Record]) -> RungResult | None:
+    """A climb that a signal ended between two rungs, or while it measured: the rung that was next did not begin."""
+    last = next((entry for entry in reversed(entries) if entry.event in ("begin", "end", "done")), None)
+    item = text.item
+    if last is None or last.event != "end" or last.fields.get("status") != "pass":
+        return None
+    if item is None or not item.signal or item.status in HANGING or item.dropped_bytes:
+        return None
+    following = dict(zip(TITLES, list(TITLES)[1:])).get(str(last.fields.get("step")))
+    fields = {"rung": following, "gpu": last.fields.get("gpu")}
+    return build(RungResult, fields, status="crash", why=f"{ending(text)} before it began") if following else None
+
+
 def rungs_of(entries: list[Record]) -> list[RungResult]:
     results = []
     for entry in entries:
@@ -166,7 +179,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         yield from nothing_read(text, "the ladder", LADDER)
         return
     rungs = rungs_of(entries)
-    broken_off = unfinished(text, entries)
+    broken_off = unfinished(text, entries) or ended_between(text, entries)
     if broken_off is not None:
         rungs.append(broken_off)
     heading = _heading(entries)

@@ -214,6 +214,8 @@ class Collector:
             if probe.reader is not None:
                 self.read(probe)
         self.load()
+        for probe in self.wave("load"):
+            self.read(probe)
         self.work_on_gpus()
         self.try_frameworks()
 

@@ -64,8 +64,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(id="uname", wave="look", kind="command", what=("uname", "-a"), reader="read_uname"),
     _file("cgroup", "/proc/1/cgroup"),
     _file("limits", "/proc/self/limits"),
-    _file("cgroup-memory", "/sys/fs/cgroup/memory.max"),
-    _file("cgroup-pids", "/sys/fs/cgroup/pids.max"),
+    Probe(id="control-group", wave="look", kind="listing", what="/proc/self/cgroup", reader="read_control_group"),
     _file("dockerenv", "/.dockerenv"),
     _file("containerenv", "/run/.containerenv"),
     _file("proc-version", "/proc/version"),
@@ -104,4 +103,6 @@ PROBES: tuple[Probe, ...] = (
         instead_of=("kernel-log",),
     ),
     Probe(id="dev-after", wave="ask", kind="listing", what="/dev", reader="list_dev"),
+    # -- load: what has to be seen once the ladder has ended
+    Probe(id="control-group-after", wave="load", kind="listing", what="/proc/self/cgroup", reader="read_control_group"),
 )

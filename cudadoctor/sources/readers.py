@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 
 from cudadoctor.sources.container_stack import read_container_stack
+from cudadoctor.sources.control_group import read_control_group
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.readers_windows import list_driver_dlls, read_windows_version
 from cudadoctor.sources.setting_files import list_settings
@@ -212,6 +213,6 @@ READERS: dict[str, Callable[[str], str]] = {
     for function in (
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
         read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
-        list_settings,
+        list_settings, read_control_group,
     )
 }  # fmt: skip

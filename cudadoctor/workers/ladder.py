@@ -369,7 +369,28 @@ def climb(worker: Worker, arguments: list[str]) -> None:
     else:
         working = climb_gpus(worker, driver, devices, arguments)
     if working and stop in (None, "numba-kernel"):
-        sibling("numba_steps").climb(worker, working, option(arguments, "--step"))  # Numba is imported here and no earlier
+        climb_numba(worker, working, option(arguments, "--step"))  # Numba is imported here and no earlier
+
+
+def climb_numba(worker: Worker, working: dict[int, bool], only: str | None) -> None:
+    """The last rung. What keeps Python from importing its own modules (a file of PYTHONPATH with the name of one) breaks it."""
+    try:
+        steps = sibling("numba_steps")
+    except BaseException as error:
+        said = plain_traceback(error)
+        worker.climb("numba-kernel", lambda: {"status": "fail", "output": said}, next(iter(working)))
+        return
+    steps.climb(worker, working, only)
+
+
+def plain_traceback(error: BaseException) -> str:
+    """As the module traceback writes it, which may be the one that is broken."""
+    lines, at = ["Traceback (most recent call last):"], error.__traceback__
+    while at is not None:
+        code = at.tb_frame.f_code
+        lines.append('  File "{}", line {}, in {}'.format(code.co_filename, at.tb_lineno, code.co_name))
+        at = at.tb_next
+    return "\n".join([*lines, "{}: {}".format(type(error).__name__, error)])
 
 
 def started() -> Worker:

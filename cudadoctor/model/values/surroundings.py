@@ -131,4 +131,6 @@ MAY_MAKE_NODES = Key[bool]("may-make-nodes")  # CAP_MKNOD is in the effective se
 SETTING = Key[Setting]("setting")
 LIMITS = Key[Limits]("limits")
 CGROUP_LIMITS = Key[Limits]("cgroup-limits")
+KILLED_FOR_MEMORY = Key[int]("killed-for-memory")  # processes of this control group that the kernel killed, before the ladder
+KILLED_FOR_MEMORY_AFTER = Key[int]("killed-for-memory-after")
 BUNDLE = Key[str]("bundle")  # the tool that collected this evidence, where it was not the doctor: nobody climbed the ladder there
