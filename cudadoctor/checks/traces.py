@@ -36,6 +36,7 @@ from cudadoctor.model.values import (
 )
 
 T = TypeVar("T")
+NO_FILE = "cannot open shared object file: No such file or directory"  # the loader's words
 NO_LIBRARY = 12  # NVML_ERROR_LIBRARY_NOT_FOUND
 # nvidia.ko under the names that distributions give it. nvidiafb, nvidia-wmi-ec-backlight and nvidia_cspmu are the kernel's own.
 _MODULE_FILE = lazy(r"(?:^|/)nvidia(?:[-_](?:current|open|tesla|legacy|server|srv|\d)[^/]*)?\.ko(?:\.\w+)?$")
@@ -125,8 +126,28 @@ def library(facts: Facts, name: str) -> Quotes:
         _whole(listings, key)
         return ()
 
-    loaded = loaded_libcuda if name.startswith("libcuda") else loaded_libnvidia_ml
-    return first_true(lambda: among(DRIVER_FILES), lambda: among(LIBRARIES), lambda: loaded(facts))
+    loaded, sought = (loaded_libcuda, libcuda_not_found) if name.startswith("libcuda") else (loaded_libnvidia_ml, libnvidia_ml_not_found)
+
+    def listed() -> Quotes:
+        """ldconfig lists what was there when its cache was written; the loader knows what is there now."""
+        return () if sought(facts) else among(LIBRARIES)
+
+    return first_true(lambda: among(DRIVER_FILES), listed, lambda: loaded(facts))
+
+
+def libcuda_not_found(facts: Facts) -> bool:
+    """Whether the loader found no file of libcuda at all."""
+    fact = facts.get(LADDER)
+    climb = fact.value if isinstance(fact, Fact) else None
+    failed = [entry for entry in climb.result("libcuda") if entry.status == "fail"] if climb is not None else []
+    return any(f"libcuda.so.1: {NO_FILE}" in entry.output for entry in failed)
+
+
+def libnvidia_ml_not_found(facts: Facts) -> bool:
+    """The same for NVML's library."""
+    fact = facts.get(NVML)
+    said = fact.value.message if isinstance(fact, Fact) and fact.value is not None else None
+    return f"libnvidia-ml.so.1: {NO_FILE}" in (said or "")
 
 
 def loaded_libcuda(facts: Facts) -> Quotes:

@@ -124,8 +124,9 @@ def parse_group(text: Text) -> Iterator[Fact[Any] | Unknown]:
     for number, line in enumerate(text.lines, 1):
         path, _, value = line.rpartition(":")
         name = _OF_FILES.get(path.rpartition("/")[2])
-        if name is not None and value.isdecimal() and int(value) < _NO_LIMIT and (name not in tightest or int(value) < tightest[name].value):
-            tightest[name] = Limit(name=name, value=int(value), line=number)
+        limit = int(value) if value.isdecimal() and len(value) <= 20 else _NO_LIMIT
+        if name is not None and limit < (tightest[name].value if name in tightest else _NO_LIMIT):
+            tightest[name] = Limit(name=name, value=limit, line=number)
     quotes = [text.quote(entry.line) for entry in tightest.values()] or [text.absent(f"{text.source}: no limit on memory or processes")]
     yield text.fact(CGROUP_LIMITS, Limits(entries=tuple(tightest.values())), *quotes, whole=whole(text))
 

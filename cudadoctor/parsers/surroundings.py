@@ -18,6 +18,11 @@ _CGROUP = lazy(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
 _CGROUP_MARK = lazy(r"docker|kubepods|libpod|lxc|containerd|garden|machine\.slice")
 _HOST_INIT = "/init.scope"  # the host's own systemd; a container's first process is not in this group
 _VARIABLE = lazy(r"^\s{0,16}container=(?P<engine>[\w.-]{1,60})$")
+# Variables that an engine sets in each of its containers, whatever their value.
+_OF_ENGINE = lazy(r"^\s{0,16}(?P<name>KUBERNETES_SERVICE_HOST|APPTAINER_CONTAINER|SINGULARITY_CONTAINER)=")
+_ENGINE_NAME = lazy(r"^(?P<engine>[a-z][a-z-]{1,30})$")
+_ROOT_MOUNT = lazy(r"^overlay / overlay \S{0,4000}?(?P<mark>containerd|containers/storage|docker|kubelet)")
+_GVISOR = lazy(r"^(?:none|\S{1,200}) / 9p (?=\S{0,2000}\btrans=fd\b)")
 # Docker's and Podman's own host name, twelve hexadecimal digits, in a prompt; and commands that go into a running container.
 _CONTAINER_PROMPT = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?(?P<host>[\w.-]{1,40}@[0-9a-f]{12}):[^\n]{0,200}[#$](?:\s|$)")
 _ENTERED = lazy(r"^(?:sudo )?(?:(?:docker|podman|nerdctl|kubectl|crictl|docker compose|docker-compose|lxc) )(?:-\S+ ){0,4}exec\b")
@@ -74,8 +79,27 @@ def parse_variable(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """`container=podman`, which some engines put into the environment."""
     for number, line in enumerate(plain_lines(text), 1):
         found = _VARIABLE.match(line) if "container=" in line else None
-        if found is not None:
-            yield text.fact(CONTAINER_MARKS, (f"container={found['engine']}",), text.quote(number), whole=False)
+        of_engine = _OF_ENGINE.match(line) if "=" in line else None
+        mark = f"container={found['engine']}" if found is not None else of_engine["name"] if of_engine is not None else None
+        if mark is not None:
+            yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
+            return
+
+
+def parse_manager(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """/run/systemd/container and /run/host/container-manager hold the engine's name: lxc, systemd-nspawn, podman."""
+    found = _ENGINE_NAME.match(text.lines[0].strip()) if text.lines else None
+    if found is not None and found["engine"] != "wsl":
+        yield text.fact(CONTAINER_MARKS, (found["engine"],), text.quote(1), whole=False)
+
+
+def parse_root_mount(text: Text) -> Iterator[Fact[Any] | Unknown]:
+    """What is mounted as /: the layers of an image under the folder of an engine, or gVisor's own file server."""
+    for number, line in enumerate(text.lines, 1):
+        found = _ROOT_MOUNT.match(line)
+        mark = f"/ from {found['mark']}" if found is not None else "gVisor" if _GVISOR.match(line) else None
+        if mark is not None:
+            yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
             return
 
 
@@ -142,7 +166,15 @@ PARSERS = (
     Parser(name="cgroup", reads=("cgroup",), keys=_MARKS, parse=parse_cgroup, wakes=("/docker/", "kubepods", "libpod-", ":/lxc/")),
     Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=parse_dockerenv, absent=_MARKS),
     Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=parse_containerenv, absent=_MARKS),
-    Parser(name="container_variable", reads=("environment",), keys=_MARKS, parse=parse_variable, wakes=("container=",)),
+    Parser(name="container_manager", reads=("container-manager",), keys=_MARKS, parse=parse_manager, absent=_MARKS),
+    Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=parse_root_mount),
+    Parser(
+        name="container_variable",
+        reads=("environment",),
+        keys=_MARKS,
+        parse=parse_variable,
+        wakes=("container=", "KUBERNETES_SERVICE_HOST=", "APPTAINER_CONTAINER=", "SINGULARITY_CONTAINER="),
+    ),
     Parser(
         name="container_session",
         reads=(),

@@ -111,7 +111,7 @@ def ended_between(text: Text, entries: list[Record]) -> RungResult | None:
         return None
     if item is None or not item.signal or item.status in HANGING or item.dropped_bytes:
         return None
-    following = dict(zip(TITLES, list(TITLES)[1:])).get(str(last.fields.get("step")))
+    following = dict(zip(TITLES, list(TITLES)[1:], strict=False)).get(str(last.fields.get("step")))
     fields = {"rung": following, "gpu": last.fields.get("gpu")}
     return build(RungResult, fields, status="crash", why=f"{ending(text)} before it began") if following else None
 

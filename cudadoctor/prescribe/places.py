@@ -17,10 +17,17 @@ Condition = Callable[[Case], bool]
 _CDI = lazy(r"(?i)podman|libpod|\bCDI\b|nvidia\.com/gpu=|no known GPU vendor")
 _KUBERNETES = lazy(
     r"pod sandbox|kubepods|GPU node|runtime handler|NVML library|device discovery strategy|no runtime for|nodes are available|\bkube"
+    r"|KUBERNETES_"
 )
 _APPTAINER = lazy(r"(?i)singularity|apptainer|nv files on this host")
+_LXC = lazy(r"(?i)\blxc\b|\blxd\b|\bincus\b")
+_NSPAWN = lazy(r"systemd-nspawn")
+_GVISOR = lazy(r"(?i)gvisor|\brunsc\b")
 _SNAP = lazy(r"\bsnap\b")
 _DESKTOP = lazy(r"(?i)desktop")
+_ENGINES = (
+    ("kubernetes", _KUBERNETES), ("apptainer", _APPTAINER), ("cdi", _CDI), ("lxc", _LXC), ("nspawn", _NSPAWN), ("gvisor", _GVISOR),
+)  # fmt: skip
 
 
 def evidence(pattern: str) -> Condition:
@@ -49,7 +56,7 @@ def _engine(name: str) -> Condition:
 
 
 def _engine_of(case: Case) -> str:
-    for name, form in (("kubernetes", _KUBERNETES), ("apptainer", _APPTAINER), ("cdi", _CDI)):
+    for name, form in _ENGINES:
         if _speaks(case, form):
             return name
     return "docker"
@@ -88,7 +95,10 @@ PLACES: dict[str, Condition] = {
     "engine-cdi": _engine("cdi"),
     "engine-kubernetes": _engine("kubernetes"),
     "engine-apptainer": _engine("apptainer"),
-    "engine-not-apptainer": lambda case: _engine_of(case) != "apptainer",
+    "engine-lxc": _engine("lxc"),
+    "engine-nspawn": _engine("nspawn"),
+    "engine-gvisor": _engine("gvisor"),
+    "engine-of-images": lambda case: _engine_of(case) in ("docker", "cdi", "kubernetes", "gvisor"),
     "docker-snap": lambda case: _speaks(case, _SNAP),
     "docker-desktop": lambda case: _speaks(case, _DESKTOP),
     "hook-library": evidence(r"load library failed|libnvidia-ml|libcuda\.so|ERROR_LIBRARY_NOT_FOUND|driver libraries"),

@@ -1,6 +1,7 @@
 """The limits of the control group in which this process runs and of those around it, and how many processes the kernel killed for them.
 
-As `grep -H . FILE` prints them: `/sys/fs/cgroup/job/memory.max:209715200`. Version 2 keeps all in one tree, version 1 has one for each kind.
+As `grep -H . FILE` prints them: `/sys/fs/cgroup/job/memory.max:209715200`. Version 2 keeps all in one tree, version 1 has one for each
+kind.
 """
 
 from __future__ import annotations

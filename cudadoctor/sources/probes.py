@@ -67,6 +67,8 @@ PROBES: tuple[Probe, ...] = (
     Probe(id="control-group", wave="look", kind="listing", what="/proc/self/cgroup", reader="read_control_group"),
     _file("dockerenv", "/.dockerenv"),
     _file("containerenv", "/run/.containerenv"),
+    Probe(id="container-manager", wave="look", kind="file", what="/run/systemd/container", reader="read_container_manager"),
+    Probe(id="root-mount", wave="look", kind="file", what="/proc/self/mounts", reader="read_root_mount"),
     _file("proc-version", "/proc/version"),
     _file("tegra", "/etc/nv_tegra_release"),
     _file("dmi", "/sys/class/dmi/id/product_name"),

@@ -50,6 +50,18 @@ def read_file(path: str) -> str:
     return b"".join(chunks).decode("utf-8", "replace")
 
 
+def read_container_manager(path: str) -> str:
+    """The engine's name: systemd inside writes it to `path`, engines that keep to systemd's interface write the other file."""
+    other = "/run/host/container-manager"
+    return read_file(other if not os.path.exists(path) and os.path.exists(other) else path)
+
+
+def read_root_mount(path: str) -> str:
+    """The line of /proc/self/mounts about /: the last one counts."""
+    lines = [line for line in read_file(path).split("\n") if line.split(" ")[1:2] == ["/"]]
+    return "".join(f"{line}\n" for line in lines[-1:])
+
+
 def read_environment(_: str) -> str:
     """All variables, one a line, as `env` prints them; a line break inside a value is written as \\n."""
     return "".join(f"{name}={value}".replace("\n", "\\n") + "\n" for name, value in sorted(os.environ.items()))
@@ -213,6 +225,6 @@ READERS: dict[str, Callable[[str], str]] = {
     for function in (
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
         read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
-        list_settings, read_control_group,
+        list_settings, read_control_group, read_container_manager, read_root_mount,
     )
 }  # fmt: skip
