@@ -237,6 +237,7 @@ def ceiling(name: str, value: int) -> Limits:
 
 
 NONE = Limits(entries=())
+STARVED = Ladder(rungs=(RungResult(rung="numba-kernel", gpu=0, status="hang"),))
 
 
 @pytest.mark.parametrize(
@@ -250,10 +251,17 @@ NONE = Limits(entries=())
         (NONE, ceiling("memory of the control group", 512 << 20), make.ladder("init", code=999), ["process-limits"]),
         (NONE, ceiling("memory of the control group", 64 << 30), make.ladder("init", code=999), []),
         (NONE, None, make.ladder("init", code=999), []),
+        (ceiling("address space", 8 << 30), ceiling("memory of the control group", 300 << 20), STARVED, []),
     ],
 )
 def test_limits(own: Limits, group: Limits | None, climb: Any, causes: list[str]) -> None:
     assert found(limits.limited, {LIMITS: own, CGROUP_LIMITS: group, LADDER: climb}) == causes
+
+
+@pytest.mark.parametrize(("limit", "causes"), [(300 << 20, ["process-limits"]), (300 << 30, [])])
+def test_a_kernel_that_does_not_end_in_a_group_with_little_memory(limit: int, causes: list[str]) -> None:
+    assert found(limits.starved, {LADDER: STARVED, CGROUP_LIMITS: ceiling("memory of the control group", limit)}) == causes
+    assert found(limits.starved, {LADDER: make.ladder(), CGROUP_LIMITS: ceiling("memory of the control group", limit)}) == []
 
 
 @pytest.mark.parametrize(

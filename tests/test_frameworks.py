@@ -17,7 +17,6 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.frameworks import NAMES, named_in
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import (
-    ASKED_FRAMEWORKS,
     ENVIRONMENT,
     FRAMEWORK_BUILDS,
     FRAMEWORK_RUNS,
@@ -193,15 +192,16 @@ def test_pycuda_without_nvcc() -> None:
 
 
 # ---------------------------------------------------------------- builds without CUDA
-def test_a_cpu_build_is_an_advice_until_the_user_asks_for_it() -> None:
+def test_a_cpu_build_degrades_a_machine_with_a_gpu() -> None:
     cpu = build(cuda=None, kind="cpu")
-    packages = python(("torch", "2.11.0"))
-    for asked, state in ((False, {}), (True, {ASKED_FRAMEWORKS: ("torch",)}), (False, {ASKED_FRAMEWORKS: ("jax",)})):
-        (clue,) = wheels.cpu_build(machine(cpu, python=packages, state=state), KNOWLEDGE)
-        assert clue.asked is asked
-        assert judged(clue).root_effect == ("degrades" if asked else "advises")
-    (clue,) = wheels.cpu_build(machine(cpu, python=packages, runs=[run()]), KNOWLEDGE)
-    assert clue.asked
+    (clue,) = wheels.cpu_build(machine(cpu, python=python(("torch", "2.11.0"))), KNOWLEDGE)
+    assert judged(clue).root_effect == "degrades"
+
+
+def test_each_cpu_build_is_named_and_gets_its_steps() -> None:
+    builds = (build(cuda=None, kind="cpu"), build("jax", cuda=None, kind="cpu"))
+    clues = list(wheels.cpu_build(machine(*builds, python=python(("torch", "2.11.0"), ("jax", "0.9"))), KNOWLEDGE))
+    assert {clue.values["frameworks"] for clue in clues} == {"torch, jax"}
 
 
 def test_two_series_beside_which_all_computed_are_an_advice() -> None:

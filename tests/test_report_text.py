@@ -200,7 +200,8 @@ def test_a_gpu_cannot_write_a_verdict() -> None:
     first, second = out.splitlines()[:2]
     assert first.startswith("HEALTHY  NVIDIA GeForce RTX 3090")
     assert "\\u202eevil\\u2066\\u200b HEALTHY  all is well" in first
-    assert second.startswith("ubuntu")
+    assert second.startswith("NVIDIA GeForce RTX 3090")
+    assert "\x9b" not in second
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from cudadoctor.checks.reading import (
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, NVML, PCI, SMI, KernelEvent, PciBus, PciFunction
+from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, NVML, PCI, PCI_NAMES, SMI, KernelEvent, PciBus, PciFunction
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -227,15 +227,22 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line(f"no NVIDIA GPU among {len(bus.need().functions)} PCI functions" + (f", but {others}" if others else ""), some(bus))
     grouped: dict[str, list[Gpu]] = {}
     for gpu in found:
-        grouped.setdefault(kind_of(gpu, knowledge), []).append(gpu)
+        grouped.setdefault(kind_of(gpu, knowledge, _named(facts, gpu)), []).append(gpu)
     words = "; ".join(f"{kind} at {listed(gpu.address for gpu in group)}" for kind, group in grouped.items())
     head = "1 NVIDIA GPU" if len(found) == 1 else f"{len(found)} NVIDIA GPUs"
     return Line(f"{head}: {words}", merged(*(gpu.quotes for gpu in found[:4])))
 
 
-def kind_of(gpu: Gpu, knowledge: Knowledge) -> str:
-    """10de:2335 (Hopper, 9.0)."""
+def _named(facts: Facts, gpu: Gpu) -> str | None:
+    """The product, as this machine's pci.ids calls it."""
+    names = facts.get(PCI_NAMES)
+    return names.value.get(gpu.device or "") if isinstance(names, Fact) and names.value is not None else None
+
+
+def kind_of(gpu: Gpu, knowledge: Knowledge, named: str | None = None) -> str:
+    """H200 SXM 141GB, 10de:2335 (Hopper, 9.0)."""
     name = f"10de:{gpu.device}" if gpu.device is not None else gpu.name or "of unknown type"
+    name = f"{named}, {name}" if named is not None else name
     chip, family = chip_of(gpu, knowledge), architecture_of(gpu, knowledge)
     words = [family.name] if family is not None else []
     if chip is not None and chip.compute_capability is not None:

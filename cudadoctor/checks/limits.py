@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote
 from cudadoctor.checks.reading import Quotes, line_of, statements, told
-from cudadoctor.model.facts import Facts
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
 from cudadoctor.model.values import (
@@ -19,6 +19,7 @@ from cudadoctor.model.values import (
     LIMITS,
     NVML,
     Limits,
+    RungName,
     RungResult,
 )
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 CEILING = "process-limits"
+KERNELS: tuple[RungName, ...] = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
 SIGKILL = "SIGKILL"  # as the ladder's end says it
 OF_GROUP = "memory of the control group"
 OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN = 2, 304, 999
@@ -67,9 +69,21 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     group = facts[CGROUP_LIMITS]
     memory = next((entry for entry in group.need().entries if entry.name == OF_GROUP), None)
     shown = line_of(group, memory.line) if memory is not None else ()
-    values = {"limit": OF_GROUP, "value": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
+    values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
     quotes = (rung_quote(climb, ended[0]), *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
     yield Clue(cause=CEILING, quotes=quotes, seen="failed", values=values)
+
+
+def starved(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A kernel's step was killed or did not end, in a control group with less memory than such a program takes."""
+    climb, group = facts[LADDER], facts.get(CGROUP_LIMITS)
+    ended = [entry for entry in climb.value.rungs if entry.rung in KERNELS and entry.status in ("crash", "hang")] if climb.value else []
+    if not ended or not isinstance(group, Fact) or group.value is None:
+        return
+    low = tight(group.value)
+    if low is not None and low.name == OF_GROUP:
+        quotes = (rung_quote(climb, ended[0]), *line_of(group, low.line))
+        yield Clue(cause=CEILING, quotes=quotes, seen="failed", values={"limit": low.name, "amount": low.words})
 
 
 def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -85,7 +99,7 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         low = tight(found.need())
         if low is not None:
             shown: Quotes = line_of(found, low.line)
-            values = {"limit": low.name, "value": low.words}
+            values = {"limit": low.name, "amount": low.words}
             yield Clue(cause=CEILING, quotes=(rung_quote(climb, failed[0]), *shown), values=values)
             return
 
@@ -104,4 +118,4 @@ def _gpu_is_full(facts: Facts) -> bool:
     return any(total - used < FREE_SHARE * total for used, total in known if used is not None and total is not None)
 
 
-RULES = (Rule("libcuda", (CEILING,), limited), Rule("libcuda", (), killed))
+RULES = (Rule("libcuda", (CEILING,), limited), Rule("libcuda", (), killed), Rule("libcuda", (), starved))

@@ -293,7 +293,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line(f"{said}: its simulator answers, nothing runs on a GPU", quotes)
     if failed:
         last = last_line(failed[0].output) or failed[0].why or failed[0].name or failed[0].status
-        return Line(f"{said}: a kernel ends with {last}"[:240], (rung_quote(ladder, failed[0]), *quotes))
+        how = f"a kernel ends with {last}" if failed[0].status == "fail" else f"a kernel's process: {last}"
+        return Line(f"{said}: {how}"[:240], (rung_quote(ladder, failed[0]), *quotes))
     return Line(f"{said} sees {plural(len(climb.devices), 'GPU')}", quotes)
 
 

@@ -42,7 +42,7 @@ RUNTIMES = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 
 # ---------------------------------------------------------------- framework-cpu-build
 def cpu_build(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A framework that was built without CUDA, beside an NVIDIA GPU. An advice, as it may be meant, unless the user asked for it."""
+    """Frameworks that were built without CUDA, in the examined Python of a machine with an NVIDIA GPU: programs then run on the CPU."""
     python, fact = facts[PYTHON], facts[FRAMEWORK_BUILDS]
     found = [build for build in fact.value.builds if build.kind == "cpu"] if fact.value is not None else []
     # ONNX Runtime's plain package is often meant; beside the one for GPUs it is not: they share a folder, and the last one wins.
@@ -55,14 +55,21 @@ def cpu_build(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if not gpu_here(facts):
         return
+    live = fact.origin != "text"  # a list of packages in a text may be another environment's
+    named = ", ".join(build.name for build in builds)
     for build in builds:
-        yield _without_cuda(python, build.name, build.package, build.version.text, asked=asked(facts, build.name))
+        meant = live or asked(facts, build.name)
+        yield _without_cuda(python, build.name, build.package, build.version.text, asked=meant, frameworks=named)
     if double is not None and all(build.name != "onnxruntime" for build in builds):
         yield _without_cuda(python, "onnxruntime", double.name, double.version.text, asked=asked(facts, "onnxruntime"))
 
 
-def _without_cuda(fact: Fact[PythonEnvironment], framework: str, package: str, version: str, *, asked: bool = False) -> Clue:
+def _without_cuda(
+    fact: Fact[PythonEnvironment], framework: str, package: str, version: str, *, asked: bool = False, frameworks: str = ""
+) -> Clue:
+    """`frameworks`: all that were built so, as the title and the steps name them."""
     values = {"package": package, "version": version, "framework": framework, "python": fact.need().path}
+    values["frameworks"] = frameworks or framework
     entry = fact.need().package(package)
     quote = package_quote(fact, entry) if entry is not None else line_with(fact, f"{package} ", words=f"{package} {version}")
     return Clue(cause=CPU, quotes=(quote,), subject=python_subject(fact.need()), asked=asked, values=values)

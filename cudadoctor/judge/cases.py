@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -10,12 +10,15 @@ from cudadoctor.inventory.rungs import LISTED, ORDER, Rungs, below
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Cause
 from cudadoctor.model.values import BUNDLE, LADDER, PCI, RungName
 
 MAX_QUOTES = 4  # lines shown of one finding; the rest is in the recording
 FRAMEWORK: RungName = "framework"
 _BASIS_ORDER = {"stated": 0, "derived": 1, "suspected": 2}
+_PLACEHOLDER = lazy(r"\{(\w{1,40})\}")
+_PLAIN_NAME = lazy(r"^[\w., +-]{1,60}$")
 EFFECT_ORDER: dict[Effect, int] = {"blocks": 0, "degrades": 1, "advises": 2}
 
 
@@ -75,12 +78,13 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
         effect = min((_effect(clue, cause, rungs, in_bundle=in_bundle) for clue in group), key=EFFECT_ORDER.__getitem__)
         subject = next((clue.subject for clue in group if clue.subject != "machine"), group[0].subject)
         failed = [rung for rung in ORDER if rung in cause.breaks and rungs.failed(rung)]
+        values = {name: value for clue in reversed(group) for name, value in clue.values.items()}
         cases.append(
             Case(
                 finding=Finding(
                     cause=cause_id,
                     layer=cause.layer,
-                    title=cause.title,
+                    title=_title(cause, values),
                     subject=subject,
                     effect=effect,
                     basis=group[0].basis,
@@ -94,10 +98,17 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
                 words=all(clue.words for clue in group),
                 rung=_rung(group, cause, failed),
                 scope="machine" if not subject.startswith("python:") and scope == "machine" else subject,
-                values={name: value for clue in reversed(group) for name, value in clue.values.items()},
+                values=values,
             )
         )
     return cases
+
+
+def _title(cause: Cause, values: Mapping[str, str]) -> str:
+    """With the machine's own names where they are known and plain."""
+    wanted = _PLACEHOLDER.findall(cause.named or "")
+    plain = all(_PLAIN_NAME.match(values.get(name, "")) for name in wanted)
+    return cause.named.format_map(values) if cause.named is not None and plain else cause.title
 
 
 def _rung(group: Sequence[Clue], cause: Cause, failed: Sequence[RungName]) -> RungName:

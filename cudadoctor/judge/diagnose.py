@@ -20,7 +20,7 @@ from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.findings import LAYERS, Clue, Ignored, Outcome
 from cudadoctor.model.recipe import Cause
 from cudadoctor.model.requirements import Ignore, Requirements
-from cudadoctor.model.values import COMPUTED, LADDER, RungName
+from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, RungName
 
 PROGRAM_LAYERS = ("toolkit", "python", "program")
 
@@ -135,7 +135,8 @@ def _judged(found: _Found, seen: Seen, knowledge: Knowledge, *, excused: bool) -
 def _asks(found: _Found, suspects: Sequence[Case], seen: Seen, knowledge: Knowledge) -> tuple[Ask, ...]:
     """What would settle an open verdict, or tell why figures are slow."""
     if found.verdict == "undecided":
-        return open_questions.asks(_candidates(suspects, found.not_now), seen.outcomes, knowledge, seen.goal, seen.rungs)
+        candidates, log_read = _candidates(suspects, found.not_now), not isinstance(seen.facts.get(KERNEL_LOG), Unknown)
+        return open_questions.asks(candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read)
     return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
 
 

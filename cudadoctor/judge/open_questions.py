@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 MAX_ASKS = 4
+FRESH = (
+    "python3 -m venv ~/cuda-fresh && ~/cuda-fresh/bin/python -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"
+    " && cudadoctor check --python ~/cuda-fresh/bin/python"
+)
 
 
 def undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
@@ -27,12 +31,18 @@ def undecided(outcomes: Sequence[Outcome]) -> tuple[Undecided, ...]:
 
 
 def asks(
-    candidates: Sequence[tuple[Cause, str]], outcomes: Sequence[Outcome], knowledge: Knowledge, goal: RungName | None, rungs: Rungs
+    candidates: Sequence[tuple[Cause, str]],
+    outcomes: Sequence[Outcome],
+    knowledge: Knowledge,
+    goal: RungName | None,
+    rungs: Rungs,
+    *,
+    log_read: bool = True,
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
     open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
-    return telling_apart(open_) or (_otherwise(goal, rungs),)
+    return telling_apart(open_) or (_otherwise(goal, rungs, log_read=log_read),)
 
 
 def telling_apart(candidates: Sequence[tuple[Cause, str]]) -> tuple[Ask, ...]:
@@ -53,7 +63,7 @@ def _lacking(outcomes: Sequence[Outcome], knowledge: Knowledge) -> Iterator[tupl
             yield from ((knowledge.causes[cause], why) for cause in outcome.causes if cause in knowledge.causes)
 
 
-def _otherwise(goal: RungName | None, rungs: Rungs) -> Ask:
+def _otherwise(goal: RungName | None, rungs: Rungs, *, log_read: bool) -> Ask:
     """What to do next where no cause says it."""
     nothing_failed = rungs.first_failed() is None
     if goal is None and nothing_failed:
@@ -64,4 +74,11 @@ def _otherwise(goal: RungName | None, rungs: Rungs) -> Ask:
     if nothing_failed and goal == "numba-kernel":
         why = "nothing failed, and no Numba kernel ran: it prints what is missing for one"
         return Ask(command="cudadoctor fix --suggest", why=why, tells_apart=())
-    return Ask(command="cudadoctor smoke", why="whether it fails again, in the same place", tells_apart=())
+    if rungs.failed("numba-kernel") and not rungs.failed("ptx-kernel"):
+        why = "the driver's own kernel ran: whether Numba's runs in a fresh environment tells the machine from the packages of this Python"
+        return Ask(command=FRESH, why=why, tells_apart=())
+    if not log_read:
+        why = "the kernel log could not be read; the driver says there why it refused"
+        return Ask(command="sudo dmesg | grep -iE 'nvrm|xid|nvidia' | tail -n 40", why=why, tells_apart=())
+    why = "the driver refused, and neither its answer nor the kernel log says why: its own report holds more"
+    return Ask(command="sudo nvidia-bug-report.sh && cudadoctor explain nvidia-bug-report.log.gz", why=why, tells_apart=())

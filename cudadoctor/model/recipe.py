@@ -78,6 +78,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     id: str
     title: str
+    named: str | None = None  # the title where the values that it names are known: "{variable} breaks CUDA"
     layer: Layer
     row: str  # the row of the pipeline that shows it
     breaks: tuple[RungName, ...]

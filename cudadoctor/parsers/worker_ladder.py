@@ -150,6 +150,11 @@ def of(kind: Any, event: str, entries: list[Record], with_line: bool) -> tuple[A
     return tuple(value for value in made if value is not None)
 
 
+def _driver_version(named: Any) -> Any:
+    """The version in libcuda's file name. On WSL and Jetson the file is libcuda.so.1.1, whatever the driver: NVML knows it there."""
+    return None if isinstance(named, str) and not named.partition(".")[0][2:] else named
+
+
 def _heading(entries: list[Record]) -> dict[str, Any]:
     """Fields of the whole climb, from the lines that carry them."""
     fields: dict[str, Any] = {}
@@ -158,7 +163,7 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
         if entry.event == "start":
             fields.update({name: entry.fields.get(name) for name in ("python", "quick", "withheld")})
         elif step == "libcuda":
-            fields.update(library_path=entry.fields.get("path"), library=entry.fields.get("library"))
+            fields.update(library_path=entry.fields.get("path"), library=_driver_version(entry.fields.get("library")))
         elif step == "devices":
             fields.update(cuda=entry.fields.get("cuda"))
     return fields

@@ -231,7 +231,7 @@ def _fitting(case: Case) -> bool:
 
 def _of(*names: str) -> Condition:
     """The finding speaks of this framework."""
-    return lambda case: frameworks.framework(case) in names
+    return lambda case: any(frameworks.speaks_of(case, name) for name in names)
 
 
 def _config_line(case: Case, key: str) -> bool:
@@ -342,6 +342,8 @@ CONDITIONS: dict[str, Condition] = {
     "no-conda-toolkit": _not(_conda_toolkit),
     "toolkit-pin": _toolkit_pin,
     "older-series": _older_series,
+    "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
+    "other-limit": lambda case: case.value("limit") != "memory of the control group",
     "of-torch": _of("torch"),
     "not-of-torch": _not(_of("torch")),
     "of-jax": _of("jax"),

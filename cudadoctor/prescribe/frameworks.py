@@ -49,6 +49,12 @@ def framework(case: Case) -> str | None:
     return named or ("torch" if case.get(FRAMEWORKS) is not None else None)
 
 
+def speaks_of(case: Case, name: str) -> bool:
+    """Whether the finding is about this framework, perhaps among others."""
+    several = case.value("frameworks")
+    return name in several.split(", ") if several is not None else framework(case) == name
+
+
 def on_windows(case: Case) -> bool:
     """Windows, or a finding whose lines speak of its compiler and files."""
     text = "\n".join(quote.text for quote in case.root.evidence)

@@ -57,6 +57,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         # No group that gives more than its name says.
         (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),
+        (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
         (("instance",), r"PCI\\[\w&.\\-]+"),
     )
     for name in names
@@ -99,6 +100,7 @@ WORDS: dict[str, str] = {
     "default_gpu_name": "device 0", "free_gpu": "GPU-...", "free_gpu_name": "with free memory, by its UUID from `nvidia-smi -L`",
     "other_gpus": "GPUs of other makers",
     "set_in": "the file that sets it", "set_line": "that names it",
+    "amount": "less than CUDA needs",
     "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
 }  # fmt: skip
 
@@ -154,7 +156,8 @@ def _files(case: Case) -> Found:
 
 
 def _set_in(case: Case) -> Found:
-    """The line that sets the variable: of several that which a shell reads last."""
+    """The line that sets the variable: of several that which a shell reads last. And what a limit allows."""
+    yield "amount", case.value("amount")
     name = case.value("variable")
     places = [place for place in case.get(SET_IN) or () if place.name == name]
     if places:

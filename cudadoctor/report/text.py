@@ -105,6 +105,7 @@ def _head(page: Page, report: Report) -> None:
     machine = report.machine
     parts = [
         f"node {report.origin.node}" if report.origin.node else "",
+        words.gpus(report),
         machine.distribution or "",
         f"kernel {machine.kernel}" if machine.kernel else "",
         f"driver {machine.driver.module or machine.driver.library}" if machine.driver.module or machine.driver.library else "",

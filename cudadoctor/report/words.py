@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cudadoctor.model.experiments import UNCHANGED
@@ -22,6 +23,13 @@ def headline(report: Report) -> str:
     if report.verdict == "degraded":
         return "figures of the benchmark are slow in every run, and no cause that is known agrees"
     return _healthy(report) if report.verdict == "healthy" else _undecided(report)
+
+
+def gpus(report: Report) -> str:
+    """`2 x NVIDIA H200`; where nothing names a GPU its architecture. It may hold a machine's words."""
+    families = [(gpu.name, (gpu.architecture or "").title()) for gpu in report.machine.gpus]
+    named = Counter(name or f"NVIDIA GPU ({family})" for name, family in families if name or family)
+    return " + ".join(f"{number} x {name}" if number > 1 else name for name, number in named.items())
 
 
 def _undecided(report: Report) -> str:

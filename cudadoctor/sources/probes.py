@@ -52,6 +52,7 @@ PROBES: tuple[Probe, ...] = (
     Probe(id="environment", wave="look", kind="environment", what="environment", reader="read_environment"),
     Probe(id="setting-files", wave="look", kind="listing", what="shell profiles and unit files", reader="list_settings"),
     Probe(id="pci", wave="look", kind="file", what="/sys/bus/pci/devices", reader="read_pci"),
+    Probe(id="pci-names", wave="look", kind="file", what="pci.ids", reader="read_pci_names"),
     _file("modules", "/proc/modules"),
     Probe(id="sys-modules", wave="look", kind="listing", what="/sys/module", reader="list_names"),
     _file("devices", "/proc/devices"),

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from cudadoctor.sources.container_stack import read_container_stack
 from cudadoctor.sources.control_group import read_control_group
+from cudadoctor.sources.pci_names import read_pci_names
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.readers_windows import list_driver_dlls, read_windows_version
 from cudadoctor.sources.setting_files import list_settings
@@ -167,9 +168,14 @@ def list_driver_libraries(_: str) -> str:
             continue
         seen.add(real)
         names = [name for name in sorted(os.listdir(real)) if name.startswith(("libcuda.so", "libnvidia-ml.so"))]
-        lines.extend(_long(f"{folder}/{name}") for name in names)
+        lines.extend(_library(f"{folder}/{name}") for name in names)
         lines.extend(filter(None, (_foreign(f"{folder}/{name}") for name in names)))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _library(path: str) -> str:
+    """As `ls -l` shows it; a link to nothing is no library, and is told as file(1) tells it."""
+    return _long(path) if os.path.exists(path) else f"{path}: broken symbolic link to {os.readlink(path)}"
 
 
 def _foreign(path: str) -> str | None:
@@ -225,6 +231,6 @@ READERS: dict[str, Callable[[str], str]] = {
     for function in (
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
         read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
-        list_settings, read_control_group, read_container_manager, read_root_mount,
+        list_settings, read_control_group, read_container_manager, read_root_mount, read_pci_names,
     )
 }  # fmt: skip

@@ -358,6 +358,29 @@ FAULTS = (
         setup='mkdir $D/bin; printf "#!/bin/sh\\nsleep 3.2\\nexec $(command -v nvidia-smi)\\n" > $D/bin/nvidia-smi; chmod +x $D/bin/nvidia-smi; export PATH="$D/bin:$PATH"',
     ),
     Fault(
+        name="the driver's folder not passed in", root="container-no-gpu-access", verdict="broken",
+        setup=f"{LIBRARY_FOLDER}; {COPY_DEV}; rm -rf /dev/nvidia*; mount -t tmpfs none $L", prefix=NO_MKNOD, needs="[ -e /.dockerenv ]",
+    ),
+    Fault(
+        name="a pod without GPU", root="container-no-gpu-access", verdict="broken", prefix=NO_MKNOD,
+        setup=f"{LIBRARY_FOLDER}; {COPY_DEV}; rm -rf /dev/nvidia*; mount -t tmpfs none $L; export KUBERNETES_SERVICE_HOST=10.0.0.1",
+    ),
+    Fault(
+        name="capabilities without compute", root="container-driver-capabilities", verdict="broken", needs="[ -e /.dockerenv ]",
+        setup=f"{HIDE_LIBCUDA}; export NVIDIA_DRIVER_CAPABILITIES=utility",
+    ),
+    Fault(
+        name="nvidia-smi of another format", root=None, verdict="healthy", rows={"nvidia-smi": "unknown"},
+        setup="mkdir $D/smi; printf '\\177ELF' > $D/smi/nvidia-smi; chmod 755 $D/smi/nvidia-smi; export PATH=$D/smi:$PATH",
+    ),
+    Fault(
+        name="killed for the memory of its group", root="process-limits", verdict="broken",
+        needs="[ -w /sys/fs/cgroup/memory ] || grep -q memory /sys/fs/cgroup/cgroup.subtree_control",
+        setup="G=/sys/fs/cgroup/memory; [ -d $G ] || G=/sys/fs/cgroup; mkdir -p $G/few; echo 300M > $G/few/memory.limit_in_bytes 2>/dev/null "
+        "|| echo 300M > $G/few/memory.max; echo $$ > $G/few/cgroup.procs",
+        after="echo $$ > $G/cgroup.procs",
+    ),
+    Fault(
         name="NumPy too new", root="python-abi-mismatch", verdict="broken", python=TOO_NEW, needs=f"[ -x '{TOO_NEW}' ]",
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts
-from cudadoctor.model.values import CONTAINER_MARKS, KERNEL, LADDER, LOADED_DRIVER, NVML, OPERATING_SYSTEM, PCI, PYTHON, WSL
+from cudadoctor.model.values import CONTAINER_MARKS, KERNEL, LADDER, LOADED_DRIVER, NVML, OPERATING_SYSTEM, PCI, PCI_NAMES, PYTHON, WSL
 
 T = TypeVar("T")
 SHOWN_PACKAGES = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "torch", "cupy", "jax", "tensorflow", "nvidia-ml-py")
@@ -46,11 +46,12 @@ def machine(facts: Facts, evidence: Evidence, knowledge: Knowledge) -> report.Ma
 def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
     """One entry for each GPU that the bus, NVML or CUDA shows, joined by PCI address."""
     bus, nvml, ladder = value(facts, PCI), value(facts, NVML), value(facts, LADDER)
+    names = value(facts, PCI_NAMES) or {}
     by_address: dict[str, dict[str, object]] = {}
     for gpu in bus.nvidia_gpus if bus else ():
         chip = knowledge.chip(gpu.device) if gpu.device else None
         by_address[gpu.address] = {
-            "name": gpu.name,
+            "name": gpu.name or names.get(gpu.device or ""),
             "architecture": chip.architecture if chip else None,
             "compute_capability": str(chip.compute_capability) if chip and chip.compute_capability else None,
         }

@@ -130,6 +130,7 @@ class KernelLog(Value, frozen=True, kw_only=True):
 
 
 PCI = Key[PciBus]("pci")
+PCI_NAMES = Key[dict[str, str]]("pci-names")  # device id -> what this machine's pci.ids calls the product
 MODULES = Key[KernelModules]("kernel-modules")
 LOADED_DRIVER = Key[LoadedDriver]("loaded-driver")
 MODULE_FILES = Key[ModuleFiles]("module-files")
