@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.checks import device_nodes, device_state, driver_flavour, limits
+from cudadoctor.checks import device_nodes, device_state, driver_flavour, history, limits
 from cudadoctor.checks.limits import tight
+from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.facts import Facts, Key, NotKnown
+from cudadoctor.model.facts import Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     CGROUP_LIMITS,
@@ -307,3 +308,13 @@ def test_a_text_with_packages_of_two_branches_raises_no_more_than_suspicion() ->
     two = packages(("ii", "libnvidia-compute-550", "550.54.15-0ubuntu1"), ("ii", "nvidia-utils-535", "535.161.07-0ubuntu1"))
     clues = list(driver_flavour.packages_conflict(text({DRIVER_PACKAGES: two}), KNOWLEDGE))
     assert [(clue.cause, clue.basis) for clue in clues] == [("driver-packages-conflict", "suspected")]
+
+
+@pytest.mark.parametrize(("after", "over"), [(3, True), (4, False)])
+def test_a_kill_in_another_group_is_of_the_past(after: int, over: bool) -> None:
+    """The kernel log tells of every control group's kills; the count of this one says whether it was ours."""
+    line = "[   76.855474] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=few,oom_memcg=/few,task=python,pid=758,uid=0"
+    clue = Clue(cause="process-limits", quotes=(Quote(source="dmesg", first=469, last=469, text=line),))
+    facts = make.facts_of({KILLED_FOR_MEMORY: 3, KILLED_FOR_MEMORY_AFTER: after, LADDER: make.ladder("init", code=100)})
+    now, past = history.split([clue], facts, KNOWLEDGE, Rungs(seen={"init": "failed"}, quotes={}))
+    assert (bool(past), bool(now)) == (over, not over)

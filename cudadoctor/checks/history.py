@@ -14,11 +14,22 @@ from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL_LOG, LADDER, NVML, KernelEvent, KernelLog, NvmlGpu, RungName
+from cudadoctor.model.values import (
+    KERNEL_LOG,
+    KILLED_FOR_MEMORY,
+    KILLED_FOR_MEMORY_AFTER,
+    LADDER,
+    NVML,
+    KernelEvent,
+    KernelLog,
+    NvmlGpu,
+    RungName,
+)
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
+CEILING = "process-limits"
 FAULT, WRONG = "program-memory-fault", "gpu-computes-wrong"
 OF_PROGRAMS = (13, 31)  # Xids of a program that reads or writes where it may not, and rarely of a GPU that fails
 DIFFERENT = 3  # programs that meet the same fault in the same place
@@ -75,7 +86,9 @@ def _ended(clue: Clue, layer: str, facts: Facts, rungs: Rungs, breaks: Sequence[
 
 
 def _counted_now(clue: Clue, facts: Facts) -> bool | None:
-    """What NVML counts of it at present on this GPU; None where NVML does not say."""
+    """What NVML counts of it at present on this GPU, or the kernel in this control group; None where neither says."""
+    if clue.cause == CEILING:
+        return _killed_now(facts)
     gpu = _of_nvml(clue.subject.removeprefix("gpu:"), facts)
     if gpu is None:
         return None
@@ -85,6 +98,14 @@ def _counted_now(clue: Clue, facts: Facts) -> bool | None:
         known = [state for state in (gpu.remap_pending, gpu.remap_failed, gpu.retired_pages_pending) if state is not None]
         return any(known) if known else None
     return None
+
+
+def _killed_now(facts: Facts) -> bool | None:
+    """Whether a process of this control group was killed for memory during this check: a log tells of every group's."""
+    before, after = facts.get(KILLED_FOR_MEMORY), facts.get(KILLED_FOR_MEMORY_AFTER)
+    if not isinstance(before, Fact) or not isinstance(after, Fact) or before.value is None or after.value is None:
+        return None
+    return after.value > before.value
 
 
 def _of_nvml(address: str, facts: Facts) -> NvmlGpu | None:
