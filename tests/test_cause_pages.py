@@ -107,7 +107,7 @@ def test_the_publishing_job_calls_the_command_as_it_is(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------- the steps of all families together
 def step(text: str, shell: str | None = None) -> Step:
-    return Step(text=text, shell=shell, needs_root=False, risk="safe", verify=None, undo=None)
+    return Step(text=text, shell=shell, kind="reads")
 
 
 def merged(**lists: list[Step]) -> list[tuple[str, list[str]]]:

@@ -18,7 +18,8 @@ from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.model.requirements import Requirements
-from cudadoctor.report import fix_text, smoke_text
+from cudadoctor.report import script as script_of
+from cudadoctor.report import smoke_text
 from cudadoctor.report.text import Style
 from tests.command_line import HEALTHY, HUNG, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
 
@@ -125,7 +126,7 @@ def test_a_live_machine() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_script_of_every_host_parses(name: str) -> None:
     report = judge(evidence_of(name), KNOWLEDGE)
-    script = fix_text.script(report, report.prescription)
+    script = script_of.render(report, report.prescription)
     assert script.startswith("#!/bin/sh\n")
     parses(script)
     for step in report.prescription.steps if report.prescription else ():
@@ -140,7 +141,7 @@ def test_the_script_of_every_cause_parses(cause: str) -> None:
     report = judge(evidence, KNOWLEDGE)
     for distro in ("ubuntu-24.04", "fedora-41", None):
         found = weighed(msgspec.structs.replace(evidence, distro=distro), KNOWLEDGE, Requirements(), Guard())
-        parses(fix_text.script(report, asked_for.for_cause(cause, report, found, KNOWLEDGE)))
+        parses(script_of.render(report, asked_for.for_cause(cause, report, found, KNOWLEDGE)))
 
 
 def test_the_command_prints_the_script() -> None:
@@ -162,12 +163,12 @@ def test_no_word_of_a_step_leaves_its_comment() -> None:
         text="words\nrm -rf /words",
         shell="echo 'a\nb'",
         needs_root=True,
-        risk="safe",
+        kind="reads",
         verify="true\nrm -rf /verify",
         undo="x\rrm -rf /undo",
     )
     odd = msgspec.structs.replace(step, shell="echo \x1b[2J", text="second")
-    script = fix_text.script(report, Prescription(cause="driver-hung", action="reboot", steps=(step, odd)))
+    script = script_of.render(report, Prescription(cause="driver-hung", action="reboot", steps=(step, odd)))
     parses(script)
     commands = [line for line in script.splitlines() if line and not line.startswith("#")]
     assert commands == ["set -eu", "echo 'a", "b'"]

@@ -149,7 +149,7 @@ def test_the_administrators_steps_stand_under_a_heading_and_numbers_go_on() -> N
         *(msgspec.structs.replace(step, who="administrator") for step in rest),
         msgspec.structs.replace(first, who="afterwards"),
     )
-    extra = Step(text="Then this.", shell="true", needs_root=False, risk="safe", verify=None, undo=None)
+    extra = Step(text="Then this.", shell="true", kind="reads")
     way = (Leg(stage="toolkit", state="to-do", text="a toolkit", steps=(extra,)),)
     changed = msgspec.structs.replace(report, prescription=msgspec.structs.replace(report.prescription, steps=steps), way=way)
     page = tree(page_of(changed))

@@ -202,7 +202,7 @@ def test_looking_comes_before_ending_and_force_last() -> None:
     lines = [step for step in found.steps if step.shell and "4711" in step.shell]
     assert [bool(re.search(r"kill 4711", line.shell or "")) for line in lines] == [False, True, False]
     assert "kill -9 4711" in (lines[2].shell or "")
-    assert [line.risk for line in lines] == ["safe", "destructive", "destructive"]
+    assert [line.kind for line in lines] == ["reads", "destructive", "destructive"]
     assert "fuser" in commands(found)
 
 

@@ -339,7 +339,7 @@ def test_every_cause_gives_steps_that_end_with_looking_again(cause: str) -> None
             assert [step.verify for step in found.steps].count(CHECK_AGAIN) == 1
             restarts = [step for step in found.steps if (step.shell or "").endswith(("reboot", "Restart-Computer"))]
             assert len(restarts) <= 1
-            assert all(step.risk == "reboot" for step in restarts)
+            assert all(step.kind == "restart" for step in restarts)
             for step in found.steps:
                 assert step.text
                 assert not names(step.text), step.text

@@ -16,6 +16,7 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report
 from cudadoctor.report import fix_text, smoke_text, text
+from cudadoctor.report import script as script_of
 from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.text import Style
 from cudadoctor.sources import pasted
@@ -99,7 +100,7 @@ def test_commands_are_never_wrapped(name: str) -> None:
         for command in (step.shell, step.verify, step.undo):
             for line in (command or "").splitlines():
                 assert line.strip() in narrow
-                assert line.strip() in fixed
+                assert any(one.endswith(line.strip()) for one in fixed)
 
 
 def test_prose_is_wrapped_at_the_width() -> None:
@@ -186,7 +187,7 @@ def test_words_of_the_machine_never_steer_the_terminal(name: str) -> None:
         smoke_text.render(report, KNOWLEDGE, style),
         smoke_text.steps(report, style),
         fix_text.render(report, report.prescription, KNOWLEDGE, style),
-        fix_text.script(report, report.prescription),
+        script_of.render(report, report.prescription),
     ]
     for out in outputs:
         assert not CONTROL.search(out), CONTROL.search(out)

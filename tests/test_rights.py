@@ -88,7 +88,7 @@ def test_every_recipe_is_parted(cause: str) -> None:
         assert {step.who for step in own.steps} == {"user"}
         order = [("user", "administrator", "afterwards").index(step.who) for step in guest.steps]
         assert order == sorted(order)
-        assert all(step.who == "administrator" for step in guest.steps if step.needs_root or step.risk == "reboot")
+        assert all(step.who == "administrator" for step in guest.steps if step.needs_root or step.kind == "restart")
         assert not any("sudo " in (step.shell or "") for step in guest.steps if step.who != "administrator")
         plain = {(step.text, step.shell) for step in own.steps} - {("Look again.", None)}
         assert plain == {(step.text, step.shell) for step in guest.steps} - {("Look again.", None)}

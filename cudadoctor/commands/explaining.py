@@ -14,7 +14,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.explanation import CauseDocument, DocumentStep, Explanation, Variant
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription, Step
-from cudadoctor.report import explanation_text
+from cudadoctor.report import explanation_text, words
 from cudadoctor.report.page import Style
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _of_step(forms: Mapping[str, Step], systems: int) -> DocumentStep:
     for system, step in forms.items():
         alike.setdefault(step, []).append(system)
     return DocumentStep(
-        text=next(iter(forms.values())).text,
+        text=words.told(next(iter(forms.values()))),
         systems=tuple(forms) if len(forms) < systems else (),
         variants=tuple(Variant(systems=tuple(names), step=step) for step, names in alike.items()),
     )

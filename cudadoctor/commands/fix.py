@@ -33,11 +33,12 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
     answer, knowledge = examining.judge(options, examining.requirements(options), started, steps_for=named, shell=script)
     from cudadoctor.judge.asked_for import exit_code
     from cudadoctor.report import fix_text
+    from cudadoctor.report import script as as_script
 
     report = answer.report
     prescription = report.prescription if cause is None else answer.steps.get(cause)
     body = (
-        fix_text.script(report, prescription, powershell=answer.windows)
+        as_script.render(report, prescription, powershell=answer.windows)
         if script
         else fix_text.render(report, prescription, knowledge, examining.style(options), named=cause)
     )

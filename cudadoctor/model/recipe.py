@@ -9,7 +9,10 @@ import msgspec
 from cudadoctor.model.findings import Effect, Layer
 from cudadoctor.model.values import RungName
 
-Risk = Literal["safe", "reboot", "destructive"]
+# What a step's command changes: nothing; the calling shell, or a program that it starts (nobody can do it for that shell); packages and
+# settings of this user; the machine, as root; starts a service, a session or the machine anew; ends programs or removes something.
+Kind = Literal["reads", "session", "environment", "system", "restart", "destructive"]
+Mode = Literal["do", "or", "if"]  # or: in place of the steps before it; if: only where something holds that the doctor cannot see
 Who = Literal["user", "administrator", "afterwards"]  # afterwards: the user again, once the administrator is done
 Action = Literal[
     "none", "set-environment", "install-package", "install-driver", "reload-driver", "reboot", "reset-gpu",
@@ -24,6 +27,9 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `shell`: the same for every Linux distribution. `shells`: by family (debian, ubuntu, fedora, rhel, arch, suse), and for systems that
     are changed in another way: nixos, ostree and transactional (images), windows (PowerShell). Neither: words only.
     `when`: the step is for machines where this condition of prescribe.CONDITIONS holds.
+    `kind`: what its command does to the machine; every step with a command states it, and words do where they ask for a restart.
+    `mode` and `given`: an alternative and when it is the better one ("a restart has to wait"), or the condition that the reader looks at
+    ("the engine does not know --gpus"); both are read after Or and If.
     `who`: who carries it out where the user cannot become root; prescribe/rights.py knows what holds where it is not said.
     """
 
@@ -33,7 +39,9 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     verify: str | None = None
     undo: str | None = None
     needs_root: bool = False
-    risk: Risk = "safe"
+    kind: Kind | None = None
+    mode: Mode = "do"
+    given: str | None = None
     when: str | None = None
     who: Who | None = None
 
@@ -96,14 +104,19 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step for this machine. All are the user's, but where root is needed and the user is known not to become it."""
+    """One step for this machine. All are the user's, but where root is needed and the user is known not to become it.
+
+    `kind` is None for words that no command carries out. `when` belongs to `mode`: it reads after Or and If.
+    """
 
     text: str
-    shell: str | None
-    needs_root: bool
-    risk: Risk
-    verify: str | None
-    undo: str | None
+    shell: str | None = None
+    needs_root: bool = False
+    kind: Kind | None = None
+    mode: Mode = "do"
+    when: str | None = None
+    verify: str | None = None
+    undo: str | None = None
     who: Who = "user"
 
 

@@ -30,7 +30,7 @@ def of_a_cluster(case: Case, *, forwarded: bool) -> Iterator[Step]:
     job = f"This is a job of {name}: the node's driver is its administrator's."
     if forwarded:
         text, name_of_node = f"{job} Send them the lines below, with the name of the node.", "hostname"
-        yield Step(text=text, shell=name_of_node, needs_root=False, risk="safe", verify=None, undo=None)
+        yield Step(text=text, shell=name_of_node, kind="reads")
     else:
         yield _words(f"{job} Give these lines to them, with the node's name (`hostname`).")
 
@@ -43,4 +43,4 @@ def without_a_step() -> Step:
 
 
 def _words(text: str, who: Who = "user") -> Step:
-    return Step(text=text, shell=None, needs_root=False, risk="safe", verify=None, undo=None, who=who)
+    return Step(text=text, who=who)

@@ -68,7 +68,7 @@ def who(template: StepTemplate, action: Action | None, case: Case) -> Who:
     if template.who is not None:
         return template.who
     words = template.shell is None and not template.shells
-    return "administrator" if template.needs_root or template.risk == "reboot" or (words and action in _TO_THE_MACHINE) else "user"
+    return "administrator" if template.needs_root or template.kind == "restart" or (words and action in _TO_THE_MACHINE) else "user"
 
 
 def arranged(steps: Sequence[Step]) -> list[Step]:

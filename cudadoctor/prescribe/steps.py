@@ -177,7 +177,9 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
         text=fill_words(in_powershell(template.text) if case.windows else template.text, values, WORDS) + _remark(template, case, shell),
         shell=shell,
         needs_root=template.needs_root,
-        risk=template.risk,
+        kind=template.kind,
+        mode=template.mode,
+        when=template.given,
         verify=_check(template.verify, values, case),
         undo=_command(_undo(template, case), values, template, case) if shell is not None else None,
         who=rights.who(template, action, case),
@@ -234,5 +236,5 @@ def _checked_again(steps: list[Step]) -> tuple[Step, ...]:
     if steps[-1].verify is None and steps[-1].who != "administrator":
         return (*steps[:-1], msgspec.structs.replace(steps[-1], verify=CHECK_AGAIN))
     who: Who = "afterwards" if forwarded else "user"
-    again = Step(text="Look again.", shell=None, needs_root=False, risk="safe", verify=CHECK_AGAIN, undo=None, who=who)
+    again = Step(text="Look again.", verify=CHECK_AGAIN, who=who)
     return (*steps, again)

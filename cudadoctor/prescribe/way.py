@@ -197,9 +197,9 @@ def _numba_there(case: Case, stack: Stack) -> bool:
 def _again(fix: Prescription | None, driver: Leg, *, left: bool) -> Leg:
     """The last look. Where nothing is `left` to do, the fix ends with it already."""
     text = "a kernel on every GPU, its result compared"
-    if left and driver.state == "by-the-fix" and fix is not None and any(step.risk == "reboot" for step in fix.steps):
+    if left and driver.state == "by-the-fix" and fix is not None and any(step.kind == "restart" for step in fix.steps):
         text = f"after the restart run it once before the stages below the driver: what it then sees may change them; at the end: {text}"
     if not left:
         return Leg(stage="check", state="by-the-fix" if fix is not None else "to-do", text=text)
-    step = Step(text="Look again.", shell=CHECK_AGAIN, needs_root=False, risk="safe", verify=None, undo=None)
+    step = Step(text="Look again.", shell=CHECK_AGAIN, kind="reads")
     return Leg(stage="check", state="to-do", text=text, steps=(step,))

@@ -8,10 +8,10 @@ import msgspec
 
 from cudadoctor.model.explanation import CauseDocument, CodeMeaning, DocumentStep, Topic
 from cudadoctor.model.recipe import Step
+from cudadoctor.report import words
 from cudadoctor.report.clean import one_line
 from cudadoctor.report.page import PlainPage, Style
 
-RISKS = {"safe": "safe", "reboot": "needs a reboot", "destructive": "destructive: ends something that runs, or is hard to take back"}
 MAX_SOURCES = 6  # of one page; -v shows all
 MAX_MESSAGES = 6
 
@@ -163,10 +163,8 @@ def _step(page: PlainPage, number: int, step: DocumentStep) -> None:
 def _commands(page: PlainPage, step: Step, *, indent: int) -> None:
     if step.shell:
         page.raw(step.shell, "cyan", indent=indent)
-        page.raw(f"({RISKS[step.risk]})", "dim", indent=indent)
-    if step.verify:
-        page.raw("check that it worked:", "dim", indent=indent)
-        page.raw(step.verify, indent=indent)
-    if step.undo:
-        page.raw("to undo:", "dim", indent=indent)
-        page.raw(step.undo, indent=indent)
+    if step.kind and step.shell:
+        page.raw(f"({words.KINDS[step.kind]})", "dim", indent=indent)
+    for head, command in (("Verify", step.verify), ("Undo", step.undo)):
+        if command:
+            page.raw(words.labelled(head, command), indent=indent)

@@ -70,8 +70,8 @@ def _fix(prescription: Prescription, proof: str | None) -> list[str]:
         lines += [prose(prescription.no_software_fix), ""]
     for number, step in enumerate(prescription.steps, 1):
         who = " (administrator)" if step.who == "administrator" else ""
-        lines += [f"{number}. {prose(step.text)}{who}", ""]
-        for label, command in (("", step.shell), ("check that it worked:", step.verify), ("to undo:", step.undo)):
+        lines += [f"{number}. {prose(words.told(step))}{who}", ""]
+        for label, command in (("", step.shell), ("Verify:", step.verify), ("Undo:", step.undo)):
             if command:
                 lines += [*([f"   {label}", ""] if label else []), block(command, 3), ""]
     return lines

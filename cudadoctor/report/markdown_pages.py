@@ -12,8 +12,8 @@ from cudadoctor.model.explanation import CauseDocument, DocumentStep
 from cudadoctor.model.findings import LAYERS
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Cause, Step
+from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
-from cudadoctor.report.explanation_text import RISKS
 
 INDEX = "README.md"
 # What opens markup or a link anywhere in a line, and what does at its start.
@@ -118,9 +118,9 @@ def _step(number: int, step: DocumentStep) -> Iterable[str]:
 
 
 def _commands(step: Step) -> Iterable[str]:
-    if step.shell:
-        yield from ("", block(step.shell, 4), "", f"    {escaped(RISKS[step.risk])}")
-    for head, shell in (("check that it worked:", step.verify), ("to undo:", step.undo)):
+    if step.shell and step.kind:
+        yield from ("", block(step.shell, 4), "", f"    ({escaped(words.KINDS[step.kind])})")
+    for head, shell in (("Verify:", step.verify), ("Undo:", step.undo)):
         if shell:
             yield from ("", f"    {escaped(head)}", "", block(shell, 4))
 

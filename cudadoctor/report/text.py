@@ -30,7 +30,6 @@ VERDICTS = {
     "undecided": ("UNDECIDED", "bold magenta"),
 }
 STATUS_STYLE = {"pass": "green", "warn": "yellow", "fail": "red", "unknown": "magenta", "skip": "dim"}
-RISKS = {"safe": "safe", "reboot": "needs a reboot", "destructive": "destructive: ends something that runs, or is hard to take back"}
 
 
 class Page:
@@ -177,16 +176,14 @@ def _part(page: Page, what: Prescription, heading: str) -> None:
 
 
 def step_lines(page: Page, number: int, step: Step) -> None:
-    page.prose(f"{number}. {step.text}", indent=2, hang=3)
+    page.prose(f"{number}. {words.told(step)}", indent=2, hang=3)
     if step.shell:
         page.raw(step.shell, style="cyan", indent=6)
-        page.raw(f"({RISKS[step.risk]})", style="dim", indent=6)
-    if step.verify:
-        page.raw("check that it worked:", style="dim", indent=6)
-        page.raw(step.verify, indent=6)
-    if step.undo:
-        page.raw("to undo:", style="dim", indent=6)
-        page.raw(step.undo, indent=6)
+    if step.kind and step.shell:
+        page.raw(f"({words.KINDS[step.kind]})", style="dim", indent=6)
+    for head, command in (("Verify", step.verify), ("Undo", step.undo)):
+        if command:
+            page.raw(words.labelled(head, command), indent=6)
 
 
 def _open_questions(page: Page, report: Report) -> None:

@@ -8,11 +8,20 @@ from collections.abc import Iterator, Sequence
 from cudadoctor.model.experiments import UNCHANGED
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.recipe import Prescription
+from cudadoctor.model.recipe import Kind, Prescription, Step
 from cudadoctor.model.report import Report, RequirementResult, Row
 from cudadoctor.report.clean import clean, one_line
 
 MET = {True: "met", False: "not met", None: "not known"}
+# What a step's command does to the machine, beside the command in every format.
+KINDS: dict[Kind, str] = {
+    "reads": "changes nothing",
+    "session": "for this shell only",
+    "environment": "changes your packages or settings",
+    "system": "changes the system, as root",
+    "restart": "restarts a service or the machine: save your work",
+    "destructive": "ends programs or removes something",
+}
 
 
 def headline(report: Report) -> str:
@@ -146,11 +155,24 @@ def fix(report: Report) -> Iterator[str]:
         yield from steps(report.prescription)
 
 
+def told(step: Step) -> str:
+    """The step's words. Before those of an alternative, and of a step with a condition, stands when they count."""
+    if step.mode == "do":
+        return step.text
+    lead = "Or" if step.mode == "or" else "If"
+    return f"{lead}{', ' if step.mode == 'or' and step.when else ' ' if step.when else ''}{step.when or ''}: {step.text}"
+
+
+def labelled(head: str, command: str) -> str:
+    """`Verify: nvidia-smi`; several lines stand under their label."""
+    return f"{head}: {command}" if "\n" not in command else f"{head}:\n{command}"
+
+
 def steps(prescription: Prescription) -> Iterator[str]:
     """The steps as lines of plain text, commands four columns in."""
     if prescription.no_software_fix is not None:
         yield one_line(f"{prescription.no_software_fix} What can be done without:")
     for number, step in enumerate(prescription.steps, 1):
-        yield one_line(f"{number}. {step.text}")
+        yield one_line(f"{number}. {told(step)}")
         for command in (step.shell, step.verify):
             yield from (f"    {line}" for line in clean(command or "").split("\n") if line)
