@@ -186,7 +186,7 @@ def test_the_steps_are_those_of_the_engine(line: str, command: str, foreign: str
         ("debian-12", "apt-get install -y nvidia-container-toolkit"),
         ("fedora-42", "dnf install -y nvidia-container-toolkit"),
         ("rocky-9", "dnf install -y nvidia-container-toolkit"),
-        ("arch", "pacman -S --needed nvidia-container-toolkit"),
+        ("arch", "pacman -Syu --needed nvidia-container-toolkit"),
         ("opensuse-leap-15.6", "zypper --gpg-auto-import-keys install -y nvidia-container-toolkit"),
     ],
 )

@@ -80,7 +80,7 @@ def zypper(packages: str) -> str:
         (AMPERE, "amazonlinux-2023", "dnf module install -y --allowerasing nvidia-driver:open-dkms"),
         (PASCAL, "arch", "yay -S --needed nvidia-580xx-dkms nvidia-580xx-utils"),
         (KEPLER, "arch", "yay -S --needed nvidia-470xx-dkms nvidia-470xx-utils"),
-        (HOPPER, "arch", "pacman -S --needed nvidia-open-dkms nvidia-utils"),
+        (HOPPER, "arch", "pacman -Syu --needed nvidia-open-dkms nvidia-utils"),
         (FERMI, "arch", "yay -S --needed nvidia-390xx-dkms nvidia-390xx-utils"),
         (PASCAL, "manjaro", "mhwd -a pci nonfree 0300"),
         (PASCAL, "opensuse-leap-15.6", zypper("nvidia-driver-G06-kmp-meta nvidia-video-G06 nvidia-compute-utils-G06")),

@@ -240,7 +240,7 @@ def test_several_processes_each_get_their_steps() -> None:
 def test_nobody_known_to_hold_the_memory() -> None:
     found = written("zombie-gpu-process", {}, {"pid": "", "pids": ""})
     assert "kill" not in commands(found)
-    assert any("reset the GPU" in step.text for step in found.steps)
+    assert any("Reset the GPU" in step.text for step in found.steps)
 
 
 # ---------------------------------------------------------------- device files, schedulers

@@ -99,7 +99,7 @@ def test_commands_are_never_wrapped(name: str) -> None:
     for step in report.prescription.steps:
         for command in (step.shell, step.verify, step.undo):
             for line in (command or "").splitlines():
-                assert line.strip() in narrow
+                assert any(one.endswith(line.strip()) for one in narrow)
                 assert any(one.endswith(line.strip()) for one in fixed)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -16,7 +17,7 @@ LOOKS = re.compile(
     r"|nvidia-smi(?: -q| -L| topo| nvlink -[se]| --query| mig -lgip?| conf-compute -f| conf-compute -grs|$)|nvidia-container-cli -k -d /dev/stdout info"
     r"|systemctl status|kubectl (?:describe|get)|runsc nvproxy list|ray status|snap list|docker context ls|dnf (?:check|repolist)|zypper (?:verify|repos)"
     r"|nvidia-bug-report\.sh|\{python\} -c|\{python\} -m pip (?:check|list)|rpm-ostree kargs$|powershell\.exe -Command 'Get|wsl\.exe -l"
-    r"|Get-|Select-Object)"
+    r"|Get-|Select-Object|grep |ProviderName)"
 )  # fmt: skip
 SHELL_ALONE = re.compile(r"(?:export|unset|ulimit|\. /|\$Env:|\$env:|Remove-Item Env:|\w+=\$|stub_folder=)")
 RUNS_ONCE = re.compile(r"(?:srun|qsub|bsub|docker run --rm|podman run --rm|cmake -B) ")
@@ -33,7 +34,7 @@ def parts(line: str) -> list[str]:
     """The commands of a line, at its pipes and separators outside of quotes and brackets."""
     bare = re.sub(r"'[^']*'|\"[^\"]*\"|\$\([^)]*\)", lambda found: "Q" * len(found[0]), line)
     cuts = [0, *(found.end() for found in re.finditer(r"\|\||&&|[|;]", bare)), len(line)]
-    return [line[first:last].strip(" |;&") for first, last in zip(cuts, cuts[1:], strict=False) if line[first:last].strip(" |;&")]
+    return [line[first:last].strip(" |;&") for first, last in itertools.pairwise(cuts) if line[first:last].strip(" |;&")]
 
 
 @pytest.mark.parametrize("step", EVERY)

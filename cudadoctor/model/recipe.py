@@ -52,6 +52,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     id: str
     action: Action
     steps: tuple[StepTemplate, ...]
+    sources: tuple[str, ...] = ()
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,7 +30,9 @@ from cudadoctor.prescribe.launches import LAUNCHES
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 from cudadoctor.prescribe.places import KUBERNETES, PLACES, RAY, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
+from cudadoctor.prescribe.settings import SETTINGS
 from cudadoctor.prescribe.stack import OLDEST_OF_CONDA, outdated, stack_of
+from cudadoctor.prescribe.surroundings import SURROUNDINGS
 from cudadoctor.prescribe.without_gpu import WITHOUT_GPU
 
 Condition = Callable[[Case], bool]
@@ -182,6 +184,14 @@ def _libcuda_on_disk(case: Case) -> bool:
     return here or (cache is not None and bool(cache.find("libcuda.so"))) or case.value("path") is not None
 
 
+_CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")
+
+
+def _libc_clash(case: Case) -> bool:
+    """The error is in the C library's own headers: another compiler does not help."""
+    return any(_CLASH.search(quote.text) for quote in case.root.evidence)
+
+
 def _has(name: str) -> Condition:
     return lambda case: name in placeholders(case)
 
@@ -321,8 +331,6 @@ CONDITIONS: dict[str, Condition] = {
     "libcuda-not-on-disk": _not(_libcuda_on_disk),
     "libcuda-folder-known": _has("libcuda_folder"),
     "kept-path": _has("kept_path"),
-    "set-in-known": _has("set_in"),
-    "set-in-unknown": _not(_has("set_in")),
     "whole-variable": lambda case: "kept" not in case.values,
     "kept-nothing": lambda case: _path_split(case) and not case.values["kept"],
     "path-not-split": _not(_path_split),
@@ -354,6 +362,7 @@ CONDITIONS: dict[str, Condition] = {
     "of-bitsandbytes": _of("bitsandbytes"),
     "of-none": lambda case: frameworks.framework(case) is None,
     "for-numba": lambda case: case.value("framework") is None,
+    "pip-torch": pip.torch_of_pip,
     "surplus-wheels": _has("surplus_wheels"),
     "no-wheels-to-remove": _not(_either(_has("surplus_wheels"), _has("pip_copies"))),
     "no-package-list": lambda case: case.value("package") is None,
@@ -366,6 +375,8 @@ CONDITIONS: dict[str, Condition] = {
     "arch-unknown": _not(_has("arch_list")),
     "windows-said": frameworks.on_windows,
     "not-windows-said": _not(frameworks.on_windows),
+    "libc-clash": _libc_clash,
+    "no-libc-clash": _not(_libc_clash),
     "gcc-known": _has("gcc"),
     "gcc-unknown": _not(_has("gcc")),
     "fitting-known": _fitting,
@@ -388,6 +399,8 @@ CONDITIONS: dict[str, Condition] = {
     "process-elsewhere": lambda case: case.pid is not None and not _reachable(case),
     "process-of-service": lambda case: _service(case) and _mine(case),
     **PLACES,
+    **SETTINGS,
+    **SURROUNDINGS,
     **WITHOUT_GPU,
     **LAUNCHES,
     **RECOVERY,

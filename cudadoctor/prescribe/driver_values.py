@@ -12,6 +12,7 @@ from cudadoctor.prescribe.families import debian_libraries, debian_names, resolv
 from cudadoctor.prescribe.shellwords import Script, Value
 
 Found = Iterator[tuple[str, "Value | None"]]
+_VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 RELEASE = lazy(r"[\w.+~-]+")  # of a kernel
 
 
@@ -33,16 +34,15 @@ def driver(case: Case) -> Found:
     loaded = case.get(LOADED_DRIVER)
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
     yield "library_version", case.value("library", "library_version")
-    yield from _loaded_version(case)
+    yield "driver_version", loaded_version(case)
 
 
-def _loaded_version(case: Case) -> Found:
-    """The driver that runs: its full version, and the branch."""
+def loaded_version(case: Case) -> str | None:
+    """The version of the driver that runs, where it has the form of one."""
     loaded, smi = case.get(LOADED_DRIVER), case.get(SMI)
     version = loaded.version if loaded is not None else smi.module if smi is not None else None
     stated = version.text if version is not None else case.value("driver_version")
-    yield "driver_version", stated
-    yield "driver_branch", stated.split(".")[0] if stated else None
+    return stated if stated is not None and _VERSION.fullmatch(stated) else None
 
 
 def _repositories(case: Case) -> Found:

@@ -78,6 +78,16 @@ def conda_prefix(case: Case) -> str | None:
     return case.variable("CONDA_PREFIX") or None
 
 
+_OF_WHEEL = lazy(r"cpu|cu\d{2,3}|rocm[\d.]{1,8}|xpu")
+
+
+def torch_of_pip(case: Case) -> bool:
+    """Whether the PyTorch of a conda environment is a wheel: conda's builds have other marks (cuda126_py311h...)."""
+    python = case.python
+    torch = python.package("torch") if python is not None and conda_prefix(case) is not None else None
+    return torch is not None and (torch.build is None or _OF_WHEEL.fullmatch(torch.build) is not None)
+
+
 def interpreter(case: Case) -> str | None:
     """The examined Python, else that of the environment that the user's text shows to be active."""
     if case.python is not None:

@@ -15,11 +15,11 @@ from cudadoctor.model.values import (
     DRIVER_FILES,
     LADDER,
     LIBRARIES,
-    SET_IN,
+    LOADED_DRIVER,
     TOOLKITS,
     USER,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, launches, pip, without_gpu
+from cudadoctor.prescribe import fabric, frameworks, free_gpu, launches, pip, settings, without_gpu
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
 from cudadoctor.prescribe.shells import printable
@@ -35,17 +35,16 @@ _OF_SYSTEM = r"(?:/(?:usr|bin|sbin|lib\w{0,5}|etc|boot|sys|var)(?:/|$)|(?i:[A-Za
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
     for names, pattern in (
-        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major", "set_line"), r"\d{1,12}"),
+        (("pid", "parent", "start_low", "start_high", "parent_start_low", "parent_start_high", "cuda_major"), r"\d{1,12}"),
         (("variable", "cuda_variable"), r"[A-Za-z_]\w*"),
         (("gpu_address",), r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
         (("kernel",), RELEASE.pattern),
         (("nvidia_repository",), r"[a-z]{1,20}\d{1,9}"),
         (("suse_repository",), r"https://download\.nvidia\.com/[\w./$]+"),
-        (("driver_branch",), r"\d{3}"),
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
-        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder", "set_in"), _PLACE),
+        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder", "own_files", "system_files", "files_left"), _PLACE),
         (("numba_config",), rf"(?=.*[/\\]\.numba_config\.yaml$){_PLACE}"),
         # A file of the user's own that has the name of a module; nothing of the system's is renamed.
         (("new_path",), rf"(?!{_OF_SYSTEM})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
@@ -57,6 +56,9 @@ _FORMS: dict[str, re.Pattern[str]] = {
         # No group that gives more than its name says.
         (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),
+        (("units",), r"[\w@.:\\-]{1,200}\.service"),
+        # Whole commands are built here (Script) or nowhere.
+        (("comment_out_own", "put_back_own", "comment_out_system", "put_back_system"), r"(?!)"),
         (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
         (("instance",), r"PCI\\[\w&.\\-]+"),
     )
@@ -72,7 +74,7 @@ _KNOWN_PACKAGE = lazy(
 WORDS: dict[str, str] = {
     "container_cuda": "a newer CUDA",
     "cuda_home": "the folder that holds bin/nvcc", "cuda_major": "12 or 13, as the driver allows", "cuda_variable": "CUDA_HOME",
-    "driver_branch": "NNN", "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages",
+    "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages",
     "driver_stream": "nvidia-driver", "driver_version": "see /proc/driver/nvidia/version",
     "first_toolkit": "of the release that introduced this GPU's generation", "fitting_requirement": "the version that the message asks for",
     "instance": "(its instance path in Device Manager)",
@@ -99,7 +101,10 @@ WORDS: dict[str, str] = {
     "cmake_architectures": "native",
     "default_gpu_name": "device 0", "free_gpu": "GPU-...", "free_gpu_name": "with free memory, by its UUID from `nvidia-smi -L`",
     "other_gpus": "GPUs of other makers",
-    "set_in": "the file that sets it", "set_line": "that names it",
+    "own_lines": "your profile", "own_files": "your profile", "system_lines": "/etc", "system_files": "/etc",
+    "lines_left": "several places",
+    "files_left": "", "units": "its unit", "comment_out_own": "", "put_back_own": "", "comment_out_system": "", "put_back_system": "",
+    "fits": "", "fabric_manager": "nvidia-fabricmanager", "fabric_manager_words": "nvidia-fabricmanager",
     "amount": "less than CUDA needs",
     "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
 }  # fmt: skip
@@ -138,9 +143,9 @@ def _files(case: Case) -> Found:
     own = case.root.subject.removeprefix("gpu:") if case.root.subject.startswith("gpu:") else None
     yield "gpu_address", case.value("address") or own or (case.gpus.addresses[0] if len(case.gpus.addresses) == 1 else None)
     yield "instance", case.value("instance")
-    yield "variable", case.value("variable") or "CUDA_VISIBLE_DEVICES"
+    yield "variable", settings.variable(case)
     yield "kept_path", case.value("kept")
-    yield from _set_in(case)
+    yield "amount", case.value("amount")
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
     loaded = case.value("path") or (ladder.library_path if ladder is not None else None)
@@ -153,16 +158,6 @@ def _files(case: Case) -> Found:
         separator = "\\" if case.windows and "\\" in path else "/"
         folder, found, name = path.rstrip(separator).rpartition(separator)
         yield "new_path", f"{folder}{found}my_{name}"
-
-
-def _set_in(case: Case) -> Found:
-    """The line that sets the variable: of several that which a shell reads last. And what a limit allows."""
-    yield "amount", case.value("amount")
-    name = case.value("variable")
-    places = [place for place in case.get(SET_IN) or () if place.name == name]
-    if places:
-        yield "set_in", places[-1].path
-        yield "set_line", str(places[-1].line)
 
 
 _LIBRARY_FOLDERS = ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
@@ -252,6 +247,7 @@ def _python(case: Case) -> Found:
     yield "prefix", pip.conda_prefix(case) or (python.prefix if python is not None else None)
     series = pip.series(case)
     yield "requirement", pip.requirement(series)
+    yield "fits", _fits_here(case)
     yield "numpy_bound", f"numpy<{pip.BELOW}"  # numba-cuda does not state it
     yield "cuda_major", series.removeprefix("cu") if series is not None else None
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
@@ -267,6 +263,14 @@ def _python(case: Case) -> Found:
         yield from _stack(stack, windows=case.windows)
     if case.root.cause == "container-cuda-too-new" and re.fullmatch(r"\d{1,2}\.\d{1,2}", case.value("version") or ""):
         yield "container_cuda", f"CUDA {case.values['version']}"
+
+
+def _fits_here(case: Case) -> str | None:
+    """What the choice rests on, where it rests on something."""
+    loaded = case.get(LOADED_DRIVER)
+    if loaded is None or not case.gpus.capabilities:
+        return None
+    return f" It fits driver {loaded.version} and compute capability {', '.join(one.text for one in case.gpus.capabilities)}."
 
 
 def _interpreter(case: Case) -> Value:
@@ -309,5 +313,5 @@ def _requirement(text: str | None) -> str | None:
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
     driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, without_gpu.values,
-    launches.values,
+    launches.values, settings.values, fabric.values,
 )  # fmt: skip

@@ -179,8 +179,8 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
         needs_root=template.needs_root,
         kind=template.kind,
         mode=template.mode,
-        when=template.given,
-        verify=_check(template.verify, values, case),
+        when=fill_words(template.given, values, WORDS) if template.given is not None else None,
+        verify=_check(template.verify, values, case) if not _counts_later(case, shell) else None,
         undo=_command(_undo(template, case), values, template, case) if shell is not None else None,
         who=rights.who(template, action, case),
     )
@@ -195,9 +195,16 @@ def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
         return (" (In a PowerShell that was opened as administrator.)" if template.needs_root else "") + (
             f" (PowerShell; in cmd: {in_cmd})" if in_cmd is not None else ""
         )
-    if case.system.image is not None and _LAYERED.search(shell) is not None and "--apply-live" not in shell:
+    if _counts_later(case, shell):
         return " It is layered over the system's image and counts after a restart."
+    if shell.startswith(("pacman -Syu", "sudo pacman -Syu")):
+        return " Arch takes no partial upgrades: this brings the whole system up to date, so restart afterwards."
     return pip.REMARK if pip.interpreter(case) is None and PIP.search(template.shell or "") is not None else ""
+
+
+def _counts_later(case: Case, shell: str | None) -> bool:
+    """A change of the system's image, which nothing can see before the restart."""
+    return shell is not None and case.system.image is not None and _LAYERED.search(shell) is not None and "--apply-live" not in shell
 
 
 def _undo(template: StepTemplate, case: Case) -> str | None:

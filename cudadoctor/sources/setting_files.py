@@ -29,15 +29,16 @@ _UNITS = ("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system
 _EXPORTS = re.compile(r"^[ \t]{0,40}(?:export|declare -x|typeset -x|setenv|set -gx|set -Ux|Environment=)[ \t]{0,40}")
 _SETS = re.compile(r"^[ \t]{0,40}[\"']?([A-Za-z_][A-Za-z0-9_]{0,100})(?:[ \t]{0,40}=|[ \t])")
 _MORE = re.compile(r"[ \t][\"']?([A-Za-z_][A-Za-z0-9_]{0,100})=")  # further ones of the same line
+_DOES_MORE = re.compile(r"[;&|`]|\$\(|\\$")  # another command, or a line that goes on
 _FILE = re.compile(r"^[ \t]{0,40}EnvironmentFile=-?(/\S{1,1000})")
 _UNIT = re.compile(r"/([\w@.:\\-]{1,200}\.service)")
 
 
 def list_settings(_: str) -> str:
-    """`path:line: NAME` for each line that sets a variable of this process."""
+    """`path:line: NAME` for each line that sets a variable of this process; `NAME ...` where that line does more."""
     lines: list[str] = []
     for path in dict.fromkeys(_files()):
-        lines.extend(f"{path}:{number}: {name}" for number, name in _set_in(path) if name in os.environ and name != "PATH")
+        lines.extend(f"{path}:{number}: {name}" for number, name in _set_in(path) if name.split(" ")[0] in os.environ.keys() - {"PATH"})
         if len(lines) > _MOST:
             break
     return "".join(f"{line}\n" for line in lines[:_MOST])
@@ -70,13 +71,14 @@ def _of_unit() -> Iterator[str]:
 
 
 def _set_in(path: str) -> Iterator[tuple[int, str]]:
+    """(number, name) of each line that sets a variable, the name with dots behind it where the line does more."""
     for number, line in enumerate(_text(path).split("\n"), 1):
         exported = _EXPORTS.match(line[:2000])
         rest = line[exported.end() if exported is not None else 0 : 2000]
         found = _SETS.match(rest)
         if found is not None:
-            more = _MORE.findall(rest) if exported is not None else ()
-            yield from ((number, name) for name in dict.fromkeys((found[1], *more)))
+            names = dict.fromkeys((found[1], *(_MORE.findall(rest) if exported is not None else ())))
+            yield from ((number, f"{name} ..." if len(names) > 1 or _DOES_MORE.search(line) else name) for name in names)
 
 
 def _text(path: str) -> str:

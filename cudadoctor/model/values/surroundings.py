@@ -60,11 +60,12 @@ class Environment(Value, frozen=True, kw_only=True):
 
 
 class SetIn(Value, frozen=True, kw_only=True):
-    """A line of a file that sets a variable of the environment."""
+    """A line of a file that sets a variable of the environment; `alone`: it sets this one and does nothing else, as far as is seen."""
 
     name: str
     path: str
     line: int
+    alone: bool = True
 
 
 class SpacedName(Value, frozen=True, kw_only=True):

@@ -1,0 +1,113 @@
+"""The line that sets a variable is commented out where it was found, only there, and put back again."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.model.values import ENVIRONMENT, SET_IN, USER, Environment, SetIn
+from cudadoctor.prescribe import prescribe
+from cudadoctor.sources import setting_files
+from tests.facts_builder import facts_of, user
+from tests.prescriptions import KNOWLEDGE, finding
+
+NAME = "CUDA_VISIBLE_DEVICES"
+
+
+def steps_for(*places: SetIn, values: dict[str, str] | None = None) -> dict[str, list[str]]:
+    """The commands of the fix by kind."""
+    state = {SET_IN: places, ENVIRONMENT: Environment(variables={NAME: "x"}, lines={}), USER: user()}
+    found = prescribe(
+        finding("cuda-visible-devices-hides-all"), {"variable": NAME, **(values or {})}, facts_of(state), KNOWLEDGE, "debian-13"
+    )
+    assert found is not None
+    told: dict[str, list[str]] = {}
+    for step in found.steps:
+        told.setdefault(step.kind or "", []).append(step.shell or step.text)
+        if step.undo:
+            told.setdefault("undo", []).append(step.undo)
+    return told
+
+
+def run(script: str) -> str:
+    done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+PROFILE = f"alias ll='ls -l'\nif [ -n \"$HOME\" ]; then\n    export {NAME}=7\nfi\nexport OTHER=1\n"
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "it's a .bashrc"
+    path.write_text(PROFILE)
+    return path
+
+
+def test_the_line_alone_is_taken_out_and_put_back(profile: Path) -> None:
+    told = steps_for(SetIn(name=NAME, path=str(profile), line=3))
+    run("\n".join(told["environment"]))
+    changed = profile.read_text()
+    assert changed.replace(f": #     export {NAME}=7", f"    export {NAME}=7") == PROFILE
+    assert run(f'. "{profile}"; echo "${{{NAME}-gone}}$OTHER"') == "gone1\n"
+    run("\n".join(told["undo"][-1:]))
+    assert profile.read_text() == PROFILE
+
+
+def test_a_line_that_is_another_by_now_stays(profile: Path) -> None:
+    profile.write_text(f"# new first line\n{PROFILE}")
+    run("\n".join(steps_for(SetIn(name=NAME, path=str(profile), line=3))["environment"]))
+    assert profile.read_text() == f"# new first line\n{PROFILE}"
+
+
+def test_a_link_stays_one(profile: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(profile)
+    run("\n".join(steps_for(SetIn(name=NAME, path=str(link), line=3))["environment"]))
+    assert link.is_symlink()
+    assert ": # " in profile.read_text()
+
+
+def test_every_place_is_named_and_what_is_roots_needs_root() -> None:
+    told = steps_for(
+        SetIn(name=NAME, path="/etc/environment", line=2),
+        SetIn(name=NAME, path="/home/ada/.bashrc", line=12),
+        SetIn(name=NAME, path="/home/ada/.profile", line=4, alone=False),
+        SetIn(name="OTHER", path="/home/ada/.zshrc", line=1),
+        SetIn(name=NAME, path="/etc/systemd/system/train.service.d/gpu.conf", line=3),
+    )
+    assert len(told["environment"]) == 1
+    assert told["environment"][0].count("sed ") == 1
+    assert all(line.startswith("sudo sed ") and "s/^/# /" in line for line in told["system"][0].splitlines())
+    assert "/home/ada/.profile" in told["reads"][0]
+    assert ".zshrc" not in str(told)
+    assert told["restart"][0] == "sudo systemctl daemon-reload\nsudo systemctl restart train.service"
+
+
+def test_a_value_that_stays_in_part_is_left_to_the_reader() -> None:
+    told = steps_for(SetIn(name=NAME, path="/home/ada/.bashrc", line=12), values={"kept": "/opt/lib"})
+    assert "environment" not in told
+    assert "/home/ada/.bashrc" in told["reads"][0]
+
+
+@pytest.mark.parametrize(
+    ("line", "alone"),
+    [
+        (f"export {NAME}=0", True),
+        (f"  {NAME}=0", True),
+        (f"export {NAME}=0 OTHER=1", False),
+        (f"export {NAME}=0; echo set", False),
+        (f"export {NAME}=$(pick)", False),
+        (f"export {NAME}=0 && true", False),
+        (f"{NAME}=0 \\", False),
+    ],
+)
+def test_a_line_that_does_more_is_told_apart(line: str, alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".bashrc").write_text(line + "\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(NAME, "0")
+    mine = [told for told in setting_files.list_settings("").splitlines() if str(tmp_path) in told and NAME in told]
+    assert mine == [f"{tmp_path}/.bashrc:1: {NAME}{'' if alone else ' ...'}"]
