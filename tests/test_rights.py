@@ -90,8 +90,8 @@ def test_every_recipe_is_parted(cause: str) -> None:
         assert order == sorted(order)
         assert all(step.who == "administrator" for step in guest.steps if step.needs_root or step.kind == "restart")
         assert not any("sudo " in (step.shell or "") for step in guest.steps if step.who != "administrator")
-        plain = {(step.text, step.shell) for step in own.steps} - {("Look again.", None)}
-        assert plain == {(step.text, step.shell) for step in guest.steps} - {("Look again.", None)}
+        plain = {(step.text, step.shell) for step in own.steps} - {("Check the machine again.", None)}
+        assert plain == {(step.text, step.shell) for step in guest.steps} - {("Check the machine again.", None)}
         assert guest.steps[-1].verify == "cudadoctor check"
         assert guest.steps[-1].who != "administrator"
 

@@ -60,8 +60,8 @@ def test_the_one_folder_in_a_malformed_value_is_what_to_set(value: str, path: st
     assert found.diagnosis.root is not None
     assert found.diagnosis.root.cause == "cuda-home-wrong"
     assert found.prescription is not None
-    first_step = found.prescription.steps[0].shell or ""
-    assert (f"CUDA_HOME={path}" in first_step) if path else ("unset CUDA_HOME" in first_step)
+    commands = [step.shell for step in found.prescription.steps]
+    assert (f"export CUDA_HOME={path}" if path else "unset CUDA_HOME") in commands
 
 
 def test_an_insufficient_driver_that_nobody_showed_may_be_no_driver_at_all() -> None:

@@ -29,7 +29,7 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     `when`: the step is for machines where this condition of prescribe.CONDITIONS holds.
     `kind`: what its command does to the machine; every step with a command states it, and words do where they ask for a restart.
     `mode` and `given`: an alternative and when it is the better one ("a restart has to wait"), or the condition that the reader looks at
-    ("the engine does not know --gpus"); both are read after Or and If.
+    ("the engine does not know --gpus"); they are read after "Or, where" and "If".
     `who`: who carries it out where the user cannot become root; prescribe/rights.py knows what holds where it is not said.
     """
 
@@ -107,7 +107,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step for this machine. All are the user's, but where root is needed and the user is known not to become it.
 
-    `kind` is None for words that no command carries out. `when` belongs to `mode`: it reads after Or and If.
+    `kind` is None for words that no command carries out. `when` belongs to `mode`: it reads after "Or, where" and "If".
     """
 
     text: str

@@ -57,6 +57,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 _WAKES = (
     "cudatoolkit", "CUDA toolkit", "CUDA Toolkit", "CUDA version", "cuda version", "cuda-toolkit",
     *(f"{word}{mark}{digit}" for word in ("CUDA", "cuda", "Cuda", "nvcc") for mark in " -_=/v" for digit in "1456789"),
+    "+cu1",
     "CUDA\\v", "CUDA: ", "cuda: ", "Cuda: ", "NVCC: ", "nvcc: ", "CUDA Version: ", "cupy-cuda", "mxnet-cu", "--gpu-architecture", " nvcc ",
 )  # fmt: skip
 PARSER = Parser(name="cuda_mentions", reads=(), keys=(CUDA_MENTIONS.name,), parse=parse, wakes=_WAKES)

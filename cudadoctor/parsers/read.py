@@ -53,6 +53,7 @@ from cudadoctor.parsers import (
     pcie_link,
     setting,
     setting_files,
+    shown_files,
     slurm_client,
     spaced_names,
     surroundings,
@@ -80,7 +81,7 @@ _MODULES = (
     worker_nvml, nvml_of_smi, worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed,
     package_lists, frameworks, framework_names, gpu_names, driver_names, numba_report, slurm_client, spaced_names,
     cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
-    launches, container_stack, setting_files, majors, pci_names,
+    launches, container_stack, setting_files, shown_files, majors, pci_names,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
 HANG_STATUSES = ("timed-out", "abandoned")

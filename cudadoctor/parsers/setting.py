@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting, Start
+from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Launcher, Setting, Start
 from cudadoctor.parsers import _answers
 from cudadoctor.parsers.attempts import typed
 from cudadoctor.parsers.base import Parser, Text
@@ -60,6 +60,11 @@ _JOB = lazy(r"^\s{0,16}(?:sudo )?(?P<program>srun|salloc|sbatch|qsub|bsub|qrsh|#
 _JOB_HINTS = ("srun ", "salloc ", "sbatch ", "qsub ", "bsub ", "qrsh ", "#SBATCH", "#PBS", "#BSUB")
 _JOB_ASKS = lazy(r"--gres[= ]\S{0,60}gpu|--gpus|--gpu\b|\s-G ?\d|^-G ?\d|--tres\S{0,60}gpu|gpus?=\d|\bngpus|-gpu\b|gres:gpu|\bgpu=")
 _FROM_SCRIPT = ("sbatch", "qsub")  # what a script asks for stands in the script
+_LAUNCHERS = ("torchrun ", "torch.distributed.", "accelerate launch", "deepspeed ", "mpirun ", "mpiexec ", "horovodrun ")
+_LAUNCHED = lazy(
+    r"(?P<program>torchrun|torch\.distributed\.(?:run|launch)|accelerate launch|deepspeed|mpirun|mpiexec|horovodrun)\s"
+    r"(?:[^\n]{0,400}?\s)?(?P<option>--nproc[_-]per[_-]node[= ]|--num_processes[= ]|--num_gpus[= ]|-np? )(?P<number>\d{1,4})\b"
+)
 _VISIBLE = lazy(
     r"CUDA_VISIBLE_DEVICES[\"'\]]{0,3}\s{0,3}(?:=(?!=)|:(?= (?:[\"'\d-]|all\b|none\b)))\s{0,3}"
     r"(?P<value>\$\d(?!\w)|\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|[\w,.:;-]{0,200})(?![\w$<{(/])"
@@ -140,7 +145,7 @@ class _Reader:
         self._known = tuple(_known(circumstance) for circumstance in knowledge.circumstances)
         self._prose = Prose(knowledge.lexicon)
         hints = (hint for known in self._known for hint in known.hints)
-        self._hints = Literals((*hints, *_RUN_HINTS, *_JOB_HINTS, *_INSIDE_HINTS, *_OF_WSL, *_ASKED, _HINT_VISIBLE))
+        self._hints = Literals((*hints, *_RUN_HINTS, *_JOB_HINTS, *_LAUNCHERS, *_INSIDE_HINTS, *_OF_WSL, *_ASKED, _HINT_VISIBLE))
         self._last: _Body | None = None
 
     def _body(self, text: Text) -> _Body:
@@ -161,12 +166,24 @@ class _Reader:
         starts = (*_containers(body), *_answers.composed(text.lines, text.text))
         containers, jobs = tuple(sorted(starts, key=lambda start: start.line)), _jobs(body)
         visible, visible_line = _visible(body)
-        if not words and not prose and not containers and not jobs and visible is None:
+        launcher = _launcher(body)
+        if not words and not prose and not containers and not jobs and visible is None and launcher is None:
             return
         setting = Setting(
-            words={**words, **prose}, prose=tuple(prose), containers=containers, jobs=jobs, visible=visible, visible_line=visible_line
+            words={**words, **prose},
+            prose=tuple(prose),
+            containers=containers,
+            jobs=jobs,
+            visible=visible,
+            visible_line=visible_line,
+            launcher=launcher,
         )
-        shown = {*setting.words.values(), *(start.line for start in (*containers, *jobs)), visible_line} - {0}
+        shown = {
+            *setting.words.values(),
+            *(start.line for start in (*containers, *jobs)),
+            visible_line,
+            launcher.line if launcher is not None else 0,
+        } - {0}
         yield text.fact(SETTING, setting, *(text.quote(line) for line in sorted(shown)), whole=False)
 
     def wsl(self, text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -187,6 +204,16 @@ class _Reader:
             body = self._body(text)
             lines = ((number, pattern.search(body.around(at))) for hint in hints for at, number in body.places(hint))
             yield from ((number, found[0].strip()) for number, found in lines if found is not None)
+
+
+def _launcher(body: _Body) -> Launcher | None:
+    """The last command that starts several processes on one node."""
+    lines = {number for hint in _LAUNCHERS for _, number in body.places(hint)}
+    for number in sorted(lines, reverse=True):
+        found = _LAUNCHED.search(body.command(number))
+        if found is not None:
+            return Launcher(program=found["program"], option=found["option"], processes=int(found["number"]), line=number)
+    return None
 
 
 def _answers_of(text: Text, body: _Body) -> dict[str, int]:

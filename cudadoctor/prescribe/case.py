@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -9,8 +10,20 @@ import msgspec
 
 from cudadoctor.model.facts import Facts, Key, Unknown
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.values import ENVIRONMENT, LADDER, NVML, PROCESSES, PYTHON, SMI, USER, Process, PythonEnvironment
-from cudadoctor.model.version import CudaVersion
+from cudadoctor.model.values import (
+    CUDA_MENTIONS,
+    ENVIRONMENT,
+    FRAMEWORKS,
+    LADDER,
+    NVML,
+    PROCESSES,
+    PYTHON,
+    SMI,
+    USER,
+    Process,
+    PythonEnvironment,
+)
+from cudadoctor.model.version import CudaVersion, ToolkitVersion
 from cudadoctor.prescribe.distribution import Distribution
 from cudadoctor.prescribe.gpus import Gpus
 from cudadoctor.prescribe.packages import Driver, Need
@@ -89,4 +102,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if self.planned is not None:
             return self.planned
         ladder, nvml, smi = self.get(LADDER), self.get(NVML), self.get(SMI)
-        return next((found.cuda for found in (ladder, nvml, smi) if found is not None and found.cuda is not None), None)
+        asked = next((found.cuda for found in (ladder, nvml, smi) if found is not None and found.cuda is not None), None)
+        number = self.value("driver_cuda_number")  # as cuDriverGetVersion writes it: 11040
+        return asked or (CudaVersion(f"{int(number) // 1000}.{int(number) % 1000 // 10}") if number is not None else None)
+
+    @property
+    def wanted_cuda(self) -> ToolkitVersion | None:
+        """The toolkit or framework build that the driver is too old for: the message's, the framework's, the newest that a text names."""
+        stated = self.value("version", "torch_cuda")
+        if stated is not None and re.match(r"\d{1,3}\.\d{1,3}", stated):
+            return ToolkitVersion(stated)
+        state, named, driver = self.get(FRAMEWORKS), self.get(CUDA_MENTIONS), self.cuda
+        if state is not None and state.cuda is not None:
+            return ToolkitVersion(state.cuda.text)
+        mentions = named.mentions if named is not None and driver is not None else ()
+        return max((one.version for one in mentions if driver is not None and one.version.newer_than_driver(driver)), default=None)

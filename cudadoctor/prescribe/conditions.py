@@ -22,6 +22,7 @@ from cudadoctor.model.values import (
     MODULES,
     NVIDIA_MODPROBE,
     SECURE_BOOT,
+    TOOLKITS,
     WSL,
 )
 from cudadoctor.prescribe import frameworks, free_gpu, pip
@@ -71,13 +72,22 @@ def _driver_wanted(case: Case) -> bool:
     """No driver package that fits these GPUs is installed. A toolkit that can be pinned makes a newer driver needless."""
     if _windows_driver(case):
         return False
-    if case.root.cause == "toolkit-newer-than-driver" and case.python is not None and _toolkit_pin(case):
+    if case.root.cause == "toolkit-newer-than-driver" and _other_build(case):
         return False
     if case.root.cause == "driver-build-failed":
         return _newer_driver_wanted(case)
     if case.root.cause in _OTHER_FLAVOUR:
         return True
     return not any(case.need.fits(branch) for branch in installed_branches(case))
+
+
+def _other_build(case: Case) -> bool:
+    """Another build of what was installed serves this driver: no root, no restart."""
+    if frameworks.framework(case) is not None:
+        return (
+            frameworks.torch_index(case) is not None if frameworks.speaks_of(case, "torch") else frameworks.wheel_series(case) is not None
+        )
+    return case.python is not None and _toolkit_pin(case)
 
 
 def _windows_driver(case: Case) -> bool:
@@ -182,6 +192,18 @@ def _libcuda_on_disk(case: Case) -> bool:
     files, cache = case.get(DRIVER_FILES), case.get(LIBRARIES)
     here = files is not None and any("/stubs" not in file.path and "/compat" not in file.path for file in files.find("libcuda.so"))
     return here or (cache is not None and bool(cache.find("libcuda.so"))) or case.value("path") is not None
+
+
+_BUILD = lazy(
+    r"CMAKE|CMake|CUDAToolkit|CUDA_TOOLKIT_ROOT_DIR|CUDACXX|cuda_runtime\.h|cuda_runtime_api\.h|nvcc(?:\.exe)?\b|setup\.py|build_ext|CUDAExtension"
+    r"|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
+)
+
+
+def _for_numba(case: Case) -> bool:
+    """No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there."""
+    built = any(_BUILD.search(quote.text) for quote in case.root.evidence)
+    return case.value("framework") is None and not built and frameworks.named_in(case) is None
 
 
 _CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")
@@ -289,6 +311,7 @@ def _either(*conditions: Condition) -> Condition:
 
 CONDITIONS: dict[str, Condition] = {
     "driver-wanted": _driver_wanted,
+    "driver-not-wanted": _not(_driver_wanted),
     "driver-chosen": _driver_chosen,
     "driver-not-chosen": _not(_driver_chosen),
     "archive": _origin("archive"),
@@ -338,9 +361,10 @@ CONDITIONS: dict[str, Condition] = {
     "stub-folder-unknown": _not(_has("stub_folder")),
     "compat-in-loader": _compat_in_loader,
     "toolkit-found": _has("cuda_home"),
+    "toolkits-known": lambda case: case.get(TOOLKITS) is not None or case.absent(TOOLKITS),
+    "toolkits-unknown": lambda case: case.get(TOOLKITS) is None and not case.absent(TOOLKITS),
     "no-toolkit-found": _not(_has("cuda_home")),
     "both-variables": _both_variables,
-    "python-known": lambda case: case.python is not None,
     "conda": _conda,
     "pip": _not(_conda),
     "python-outdated": _python_outdated,
@@ -361,7 +385,8 @@ CONDITIONS: dict[str, Condition] = {
     "of-ctranslate2": _of("ctranslate2"),
     "of-bitsandbytes": _of("bitsandbytes"),
     "of-none": lambda case: frameworks.framework(case) is None,
-    "for-numba": lambda case: case.value("framework") is None,
+    "for-numba": _for_numba,
+    "not-for-numba": _not(_for_numba),
     "pip-torch": pip.torch_of_pip,
     "surplus-wheels": _has("surplus_wheels"),
     "no-wheels-to-remove": _not(_either(_has("surplus_wheels"), _has("pip_copies"))),

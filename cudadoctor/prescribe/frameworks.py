@@ -44,9 +44,13 @@ def framework(case: Case) -> str | None:
     stated = case.value("framework")
     if stated is not None:
         return stated
+    return named_in(case) or ("torch" if case.get(FRAMEWORKS) is not None else None)
+
+
+def named_in(case: Case) -> str | None:
+    """The framework that a line of the finding names."""
     text = "\n".join(quote.text for quote in case.root.evidence)
-    named = next((name for name, pattern in _WORDS if pattern.search(text)), None)
-    return named or ("torch" if case.get(FRAMEWORKS) is not None else None)
+    return next((name for name, pattern in _WORDS if pattern.search(text)), None)
 
 
 def speaks_of(case: Case, name: str) -> bool:

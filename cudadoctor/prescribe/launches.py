@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from math import prod
 
-from cudadoctor.model.values import LAUNCH, Launch
+from cudadoctor.model.values import LAUNCH, NVML, SMI, Launch, Launcher
 from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.places import setting
 
 MOST_THREADS = 1024  # of a block, for every GPU from Fermi on (CUDA C++ Programming Guide, appendix Compute Capabilities)
 FITTING = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}  # blocks of 256 threads: they fit whatever registers the kernel takes
@@ -18,6 +19,12 @@ def values(case: Case) -> Iterator[tuple[str, str | None]]:
         yield "refused_launch", _written(launch)
         yield "refused_threads", str(prod(launch.block))
         yield "fitting_launch", _written(fitting(launch))
+    launcher = _too_many(case)
+    if launcher is not None:
+        yield "started_processes", str(launcher.processes)
+        yield "gpu_count", str(_gpu_count(case))
+        yield "launcher", launcher.program
+        yield "fitting_option", f"{launcher.option}{_gpu_count(case)}"
 
 
 def _refused(case: Case) -> Launch | None:
@@ -52,4 +59,20 @@ def _shape(numbers: tuple[int, ...], form: str) -> str:
     return f"{'dim3' if form == 'cuda' else ''}({', '.join(map(str, numbers))}{',' if len(numbers) == 1 else ''})"
 
 
-LAUNCHES: dict[str, Callable[[Case], bool]] = {"launch-refused": lambda case: _refused(case) is not None}
+def _gpu_count(case: Case) -> int | None:
+    """The GPUs that nvidia-smi or NVML lists."""
+    smi, nvml = case.get(SMI), case.get(NVML)
+    return len(nvml.gpus) if nvml is not None and nvml.gpus else len(smi.gpus) if smi is not None and smi.gpus else None
+
+
+def _too_many(case: Case) -> Launcher | None:
+    """The command that starts more processes than there are GPUs."""
+    launcher, count = setting(case).launcher, _gpu_count(case)
+    return launcher if launcher is not None and count is not None and launcher.processes > count else None
+
+
+LAUNCHES: dict[str, Callable[[Case], bool]] = {
+    "launch-refused": lambda case: _refused(case) is not None,
+    "more-processes-than-gpus": lambda case: _too_many(case) is not None,
+    "no-more-processes-than-gpus": lambda case: _too_many(case) is None,
+}

@@ -59,6 +59,10 @@ def requirement(name: str | None) -> str | None:
 
 def numpy_requirement(case: Case) -> str:
     """The NumPy that the installed Numba and numba-cuda accept."""
+    stated = case.value("numpy_bound")
+    if stated is not None:  # what Numba itself says: it compares major and minor version
+        major, minor = (int(part) for part in stated.split("."))
+        return f"numpy<{major}.{minor + 1}" if case.value("numpy_side") == "less" else f"numpy>={stated}"
     python = case.python
     bounds = [BELOW]
     numba = python.package("numba") if python is not None else None

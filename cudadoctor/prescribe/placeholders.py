@@ -44,7 +44,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
-        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder", "own_files", "system_files", "files_left"), _PLACE),
+        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
         (("numba_config",), rf"(?=.*[/\\]\.numba_config\.yaml$){_PLACE}"),
         # A file of the user's own that has the name of a module; nothing of the system's is renamed.
         (("new_path",), rf"(?!{_OF_SYSTEM})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
@@ -58,7 +58,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("free_gpu",), free_gpu.UUID),
         (("units",), r"[\w@.:\\-]{1,200}\.service"),
         # Whole commands are built here (Script) or nowhere.
-        (("comment_out_own", "put_back_own", "comment_out_system", "put_back_system"), r"(?!)"),
+        (("comment_out_own", "put_back_own", "comment_out_system", "put_back_system", "own_files", "system_files", "files_left"), r"(?!)"),
         (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
         (("instance",), r"PCI\\[\w&.\\-]+"),
     )
@@ -104,7 +104,9 @@ WORDS: dict[str, str] = {
     "own_lines": "your profile", "own_files": "your profile", "system_lines": "/etc", "system_files": "/etc",
     "lines_left": "several places",
     "files_left": "", "units": "its unit", "comment_out_own": "", "put_back_own": "", "comment_out_system": "", "put_back_system": "",
-    "fits": "", "fabric_manager": "nvidia-fabricmanager", "fabric_manager_words": "nvidia-fabricmanager",
+    "started_processes": "more", "gpu_count": "fewer", "launcher": "the launcher", "fitting_option": "one for each GPU",
+    "minimum_driver": "of the version that its CUDA asks for", "fits": "",
+    "fabric_manager": "nvidia-fabricmanager", "fabric_manager_words": "nvidia-fabricmanager",
     "amount": "less than CUDA needs",
     "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
 }  # fmt: skip
@@ -250,6 +252,7 @@ def _python(case: Case) -> Found:
     yield "fits", _fits_here(case)
     yield "numpy_bound", f"numpy<{pip.BELOW}"  # numba-cuda does not state it
     yield "cuda_major", series.removeprefix("cu") if series is not None else None
+    yield "minimum_driver", _minimum_driver(case)
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
     if case.cuda is not None and case.cuda.major >= 12:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
@@ -263,6 +266,14 @@ def _python(case: Case) -> Found:
         yield from _stack(stack, windows=case.windows)
     if case.root.cause == "container-cuda-too-new" and re.fullmatch(r"\d{1,2}\.\d{1,2}", case.value("version") or ""):
         yield "container_cuda", f"CUDA {case.values['version']}"
+
+
+def _minimum_driver(case: Case) -> str | None:
+    """The oldest driver for the build that is wanted: machine code runs within a major version, so that one counts."""
+    wanted = case.wanted_cuda
+    least = case.knowledge.driver_minimum(wanted) if wanted is not None else None
+    version = (least.minor or least.full) if least is not None else None
+    return version.text if version is not None else None
 
 
 def _fits_here(case: Case) -> str | None:

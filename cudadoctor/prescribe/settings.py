@@ -6,7 +6,6 @@ it. In files of shells a no-op stays in its place (`: # export ...`): the line m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from cudadoctor.model.pattern import lazy
@@ -63,8 +62,9 @@ def _by_hand(case: Case) -> tuple[SetIn, ...]:
 
 
 def _units(case: Case) -> tuple[str, ...]:
-    found = (_UNIT.search(place.path) for place in places(case))
-    return tuple(dict.fromkeys(unit["unit"] for unit in found if unit is not None))
+    found = [(place.unit, _UNIT.search(place.path)) for place in places(case)]
+    named = [unit or (own["unit"] if own is not None else None) for unit, own in found]
+    return tuple(dict.fromkeys(unit for unit in named if unit is not None))
 
 
 def _commands(edits: tuple[SetIn, ...], *, out: bool) -> Script | None:
@@ -75,8 +75,17 @@ def _sed(place: SetIn, *, out: bool) -> str:
     """Follows links, for profiles often are some; changes nothing where the line is another by now."""
     mark = "# " if _NO_SHELL.search(place.path) else ": # "
     named = rf"\b{place.name}\b"
-    change = f"s/^/{mark}/" if out else f"s/^{re.escape(mark)}//"
-    return f"sed -i --follow-symlinks '{place.line}{{/{named}/{change}}}' {sh(place.path)}"
+    change = f"s/^/{mark}/" if out else f"s/^{mark}//"
+    return f"sed -i --follow-symlinks '{place.line}{{/{named}/{change}}}' {_quoted(place.path)}"
+
+
+def _quoted(path: str) -> str:
+    """A shell word. Only a shell knows whose home `~` is."""
+    return f"~/{sh(path[2:])}" if path.startswith("~/") else sh(path)
+
+
+def _files(places: tuple[SetIn, ...]) -> Script | None:
+    return Script(" ".join(dict.fromkeys(_quoted(place.path) for place in places))) if places else None
 
 
 def _listed(places: tuple[SetIn, ...]) -> str | None:
@@ -95,15 +104,15 @@ def _may_be_set(case: Case) -> bool:
 def values(case: Case) -> Iterator[tuple[str, Value | None]]:
     own, system, left = _edits(case, system=False), _edits(case, system=True), _by_hand(case)
     yield "own_lines", _listed(own)
-    yield "own_files", tuple(dict.fromkeys(place.path for place in own))
+    yield "own_files", _files(own)
     yield "comment_out_own", _commands(own, out=True)
     yield "put_back_own", _commands(own, out=False)
     yield "system_lines", _listed(system)
-    yield "system_files", tuple(dict.fromkeys(place.path for place in system))
+    yield "system_files", _files(system)
     yield "comment_out_system", _commands(system, out=True)
     yield "put_back_system", _commands(system, out=False)
     yield "lines_left", _listed(left)
-    yield "files_left", tuple(dict.fromkeys(place.path for place in left))
+    yield "files_left", _files(left)
     yield "units", _units(case)
 
 
@@ -111,6 +120,7 @@ SETTINGS: dict[str, Condition] = {
     "set-in-own": lambda case: bool(_edits(case, system=False)),
     "set-in-system": lambda case: bool(_edits(case, system=True)),
     "set-in-left": lambda case: bool(_by_hand(case)),
+    "not-set-in-unit": lambda case: not _units(case),
     "set-in-unit": lambda case: bool(_units(case)),
     "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not _looked(case),
     "set-in-no-file": lambda case: not places(case) and _may_be_set(case) and _looked(case),

@@ -243,5 +243,5 @@ def _checked_again(steps: list[Step]) -> tuple[Step, ...]:
     if steps[-1].verify is None and steps[-1].who != "administrator":
         return (*steps[:-1], msgspec.structs.replace(steps[-1], verify=CHECK_AGAIN))
     who: Who = "afterwards" if forwarded else "user"
-    again = Step(text="Look again.", verify=CHECK_AGAIN, who=who)
+    again = Step(text="Check the machine again.", verify=CHECK_AGAIN, who=who)
     return (*steps, again)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES, HYPERVISOR, WSL
+from cudadoctor.model.values import CONTAINER_MARKS, DRIVER_PACKAGES, HYPERVISOR, KERNEL, WSL
+from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case
 
 Condition = Callable[[Case], bool]
@@ -37,11 +38,16 @@ def _blackwell_possible(case: Case) -> bool:
     return not case.gpus.architectures or any(row.id.startswith("blackwell") for row in case.gpus.architectures)
 
 
+def _windows_possible(case: Case) -> bool:
+    return frameworks.on_windows(case) or (case.system.family is None and case.get(KERNEL) is None)
+
+
 SURROUNDINGS: dict[str, Condition] = {
     "container-possible": _container_possible,
     "virtual-possible": _virtual_possible,
     "not-virtual": lambda case: case.get(HYPERVISOR) is None,
     "own-module": _own_module,
     "run-installer-possible": _run_installer_possible,
+    "windows-possible": _windows_possible,
     "blackwell-possible": _blackwell_possible,
 }

@@ -201,5 +201,5 @@ def _again(fix: Prescription | None, driver: Leg, *, left: bool) -> Leg:
         text = f"after the restart run it once before the stages below the driver: what it then sees may change them; at the end: {text}"
     if not left:
         return Leg(stage="check", state="by-the-fix" if fix is not None else "to-do", text=text)
-    step = Step(text="Look again.", shell=CHECK_AGAIN, kind="reads")
+    step = Step(text="Check the machine again.", shell=CHECK_AGAIN, kind="reads")
     return Leg(stage="check", state="to-do", text=text, steps=(step,))

@@ -159,8 +159,8 @@ def told(step: Step) -> str:
     """The step's words. Before those of an alternative, and of a step with a condition, stands when they count."""
     if step.mode == "do":
         return step.text
-    lead = "Or" if step.mode == "or" else "If"
-    return f"{lead}{', ' if step.mode == 'or' and step.when else ' ' if step.when else ''}{step.when or ''}: {step.text}"
+    lead = {"or": "Or, where", "if": "If"}[step.mode] if step.when else "Or"
+    return f"{lead} {step.when}: {step.text}" if step.when else f"{lead}: {step.text}"
 
 
 def labelled(head: str, command: str) -> str:

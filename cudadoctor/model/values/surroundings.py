@@ -66,6 +66,7 @@ class SetIn(Value, frozen=True, kw_only=True):
     path: str
     line: int
     alone: bool = True
+    unit: str | None = None  # the service that reads the file
 
 
 class SpacedName(Value, frozen=True, kw_only=True):
@@ -84,6 +85,15 @@ class Start(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
+class Launcher(Value, frozen=True, kw_only=True):
+    """A command that starts several processes of a program on one node: torchrun --nproc_per_node=4."""
+
+    program: str
+    option: str  # as it is written, up to its number
+    processes: int
+    line: int = 0
+
+
 class Setting(Value, frozen=True, kw_only=True):
     """What a user's text says of the place where its programs run: words and commands, not measurements.
 
@@ -97,6 +107,7 @@ class Setting(Value, frozen=True, kw_only=True):
     jobs: tuple[Start, ...] = ()
     visible: str | None = None  # the last value of CUDA_VISIBLE_DEVICES that is written anywhere in the text
     visible_line: int = 0
+    launcher: Launcher | None = None  # the last one
 
 
 class Limit(Value, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ STALE, DROPPED, TOO_OLD = "build-arch-list-stale", "toolkit-dropped-gpu", "toolk
 LACKS, NEWER = "framework-lacks-gpu-arch", "toolkit-newer-than-driver"
 HOME_WRONG = "cuda-home-wrong"
 _ASKS_FOR_NVCC = lazy(r"/nvcc: [Cc]ommand not found|CUDA_HOME|nvcc was not found|NVCC executable|find nvcc|bare_metal_version")
+_FOLDER_OF_NVCC = lazy(r"(?<![\w.])(/[\w./+-]{1,200})/bin/nvcc\b")
 HOST = "host-compiler-unsupported"
 NUMBA_OLD, NUMBA_MISMATCH, MISSING = "numba-too-old", "numba-toolkit-mismatch", "toolkit-missing"
 _REJECTED = lazy(
@@ -164,7 +165,9 @@ def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
     shown = some(compilers[0])[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
     shown = shown or Place(facts).said("which-nvcc")
     if lines and shown:
-        yield finding(HOME_WRONG, lines[:1], shown, variable="CUDA_HOME", cuda_variable="CUDA_HOME")
+        folders = {folder for quote in shown for folder in _FOLDER_OF_NVCC.findall(quote.text) if f"{folder}/bin/nvcc" not in lines[0].text}
+        there = {"path": folders.pop()} if len(folders) == 1 else {}
+        yield finding(HOME_WRONG, lines[:1], shown, values={"variable": "CUDA_HOME", "cuda_variable": "CUDA_HOME", **there})
 
 
 def nvcc_not_there(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
