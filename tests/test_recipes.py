@@ -234,7 +234,7 @@ def test_whatever_every_parameter_holds_stays_one_word(distro: str, evil: str, m
     for values in (lambda word: word, lambda word: (word, word)):
         written = []
         for word in (evil, plain):
-            given = [(name, values(word)) for name in WORDS if placeholders._fits(name, values(evil))]
+            given = [(name, values(word)) for name in WORDS if placeholders.fits(name, values(evil))]
             monkeypatch.setattr(placeholders, "_SOURCES", (lambda case, given=given: given,))
             case = case_of(finding("libcuda-missing"), {}, facts_of(state_with(PLAIN)), KNOWLEDGE, distro)
             steps = [render_step(step, case) for _, _, step in STEPS]

@@ -51,7 +51,7 @@ KEYS = {
     "diagnosis.undecided[]": {"row", "missing"},
     "diagnosis.ask[]": {"command", "why", "tells_apart"},
     "prescription": {"cause", "action", "steps"},
-    "prescription.steps[]": {"text", "shell", "needs_root", "kind", "mode", "when", "verify", "undo"},
+    "prescription.steps[]": {"id", "text", "shell", "needs_root", "kind", "mode", "when", "verify", "undo", "who", "values"},
     "smoke[]": {"gpu", "step", "status", "why", "seconds"},
     "benchmark[]": {"gpu", "name", "value", "unit", "limit", "limit_from", "share", "verdict", "why"},
     "timing": {"total_s", "rows"},

@@ -9,6 +9,7 @@ import pytest
 
 from cudadoctor.model.values import ENVIRONMENT, SET_IN, USER, Environment, SetIn
 from cudadoctor.prescribe import prescribe
+from cudadoctor.prescribe.shells import sh
 from cudadoctor.sources import setting_files
 from tests.facts_builder import facts_of, user
 from tests.prescriptions import KNOWLEDGE, finding
@@ -31,12 +32,15 @@ def steps_for(*places: SetIn, values: dict[str, str] | None = None) -> dict[str,
     return told
 
 
-def run(script: str) -> str:
+def run(script: str, there: Path | None = None) -> str:
+    if there is not None:
+        script = script.replace(sh(THERE), sh(str(there)))
     done = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+THERE = "/home/ada/it's a .bashrc"  # a temporary folder is everybody's, and nothing is edited there
 PROFILE = f"alias ll='ls -l'\nif [ -n \"$HOME\" ]; then\n    export {NAME}=7\nfi\nexport OTHER=1\n"
 
 
@@ -48,25 +52,25 @@ def profile(tmp_path: Path) -> Path:
 
 
 def test_the_line_alone_is_taken_out_and_put_back(profile: Path) -> None:
-    told = steps_for(SetIn(name=NAME, path=str(profile), line=3))
-    run("\n".join(told["environment"]))
+    told = steps_for(SetIn(name=NAME, path=THERE, line=3))
+    run("\n".join(told["environment"]), profile)
     changed = profile.read_text()
     assert changed.replace(f": #     export {NAME}=7", f"    export {NAME}=7") == PROFILE
     assert run(f'. "{profile}"; echo "${{{NAME}-gone}}$OTHER"') == "gone1\n"
-    run("\n".join(told["undo"][-1:]))
+    run("\n".join(told["undo"][-1:]), profile)
     assert profile.read_text() == PROFILE
 
 
 def test_a_line_that_is_another_by_now_stays(profile: Path) -> None:
     profile.write_text(f"# new first line\n{PROFILE}")
-    run("\n".join(steps_for(SetIn(name=NAME, path=str(profile), line=3))["environment"]))
+    run("\n".join(steps_for(SetIn(name=NAME, path=THERE, line=3))["environment"]), profile)
     assert profile.read_text() == f"# new first line\n{PROFILE}"
 
 
 def test_a_link_stays_one(profile: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(profile)
-    run("\n".join(steps_for(SetIn(name=NAME, path=str(link), line=3))["environment"]))
+    run("\n".join(steps_for(SetIn(name=NAME, path=THERE, line=3))["environment"]), link)
     assert link.is_symlink()
     assert ": # " in profile.read_text()
 

@@ -86,9 +86,9 @@ def test_the_form_for_cmd_is_the_same_word() -> None:
     ],
 )
 def test_an_interpreter_is_a_whole_path_with_its_name(path: str) -> None:
-    assert not placeholders._fits("python", path)
-    assert placeholders._fits("python", "/home/O\u2019Brien/env/bin/python3.12")
-    assert placeholders._fits("python", "C:\\x\\python.exe")
+    assert not placeholders.fits("python", path)
+    assert placeholders.fits("python", "/home/O\u2019Brien/env/bin/python3.12")
+    assert placeholders.fits("python", "C:\\x\\python.exe")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_an_interpreter_is_a_whole_path_with_its_name(path: str) -> None:
     ],
 )
 def test_no_recorded_place_leads_a_command_elsewhere(name: str, value: str) -> None:
-    assert not placeholders._fits(name, value)
+    assert not placeholders.fits(name, value)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_no_recorded_place_leads_a_command_elsewhere(name: str, value: str) -> N
     ],
 )
 def test_ordinary_places_stay(name: str, value: str) -> None:
-    assert placeholders._fits(name, value)
+    assert placeholders.fits(name, value)
 
 
 @pytest.mark.parametrize("name", ["x\u2019;Start-Process calc;\u2018", "O\u2019Brien"])

@@ -244,13 +244,13 @@ def _place_of(step: Step, merged: list[dict[str, Step]], first: int) -> int | No
 
 def _of_step(forms: Mapping[str, Step], systems: int) -> DocumentStep:
     """One step; systems with the same commands stand together."""
-    alike: dict[Step, list[str]] = {}
+    alike: dict[tuple[str | None, ...], tuple[Step, list[str]]] = {}
     for system, step in forms.items():
-        alike.setdefault(step, []).append(system)
+        alike.setdefault((step.text, step.shell, step.verify, step.undo, step.kind), (step, []))[1].append(system)
     return DocumentStep(
         text=words.told(next(iter(forms.values()))),
         systems=tuple(forms) if len(forms) < systems else (),
-        variants=tuple(Variant(systems=tuple(names), step=step) for step, names in alike.items()),
+        variants=tuple(Variant(systems=tuple(names), step=step) for step, names in alike.values()),
     )
 
 

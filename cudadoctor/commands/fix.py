@@ -1,28 +1,43 @@
-"""`cudadoctor fix`: the steps that cure the root cause, or a cause that the user names. Nothing is changed."""
+"""`cudadoctor fix`: the steps that cure the root cause, or a cause that the user names; `--apply` carries them out."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cudadoctor.commands import examining, gathering, terminal
 from cudadoctor.commands import options as groups
 
+if TYPE_CHECKING:
+    from cudadoctor.model.report import Report
+
+KINDS = ("reads", "environment", "system")
+
 
 @click.command()
 @click.argument("cause", required=False, shell_complete=examining.causes_of)
 @click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")
 @click.option("--script", is_flag=True, help="Print the steps as a shell script to review.")
+@click.option("--for-admin", is_flag=True, help="Print a message for the administrator: the fault, its proof, the commands that need root.")
+@click.option("--apply", "apply_", is_flag=True, help="Carry the steps out, asking before each; verify each, and check again at the end.")
+@click.option("--undo", is_flag=True, help="Take back what the last --apply changed.")
+@click.option("--yes", type=click.Choice(KINDS), multiple=True, help="With --apply or --undo: agree to steps of this kind (repeatable).")
+@click.option("--dry-run", is_flag=True, help="With --apply or --undo: say what would be run.")
+@click.option("--no-try", is_flag=True, help="Do not rerun the failing step with one thing changed.")
 @examining.quick_option
 @examining.frameworks_option
 @examining.evidence_options
 @groups.shown
-def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
-    """Print the steps that cure the root cause (or CAUSE) on this machine. Changes nothing."""
+def fix(cause: str | None, suggest: bool, **options: Any) -> None:
+    """Print the steps that cure the root cause (or CAUSE) on this machine. Changes nothing without --apply."""
+    _one_thing(cause, options)
     started = time.monotonic()
+    if options["undo"]:
+        sys.exit(_undo(options))
     knowledge = gathering.knowledge()
     if cause is not None and cause not in knowledge.causes:
         from cudadoctor.commands.explaining import nearest
@@ -30,17 +45,89 @@ def fix(cause: str | None, suggest: bool, script: bool, **options: Any) -> None:
         raise terminal.usage(f"{cause!r} is not a cause; `cudadoctor causes` lists them{nearest(cause, knowledge.causes)}")
     groups.outputs(options)
     named = (cause,) if cause is not None else ()
-    answer, knowledge = examining.judge(options, examining.requirements(options), started, steps_for=named, shell=script)
+    answer, knowledge = examining.judge(options, examining.requirements(options), started, steps_for=named, shell=options["script"])
     from cudadoctor.judge.asked_for import exit_code
-    from cudadoctor.report import fix_text
+    from cudadoctor.report import administrator, fix_text
     from cudadoctor.report import script as as_script
 
     report = answer.report
+    if options["apply_"]:
+        sys.exit(_apply(report, options))
     prescription = report.prescription if cause is None else answer.steps.get(cause)
-    body = (
-        as_script.render(report, prescription, powershell=answer.windows)
-        if script
-        else fix_text.render(report, prescription, knowledge, examining.style(options), named=cause)
-    )
+    if options["script"]:
+        body = as_script.render(report, prescription, powershell=answer.windows)
+    elif options["for_admin"]:
+        body = administrator.render(report, prescription)
+    else:
+        body = fix_text.render(report, prescription, knowledge, examining.style(options), named=cause)
     examining.finish(report, knowledge, options, body)
     sys.exit(exit_code(report, prescription, named=cause is not None))
+
+
+def _one_thing(cause: str | None, options: dict[str, Any]) -> None:
+    """Options that do not go together: steps are carried out only for what was found here, in this very run."""
+    acting = options["apply_"] or options["undo"]
+    given = [f"--{name}" for name in ("distro", "replay", "log") if options[name] is not None] + ([cause] if cause is not None else [])
+    if acting and given:
+        raise terminal.usage(f"--apply and --undo go without {given[0]}: they act on what is found on this machine in this very run")
+    if acting and (options["form"] != "text" or options["output"] or options["script"]):
+        raise terminal.usage("--apply and --undo speak to a person: they go without --format, --output and --script")
+    if options["apply_"] and options["undo"]:
+        raise terminal.usage("--apply and --undo: one of the two")
+    if not acting and (options["yes"] or options["dry_run"]):
+        raise terminal.usage("--yes and --dry-run go with --apply or --undo")
+    if acting and sys.platform == "win32":
+        raise terminal.usage("on Windows the steps are printed: --apply is for Linux and WSL")
+
+
+def _apply(report: Report, options: dict[str, Any]) -> int:
+    """Carries the steps out, then checks again. The exit code is that of the last check."""
+    from cudadoctor import __version__
+    from cudadoctor.commands.applying import Asking, StoppedError, apply
+    from cudadoctor.prescribe.applying import of_the_shell
+    from cudadoctor.report import words
+    from cudadoctor.report.clean import one_line
+    from cudadoctor.sources.applying import after
+
+    terminal.write(one_line(f"{report.verdict.upper()}  {words.headline(report)}") + "\n")
+    shown = words.proof(report)
+    terminal.write(f"{one_line(shown)}\n" if shown else "")
+    try:
+        acted = apply(report, gathering.knowledge(), Asking(options["yes"]), dry=options["dry_run"], version=__version__)
+    except StoppedError as end:
+        terminal.write(f"\n{end}\n")
+        return report.exit_code
+    if options["dry_run"]:
+        return report.exit_code
+    left = of_the_shell(report.prescription)
+    variables = after(left) if left else None
+    if not acted and variables is None:
+        return report.exit_code
+    if variables is not None:
+        os.environ.clear()
+        os.environ.update(variables)
+    terminal.write("\nChecking again" + (", as in a shell that was given its commands" if variables is not None else "") + " ...\n")
+    answer, knowledge = examining.judge({**options, "record": None}, examining.requirements(options), time.monotonic())
+    examining.finish(answer.report, knowledge, options)
+    if variables is not None:
+        terminal.write("\nLeft to do in your shell:\n" + "".join(f"  {one_line(line)}\n" for line in left.split("\n")))
+    return answer.report.exit_code
+
+
+def _undo(options: dict[str, Any]) -> int:
+    from cudadoctor.commands.applying import Asking, StoppedError, undo
+    from cudadoctor.model import exit_codes
+    from cudadoctor.prescribe import undo_of
+    from cudadoctor.sources.journal import JournalError
+
+    knowledge = gathering.knowledge()
+    try:
+        return undo(
+            knowledge,
+            Asking(options["yes"]),
+            dry=options["dry_run"],
+            render=lambda entry: undo_of(entry.step, entry.values, knowledge, root=os.geteuid() == 0),
+        )
+    except (StoppedError, JournalError) as end:
+        terminal.write(f"\n{end}\n")
+        return exit_codes.UNDECIDED

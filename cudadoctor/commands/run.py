@@ -5,6 +5,7 @@ Only Click is imported at the top: the user's program starts as soon as its comm
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--require-gpu", is_flag=True, help="Exit 1 where the program ended with 0 and was not seen to use a GPU.")
+@click.option("--cured", is_flag=True, help="Check first, and start COMMAND with what the fix does to a shell (unset, export, ulimit).")
 @click.option("--output", metavar="FILE", help="Write what was seen as JSON into this file.")
 @click.option(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Colour of what follows the program's output."
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 @click.option("--quiet", is_flag=True, help="Say nothing after the program's output; the exit code speaks.")
 @click.option("-v", "--verbose", is_flag=True, help="Say all reasons why no GPU was used, not the likeliest alone.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: str, plain: bool, quiet: bool, verbose: bool) -> None:
+def run(
+    command: tuple[str, ...], require_gpu: bool, cured: bool, output: str | None, color: str, plain: bool, quiet: bool, verbose: bool
+) -> None:
     """Run COMMAND as it is, then say on stderr whether it and its children really used a GPU.
 
     Input, output, signals and exit code are the program's own. Where it used no GPU the likely reason follows; where it failed, the cause
@@ -38,7 +42,9 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
     if output is not None:
         terminal.outputs((f"json={output}",), ("json",))
     try:
-        outcome, ended = Run(command, gathering.knowledge).outcome(require_gpu=require_gpu, explained=not quiet or output is not None)
+        started = _cured(command) if cured else command
+        running = Run(command, gathering.knowledge, started=started)
+        outcome, ended = running.outcome(require_gpu=require_gpu, explained=not quiet or output is not None)
     except passing.NotStartedError as error:
         terminal.say(f"cudadoctor: {error}\n")
         sys.exit(error.code)
@@ -51,6 +57,25 @@ def run(command: tuple[str, ...], require_gpu: bool, output: str | None, color: 
     sys.stderr.flush()
     passing.end_alike(ended)
     sys.exit(outcome.exit_code)
+
+
+def _cured(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command behind a shell that was given the session steps of the fix for what is wrong here."""
+    from cudadoctor.commands import curing
+    from cudadoctor.sources import applying
+
+    script, why = curing.script(command)
+    if not script:
+        terminal.say(f"cudadoctor: {why}; the program runs as it is\n")
+        return command
+    terminal.say("".join(f"cudadoctor: {line}\n" for line in (why, *script.split("\n"))))
+    if "ulimit" in script:  # a limit is a process's own: a shell sets it and becomes the program
+        return ("/bin/sh", "-c", f'{script}\nexec "$@"', command[0], *command)
+    variables = applying.after(script)
+    if variables is not None:  # for what is said of the program too
+        os.environ.clear()
+        os.environ.update(variables)
+    return command
 
 
 def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:

@@ -93,8 +93,11 @@ class Examination:
 class Run:
     """One program from its start to what is said of it."""
 
-    def __init__(self, argv: Sequence[str], knowledge: Callable[[], Knowledge], *, idle: float = IDLE) -> None:
-        self.argv, self.knowledge = tuple(argv), knowledge
+    def __init__(
+        self, argv: Sequence[str], knowledge: Callable[[], Knowledge], *, started: Sequence[str] | None = None, idle: float = IDLE
+    ) -> None:
+        """`started`: what is started, where that is not the program itself."""
+        self.argv, self.started, self.knowledge = tuple(argv), tuple(started or argv), knowledge
         self.machine = Examination(interpreter(argv), knowledge)
         self.watch: UseWatch | None = None
         self.explained = True
@@ -103,7 +106,7 @@ class Run:
         self.timer = threading.Timer(idle, self._still_idle)
         self.timer.daemon = True
 
-    def _started(self, pid: int) -> None:
+    def _begun(self, pid: int) -> None:
         self.watch = UseWatch(pid)
         self.timer.start()
 
@@ -119,7 +122,7 @@ class Run:
         """`explained`: with the reasons. NotStartedError where there is no such program."""
         self.explained = explained
         try:
-            ended = passing.run(self.argv, self._started)
+            ended = passing.run(self.started, self._begun)
         finally:
             self._stop_timer()
         assert self.watch is not None

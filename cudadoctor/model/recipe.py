@@ -107,9 +107,11 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One step for this machine. All are the user's, but where root is needed and the user is known not to become it.
 
-    `kind` is None for words that no command carries out. `when` belongs to `mode`: it reads after "Or, where" and "If".
+    `id` is recipe/number; `values`: what its undo is written with. `kind` is None for words that no command carries out. `when` belongs to
+    `mode`: it is read after "Or, where" and "If".
     """
 
+    id: str = ""
     text: str
     shell: str | None = None
     needs_root: bool = False
@@ -119,6 +121,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     verify: str | None = None
     undo: str | None = None
     who: Who = "user"
+    values: dict[str, tuple[str, ...]] = {}
 
 
 Stage = Literal["gpu", "driver", "cuda", "toolkit", "python", "numba", "check"]

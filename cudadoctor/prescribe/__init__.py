@@ -16,7 +16,7 @@ dialect.py       a command as this system writes it; shellwords.py: quoting, and
 from __future__ import annotations
 
 from cudadoctor.prescribe.conditions import CONDITIONS
-from cudadoctor.prescribe.steps import CHECK_AGAIN, prescribe, render_step
+from cudadoctor.prescribe.steps import CHECK_AGAIN, prescribe, render_step, undo_of
 from cudadoctor.prescribe.way import way
 
-__all__ = ["CHECK_AGAIN", "CONDITIONS", "prescribe", "render_step", "way"]
+__all__ = ["CHECK_AGAIN", "CONDITIONS", "prescribe", "render_step", "undo_of", "way"]

@@ -22,6 +22,7 @@ from cudadoctor.model.values import (
     USER,
     Process,
     PythonEnvironment,
+    SetIn,
 )
 from cudadoctor.model.version import CudaVersion, ToolkitVersion
 from cudadoctor.prescribe.distribution import Distribution
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """Everything that conditions and placeholders read. `pid` is the process that a step speaks of.
+    """Everything that conditions and placeholders read. `pid` is the process that a step speaks of, `place` the line.
 
     Its `__dict__` keeps what is worked out from it once; a copy (`msgspec.structs.replace`) begins without.
 
@@ -54,6 +55,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     headless: bool = False
     host: bool = False
     pid: int | None = None
+    place: SetIn | None = None  # the line of a file that a step speaks of
     planned: CudaVersion | None = None  # of the driver that the fix installs
     stack: Stack | None = None  # toolkit, Numba and Python that fit it
 

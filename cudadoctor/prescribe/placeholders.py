@@ -57,8 +57,8 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),
         (("units",), r"[\w@.:\\-]{1,200}\.service"),
-        # Whole commands are built here (Script) or nowhere.
-        (("comment_out_own", "put_back_own", "comment_out_system", "put_back_system", "own_files", "system_files", "files_left"), r"(?!)"),
+        (("comment_out", "put_back"), r"\d{1,7}\{/\\b[A-Za-z_]\w{0,100}\\b/s/\^(?:/(?:: )?# /|(?:: )?# //)\}"),
+        (("set_file",), rf"{_PLACE}"),
         (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
         (("instance",), r"PCI\\[\w&.\\-]+"),
     )
@@ -101,9 +101,7 @@ WORDS: dict[str, str] = {
     "cmake_architectures": "native",
     "default_gpu_name": "device 0", "free_gpu": "GPU-...", "free_gpu_name": "with free memory, by its UUID from `nvidia-smi -L`",
     "other_gpus": "GPUs of other makers",
-    "own_lines": "your profile", "own_files": "your profile", "system_lines": "/etc", "system_files": "/etc",
-    "lines_left": "several places",
-    "files_left": "", "units": "its unit", "comment_out_own": "", "put_back_own": "", "comment_out_system": "", "put_back_system": "",
+    "set_file": "your profile", "set_line": "that names it", "comment_out": "", "put_back": "", "units": "its unit",
     "started_processes": "more", "gpu_count": "fewer", "launcher": "the launcher", "fitting_option": "one for each GPU",
     "minimum_driver": "of the version that its CUDA asks for", "fits": "",
     "fabric_manager": "nvidia-fabricmanager", "fabric_manager_words": "nvidia-fabricmanager",
@@ -129,12 +127,13 @@ def _known(case: Case) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for source in _SOURCES:
         for name, value in source(case):
-            if value and (isinstance(value, Script) or _fits(name, value)):
+            if value and (isinstance(value, Script) or fits(name, value)):
                 found[name] = value
     return found
 
 
-def _fits(name: str, value: Value) -> bool:
+def fits(name: str, value: Value) -> bool:
+    """Whether a value has the form that its place asks for."""
     parts = (value,) if isinstance(value, str) else value
     form = _FORMS.get(name)
     return all(printable(part) and (form is None or form.fullmatch(part) is not None) for part in parts)

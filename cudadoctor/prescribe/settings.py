@@ -1,4 +1,4 @@
-"""Where the variable at fault is set, and the commands that take it out there and put it back. Part of conditions and placeholders.
+"""Where the variable at fault is set, and the edit that takes it out there and puts it back. Part of conditions and placeholders.
 
 A line is commented out only where it sets this variable and does nothing else, and the command looks at the line again before it changes
 it. In files of shells a no-op stays in its place (`: # export ...`): the line may be the only one of an `if`.
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, SET_IN, SetIn
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.shells import printable, sh
-from cudadoctor.prescribe.shellwords import Script, Value
+from cudadoctor.prescribe.shells import printable
+from cudadoctor.prescribe.shellwords import Value
 
 Condition = Callable[[Case], bool]
 _SYSTEM = lazy(r"/(?:etc|usr|run|lib|opt)/")
@@ -44,21 +44,9 @@ def _of_system(place: SetIn) -> bool:
     return _SYSTEM.match(place.path) is not None
 
 
-def _simple(place: SetIn) -> bool:
-    return place.alone and _NAME.fullmatch(place.name) is not None
-
-
 def _removed(case: Case) -> bool:
     """The variable goes altogether, rather than getting another value."""
     return "kept" not in case.values and case.root.cause != "cuda-home-wrong"
-
-
-def _edits(case: Case, *, system: bool) -> tuple[SetIn, ...]:
-    return tuple(place for place in places(case) if _removed(case) and _simple(place) and _of_system(place) is system)
-
-
-def _by_hand(case: Case) -> tuple[SetIn, ...]:
-    return tuple(place for place in places(case) if not (_removed(case) and _simple(place)))
 
 
 def _units(case: Case) -> tuple[str, ...]:
@@ -67,29 +55,8 @@ def _units(case: Case) -> tuple[str, ...]:
     return tuple(dict.fromkeys(unit for unit in named if unit is not None))
 
 
-def _commands(edits: tuple[SetIn, ...], *, out: bool) -> Script | None:
-    return Script("\n".join(_sed(place, out=out) for place in edits)) if edits else None
-
-
-def _sed(place: SetIn, *, out: bool) -> str:
-    """Follows links, for profiles often are some; changes nothing where the line is another by now."""
-    mark = "# " if _NO_SHELL.search(place.path) else ": # "
-    named = rf"\b{place.name}\b"
-    change = f"s/^/{mark}/" if out else f"s/^{mark}//"
-    return f"sed -i --follow-symlinks '{place.line}{{/{named}/{change}}}' {_quoted(place.path)}"
-
-
-def _quoted(path: str) -> str:
-    """A shell word. Only a shell knows whose home `~` is."""
-    return f"~/{sh(path[2:])}" if path.startswith("~/") else sh(path)
-
-
-def _files(places: tuple[SetIn, ...]) -> Script | None:
-    return Script(" ".join(dict.fromkeys(_quoted(place.path) for place in places))) if places else None
-
-
-def _listed(places: tuple[SetIn, ...]) -> str | None:
-    return " and ".join(f"{place.path}, line {place.line}" for place in places) or None
+def _may_be_set(case: Case) -> bool:
+    return case.get(ENVIRONMENT) is None or case.variable(variable(case)) is not None
 
 
 def _looked(case: Case) -> bool:
@@ -97,29 +64,28 @@ def _looked(case: Case) -> bool:
     return case.absent(SET_IN) or case.get(SET_IN) is not None
 
 
-def _may_be_set(case: Case) -> bool:
-    return case.get(ENVIRONMENT) is None or case.variable(variable(case)) is not None
-
-
 def values(case: Case) -> Iterator[tuple[str, Value | None]]:
-    own, system, left = _edits(case, system=False), _edits(case, system=True), _by_hand(case)
-    yield "own_lines", _listed(own)
-    yield "own_files", _files(own)
-    yield "comment_out_own", _commands(own, out=True)
-    yield "put_back_own", _commands(own, out=False)
-    yield "system_lines", _listed(system)
-    yield "system_files", _files(system)
-    yield "comment_out_system", _commands(system, out=True)
-    yield "put_back_system", _commands(system, out=False)
-    yield "lines_left", _listed(left)
-    yield "files_left", _files(left)
     yield "units", _units(case)
+    place = case.place
+    if place is None:
+        return
+    mark = "# " if _NO_SHELL.search(place.path) else ": # "
+    yield "set_file", place.path
+    yield "set_line", str(place.line)
+    if _NAME.fullmatch(place.name):
+        # sed looks at the line again: where it is another by now nothing is changed.
+        yield "comment_out", rf"{place.line}{{/\b{place.name}\b/s/^/{mark}/}}"
+        yield "put_back", rf"{place.line}{{/\b{place.name}\b/s/^{mark}//}}"
+
+
+def _place(wanted: Callable[[Case, SetIn], bool]) -> Condition:
+    return lambda case: case.place is not None and wanted(case, case.place)
 
 
 SETTINGS: dict[str, Condition] = {
-    "set-in-own": lambda case: bool(_edits(case, system=False)),
-    "set-in-system": lambda case: bool(_edits(case, system=True)),
-    "set-in-left": lambda case: bool(_by_hand(case)),
+    "set-in-own": _place(lambda case, place: _removed(case) and place.alone and not _of_system(place)),
+    "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _of_system(place)),
+    "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
     "not-set-in-unit": lambda case: not _units(case),
     "set-in-unit": lambda case: bool(_units(case)),
     "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not _looked(case),

@@ -17,7 +17,7 @@ from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.prescribe import pip, rights
+from cudadoctor.prescribe import pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.choice import choose
 from cudadoctor.prescribe.conditions import holds
@@ -26,13 +26,14 @@ from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.gpus import gpus_of, is_headless
 from cudadoctor.prescribe.notes import elsewhere, of_a_cluster, on_the_host, without_a_step
 from cudadoctor.prescribe.packages import Need, need_of
-from cudadoctor.prescribe.placeholders import WORDS, placeholders
-from cudadoctor.prescribe.shellwords import Value, fill_shell, fill_words, with_sudo
+from cudadoctor.prescribe.placeholders import WORDS, fits, placeholders
+from cudadoctor.prescribe.shellwords import Script, Value, fill_shell, fill_words, names, with_sudo
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 CHECK_AGAIN = "cudadoctor check"
+MOST_PLACES = 8
 MOST_PROCESSES = 8  # a recipe's steps about a process are written for so many of them
 RESTARTS = ("reboot", "Restart-Computer")
 VIRTUAL_ENVIRONMENT = "make-virtual-environment"
@@ -140,19 +141,42 @@ def _number(text: str | None) -> int | None:
 
 
 def render(recipe: Recipe, case: Case) -> Iterator[Step]:
-    """The steps of one recipe that hold here. Steps about a process come once for each process, together."""
-    pids = _pids(case)
-    cases = [msgspec.structs.replace(case, pid=pid) for pid in pids]
-    written = False
+    """The steps of one recipe that hold here. Those about a process, or a line of a file, come once for each, together."""
+    several = {"process": [msgspec.structs.replace(case, pid=pid) for pid in _pids(case)], "place": _with_places(case)}
+    usual = several["process"][0] if several["process"] else case
+    written: set[str] = set()
     for template in recipe.steps:
-        if not _speaks_of_process(template):
-            if holds(template.when, cases[0] if cases else case) and not _foreign(template, case):
-                yield render_step(template, cases[0] if cases else case, recipe.action)
-        elif not written:
-            written = True
-            for one in cases:
-                chosen = (entry for entry in recipe.steps if _speaks_of_process(entry) and holds(entry.when, one))
-                yield from (render_step(entry, one, recipe.action) for entry in chosen)
+        about = _about(template)
+        if about is None:
+            if holds(template.when, usual) and not _foreign(template, case):
+                yield _named(recipe, template, usual)
+        elif about not in written:
+            written.add(about)
+            for one in several[about]:
+                yield from (_named(recipe, entry, one) for entry in recipe.steps if _about(entry) == about and holds(entry.when, one))
+
+
+def _named(recipe: Recipe, template: StepTemplate, case: Case) -> Step:
+    step = render_step(template, case, recipe.action)
+    return msgspec.structs.replace(step, id=f"{recipe.id}/{recipe.steps.index(template) + 1}", values=_used(template, placeholders(case)))
+
+
+def _used(template: StepTemplate, values: Mapping[str, Value]) -> dict[str, tuple[str, ...]]:
+    """What undoing the step needs to know."""
+    found = {name: values[name] for name in names(template.undo or "") if name in values}
+    return {name: (value,) if isinstance(value, str) else value for name, value in found.items() if not isinstance(value, Script)}
+
+
+def undo_of(step_id: str, values: Mapping[str, tuple[str, ...]], knowledge: Knowledge, *, root: bool) -> str | None:
+    """The command that undoes a step which was carried out with these values, written anew. None where no such step or value is known."""
+    name, _, number = step_id.partition("/")
+    recipe = knowledge.recipes.get(name)
+    template = recipe.steps[int(number) - 1] if recipe is not None and number.isdigit() and 0 < int(number) <= len(recipe.steps) else None
+    if template is None or template.undo is None:
+        return None
+    given = {name: value[0] if len(value) == 1 else value for name, value in values.items() if value}
+    filled = fill_shell(template.undo.strip("\n"), {name: value for name, value in given.items() if fits(name, value)})
+    return with_sudo(filled) if filled is not None and template.needs_root and not root else filled
 
 
 def _foreign(template: StepTemplate, case: Case) -> bool:
@@ -160,8 +184,14 @@ def _foreign(template: StepTemplate, case: Case) -> bool:
     return case.windows and bool(template.shell or template.shells) and template_of(template, case.system) is None
 
 
-def _speaks_of_process(template: StepTemplate) -> bool:
-    return _OF_PROCESS.search(f"{template.text} {template.shell or ''}") is not None
+def _about(template: StepTemplate) -> str | None:
+    """What a step speaks of that there may be several of."""
+    words = f"{template.text} {template.shell or ''}"
+    return "process" if _OF_PROCESS.search(words) else "place" if "{set_file}" in words else None
+
+
+def _with_places(case: Case) -> list[Case]:
+    return [msgspec.structs.replace(case, place=place) for place in settings.places(case)[:MOST_PLACES]]
 
 
 def _pids(case: Case) -> tuple[int, ...]:

@@ -1,0 +1,238 @@
+"""`cudadoctor fix --apply` and `fix --undo`: step by step, each shown with what it changes, asked for, carried out and verified.
+
+What may be done at all is prescribe/applying.py's to say; sources/applying.py does it and sources/journal.py keeps what was done. A step
+runs only after its line of the journal is on the disk; one that fails, or whose verify fails, ends the run, and its undo is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from cudadoctor.commands import terminal
+from cudadoctor.model import exit_codes
+from cudadoctor.prescribe import CHECK_AGAIN
+from cudadoctor.prescribe import applying as planning
+from cudadoctor.prescribe.applying import Planned
+from cudadoctor.report import words
+from cudadoctor.report.clean import one_line
+from cudadoctor.sources import applying, journal, python_packages
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.model.recipe import Step
+    from cudadoctor.model.report import Report
+
+NO_TERMINAL = "there is no terminal to ask on, and --yes does not name this kind"
+
+
+class StoppedError(Exception):
+    """The run ends here; the message says why, and what is left as it is."""
+
+
+class Asking:
+    """Who agrees to a step: the person at the terminal, or --yes for a kind."""
+
+    def __init__(self, yes: Collection[str]) -> None:
+        self.yes = frozenset(yes)
+        self.terminal = sys.stdin.isatty() and sys.stdout.isatty()
+
+    def agreed(self, question: str, kind: str) -> bool:
+        """StoppedError where the person wants to end it."""
+        if kind in self.yes:
+            return True
+        if not self.terminal:
+            return False
+        terminal.write(f"  {question} [y/n/q] ")
+        answer = sys.stdin.readline().strip().lower()
+        if answer in ("q", "quit", ""):
+            raise StoppedError("Ended on request; the steps above stay as they are.")
+        return answer in ("y", "yes")
+
+
+def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool, version: str) -> bool:
+    """Goes through the steps. Whether anything was carried out. StoppedError where it ends before its last step."""
+    own = [cause for cause in knowledge.causes if not any(cause in extension.causes for extension in knowledge.extensions)]
+    why = planning.refusal(report, own)
+    if why is not None or report.prescription is None:
+        raise StoppedError(f"Nothing is carried out: {why}.")
+    held = _held(report)
+    doer = _Doer(report.prescription.cause, asking, dry=dry, version=version)
+    for planned in planning.plan(report.prescription, report, os.environ, held):
+        if planned.step.id or planned.step.verify != CHECK_AGAIN:  # that is done at the end in any case
+            doer.go(planned)
+    return doer.acted
+
+
+def _held(report: Report) -> str | None:
+    """Who holds a GPU. Not being root one sees only one's own processes, and does not know."""
+    if not report.machine.gpus:
+        return None
+    return applying.held_by() or (None if os.geteuid() == 0 else "whether others use a GPU is for root to see")
+
+
+class _Doer:
+    """One run of --apply."""
+
+    def __init__(self, cause: str, asking: Asking, *, dry: bool, version: str) -> None:
+        self.cause, self.asking, self.dry, self.version = cause, asking, dry, version
+        self.run = f"{journal.now()}-{os.getpid()}"
+        self.acted = False
+
+    def go(self, planned: Planned) -> None:
+        step = planned.step
+        _show(planned)
+        if planned.does == "stop":
+            raise StoppedError(f"Ends here: {planned.why}. When it is up again: cudadoctor check.")
+        if planned.does != "run" or step.shell is None or step.kind is None:
+            _say(f"Not done here: {planned.why}." if planned.why else "By hand." if step.shell is None else "")
+            return
+        kind = self._kind(step)
+        if self.dry:
+            _say("Would run." if kind in planning.AGREEABLE else "Would ask, whatever --yes says.")
+        elif step.mode != "do" and not self.asking.terminal:
+            _say("Not done: whether it applies is for a person to say.")
+        elif not self.asking.agreed(_question(step), kind):
+            _say("Not done" + ("." if self.asking.terminal else f": {NO_TERMINAL}."))
+        else:
+            self._carry_out(planned)
+
+    def _kind(self, step: Step) -> str:
+        """A transaction that removes or downgrades packages is worse than its step says."""
+        removed = applying.removed_by(step.shell or "") if step.kind == "system" else ()
+        if removed:
+            _say(
+                f"The package manager would remove or downgrade: {', '.join(map(one_line, removed[:8]))}"
+                + (" ..." if len(removed) > 8 else "")
+            )
+        return "destructive" if removed else step.kind or "system"
+
+    def _carry_out(self, planned: Planned) -> None:
+        step = planned.step
+        changes = step.kind != "reads"
+        entry = self._entry(planned) if changes else None
+        self._note(entry, step, "begun")
+        try:
+            code = applying.run(step.shell or "")
+            failed = f"it ended with {code}" if code else self._verified(step)
+        except applying.RefusedError as error:
+            failed = one_line(str(error))
+        except KeyboardInterrupt:
+            raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}") from None
+        if failed is not None:
+            self._note(entry, step, "failed")
+            raise StoppedError(f"Failed: {failed}.{_undo(step)}")
+        self._note(entry, step, "done")
+        self.acted = self.acted or changes
+        _say("Done." if changes else "")
+
+    def _verified(self, step: Step) -> str | None:
+        """None where the step did what it was for; CHECK_AGAIN comes at the end of all."""
+        if step.verify is None or step.verify.startswith("cudadoctor ") or step.kind == "reads":
+            return None
+        _say(f"Verify: {step.verify}")
+        code = applying.run(step.verify)
+        return f"its verify ended with {code}" if code else None
+
+    def _entry(self, planned: Planned) -> journal.Entry:
+        """What the journal keeps of a step, with the packages as they are before it."""
+        step = planned.step
+        python, tool = python_packages.changed_by(step.shell or "") or ("", "")
+        return journal.Entry(
+            run=self.run,
+            time=journal.now(),
+            cause=self.cause,
+            number=planned.number,
+            step=step.id,
+            values=step.values,
+            python=python,
+            tool=tool,
+            packages=python_packages.pins(python_packages.installed(python)) if python else (),
+            state="begun",
+            version=self.version,
+        )
+
+    def _note(self, entry: journal.Entry | None, step: Step, state: journal.State) -> None:
+        if entry is None:
+            return
+        try:
+            journal.write(_changed(entry, state))
+        except journal.JournalError as error:
+            if state == "begun":
+                raise StoppedError(f"Nothing was run: the journal cannot be written ({error}), so it could not be undone.") from error
+            raise StoppedError(f"The step ran, and the journal cannot be written ({error}).{_undo(step)}") from error
+
+
+def _question(step: Step) -> str:
+    can_be_undone = step.undo or step.kind == "reads" or python_packages.changed_by(step.shell or "")
+    return "Run it?" if can_be_undone else "Run it? It has no undo."
+
+
+def _show(planned: Planned) -> None:
+    step = planned.step
+    terminal.write(f"\n{planned.number}. {one_line(words.told(step))}\n")
+    for line in (step.shell or "").split("\n") if step.shell else ():
+        _say(one_line(line), indent=6)
+    if step.kind is not None and step.shell:
+        _say(f"({words.KINDS[step.kind]})", indent=6)
+
+
+def _say(text: str, indent: int = 2) -> None:
+    if text:
+        terminal.write(f"{' ' * indent}{text}\n")
+
+
+def _undo(step: Step) -> str:
+    if python_packages.changed_by(step.shell or ""):
+        return " To bring the packages back: cudadoctor fix --undo."
+    return f" To undo it: {one_line(step.undo)}" if step.undo else " It has no undo."
+
+
+# ---------------------------------------------------------------- undo
+def undo(knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[journal.Entry], str | None]) -> int:
+    """Takes back the steps of the last --apply, the last one first. The exit code."""
+    left = journal.last_run(journal.read())
+    if not left:
+        terminal.write("Nothing to undo: `cudadoctor fix --apply` has changed nothing here that is not undone.\n")
+        return exit_codes.HEALTHY
+    complete = True
+    for entry in left:
+        command = python_packages.back_to(entry.python, entry.packages, entry.tool) if entry.python else render(entry)
+        terminal.write(f"\n{one_line(entry.step)}, for {one_line(entry.cause)} ({entry.state})\n")
+        if command is None and entry.python:
+            _say("The packages are as they were before.")
+            journal.write(_changed(entry, "undone"))
+            continue
+        if command is None:
+            _say("It has no undo.")
+            complete = complete and entry.state == "failed"
+            continue
+        for line in command.split("\n"):
+            _say(one_line(line), indent=6)
+        if dry or not asking.agreed("Run it?", _kind_of(entry, knowledge)):
+            _say("Would run." if dry else "Not done.")
+            complete = False
+            continue
+        try:
+            code = applying.run(command)
+        except applying.RefusedError as error:
+            raise StoppedError(f"Failed: {one_line(str(error))}.") from error
+        if code:
+            raise StoppedError(f"Failed: it ended with {code}.")
+        journal.write(_changed(entry, "undone"))
+        _say("Undone.")
+    return exit_codes.HEALTHY if complete else exit_codes.UNDECIDED
+
+
+def _changed(entry: journal.Entry, state: journal.State) -> journal.Entry:
+    import msgspec
+
+    return msgspec.structs.replace(entry, state=state, time=journal.now())
+
+
+def _kind_of(entry: journal.Entry, knowledge: Knowledge) -> str:
+    name, _, number = entry.step.partition("/")
+    kind = knowledge.recipe(name).steps[int(number) - 1].kind
+    return kind or "system"

@@ -1,0 +1,97 @@
+"""What `cudadoctor fix --apply` may do of a prescription on this machine: pure, the deed is commands/applying.py's.
+
+A step is carried out, shown, or refused with the reason. Words, steps of the calling shell and restarts of the machine are shown; the
+machine's own system is left alone where it is not the user's: in a container, in a job of a scheduler, on a system that is configured
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.recipe import Kind, Prescription, Step
+from cudadoctor.model.report import Report
+
+Does = Literal["run", "show", "refuse", "stop"]
+RESTARTS = lazy(r"^(?:sudo )?(?:reboot|systemctl reboot|Restart-Computer)$")
+_OF_SCHEDULERS = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "_CONDOR_SLOT")
+_CONFIGURED = lazy(r"(?i)nixos|flatcar|talos|bottlerocket|container-optimized")
+_TOUCHES_GPU = lazy(r"\b(?:rmmod|gpu-reset)\b|driver/unbind")
+AGREEABLE: tuple[Kind, ...] = ("reads", "environment", "system")  # what --yes may name: neither restarts nor what ends or removes something
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """One step and what is done with it. `why`: the end of a sentence that begins with "Not done here:"; empty where it is run."""
+
+    step: Step
+    number: int
+    does: Does
+    why: str = ""
+
+
+def refusal(report: Report, own: Iterable[str]) -> str | None:
+    """Why nothing is carried out for this report; None where something may be. `own`: the causes that this doctor knows by itself."""
+    root = report.diagnosis.root
+    if report.origin.kind != "live":
+        return "steps are carried out for a fault that was found on this machine, in this very run"
+    if root is None:
+        return "nothing is wrong" if report.verdict == "healthy" else "the cause is not certain"
+    if root.basis == "suspected":
+        return "the cause is only suspected"
+    if root.cause not in own:
+        return f"the cause {root.cause} comes from an extension, whose steps are shown and never carried out"
+    if any(quote.source == "text" for quote in root.evidence):
+        return "the cause rests on a text, and a text's words are never carried out"
+    if report.prescription is None or not report.prescription.steps:
+        return "no step is known for it"
+    return report.prescription.no_software_fix
+
+
+def plan(prescription: Prescription, report: Report, variables: Mapping[str, str], held: str | None) -> tuple[Planned, ...]:
+    """Every step in its order. `held`: who holds a GPU beside this process, in words; None: nobody."""
+    place = _not_ours(report, variables)
+    return tuple(_planned(number, step, place, held) for number, step in enumerate(prescription.steps, 1))
+
+
+def of_the_shell(prescription: Prescription | None) -> str:
+    """The commands for the calling shell, those without a condition."""
+    steps = prescription.steps if prescription is not None and prescription.no_software_fix is None else ()
+    return "\n".join(step.shell for step in steps if step.kind == "session" and step.mode == "do" and step.shell)
+
+
+def _planned(number: int, step: Step, place: str | None, held: str | None) -> Planned:
+    does, why = _decided(step, place, held)
+    return Planned(step=step, number=number, does=does, why=why)
+
+
+def _decided(step: Step, place: str | None, held: str | None) -> tuple[Does, str]:
+    if step.who == "administrator":
+        return "refuse", "it is for the administrator of this machine"
+    if step.shell is None or step.kind is None:
+        return ("stop", "restart the machine by hand") if step.kind == "restart" and step.mode == "do" else ("show", "")
+    if step.kind == "session":
+        return "show", "only the shell that starts your program can do it; `cudadoctor run --cured -- COMMAND` does it for one program"
+    if any(RESTARTS.match(line) for line in step.shell.split("\n")):
+        return "stop", "the machine is not restarted from here"
+    if step.kind in ("system", "restart", "destructive") and place is not None:
+        return "refuse", place
+    if held is not None and _TOUCHES_GPU.search(step.shell):
+        return "refuse", held
+    return "run", ""
+
+
+def _not_ours(report: Report, variables: Mapping[str, str]) -> str | None:
+    """Why the system itself is not changed from here."""
+    if report.machine.container:
+        return "this is a container, and the system is its host's"
+    if any(variables.get(name) for name in _OF_SCHEDULERS):
+        return "this is a job of a scheduler, and the node is its administrator's"
+    if variables.get("KUBERNETES_SERVICE_HOST"):
+        return "this is a pod, and the node is its administrator's"
+    if report.machine.distribution is not None and _CONFIGURED.search(report.machine.distribution):
+        return "this system is changed in its configuration, not in place"
+    return None

@@ -1,0 +1,144 @@
+"""Carries out the commands of one step: each line as a program with its arguments, where it is one, else by sh.
+
+Programs are found as everywhere (programs.py, trust.py), the working directory is /, and the terminal is the user's: sudo asks there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+
+from cudadoctor.sources import programs, trust
+
+_SHELL = "/bin/sh"
+_SIMULATION = 120.0  # seconds
+_OF_APT = re.compile(r"(?:sudo )?apt-get (?P<rest>(?:install|remove|purge|autoremove)\b.*)")
+_OF_DNF = re.compile(r"(?:sudo )?dnf (?P<rest>(?:install|remove|reinstall|upgrade|module install)\b.*)")
+_APT_REMOVES = re.compile(r"^Remv (\S+)", re.MULTILINE)
+_APT_DOWNGRADES = re.compile(r"^The following packages will be DOWNGRADED:\n((?: .*\n)+)", re.MULTILINE)
+_DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):\n((?: .*\n)+)", re.MULTILINE)
+_NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
+
+
+class RefusedError(Exception):
+    """A program that a step needs may not be run, or is not there; the message says why."""
+
+
+def argv_of(line: str) -> list[str]:
+    """The program and its arguments; sh where the line needs a shell. RefusedError where it may not be run."""
+    words = _words(line)
+    if words is None:
+        return [_allowed(_SHELL), "-euc", line]
+    places = (0, 1) if words[0] == "sudo" and len(words) > 1 else (0,)
+    return [_allowed(word) if place in places else word for place, word in enumerate(words)]
+
+
+def _words(line: str) -> list[str] | None:
+    """The words of a plain command; None where a shell has to read it."""
+    bare = re.sub(r"'[^']*'", "", line)
+    if re.search(r"[|&;<>()`$\"\\*?\[\]{}~#]", bare) or re.match(r"(?:if|for|while|case|\w+=)", bare):
+        return None
+    return shlex.split(line) or None
+
+
+def _allowed(program: str) -> str:
+    path = program if os.path.isabs(program) else programs.found(program)
+    if path is None:
+        raise RefusedError(programs.refused(program) or f"{program} is not installed")
+    why = trust.refusal(path)
+    if why is not None:
+        raise RefusedError(f"{path} {why}; it was not run")
+    return path
+
+
+def run(script: str) -> int:
+    """Every line until one fails. The exit code of the last one that ran. KeyboardInterrupt once its program has ended."""
+    code = 0
+    for line in script.split("\n"):
+        code = _run(argv_of(line))
+        if code != 0:
+            break
+    return code
+
+
+def _run(argv: list[str]) -> int:
+    """The terminal sends Ctrl-C to the program too; it may still have to put something right, so it is waited for."""
+    variables = {**trust.environment(), "PATH": programs.search_path("sh")}
+    process = subprocess.Popen(argv, cwd="/", env=variables)
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        process.wait()
+        raise
+
+
+def after(script: str) -> dict[str, str] | None:
+    """The variables that a shell has once it has read these commands: what they do to it can be done for a program, never for the
+    user's own shell. None where they fail."""
+    argv = [_allowed(_SHELL), "-euc", f"{script}\nexec env -0"]
+    variables = {**os.environ, "PATH": programs.search_path("sh")}
+    try:
+        done = subprocess.run(argv, env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    parts = (os.fsdecode(part).partition("=") for part in done.stdout.split(b"\0") if part)
+    found = {name: value for name, _, value in parts}
+    return {**found, "PATH": _path_after(found.get("PATH", ""), variables["PATH"])} if done.returncode == 0 else None
+
+
+def _path_after(now: str, given: str) -> str:
+    """What the commands put before or behind the PATH that they were given, around the user's own."""
+    return now.replace(given, os.environ.get("PATH", ""), 1) if given else now
+
+
+def removed_by(script: str) -> tuple[str, ...]:
+    """What the package manager says that it would remove or downgrade. Nothing is changed; () also where it cannot be asked."""
+    found: list[str] = []
+    for line in script.split("\n"):
+        if (of_apt := _OF_APT.match(line)) is not None:
+            said = _asked("apt-get", "-s", of_apt["rest"])
+            found += _APT_REMOVES.findall(said)
+            found += [name for block in _APT_DOWNGRADES.findall(said) for name in block.split()]
+        elif (of_dnf := _OF_DNF.match(line)) is not None:
+            said = _asked("dnf", "--assumeno", of_dnf["rest"])
+            found += [row.split()[0] for block in _DNF_BLOCK.findall(said) for row in block.splitlines() if row.split()]
+    return tuple(dict.fromkeys(found))
+
+
+def _asked(program: str, option: str, rest: str) -> str:
+    """What a package manager prints when it only simulates."""
+    path, words = programs.found(program), _words(rest)
+    if path is None or words is None:
+        return ""
+    variables = {**trust.environment(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    argv = [path, option, *words]
+    try:
+        done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def held_by() -> str | None:
+    """Which other processes hold a GPU, in words; None: none. Only root sees those of others."""
+    holders = [pid for pid in _pids() if pid != os.getpid() and _holds(pid)]
+    if holders:
+        return f"process {holders[0]} holds a GPU" + (f", and {len(holders) - 1} more do" if len(holders) > 1 else "")
+    return None
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _holds(pid: int) -> bool:
+    try:
+        links = [os.path.join(f"/proc/{pid}/fd", name) for name in os.listdir(f"/proc/{pid}/fd")]
+        return any(_NODES.match(os.readlink(link)) for link in links)
+    except OSError:
+        return False

@@ -1,0 +1,69 @@
+"""Which packages a Python has, and the commands that bring another state of them back. For `fix --apply`, which pip gives no undo."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from cudadoctor.sources import trust
+
+_LIST = (
+    "import importlib.metadata as m, json; "
+    "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions() if d.metadata['Name']}))"
+)
+_PATIENCE = 30.0  # seconds
+_BY_PIP = re.compile(r"^(?P<python>\S+) -m pip (?:install|uninstall)\b")
+_BY_UV = re.compile(r"^uv pip (?:install|uninstall)\b.*?--python (?P<python>\S+)")
+_PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,100})==(?P<version>[A-Za-z0-9][\w.+!-]{0,80})")
+
+
+def changed_by(script: str) -> tuple[str, str] | None:
+    """(interpreter, pip or uv) where a script changes an interpreter's packages; None where it changes none."""
+    for line in script.split("\n"):
+        for tool, pattern in (("pip", _BY_PIP), ("uv", _BY_UV)):
+            found = pattern.match(line)
+            words = shlex.split(found["python"]) if found is not None else []
+            if words:
+                return words[0], tool
+    return None
+
+
+def installed(python: str) -> dict[str, str]:
+    """Name to version; empty where it cannot be asked."""
+    if trust.refusal(python) is not None:
+        return {}
+    quiet, variables = subprocess.DEVNULL, trust.environment()
+    try:
+        done = subprocess.run(
+            [python, "-c", _LIST], cwd="/", env=variables, stdin=quiet, capture_output=True, timeout=_PATIENCE, check=False
+        )
+        found = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return {}
+    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
+
+
+def pins(packages: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name}=={version}" for name, version in sorted(packages.items()))
+
+
+def back_to(python: str, before: Sequence[str], tool: str) -> str | None:
+    """The commands that bring these packages back, for what differs from them now. None where nothing does, or a pin is none."""
+    wanted = {found["name"]: found["version"] for found in map(_PIN.fullmatch, before) if found is not None}
+    if len(wanted) != len(before) or not wanted:
+        return None
+    now = installed(python)
+    added = [name for name in sorted(now) if name not in wanted and _PIN.fullmatch(f"{name}==0") is not None]
+    lost = [f"{name}=={version}" for name, version in sorted(wanted.items()) if now.get(name) != version]
+    path = shlex.quote(python)
+    uninstall, install = (
+        (f"uv pip uninstall --python {path}", f"uv pip install --python {path}")
+        if tool == "uv"
+        else (f"{path} -m pip uninstall -y", f"{path} -m pip install")
+    )
+    lines = [f"{uninstall} {' '.join(added)}"] if added else []
+    lines += [f"{install} --no-deps {' '.join(map(shlex.quote, lost))}"] if lost else []
+    return "\n".join(lines) or None
