@@ -339,6 +339,35 @@ def test_another_error_is_no_broken_package(last: str) -> None:
     assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=own)})
 
 
+# numpy 2.4.6 without numpy/_core/multiarray.py: the exception at the end has an empty first line, the one before it says what is missing.
+OF_NUMPY = """Traceback (most recent call last):
+  File "/venv/lib/python3.12/site-packages/numpy/_core/__init__.py", line 24, in <module>
+    from . import multiarray
+ImportError: cannot import name 'multiarray' from partially initialized module 'numpy._core' (most likely due to a circular import)
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/venv/lib/python3.12/site-packages/numba/__init__.py", line 34, in _ensure_critical_deps
+    import numpy as np
+  File "/venv/lib/python3.12/site-packages/numpy/_core/__init__.py", line 85, in <module>
+    raise ImportError(msg) from exc
+ImportError: 
+
+IMPORTANT: PLEASE READ THIS FOR ADVICE ON HOW TO SOLVE THIS ISSUE!
+
+Original error was: cannot import name 'multiarray' from partially initialized module 'numpy._core'
+"""
+
+
+def test_an_exception_that_says_nothing_hands_over_to_its_cause() -> None:
+    state = {LADDER: climb("numba-kernel", output=OF_NUMPY), PYTHON: with_numba(package("numpy", "2.4.6"))}
+    values = clue("python-package-broken", state).values
+    assert (values["package"], values["requirement"]) == ("numpy", "numpy<2.6,>=1.22")
+    other = OF_NUMPY.split("ImportError:\x20")[0] + "ZeroDivisionError: division by zero\n"
+    assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=other)})
+
+
 def test_the_version_to_install_is_what_numba_asks_for() -> None:
     asks = msgspec.structs.replace(package("numba", "0.62.1"), requires=("llvmlite<0.46,>=0.45.0dev0", "numpy<2.4,>=1.22"))
     state = {LADDER: climb("numba-kernel", output=HALF_GONE), PYTHON: with_numba(asks, package("llvmlite", "0.45.1"))}

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 BROKEN = "python-package-broken"
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
-_ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError): (?P<words>[^\n]{1,600})")
+_BEGINS = "Traceback (most recent call last):"
+_ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError):[ \t]*(?P<words>[^\n]{0,600})")
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")
@@ -40,18 +41,26 @@ class Broken(NamedTuple):
 
 
 def of_traceback(output: str) -> Broken | None:
-    """What the last traceback of an output says; None where it ends in another way, or not within packages."""
-    lines = output.strip().split("\n")
-    ends = [match for match in map(_ENDS.match, lines[-4:]) if match is not None]
-    frames = [match["path"] for match in map(_FRAME.match, lines) if match is not None]
+    """What the last traceback of an output says, or where that says nothing in its first line (NumPy's), the one that led to it. None
+    where it ends in another way, or not within packages."""
+    for block in reversed(output.strip().split(_BEGINS)[1:]):
+        lines = block.split("\n")
+        said = _ENDS.match(next((line for line in lines if line and not line.startswith(" ")), ""))  # frames are indented
+        if said is None:
+            return None
+        if said["words"]:
+            return _of_block([match["path"] for match in map(_FRAME.match, lines) if match is not None], said["kind"], said["words"])
+    return None
+
+
+def _of_block(frames: list[str], kind: str, words: str) -> Broken | None:
     inside = [(path, found["inside"]) for path in frames if (found := _INSTALLED.search(path)) is not None]
-    if not ends or not inside:
+    if not inside:
         return None
     path, within = inside[-1]
     asked_by = within.replace("\\", "/").removesuffix(".py").replace("/", ".")
-    words = ends[-1]["words"]
     lacking = next((found for found in (form.match(words) for form in (_NO_MODULE, _NO_NAME, _NO_ATTRIBUTE)) if found is not None), None)
-    return Broken(lacking["module"] if lacking is not None else asked_by, asked_by, f"{ends[-1]['kind']}: {words}", path)
+    return Broken(lacking["module"] if lacking is not None else asked_by, asked_by, f"{kind}: {words}", path)
 
 
 def distribution(module: str, python: PythonEnvironment) -> str:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from cudadoctor import __version__
 from cudadoctor.commands import terminal
 from cudadoctor.model import exit_codes
 from cudadoctor.prescribe import CHECK_AGAIN
@@ -52,14 +53,14 @@ class Asking:
         return answer in ("y", "yes")
 
 
-def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool, version: str) -> bool:
+def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool) -> bool:
     """Goes through the steps. Whether anything was carried out. StoppedError where it ends before its last step."""
     own = [cause for cause in knowledge.causes if not any(cause in extension.causes for extension in knowledge.extensions)]
     why = planning.refusal(report, own)
     if why is not None or report.prescription is None:
         raise StoppedError(f"Nothing is carried out: {why}.")
     held = _held(report)
-    doer = _Doer(report.prescription.cause, asking, dry=dry, version=version)
+    doer = _Doer(report.prescription.cause, asking, dry=dry)
     for planned in planning.plan(report.prescription, report, os.environ, held):
         if planned.step.id or planned.step.verify != CHECK_AGAIN:  # that is done at the end in any case
             doer.go(planned)
@@ -76,8 +77,8 @@ def _held(report: Report) -> str | None:
 class _Doer:
     """One run of --apply."""
 
-    def __init__(self, cause: str, asking: Asking, *, dry: bool, version: str) -> None:
-        self.cause, self.asking, self.dry, self.version = cause, asking, dry, version
+    def __init__(self, cause: str, asking: Asking, *, dry: bool) -> None:
+        self.cause, self.asking, self.dry = cause, asking, dry
         self.run = f"{journal.now()}-{os.getpid()}"
         self.acted = False
 
@@ -149,9 +150,9 @@ class _Doer:
             values=step.values,
             python=python,
             tool=tool,
-            packages=python_packages.pins(python_packages.installed(python)) if python else (),
+            packages=python_packages.pins(python_packages.installed(python)) if python else None,
             state="begun",
-            version=self.version,
+            version=__version__,
         )
 
     def _note(self, entry: journal.Entry | None, step: Step, state: journal.State) -> None:
@@ -197,33 +198,36 @@ def undo(knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[j
     if not left:
         terminal.write("Nothing to undo: `cudadoctor fix --apply` has changed nothing here that is not undone.\n")
         return exit_codes.HEALTHY
-    complete = True
-    for entry in left:
-        command = python_packages.back_to(entry.python, entry.packages, entry.tool) if entry.python else render(entry)
-        terminal.write(f"\n{one_line(entry.step)}, for {one_line(entry.cause)} ({entry.state})\n")
-        if command is None and entry.python:
-            _say("The packages are as they were before.")
-            journal.write(_changed(entry, "undone"))
-            continue
-        if command is None:
-            _say("It has no undo.")
-            complete = complete and entry.state == "failed"
-            continue
-        for line in command.split("\n"):
-            _say(one_line(line), indent=6)
-        if dry or not asking.agreed("Run it?", _kind_of(entry, knowledge)):
-            _say("Would run." if dry else "Not done.")
-            complete = False
-            continue
-        try:
-            code = applying.run(command)
-        except applying.RefusedError as error:
-            raise StoppedError(f"Failed: {one_line(str(error))}.") from error
-        if code:
-            raise StoppedError(f"Failed: it ended with {code}.")
-        journal.write(_changed(entry, "undone"))
-        _say("Undone.")
-    return exit_codes.HEALTHY if complete else exit_codes.UNDECIDED
+    taken = [_take_back(entry, knowledge, asking, dry=dry, render=render) for entry in left]
+    return exit_codes.HEALTHY if all(taken) else exit_codes.UNDECIDED
+
+
+def _take_back(
+    entry: journal.Entry, knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[journal.Entry], str | None]
+) -> bool:
+    """Whether nothing of this step is left. StoppedError where an earlier step must not be taken back before this one is."""
+    command = python_packages.back_to(entry.python, entry.packages, entry.tool) if entry.python else render(entry)
+    terminal.write(f"\n{one_line(entry.step)}, for {one_line(entry.cause)} ({entry.state})\n")
+    if not command:
+        known = "The packages are as they were before." if command == "" else "Which packages there were is not known."
+        _say(known if entry.python else "It has no undo.")
+        if not dry:
+            journal.write(_changed(entry, "undone" if command == "" else "kept"))
+        return command == "" or entry.state == "failed"
+    for line in command.split("\n"):
+        _say(one_line(line), indent=6)
+    if dry or not asking.agreed("Run it?", _kind_of(entry, knowledge)):
+        _say("Would run." if dry else "Not done.")
+        return False
+    try:
+        code = applying.run(command)
+    except applying.RefusedError as error:
+        raise StoppedError(f"Failed: {one_line(str(error))}.") from error
+    if code and entry.state == "done":
+        raise StoppedError(f"Failed: it ended with {code}.")
+    _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")
+    journal.write(_changed(entry, "kept" if code else "undone"))
+    return code == 0
 
 
 def _changed(entry: journal.Entry, state: journal.State) -> journal.Entry:
@@ -233,6 +237,9 @@ def _changed(entry: journal.Entry, state: journal.State) -> journal.Entry:
 
 
 def _kind_of(entry: journal.Entry, knowledge: Knowledge) -> str:
+    """The kind of its step; of another version's step, whose number may be another's today, one that --yes does not name."""
     name, _, number = entry.step.partition("/")
-    kind = knowledge.recipe(name).steps[int(number) - 1].kind
-    return kind or "system"
+    recipe = knowledge.recipes.get(name)
+    if entry.version != __version__ or recipe is None:
+        return "destructive"
+    return recipe.steps[int(number) - 1].kind or "system"

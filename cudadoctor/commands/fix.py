@@ -82,7 +82,6 @@ def _one_thing(cause: str | None, options: dict[str, Any]) -> None:
 
 def _apply(report: Report, options: dict[str, Any]) -> int:
     """Carries the steps out, then checks again. The exit code is that of the last check."""
-    from cudadoctor import __version__
     from cudadoctor.commands.applying import Asking, StoppedError, apply
     from cudadoctor.prescribe.applying import of_the_shell
     from cudadoctor.report import words
@@ -93,7 +92,7 @@ def _apply(report: Report, options: dict[str, Any]) -> int:
     shown = words.proof(report)
     terminal.write(f"{one_line(shown)}\n" if shown else "")
     try:
-        acted = apply(report, gathering.knowledge(), Asking(options["yes"]), dry=options["dry_run"], version=__version__)
+        acted = apply(report, gathering.knowledge(), Asking(options["yes"]), dry=options["dry_run"])
     except StoppedError as end:
         terminal.write(f"\n{end}\n")
         return report.exit_code

@@ -48,7 +48,8 @@ def refusal(report: Report, own: Iterable[str]) -> str | None:
         return "the cause rests on a text, and a text's words are never carried out"
     if report.prescription is None or not report.prescription.steps:
         return "no step is known for it"
-    return report.prescription.no_software_fix
+    hardware = report.prescription.no_software_fix
+    return hardware.rstrip(".") if hardware is not None else None
 
 
 def plan(prescription: Prescription, report: Report, variables: Mapping[str, str], held: str | None) -> tuple[Planned, ...]:

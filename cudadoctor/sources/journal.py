@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 NAME = "applied.jsonl"
-State = Literal["begun", "done", "failed", "undone"]
+State = Literal["begun", "done", "failed", "undone", "kept"]  # kept: undo was asked for, and there was none
 _MOST = 1 << 22  # bytes read
 
 
@@ -33,7 +33,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     values: dict[str, tuple[str, ...]]
     python: str = ""  # the interpreter whose packages the step changed
     tool: str = ""  # pip or uv
-    packages: tuple[str, ...] = ()  # that it had before: name==version
+    packages: tuple[str, ...] | None = None  # that it had before: name==version; None: not known
     state: State
     version: str
 
@@ -93,7 +93,7 @@ def last_run(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     states: dict[tuple[str, int], Entry] = {}
     for entry in entries:
         states[entry.run, entry.number] = entry
-    left = [entry for entry in states.values() if entry.state != "undone"]
+    left = [entry for entry in states.values() if entry.state not in ("undone", "kept")]
     last = left[-1].run if left else None
     return tuple(entry for entry in reversed(left) if entry.run == last)
 

@@ -10,10 +10,16 @@ from collections.abc import Mapping, Sequence
 
 from cudadoctor.sources import trust
 
-_LIST = (
-    "import importlib.metadata as m, json; "
-    "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions() if d.metadata['Name']}))"
-)
+# The folders that pip itself installs into: what stands elsewhere on sys.path is not pip's to change.
+_LIST = """
+import importlib.metadata as metadata, json, site, sys, sysconfig
+own = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")] + [site.getusersitepackages()] * bool(site.ENABLE_USER_SITE)
+found = {}
+for one in metadata.distributions(path=[path for path in dict.fromkeys(sys.path) if path in own]):
+    if one.metadata["Name"]:
+        found.setdefault(one.metadata["Name"], one.version)
+print(json.dumps(found))
+"""
 _PATIENCE = 30.0  # seconds
 _BY_PIP = re.compile(r"^(?P<python>\S+) -m pip (?:install|uninstall)\b")
 _BY_UV = re.compile(r"^uv pip (?:install|uninstall)\b.*?--python (?P<python>\S+)")
@@ -31,10 +37,10 @@ def changed_by(script: str) -> tuple[str, str] | None:
     return None
 
 
-def installed(python: str) -> dict[str, str]:
-    """Name to version; empty where it cannot be asked."""
+def installed(python: str) -> dict[str, str] | None:
+    """Name to version, of what pip may change; None where it cannot be asked."""
     if trust.refusal(python) is not None:
-        return {}
+        return None
     quiet, variables = subprocess.DEVNULL, trust.environment()
     try:
         done = subprocess.run(
@@ -42,20 +48,22 @@ def installed(python: str) -> dict[str, str]:
         )
         found = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        return {}
-    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else {}
-
-
-def pins(packages: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{name}=={version}" for name, version in sorted(packages.items()))
-
-
-def back_to(python: str, before: Sequence[str], tool: str) -> str | None:
-    """The commands that bring these packages back, for what differs from them now. None where nothing does, or a pin is none."""
-    wanted = {found["name"]: found["version"] for found in map(_PIN.fullmatch, before) if found is not None}
-    if len(wanted) != len(before) or not wanted:
         return None
+    return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else None
+
+
+def pins(packages: Mapping[str, str] | None) -> tuple[str, ...] | None:
+    return None if packages is None else tuple(f"{name}=={version}" for name, version in sorted(packages.items()))
+
+
+def back_to(python: str, before: Sequence[str] | None, tool: str) -> str | None:
+    """The commands that bring these packages back, for what differs from them now: empty where nothing does. None where it is not known
+    what there was, or what there is."""
     now = installed(python)
+    found = [_PIN.fullmatch(pin) for pin in before or ()]
+    wanted = {pin["name"]: pin["version"] for pin in found if pin is not None}
+    if before is None or now is None or len(wanted) != len(before):
+        return None
     added = [name for name in sorted(now) if name not in wanted and _PIN.fullmatch(f"{name}==0") is not None]
     lost = [f"{name}=={version}" for name, version in sorted(wanted.items()) if now.get(name) != version]
     path = shlex.quote(python)
@@ -66,4 +74,4 @@ def back_to(python: str, before: Sequence[str], tool: str) -> str | None:
     )
     lines = [f"{uninstall} {' '.join(added)}"] if added else []
     lines += [f"{install} --no-deps {' '.join(map(shlex.quote, lost))}"] if lost else []
-    return "\n".join(lines) or None
+    return "\n".join(lines)
