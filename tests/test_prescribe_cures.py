@@ -168,6 +168,17 @@ def test_the_file_is_renamed_and_nothing_is_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "second"
 
 
+def test_a_file_that_a_variable_brought_in_goes_with_the_variable() -> None:
+    """The file may be another user's: the variable is what the user has in hand."""
+    values = {"path": "/opt/old/numba/__init__.py", "variable": "PYTHONPATH", "value": "/opt/old", "kept": ""}
+    whole = {name: value for name, value in values.items() if name != "kept"}
+    steps = written("python-module-shadowed", {}, {**values, "kept": "/opt/a:/opt/b"}).steps
+    assert steps[0].shell == "export PYTHONPATH=/opt/a:/opt/b"
+    steps = written("python-module-shadowed", {}, whole).steps
+    assert steps[0].shell == "unset PYTHONPATH"
+    assert [step.mode for step in steps if "mv " in (step.shell or "")] == ["or"]
+
+
 # ---------------------------------------------------------------- processes
 def ending(process: Process, cause: str = "zombie-gpu-process", who: Any = None) -> Prescription:
     others = (Process(pid=process.ppid, start_time=process.start_time),) if process.ppid and process.ppid > 1 else ()

@@ -354,7 +354,6 @@ CONDITIONS: dict[str, Condition] = {
     "libcuda-not-on-disk": _not(_libcuda_on_disk),
     "libcuda-folder-known": _has("libcuda_folder"),
     "kept-path": _has("kept_path"),
-    "whole-variable": lambda case: "kept" not in case.values,
     "kept-nothing": lambda case: _path_split(case) and not case.values["kept"],
     "path-not-split": _not(_path_split),
     "stub-folder-known": _has("stub_folder"),

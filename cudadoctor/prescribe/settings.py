@@ -23,6 +23,8 @@ _NAME = lazy(r"[A-Za-z_]\w{0,100}")
 
 
 _OF_CAUSE = {
+    "cuda-visible-devices-hides-all": "CUDA_VISIBLE_DEVICES",
+    "cuda-visible-devices-invalid": "CUDA_VISIBLE_DEVICES",
     "numba-simulator-enabled": "NUMBA_ENABLE_CUDASIM",
     "numba-cuda-disabled": "NUMBA_DISABLE_CUDA",
     "library-path-conflict": "LD_LIBRARY_PATH",
@@ -30,8 +32,8 @@ _OF_CAUSE = {
 
 
 def variable(case: Case) -> str:
-    """The variable that the steps speak of."""
-    return case.value("variable") or _OF_CAUSE.get(case.root.cause, "CUDA_VISIBLE_DEVICES")
+    """The variable that the steps speak of; empty where the cause is not known to be one's doing."""
+    return case.value("variable") or _OF_CAUSE.get(case.root.cause, "")
 
 
 def places(case: Case) -> tuple[SetIn, ...]:
@@ -42,6 +44,11 @@ def places(case: Case) -> tuple[SetIn, ...]:
 
 def _of_system(place: SetIn) -> bool:
     return _SYSTEM.match(place.path) is not None
+
+
+def _of_variable(case: Case) -> bool:
+    """A variable does it, known by name or not."""
+    return variable(case) != "" or case.root.cause == "environment-variable-breaks-cuda"
 
 
 def _removed(case: Case) -> bool:
@@ -56,7 +63,8 @@ def _units(case: Case) -> tuple[str, ...]:
 
 
 def _may_be_set(case: Case) -> bool:
-    return case.get(ENVIRONMENT) is None or case.variable(variable(case)) is not None
+    name = variable(case)
+    return name != "" and (case.get(ENVIRONMENT) is None or case.variable(name) is not None)
 
 
 def _looked(case: Case) -> bool:
@@ -83,6 +91,9 @@ def _place(wanted: Callable[[Case, SetIn], bool]) -> Condition:
 
 
 SETTINGS: dict[str, Condition] = {
+    "of-variable": _of_variable,
+    "of-no-variable": lambda case: not _of_variable(case),
+    "whole-variable": lambda case: _of_variable(case) and "kept" not in case.values,
     "set-in-own": _place(lambda case, place: _removed(case) and place.alone and not _of_system(place)),
     "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _of_system(place)),
     "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
