@@ -352,12 +352,12 @@ Traceback (most recent call last):
     import numpy as np
   File "/venv/lib/python3.12/site-packages/numpy/_core/__init__.py", line 85, in <module>
     raise ImportError(msg) from exc
-ImportError: 
+ImportError:{}
 
 IMPORTANT: PLEASE READ THIS FOR ADVICE ON HOW TO SOLVE THIS ISSUE!
 
 Original error was: cannot import name 'multiarray' from partially initialized module 'numpy._core'
-"""
+""".format(" ")  # Python writes a blank behind the colon
 
 
 def test_an_exception_that_says_nothing_hands_over_to_its_cause() -> None:

@@ -228,7 +228,7 @@ def test_a_terminal_stays_one_and_its_lines_are_unchanged() -> None:
 
 
 def test_ctrl_z_stops_both_and_both_go_on() -> None:
-    terminal = Terminal(["sh", "-mc", f"{' '.join(US)} -- sh -c 'echo ready; sleep 0.3; echo end; exit 7'; echo stopped; fg; echo code $?"])
+    terminal = Terminal(["sh", "-mc", f"{' '.join(US)} -- sh -c 'echo ready; sleep 1.5; echo end; exit 7'; echo stopped; fg; echo code $?"])
     terminal.read_until(b"ready")
     os.write(terminal.fd, b"\x1a")
     terminal.read_until(b"code 7")

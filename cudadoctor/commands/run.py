@@ -72,9 +72,11 @@ def _cured(command: tuple[str, ...]) -> tuple[str, ...]:
     if "ulimit" in script:  # a limit is a process's own: a shell sets it and becomes the program
         return ("/bin/sh", "-c", f'{script}\nexec "$@"', command[0], *command)
     variables = applying.after(script)
-    if variables is not None:  # for what is said of the program too
-        os.environ.clear()
-        os.environ.update(variables)
+    if variables is None:
+        terminal.say("cudadoctor: the shell did not carry that out; the program runs as it is\n")
+        return command
+    os.environ.clear()  # for what is said of the program too
+    os.environ.update(variables)
     return command
 
 

@@ -53,10 +53,11 @@ def write(entry: Entry) -> None:
     try:
         os.makedirs(folder(), mode=0o700, exist_ok=True)
         _trusted(folder())
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             _trusted(path, os.fstat(descriptor))
-            line = msgspec.json.encode(entry) + b"\n"
+            # A disk that was full may have left a part of a line, which ends here.
+            line = b"\n" * _torn(descriptor) + msgspec.json.encode(entry) + b"\n"
             if os.write(descriptor, line) != len(line):
                 raise JournalError(f"{path}: the disk took only a part of a line")
             os.fsync(descriptor)
@@ -96,6 +97,11 @@ def last_run(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     left = [entry for entry in states.values() if entry.state not in ("undone", "kept")]
     last = left[-1].run if left else None
     return tuple(entry for entry in reversed(left) if entry.run == last)
+
+
+def _torn(descriptor: int) -> bool:
+    size = os.fstat(descriptor).st_size
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
 
 
 def now() -> float:

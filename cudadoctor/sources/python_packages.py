@@ -21,19 +21,21 @@ for one in metadata.distributions(path=[path for path in dict.fromkeys(sys.path)
 print(json.dumps(found))
 """
 _PATIENCE = 30.0  # seconds
-_BY_PIP = re.compile(r"^(?P<python>\S+) -m pip (?:install|uninstall)\b")
-_BY_UV = re.compile(r"^uv pip (?:install|uninstall)\b.*?--python (?P<python>\S+)")
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,100})==(?P<version>[A-Za-z0-9][\w.+!-]{0,80})")
 
 
 def changed_by(script: str) -> tuple[str, str] | None:
     """(interpreter, pip or uv) where a script changes an interpreter's packages; None where it changes none."""
     for line in script.split("\n"):
-        for tool, pattern in (("pip", _BY_PIP), ("uv", _BY_UV)):
-            found = pattern.match(line)
-            words = shlex.split(found["python"]) if found is not None else []
-            if words:
-                return words[0], tool
+        try:
+            words = shlex.split(line)
+        except ValueError:
+            continue
+        changes = "install" in words or "uninstall" in words
+        if changes and words[1:3] == ["-m", "pip"]:
+            return words[0], "pip"
+        if changes and words[:2] == ["uv", "pip"] and "--python" in words[:-1]:
+            return words[words.index("--python") + 1], "uv"
     return None
 
 

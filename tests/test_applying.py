@@ -1,0 +1,436 @@
+"""`fix --apply` and `--undo` at work: programs run, files change, and what an attacker or a bad moment may do to them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cudadoctor import __version__
+from cudadoctor.commands import applying as command
+from cudadoctor.commands.applying import Asking, StoppedError
+from cudadoctor.model.recipe import Prescription, Step
+from cudadoctor.prescribe import placeholders, undo_of
+from cudadoctor.sources import applying, journal, python_packages, trust
+from tests.command_line import ROOT, host
+from tests.command_line import run as cudadoctor
+from tests.prescriptions import KNOWLEDGE, STEPS
+from tests.test_applying_plan import live, step
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Linux and WSL")
+EVERY = ("reads", "environment", "system")
+NAME = "CUDA_VISIBLE_DEVICES"
+
+
+@pytest.fixture(autouse=True)
+def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in [name for name in os.environ if name.startswith(("SLURM_", "KUBERNETES_"))]:
+        monkeypatch.delenv(name)
+
+
+def apply(*steps: Step, yes: tuple[str, ...] = EVERY, dry: bool = False, asking: Asking | None = None) -> bool:
+    report = live()
+    assert report.prescription is not None
+    given = msgspec.structs.replace(report, prescription=Prescription(cause="x", action="set-environment", steps=steps))
+    return command.apply(given, KNOWLEDGE, asking or Asking(yes), dry=dry)
+
+
+def undo(*, yes: tuple[str, ...] = EVERY, dry: bool = False) -> int:
+    render: Callable[[journal.Entry], str | None] = lambda entry: undo_of(entry.step, entry.values, KNOWLEDGE, root=True)  # noqa: E731
+    return command.undo(KNOWLEDGE, Asking(yes), dry=dry, render=render)
+
+
+def states() -> list[str]:
+    return [entry.state for entry in journal.read()]
+
+
+class Person(Asking):
+    """A terminal with somebody who types these answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: str, yes: tuple[str, ...] = ()) -> None:
+        super().__init__(yes)
+        self.terminal = True
+        lines: Iterator[str] = iter(answers)
+        monkeypatch.setattr(command.sys, "stdin", type("Stdin", (), {"readline": lambda _: next(lines) + "\n"})())
+
+
+# ---------------------------------------------------------------- agreed to, run, verified
+def test_a_step_runs_is_verified_and_stands_in_the_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = tmp_path / "made"
+    assert apply(step(f"touch {made}", verify=f"test -e {made}"))
+    assert made.exists()
+    assert states() == ["begun", "done"]
+    assert journal.read()[0].version == __version__
+    assert f"touch {made}" in capsys.readouterr().out
+
+
+def test_nothing_runs_that_nobody_agreed_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = tmp_path / "made"
+    assert not apply(step(f"touch {made}"), yes=("reads", "system"))
+    assert not made.exists()
+    assert states() == []
+    assert command.NO_TERMINAL in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["restart", "destructive"])
+def test_no_option_agrees_to_what_ends_something(kind: str, tmp_path: Path) -> None:
+    assert not apply(step(f"touch {tmp_path}/made", kind), yes=EVERY)
+    assert not (tmp_path / "made").exists()
+    assert cudadoctor("fix", "--apply", "--yes", kind).code == 2
+
+
+def test_a_condition_is_for_a_person_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = step(f"touch {tmp_path}/made", mode="if", when="it is yours")
+    assert not apply(given)
+    assert apply(given, asking=Person(monkeypatch, yes=EVERY))
+
+
+def test_each_answer_of_a_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [step(f"touch {tmp_path}/{name}") for name in ("a", "b", "c")]
+    with pytest.raises(StoppedError, match="Ended on request"):
+        apply(*steps, asking=Person(monkeypatch, "n", "y", "q"))
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name in "abc") == ["b"]
+
+
+def test_the_end_of_the_input_is_no_agreement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoppedError):
+        apply(step(f"touch {tmp_path}/made"), asking=Person(monkeypatch, ""))
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_dry_run_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not apply(step(f"touch {tmp_path}/made"), step("true", "destructive"), dry=True)
+    assert not (tmp_path / "made").exists()
+    assert states() == []
+    said = capsys.readouterr().out
+    assert "Would run." in said
+    assert "Would ask" in said
+
+
+# ---------------------------------------------------------------- what goes wrong on the way
+def test_a_step_that_fails_ends_the_run_and_says_how_to_undo_it(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError, match=r"Failed: it ended with 3\. To undo it: echo back"):
+        apply(step("sh -c 'exit 3'", undo="echo back"), step(f"touch {tmp_path}/made"))
+    assert not (tmp_path / "made").exists()
+    assert states() == ["begun", "failed"]
+
+
+def test_later_lines_of_a_step_wait_for_the_earlier(tmp_path: Path) -> None:
+    with pytest.raises(StoppedError):
+        apply(step(f"false\ntouch {tmp_path}/made"))
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_verify_that_fails_is_a_failed_step() -> None:
+    with pytest.raises(StoppedError, match=r"its verify ended with 1\. It has no undo"):
+        apply(step("true", verify="false"))
+    assert states() == ["begun", "failed"]
+
+
+def test_an_interruption_between_step_and_verify_is_told(tmp_path: Path) -> None:
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(StoppedError, match=r"may be done in part\. To undo it: rm"):
+        apply(step(f"touch {tmp_path}/made", verify="sleep 2", undo=f"rm {tmp_path}/made"), step(f"touch {tmp_path}/second"))
+    assert (tmp_path / "made").exists()
+    assert not (tmp_path / "second").exists()
+    assert states() == ["begun"]  # so that undo takes it back
+
+
+@pytest.mark.parametrize("full", ["begun", "done"])
+def test_without_a_journal_nothing_runs_or_it_is_said(full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = journal.write
+
+    def fails(entry: journal.Entry) -> None:
+        if entry.state == full:
+            raise journal.JournalError("no space left on device")
+        write(entry)
+
+    monkeypatch.setattr(journal, "write", fails)
+    words = "Nothing was run" if full == "begun" else "The step ran, and the journal cannot be written"
+    with pytest.raises(StoppedError, match=words):
+        apply(step(f"touch {tmp_path}/made"))
+    assert (tmp_path / "made").exists() == (full == "done")
+
+
+def test_a_program_that_others_may_change_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "pip"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/made\n")
+    program.chmod(0o777)
+    monkeypatch.setattr(trust, "as_root", lambda: True)
+    with pytest.raises(StoppedError, match="may be written by another user; it was not run"):
+        apply(step(f"{program} install x"))
+    assert not (tmp_path / "made").exists()
+
+
+def test_the_working_directory_is_never_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "touch").write_text(f"#!/bin/sh\necho bad > {tmp_path}/made\n")
+    (tmp_path / "touch").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"::.:{os.environ['PATH']}")
+    assert apply(step(f"touch {tmp_path}/made"))
+    assert (tmp_path / "made").read_text() == ""
+
+
+# ---------------------------------------------------------------- words that want to be more
+HOSTILE = [
+    "$(touch /tmp/owned)", "`id`", "a; touch b", "it's", '"', "a\\", "-rf", "~root", "*", "a&&b", "|cat", "{a,b}", "!x", "#c", "$HOME", "é\u202e", "a=b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_quoted_word_stays_one_word(word: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert applying.run(f"printf '[%s]' {shlex.quote(word)} end") == 0
+    assert capfd.readouterr().out == f"[{word}][end]"
+
+
+def test_every_line_of_every_step_can_be_run_alone() -> None:
+    """Lines are carried out one by one: none may begin what a later one ends."""
+    written = [step.shell for _, _, step in STEPS] + [
+        shell for _, _, step in STEPS for name, shell in step.shells.items() if name != "windows"
+    ]
+    lines = {
+        line
+        for shell in written
+        if shell is not None
+        for line in shell.strip("\n").split("\n")
+        if re.search(r"['\"(){}<\\\\]|\b(?:if|for|while|case)\b", line)
+    }
+    assert len(lines) > 50
+    for line in lines:
+        done = subprocess.run(["sh", "-n"], input=line, text=True, capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), line
+
+
+@pytest.mark.parametrize("arguments", [("--replay", host("driver-hung")), ("--log", "-"), ("--distro", "debian-12"), ("nouveau-bound",)])
+@pytest.mark.parametrize("option", ["--apply", "--undo"])
+def test_only_this_machine_is_acted_on(option: str, arguments: tuple[str, ...]) -> None:
+    result = cudadoctor("fix", option, *arguments)
+    assert result.code == 2
+    assert "they act on what is found on this machine" in result.err
+
+
+# ---------------------------------------------------------------- undo
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A profile, in the folder of the tests, which no step names otherwise."""
+    monkeypatch.setitem(placeholders._FORMS, "set_file", re.compile("/.+"))
+    path = tmp_path / "it's a .bashrc"
+    path.write_text(f"first\nexport {NAME}=7\nlast\n")
+    return path
+
+
+def editing(path: Path) -> Step:
+    """The step of the recipe, as `check` would write it for this line."""
+    from cudadoctor.model.values import ENVIRONMENT, SET_IN, USER, Environment, SetIn
+    from cudadoctor.prescribe import prescribe
+    from tests.facts_builder import facts_of, user
+    from tests.prescriptions import finding
+
+    setting = SetIn(name=NAME, path=str(path), line=2)
+    state = {SET_IN: (setting,), ENVIRONMENT: Environment(variables={NAME: "7"}, lines={}), USER: user()}
+    found = prescribe(finding("cuda-visible-devices-invalid"), {"variable": NAME}, facts_of(state), KNOWLEDGE, "debian-13")
+    assert found is not None
+    return next(one for one in found.steps if one.id == "remove-setting/1")
+
+
+def test_a_profile_is_edited_and_comes_back_byte_for_byte(profile: Path) -> None:
+    before = profile.read_bytes()
+    assert apply(editing(profile))
+    assert profile.read_text() == f"first\n: # export {NAME}=7\nlast\n"
+    assert undo() == 0
+    assert profile.read_bytes() == before
+    assert states() == ["begun", "done", "undone"]
+    assert undo() == 0  # and there is nothing left
+
+
+def test_a_profile_that_changed_in_between_is_left_alone_and_that_is_said(profile: Path) -> None:
+    given = editing(profile)
+    profile.write_text(f"new\nfirst\nexport {NAME}=7\n")
+    with pytest.raises(StoppedError, match="its verify ended with 1"):
+        apply(given)
+    assert profile.read_text() == f"new\nfirst\nexport {NAME}=7\n"
+    assert undo() == 3  # it had not been carried out
+    assert states()[-1] == "kept"
+    assert undo() == 0
+
+
+def test_a_line_that_moved_since_is_not_undone_elsewhere(profile: Path) -> None:
+    assert apply(editing(profile))
+    profile.write_text("new\n" + profile.read_text())
+    moved = profile.read_text()
+    with pytest.raises(StoppedError, match="it ended with 1"):
+        undo()
+    assert profile.read_text() == moved
+    assert states()[-1] == "done"  # it can be tried again
+
+
+def test_undo_asks_too(profile: Path) -> None:
+    assert apply(editing(profile))
+    assert undo(yes=()) == 3
+    assert undo(dry=True) == 3
+    assert f": # export {NAME}" in profile.read_text()
+
+
+def test_another_versions_step_is_undone_only_by_a_person(profile: Path) -> None:
+    assert apply(editing(profile))
+    journal.write(msgspec.structs.replace(journal.read()[-1], version="0.0.1"))
+    assert undo(yes=EVERY) == 3
+    assert f": # export {NAME}" in profile.read_text()
+
+
+def test_values_of_the_journal_are_quoted_anew_or_refused(tmp_path: Path) -> None:
+    for path in ("/home/ada/$(id)", "/home/ada/x; id", "relative", "/home/ada/\nid"):
+        values = {"set_file": (path,), "set_line": ("2",), "put_back": (rf"2{{/\b{NAME}\b/s/^: # //}}",), "commented": ("1,$w /x",)}
+        assert undo_of("remove-setting/1", values, KNOWLEDGE, root=True) is None, path
+    assert undo_of("no-such-recipe/1", {}, KNOWLEDGE, root=True) is None
+
+
+def test_a_step_without_undo_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert apply(step("true", id="name-existing-gpus/1"))
+    assert undo() == 3
+    assert "It has no undo." in capsys.readouterr().out
+    assert undo() == 0
+
+
+# ---------------------------------------------------------------- packages
+PIP = "{python} -m pip install --force-reinstall --no-deps 'numpy<2.5'"
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        (PIP.format(python="/opt/my/bin/python"), ("/opt/my/bin/python", "pip")),
+        (PIP.format(python="'/home/ada/my env/bin/python'"), ("/home/ada/my env/bin/python", "pip")),
+        ("uv pip install --reinstall --python /opt/v/bin/python numba", ("/opt/v/bin/python", "uv")),
+        ("sudo apt-get install -y python3-numba", None),
+        ("echo python -m pip install x", None),
+    ],
+)
+def test_which_packages_a_step_changes(script: str, found: tuple[str, str] | None) -> None:
+    assert python_packages.changed_by(script) == found
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment with three packages, and pip's own in place of it: a program that writes down what it was asked for."""
+    monkeypatch.setattr(trust, "as_root", lambda: False)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "my env")], check=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(tmp_path / "my env"), "platbase": str(tmp_path / "my env")}))
+    for name, version in (("numpy", "2.3.1"), ("numba", "0.62.1"), ("oldest", "1.0")):
+        package(site, name, version)
+    return site
+
+
+def package(site: Path, name: str, version: str) -> None:
+    for old in site.glob(f"{name}-*"):
+        (old / "METADATA").unlink()
+        old.rmdir()
+    (site / f"{name}-{version}.dist-info").mkdir()
+    (site / f"{name}-{version}.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def python_of(site: Path) -> str:
+    return str(site.parents[2] / "bin" / "python")
+
+
+def test_packages_come_back_as_they_were(scratch: Path) -> None:
+    python = python_of(scratch)
+    before = python_packages.pins(python_packages.installed(python))
+    assert before == ("numba==0.62.1", "numpy==2.3.1", "oldest==1.0")
+    assert python_packages.back_to(python, before, "pip") == ""
+    package(scratch, "numpy", "2.4.0")
+    package(scratch, "added", "3.0")
+    (scratch / "oldest-1.0.dist-info" / "METADATA").unlink()
+    (scratch / "oldest-1.0.dist-info").rmdir()
+    quoted = shlex.quote(python)
+    assert python_packages.back_to(python, before, "pip") == (
+        f"{quoted} -m pip uninstall -y added\n{quoted} -m pip install --no-deps numpy==2.3.1 oldest==1.0"
+    )
+    assert f"uv pip uninstall --python {quoted} added" in (python_packages.back_to(python, before, "uv") or "")
+
+
+def test_what_is_not_known_is_not_brought_back(scratch: Path) -> None:
+    python = python_of(scratch)
+    assert python_packages.back_to(python, None, "pip") is None
+    assert python_packages.back_to(python, ("numpy==1; id",), "pip") is None
+    assert python_packages.back_to(str(scratch / "no-python"), ("numpy==1",), "pip") is None
+
+
+def test_only_what_pip_may_change_is_listed(scratch: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Packages of another folder on its path are not this environment's: pip would not take them away."""
+    (tmp_path / "others").mkdir()
+    package(tmp_path / "others", "foreign", "1.0")
+    package(tmp_path / "others", "numpy", "1.0")
+    (scratch / "others.pth").write_text(f"{tmp_path / 'others'}\n")
+    assert python_packages.installed(python_of(scratch)) == {"numba": "0.62.1", "numpy": "2.3.1", "oldest": "1.0"}
+
+
+def test_packages_are_noted_before_pip_runs_and_nothing_differs_after(scratch: Path) -> None:
+    with pytest.raises(StoppedError, match="To bring the packages back: cudadoctor fix --undo"):
+        apply(step(f"{shlex.quote(python_of(scratch))} -m pip install nothing"))  # there is no pip
+    first = journal.read()[0]
+    assert (first.tool, first.python, first.packages) == ("pip", python_of(scratch), ("numba==0.62.1", "numpy==2.3.1", "oldest==1.0"))
+    assert undo() == 0
+    assert states()[-1] == "undone"
+
+
+# ---------------------------------------------------------------- the system's package manager
+APT = """NOTE: This is only a simulation!
+The following packages will be DOWNGRADED:
+  libnvidia-ml1
+Remv nvidia-driver [550.1]
+Remv cuda-drivers [550.1] []
+Inst nvidia-driver-570 (570.1 Ubuntu:24.04)
+"""
+
+
+def test_a_transaction_that_removes_something_asks_whatever_was_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def simulated(*words: str) -> str:
+        asked.append(words)
+        return APT
+
+    monkeypatch.setattr(applying, "_asked", simulated)
+    assert applying.removed_by("sudo apt-get install -y nvidia-driver-570") == ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")
+    assert asked == [("apt-get", "-s", "install -y nvidia-driver-570")]
+    assert not apply(step("apt-get install -y nvidia-driver-570", "system"), yes=EVERY)
+    assert states() == []
+
+
+# ---------------------------------------------------------------- run --cured
+def test_what_the_steps_do_to_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GONE", "1")
+    monkeypatch.setenv("PATH", "/opt/mine:relative::/usr/bin:/bin")
+    found = applying.after("unset GONE\nexport NEW='a b'\nexport PATH=\"/usr/local/cuda/bin:$PATH\"")
+    assert found is not None
+    assert "GONE" not in found
+    assert found["NEW"] == "a b"
+    assert found["PATH"] == "/usr/local/cuda/bin:/opt/mine:relative::/usr/bin:/bin"
+    assert applying.after("false") is None
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("export CURE=found", "found"), ("ulimit -S -c 0\nexport CURE=limited", "limited"), ("", "none"), ("false", "none")],
+)
+def test_the_program_gets_the_cure(script: str, said: str, tmp_path: Path) -> None:
+    """`curing.script` answers as on a machine with that fault; the rest is the command itself."""
+    told = "import sys; from cudadoctor.commands import curing; from cudadoctor.commands.cli import main; "
+    told += f"curing.script = lambda command: ({script!r}, 'A cause'); sys.argv = ['cudadoctor', *sys.argv[1:]]; main()"
+    argv = ["run", "--cured", "--", "sh", "-c", "echo ${CURE-none}; exit 4"]
+    done = subprocess.run([sys.executable, "-c", told, *argv], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (4, f"{said}\n")
+    assert "cudadoctor: A cause" in done.stderr
