@@ -183,6 +183,13 @@ def test_the_working_directory_is_never_searched(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "made").read_text() == ""
 
 
+def test_programs_are_found_first_and_run_by_their_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applying.programs, "found", {"sudo": "/usr/bin/sudo", "systemctl": "/usr/bin/systemctl", "sh": "/bin/sh"}.get)
+    monkeypatch.setattr(trust, "refusal", lambda path: None)
+    assert applying.argv_of("sudo systemctl restart docker") == ["/usr/bin/sudo", "/usr/bin/systemctl", "restart", "docker"]
+    assert applying.argv_of("systemctl status | head") == ["/bin/sh", "-euc", "systemctl status | head"]
+
+
 # ---------------------------------------------------------------- words that want to be more
 HOSTILE = [
     "$(touch /tmp/owned)", "`id`", "a; touch b", "it's", '"', "a\\", "-rf", "~root", "*", "a&&b", "|cat", "{a,b}", "!x", "#c", "$HOME", "é\u202e", "a=b",

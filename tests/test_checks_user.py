@@ -362,8 +362,9 @@ Original error was: cannot import name 'multiarray' from partially initialized m
 
 def test_an_exception_that_says_nothing_hands_over_to_its_cause() -> None:
     state = {LADDER: climb("numba-kernel", output=OF_NUMPY), PYTHON: with_numba(package("numpy", "2.4.6"))}
-    values = clue("python-package-broken", state).values
-    assert (values["package"], values["requirement"]) == ("numpy", "numpy<2.6,>=1.22")
+    found = clue("python-package-broken", state)
+    assert (found.values["package"], found.values["requirement"]) == ("numpy", "numpy<2.6,>=1.22")
+    assert "'multiarray'" in found.quotes[-1].text
     other = OF_NUMPY.split("ImportError:\x20")[0] + "ZeroDivisionError: division by zero\n"
     assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=other)})
 
