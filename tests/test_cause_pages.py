@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cudadoctor.commands import explaining
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.explanation import CauseDocument, DocumentStep, Variant
+from cudadoctor.model.explanation import CauseDocument, Fix
 from cudadoctor.model.recipe import Step
 from cudadoctor.report import explanation_text, markdown_pages
 from cudadoctor.report.page import Style
@@ -61,13 +61,12 @@ def test_the_terminal_prints_the_same(cause: str) -> None:
     shown = document(cause)
     text = explanation_text.of_cause(shown, Style(width=100))
     flat = " ".join(text.split())
-    for step in shown.steps:
+    for step in (step for fix in shown.fixes for step in fix.steps):
         assert " ".join(step.text.split()) in flat
-        for variant in step.variants:
-            for command in (variant.step.shell, variant.step.verify, variant.step.undo):
-                for line in (command or "").split("\n"):
-                    assert line.strip() in text
-                    assert line.strip() in FILES[f"{cause}.md"]
+        for command in (step.shell, step.verify, step.undo):
+            for line in (command or "").split("\n"):
+                assert line.strip() in text
+                assert line.strip() in FILES[f"{cause}.md"]
     for said in (*shown.page.messages, *shown.page.hints, *shown.page.codes, *shown.page.yields_to, *shown.yielded_by):
         assert " ".join(said.split()) in flat
 
@@ -78,7 +77,7 @@ def test_who_steps_back_for_whom_is_said_on_both_pages() -> None:
             if other in KNOWLEDGE.causes:
                 assert cause.id in document(other).yielded_by
     assert document("no-nvidia-gpu").page.no_software_fix
-    assert "simulator" in document("no-nvidia-gpu").steps[-2].text  # what works without a cure is told beside it
+    assert "simulator" in document("no-nvidia-gpu").fixes[0].steps[-2].text  # what works without a cure is told beside it
 
 
 def test_links_lead_to_pages() -> None:
@@ -105,36 +104,27 @@ def test_the_publishing_job_calls_the_command_as_it_is(tmp_path: Path) -> None:
     assert run(*line[1].split(), str(tmp_path / "pages")).code == 0
 
 
-# ---------------------------------------------------------------- the steps of all families together
+# ---------------------------------------------------------------- the steps of each family
 def step(text: str, shell: str | None = None) -> Step:
     return Step(text=text, shell=shell, kind="reads")
 
 
-def merged(**lists: list[Step]) -> list[tuple[str, list[str]]]:
-    found = explaining._merged({name: tuple(steps) for name, steps in lists.items()})
-    return [(next(iter(forms.values())).text, list(forms)) for forms in found]
+def test_each_family_has_its_own_list_and_alike_lists_stand_together() -> None:
+    shown = document("secure-boot-blocks-module")
+    by_system = {system: fix.steps for fix in shown.fixes for system in fix.systems}
+    assert set(by_system) == set(explaining.SYSTEMS.values())
+    assert by_system["Arch"] != by_system["Debian"] != by_system["Fedora"]
+    assert ["Fedora", "Fedora's images"] in [list(fix.systems) for fix in document("driver-not-installed").fixes]
+    text = FILES["secure-boot-blocks-module.md"]
+    assert text.count("1. See which key signed the module.") == len(shown.fixes)
+    assert "### On Fedora\n" in text
 
 
-def test_a_step_that_several_systems_share_stands_there_once_and_in_the_order_of_each() -> None:
-    look, end = step("Look."), step("End.")
-    assert merged(a=[look, end], b=[look, end]) == [("Look.", ["a", "b"]), ("End.", ["a", "b"])]
-    assert merged(a=[look, step("A."), end], b=[look, step("B."), end]) == [
-        ("Look.", ["a", "b"]), ("A.", ["a"]), ("B.", ["b"]), ("End.", ["a", "b"]),
-    ]  # fmt: skip
-    assert merged(a=[end], b=[look, end], c=[look]) == [("Look.", ["b", "c"]), ("End.", ["a", "b"])]
-
-
-@given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), min_size=1, max_size=4))
-def test_the_merged_list_holds_each_list_in_its_order(lists: list[list[str]]) -> None:
-    found = explaining._merged({str(number): tuple(step(text) for text in texts) for number, texts in enumerate(lists)})
-    for number, texts in enumerate(lists):
-        assert [forms[str(number)].text for forms in found if str(number) in forms] == texts
-
-
-def test_commands_that_differ_stand_apart_with_their_systems() -> None:
-    shown = explaining._of_step({"a": step("Do.", "one"), "b": step("Do.", "two"), "c": step("Do.", "one")}, 4)
-    assert shown.systems == ("a", "b", "c")
-    assert [(variant.systems, variant.step.shell) for variant in shown.variants] == [(("a", "c"), "one"), (("b",), "two")]
+def test_where_all_do_the_same_no_family_is_named() -> None:
+    (only,) = (
+        document("nvml-library-replaced").fixes if "nvml-library-replaced" in KNOWLEDGE.causes else document("cuda-graph-capture").fixes
+    )
+    assert only.systems == ()
 
 
 # ---------------------------------------------------------------- nothing becomes markup
@@ -144,10 +134,8 @@ def hostile_document() -> CauseDocument:
         sources=(HOSTILE, "https://example.org/a_b"), yields_to=("no-nvidia-gpu",),
     )  # fmt: skip
     bad = msgspec.structs.replace(step(HOSTILE, "a\n````\nb"), verify=HOSTILE, undo="```")
-    steps = (
-        DocumentStep(text=HOSTILE, systems=(HOSTILE,), variants=(Variant(systems=("x",), step=bad), Variant(systems=("y",), step=bad))),
-    )
-    return CauseDocument(page=page, titles={"no-nvidia-gpu": HOSTILE}, yielded_by=(), steps=steps)
+    fixes = (Fix(systems=(HOSTILE, "x"), steps=(bad,)), Fix(systems=("y",), steps=(bad, bad)))
+    return CauseDocument(page=page, titles={"no-nvidia-gpu": HOSTILE}, yielded_by=(), fixes=fixes)
 
 
 def without_code(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cudadoctor.commands import explaining
 from cudadoctor.commands.explaining import _names, nearest
 from cudadoctor.knowledge.load import load
 from cudadoctor.knowledge.lookup import explain_code
@@ -114,7 +115,7 @@ def test_a_cause(cause: str) -> None:
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines()[0] == f"{known.title} [{cause}]"
     assert known.tell_apart in result.out
-    assert "\nFix\n  " in result.out
+    assert re.search(r"\nFix(?: on [^\n]+)?\n  ", result.out)
     for name in placeholders_of(cause):
         assert f"{{{name}}}" not in result.out, "a placeholder was left open"
     page = json.loads(run("explain", cause, "--format", "json").out)
@@ -134,16 +135,55 @@ def test_a_cause_shows_all_that_its_file_says() -> None:
     assert "nvidia-smi 9" in out
 
 
-def test_a_cause_shows_the_commands_of_every_family_and_of_one_that_is_named() -> None:
-    out = run("explain", "secure-boot-blocks-module").out
-    for name in ("Ubuntu:", "Debian, RHEL and its kin, Arch:", "Fedora:", "openSUSE:"):
-        assert name in out
-    assert out.count("1. See which key signed the module.") == 1, "a step that all have stands there once"
+def test_a_cause_shows_this_systems_commands_or_those_of_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explaining, "own_system", lambda knowledge: "opensuse-leap-15.6")
+    own = run("explain", "secure-boot-blocks-module").out
+    assert "\nFix on opensuse-leap-15.6\n" in own
+    assert "nvidia-pubkeys" in own
     fedora = run("explain", "secure-boot-blocks-module", "--distro", "fedora-42").out
+    assert "\nFix on fedora-42\n" in fedora
     assert "kmodgenca" in fedora
-    assert "\n      Ubuntu:\n" in out
-    assert "\n      Ubuntu:\n" not in fedora
-    assert "shim-signed" not in fedora
+    assert "nvidia-pubkeys" not in fedora
+
+
+def test_on_an_unknown_system_every_family_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explaining, "own_system", lambda knowledge: None)
+    out = run("explain", "secure-boot-blocks-module").out
+    for name in explaining.SYSTEMS.values():
+        assert re.search(rf"\nFix on [^\n]*{re.escape(name)}", out)
+
+
+@pytest.mark.parametrize(
+    ("said", "release", "found"),
+    [
+        ({"ID": "ubuntu", "VERSION_ID": "24.04"}, "6.8.0-45-generic", "ubuntu-24.04"),
+        ({"ID": "ubuntu", "VERSION_ID": "22.04"}, "5.15.153.1-microsoft-standard-WSL2", "wsl-ubuntu-22.04"),
+        ({"ID": "arch"}, "6.12.1-arch1-1", "arch"),
+        ({"ID": "no-such-system"}, "6.12.1", None),
+        ({}, "6.12.1", None),
+    ],
+)
+def test_which_system_this_is(said: dict[str, str], release: str, found: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: said)
+    monkeypatch.setattr("platform.release", lambda: release)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert explaining.own_system(KNOWLEDGE) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("fedroa-42", "Nearest: fedora"),
+        ("debain", "Nearest: debian"),
+        ("ubunut-24.04", "Nearest: ubuntu"),
+        ("blah", "such as ubuntu-24.04"),
+    ],
+)
+@pytest.mark.parametrize("command", [("explain", "driver-not-installed"), ("fix", "driver-not-installed"), ("check", "--quick")])
+def test_a_typing_error_in_a_distributions_name_is_no_other_system(command: tuple[str, ...], word: str, near: str) -> None:
+    result = run(*command, "--distro", word)
+    assert result.code == 2
+    assert near in result.err
 
 
 def test_a_distribution_changes_what_a_page_says() -> None:

@@ -70,13 +70,24 @@ def test_what_is_undecided_gets_questions_and_no_steps() -> None:
 def test_a_named_cause_is_not_passed_off_as_the_machines() -> None:
     healthy = run("fix", "driver-hung", "--replay", host(HEALTHY))
     assert healthy.code == 0
-    assert healthy.out.splitlines()[0] == "HEALTHY  driver-hung was not found here"
+    assert healthy.out.splitlines()[0] == "HEALTHY  nothing that was seen here points to driver-hung"
     assert f"Asked for: {KNOWLEDGE.cause('driver-hung').title} [driver-hung]" in healthy.out
     assert "sudo reboot" in healthy.out
     other = run("fix", "libcuda-missing", "--replay", host(NOUVEAU))
     assert other.out.startswith("BROKEN  ")
     assert other.out.splitlines()[0].endswith("[nouveau-bound]")
     assert "[libcuda-missing]" in other.out
+
+
+@pytest.mark.parametrize("name", ["degraded", "broken"])
+def test_what_is_said_of_a_named_cause_is_what_check_says(name: str) -> None:
+    for host_name in NAMES:
+        report = judge(evidence_of(host_name), KNOWLEDGE)
+        found = (report.diagnosis.also if name == "degraded" else report.diagnosis.explains)[:1]
+        for finding in found:
+            out = run("fix", finding.cause, "--replay", host(host_name)).out
+            assert "was not found here" not in out, host_name
+            assert f"{finding.cause} was found here" in " ".join(out.split()), host_name
 
 
 def test_the_named_root_is_the_root() -> None:

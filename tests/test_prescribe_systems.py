@@ -233,3 +233,29 @@ def test_centos_7_has_yum() -> None:
     found = commands(written("nvidia-smi-missing", {}, distro="centos-7"))
     assert "yum install -y" in found
     assert "dnf" not in found
+
+
+_NAMES = {
+    "ubuntu-24.04": "Ubuntu", "debian-13": "Debian", "fedora-42": "Fedora", "rhel-9": "RHEL", "arch": "Arch", "opensuse-leap-15.6": "openSUSE",
+}  # fmt: skip
+_MANAGERS = {
+    "ubuntu-24.04": "apt",
+    "debian-13": "apt",
+    "fedora-42": "dnf",
+    "rhel-9": "dnf",
+    "arch": "pacman",
+    "opensuse-leap-15.6": "zypper",
+}
+
+
+@pytest.mark.parametrize("distro", _NAMES)
+@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+def test_no_step_speaks_of_another_system(cause: str, distro: str) -> None:
+    """A board with NVIDIA's own system (Jetson, which is Ubuntu) is the one exception."""
+    others = {name for name in _NAMES.values() if name != _NAMES[distro]}
+    managers = {name for name in _MANAGERS.values() if name != _MANAGERS[distro]}
+    found = prescribe(finding(cause), {}, facts_of({}), KNOWLEDGE, distro)
+    for step in found.steps if found is not None else ():
+        words = re.findall(r"\b[A-Za-z]+\b", f"{step.text} {step.when} {step.shell} {step.verify} {step.undo}")
+        if not step.id.startswith("restore-jetson-driver/"):
+            assert not (others | managers) & set(words), step.id

@@ -35,7 +35,7 @@ evidence_options = groups.group(
     click.option("--force", is_flag=True, help="With --record: replace what is there."),
     click.option("--log", "log", metavar="FILE", help="Add the text that your program printed ('-' is standard input)."),
     click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
-    click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04."),
+    groups.distro_option,
     groups.format_options,
     click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
 )

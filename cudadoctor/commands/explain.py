@@ -32,7 +32,7 @@ def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
 @click.command()
 @click.argument("what", shell_complete=examining.causes_of)
 @click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
-@click.option("--distro", metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04.")
+@groups.distro_option
 @groups.shown
 def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
     """Explain a code, a cause, a thing or a text.

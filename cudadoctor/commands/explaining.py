@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from cudadoctor.knowledge import lookup
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.explanation import CauseDocument, DocumentStep, Explanation, Variant
+from cudadoctor.model.explanation import CauseDocument, Explanation, Fix
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription, Step
-from cudadoctor.report import explanation_text, words
+from cudadoctor.report import explanation_text
 from cudadoctor.report.page import Style
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from cudadoctor.within.asking import Judge
 
 RECORDING = "recording.json"
-# One system of each family whose commands are known, newest releases that most people run.
+# One system of each family whose commands are known, the release that most people run.
 SYSTEMS = {
-    "ubuntu-24.04": "Ubuntu", "debian-13": "Debian", "fedora-42": "Fedora", "rhel-9": "RHEL and its kin", "arch": "Arch",
-    "opensuse-leap-15.6": "openSUSE",
+    "ubuntu-24.04": "Ubuntu", "debian-13": "Debian", "fedora-42": "Fedora", "silverblue-42": "Fedora's images",
+    "rhel-9": "RHEL and its kin", "arch": "Arch", "opensuse-leap-15.6": "openSUSE", "nixos-25.05": "NixOS", "windows-11": "Windows",
 }  # fmt: skip
 _HEAD_END = re.compile(r";|\.(?:\s|$)")  # where the first words of a step end
 _BRACKETS = re.compile(r" \([^()]*\)")  # words beside the sentence; those of a call have no blank before them
@@ -153,7 +154,7 @@ def nearest(what: str, names: Iterable[str]) -> str:
 # ---------------------------------------------------------------- pages
 def _page(found: Explanation, knowledge: Knowledge, style: Style, distro: str | None) -> str:
     if found.kind == "cause":
-        return explanation_text.of_cause(document(found.query, knowledge, distro), style)
+        return explanation_text.of_cause(document(found.query, knowledge, distro or own_system(knowledge)), style)
     named = [cause for match in found.matches for cause in match.causes] + [cause for thing in found.topics for cause in thing.causes]
     gpu = next((thing.compute_capability for thing in found.topics if thing.compute_capability is not None), None)
     causes = {cause: _in_short(cause, knowledge, distro, gpu) for cause in dict.fromkeys(named) if cause in knowledge.causes}
@@ -200,58 +201,44 @@ def _head(text: str) -> str:
 
 # ---------------------------------------------------------------- a cause's page, for the terminal and as a file
 def document(cause_id: str, knowledge: Knowledge, distro: str | None = None) -> CauseDocument:
-    """Everything that a cause's page says. Without a distribution: the steps of every family."""
+    """Everything that a cause's page says. Without a distribution: the steps of every family that has any, alike ones together."""
     found = lookup.explain_code(cause_id, knowledge)
     if found is None or found.cause is None:
         raise KeyError(cause_id)
     others = [other for other in knowledge.causes_naming(cause_id) if cause_id in knowledge.cause(other).yields_to]
     named = (*found.cause.yields_to, *others)
-    systems = SYSTEMS if distro is None else {distro: distro}
-    lists = {
-        name: prescription.steps for system, name in systems.items() if (prescription := _steps(cause_id, knowledge, system)) is not None
-    }
+    written = {system: _steps(cause_id, knowledge, system) for system in (*SYSTEMS, *filter(None, (distro,)))}
+    lists = {name: one.steps for name, one in written.items() if one is not None and any(step.id for step in one.steps)}
+    alike: dict[str, list[str]] = {}
+    for name, steps in lists.items():
+        alike.setdefault(repr(steps), []).append(name)
+    shown = [names for names in alike.values() if distro is None or distro in names]
     return CauseDocument(
         page=found.cause,
         titles={other: knowledge.cause(other).title for other in named if other in knowledge.causes},
         yielded_by=tuple(others),
-        steps=tuple(_of_step(column, len(lists)) for column in _merged(lists)),
+        fixes=tuple(Fix(systems=_called(names, distro) if len(alike) > 1 else (), steps=lists[names[0]]) for names in shown),
     )
 
 
-def _merged(lists: Mapping[str, tuple[Step, ...]]) -> list[dict[str, Step]]:
-    """The lists of all systems as one, in an order that is right for each: for every step its form on each system that has it.
-
-    What a system has alone stands behind what others have alone, before the next step that they share.
-    """
-    merged: list[dict[str, Step]] = []
-    for system, steps in lists.items():
-        place = 0
-        for number, step in enumerate(steps):
-            at = _place_of(step, merged, place)
-            if at is None:
-                shared = (_place_of(later, merged, place) for later in steps[number + 1 :])
-                at = next((one for one in shared if one is not None), len(merged))
-                merged.insert(at, {})
-            merged[at][system] = step
-            place = at + 1
-    return merged
+def _called(systems: Sequence[str], distro: str | None) -> tuple[str, ...]:
+    return (distro,) if distro is not None else tuple(SYSTEMS[system] for system in systems)
 
 
-def _place_of(step: Step, merged: list[dict[str, Step]], first: int) -> int | None:
-    """Where a step of these words stands, from here on."""
-    return next((at for at in range(first, len(merged)) if any(step.text == other.text for other in merged[at].values())), None)
+def own_system(knowledge: Knowledge) -> str | None:
+    """This machine's distribution, in the words of --distro; None where it is not known."""
+    import platform
 
+    from cudadoctor.prescribe import distribution
 
-def _of_step(forms: Mapping[str, Step], systems: int) -> DocumentStep:
-    """One step; systems with the same commands stand together."""
-    alike: dict[tuple[str | None, ...], tuple[Step, list[str]]] = {}
-    for system, step in forms.items():
-        alike.setdefault((step.text, step.shell, step.verify, step.undo, step.kind), (step, []))[1].append(system)
-    return DocumentStep(
-        text=words.told(next(iter(forms.values()))),
-        systems=tuple(forms) if len(forms) < systems else (),
-        variants=tuple(Variant(systems=tuple(names), step=step) for step, names in alike.values()),
-    )
+    if sys.platform == "win32":
+        return "windows-11"
+    try:
+        said = platform.freedesktop_os_release()
+    except OSError:
+        return None
+    word = "-".join(filter(None, ("wsl" if "microsoft" in platform.release().lower() else "", said.get("ID"), said.get("VERSION_ID"))))
+    return word if distribution.known_word(word, knowledge) else None
 
 
 def listing(knowledge: Knowledge, form: str) -> str:

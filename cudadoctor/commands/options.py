@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import os
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,6 +47,26 @@ class Seconds(click.FloatRange):
         return seconds
 
 
+class Distro(click.ParamType[str]):
+    """A distribution that is known; what is not is a typing error, never another machine's commands."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from cudadoctor.commands import gathering
+        from cudadoctor.prescribe import distribution
+
+        knowledge, word = gathering.knowledge(), str(value)
+        if not distribution.known_word(word, knowledge):
+            from cudadoctor.commands.explaining import nearest
+
+            name = re.sub(r"[-:_ ]?\d[\w.]*$", "", word)
+            near = nearest(name, distribution.words(knowledge))
+            self.fail(f"{word!r} is no distribution that is known{near or ', such as ubuntu-24.04, debian-13, rhel-9'}", param, ctx)
+        return word
+
+
+distro_option = click.option("--distro", type=Distro(), metavar="NAME", help="Print commands for this distribution, such as ubuntu-24.04.")
 format_options = group(
     click.option("--format", "form", type=click.Choice(tuple(FORMATS)), default="text", show_default=True, help="What goes to stdout."),
     click.option(

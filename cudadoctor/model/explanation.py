@@ -97,19 +97,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 # ---------------------------------------------------------------- not published: what a page shows beside the explanation
-class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A step as it is on these systems ("Ubuntu", "Debian")."""
+class Fix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The steps as they are on these systems ("Ubuntu", "Debian"); `systems` empty: the same on all."""
 
     systems: tuple[str, ...]
-    step: Step
-
-
-class DocumentStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A step of a cause's page. `systems`: those that it is for, empty for all; `variants`: its commands, those that differ apart."""
-
-    text: str
-    systems: tuple[str, ...]
-    variants: tuple[Variant, ...]
+    steps: tuple[Step, ...]
 
 
 class CauseDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,4 +110,4 @@ class CauseDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     page: CausePage
     titles: dict[str, str]
     yielded_by: tuple[str, ...]
-    steps: tuple[DocumentStep, ...]
+    fixes: tuple[Fix, ...]

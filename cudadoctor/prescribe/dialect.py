@@ -41,6 +41,24 @@ _PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|fr
 PIP = lazy(r"\{python\} -m pip (?:install|uninstall)\b")
 
 
+_FAMILY_WORDS = {"Ubuntu": "ubuntu", "Debian": "debian", "Fedora": "fedora", "RHEL": "rhel", "Arch": "arch", "openSUSE": "suse"}
+_ONE_FAMILY = lazy(rf"(?P<family>{'|'.join(_FAMILY_WORDS)}): (?P<words>[^;()]+)")
+_BY_FAMILY = lazy(rf" \((?:(?:{'|'.join(_FAMILY_WORDS)}): [^;()]+(?:; |(?=\))))+\)")
+
+
+def words_of(text: str, system: Distribution) -> str:
+    """What stands in brackets for several families ("(Ubuntu: a; Fedora: b)") is this system's alone; all where its family is not known."""
+    if system.family is None:
+        return text
+
+    def own(match: re.Match[str]) -> str:
+        listed = {_FAMILY_WORDS[one["family"]]: one["words"] for one in _ONE_FAMILY.finditer(match[0])}
+        found = listed.get(system.family or "") or listed.get(_PARENT.get(system.family or "", ""))
+        return f" ({found})" if found is not None else ""
+
+    return _BY_FAMILY.sub(own, text)
+
+
 def template_of(step: StepTemplate, system: Distribution) -> str | None:
     """The command for this system, before its values are put in. None: no command is known here, the words remain."""
     family = system.family or ""
@@ -134,8 +152,8 @@ def for_cmd(shell: str) -> str | None:
 
 
 def in_powershell(words: str) -> str:
-    """A sentence that sets a variable in a Linux shell, for people in front of PowerShell."""
-    return _EXPORT.sub(lambda found: f"$Env:{found['name']} = '{found['value']}'", words)
+    """A sentence with commands for a Linux shell, for people in front of PowerShell."""
+    return _EXPORT.sub(lambda found: f"$Env:{found['name']} = '{found['value']}'", words.replace("sudo nvidia-smi", "nvidia-smi"))
 
 
 # ---------------------------------------------------------------- uv

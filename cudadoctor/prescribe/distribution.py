@@ -80,6 +80,17 @@ def from_word(word: str, knowledge: Knowledge) -> Distribution:
     return _made(row, "-".join(plain or names) or None, version, codename, knowledge, wsl=wsl, headless=headless)
 
 
+def known_word(word: str, knowledge: Knowledge) -> bool:
+    """Whether steps can be written for what the user named, in commands or in words."""
+    found = from_word(word, knowledge)
+    return found.family is not None or found.driver is not None
+
+
+def words(knowledge: Knowledge) -> tuple[str, ...]:
+    """Every name of a distribution."""
+    return tuple(_by_name(knowledge))
+
+
 def _split(parts: list[str], rows: Mapping[str, DistributionRow], codes: frozenset[str]) -> tuple[list[str], str | None, str | None]:
     """Names, version and codename of the words. `rhel9` and `ubuntu22.04` are a name with its version."""
     names: list[str] = []

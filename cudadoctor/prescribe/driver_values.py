@@ -152,9 +152,12 @@ def libraries(case: Case) -> Found:
     yield "library_packages", library
     yield "smi_packages", tools
     number = "NNN" if branch is None else str(branch)
-    anywhere = "Fedora: xorg-x11-drv-nvidia-cuda{}; Arch: nvidia-utils"
-    yield "library_words", " ".join(library) or f"Ubuntu: libnvidia-compute-{number}; Debian: libcuda1; {anywhere.format('-libs')}"
-    yield "smi_words", " ".join(tools) or f"Ubuntu: nvidia-utils-{number}; Debian: nvidia-smi; {anywhere.format('')}"
+    for name, packages, on_ubuntu, on_debian, end in (
+        ("library_words", library, f"libnvidia-compute-{number}", "libcuda1", "-libs"),
+        ("smi_words", tools, f"nvidia-utils-{number}", "nvidia-smi", ""),
+    ):
+        anywhere = f"Ubuntu: {on_ubuntu}; Debian: {on_debian}; Fedora: xorg-x11-drv-nvidia-cuda{end}; Arch: nvidia-utils"
+        yield name, " ".join(packages) or (on_ubuntu if family == "ubuntu" else anywhere)
 
 
 def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -21,7 +21,7 @@ from cudadoctor.prescribe import pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.choice import choose
 from cudadoctor.prescribe.conditions import holds
-from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of
+from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.gpus import gpus_of, is_headless
 from cudadoctor.prescribe.notes import elsewhere, of_a_cluster, on_the_host, without_a_step
@@ -203,8 +203,9 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
     """One step with its values. `sudo` stands in front where root is needed and the user is not root. `action`: its recipe's."""
     values = placeholders(case)
     shell = _command(template_of(template, case.system), values, template, case)
+    text = in_powershell(template.text) if case.windows else words_of(template.text, case.system)
     return Step(
-        text=fill_words(in_powershell(template.text) if case.windows else template.text, values, WORDS) + _remark(template, case, shell),
+        text=fill_words(text, values, WORDS) + _remark(template, case, shell),
         shell=shell,
         needs_root=template.needs_root,
         kind=template.kind,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from cudadoctor.model.explanation import CauseDocument, CodeMeaning, DocumentStep, Topic
+from cudadoctor.model.explanation import CauseDocument, CodeMeaning, Topic
 from cudadoctor.model.recipe import Step
 from cudadoctor.report import words
 from cudadoctor.report.clean import one_line
@@ -119,14 +119,16 @@ def of_cause(document: CauseDocument, style: Style) -> str:
         page.gap()
         page.raw("Codes that may mean it", "bold")
         page.prose(", ".join(cause.codes), indent=2)
-    page.gap()
-    page.raw("Fix", "bold")
     if cause.no_software_fix:
-        page.prose(cause.no_software_fix, indent=2)
-    for number, step in enumerate(document.steps, 1):
-        _step(page, number, step)
-    if document.steps:
-        page.raw(f"for this machine, with its commands: cudadoctor fix {cause.id}", indent=2)
+        page.gap()
+        page.prose(cause.no_software_fix)
+    for fix in document.fixes:
+        page.gap()
+        page.raw("Fix" + (f" on {', '.join(fix.systems)}" if fix.systems else ""), "bold")
+        for number, step in enumerate(fix.steps, 1):
+            _step(page, number, step)
+    if document.fixes:
+        page.raw(f"for this machine, with its values: cudadoctor fix {cause.id}", indent=2)
     if cause.sources:
         page.gap()
         page.raw("Sources", "bold")
@@ -151,20 +153,12 @@ def _literals(page: PlainPage, head: str, literals: tuple[str, ...]) -> None:
             page.raw(literal, indent=4)
 
 
-def _step(page: PlainPage, number: int, step: DocumentStep) -> None:
-    only = f"On {', '.join(step.systems)}: " if step.systems else ""
-    page.prose(f"{number}. {only}{step.text}", indent=2, hang=3)
-    for variant in step.variants:
-        if len(step.variants) > 1:
-            page.raw(f"{', '.join(variant.systems)}:", indent=6)
-        _commands(page, variant.step, indent=6 if len(step.variants) == 1 else 8)
-
-
-def _commands(page: PlainPage, step: Step, *, indent: int) -> None:
+def _step(page: PlainPage, number: int, step: Step) -> None:
+    page.prose(f"{number}. {words.told(step)}", indent=2, hang=3)
     if step.shell:
-        page.raw(step.shell, "cyan", indent=indent)
+        page.raw(step.shell, "cyan", indent=6)
     if step.kind and step.shell:
-        page.raw(f"({words.KINDS[step.kind]})", "dim", indent=indent)
+        page.raw(f"({words.KINDS[step.kind]})", "dim", indent=6)
     for head, command in (("Verify", step.verify), ("Undo", step.undo)):
         if command:
-            page.raw(words.labelled(head, command), indent=indent)
+            page.raw(words.labelled(head, command), indent=6)

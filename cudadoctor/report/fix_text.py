@@ -14,10 +14,11 @@ def render(report: Report, prescription: Prescription | None, knowledge: Knowled
     root = report.diagnosis.root
     word, colour = text.VERDICTS[report.verdict]
     if named is not None and (root is None or root.cause != named):
-        found = f"{root.title} [{root.cause}]" if root is not None else f"{named} was not found here"
-        page.pair(word, colour, found)
+        page.pair(word, colour, f"{root.title} [{root.cause}]" if root is not None else words.standing(named, report.diagnosis))
         page.gap()
         page.raw(f"Asked for: {knowledge.cause(named).title} [{named}]", style="bold")
+        if root is not None:
+            page.prose(f"{words.standing(named, report.diagnosis)}.")
         if prescription is not None:
             text.prescription(page, prescription)
         else:

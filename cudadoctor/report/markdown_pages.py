@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cudadoctor.model.explanation import CauseDocument, DocumentStep
+from cudadoctor.model.explanation import CauseDocument
 from cudadoctor.model.findings import LAYERS
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Cause, Step
@@ -88,10 +88,12 @@ def page(document: CauseDocument) -> str:
     lines += ["", "## Fix", ""]
     if cause.no_software_fix:
         lines += [prose(cause.no_software_fix), ""]
-    for number, step in enumerate(document.steps, 1):
-        lines += _step(number, step)
-    if document.steps:
-        lines += [f"For one machine, with its commands: {code(f'cudadoctor fix {cause.id}')}", ""]
+    for fix in document.fixes:
+        lines += [f"### On {escaped(', '.join(fix.systems))}", ""] if fix.systems else []
+        for number, step in enumerate(fix.steps, 1):
+            lines += _step(number, step)
+    if document.fixes:
+        lines += [f"For one machine, with its values: {code(f'cudadoctor fix {cause.id}')}", ""]
     if cause.sources:
         lines += ["## Sources", "", *(f"* {source(text)}" for text in cause.sources), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -107,13 +109,9 @@ def _literals(head: str, literals: tuple[str, ...]) -> list[str]:
     return ["", f"## {head}", "", *(f"* {code(literal)}" for literal in literals)] if literals else []
 
 
-def _step(number: int, step: DocumentStep) -> Iterable[str]:
-    only = f"**On {', '.join(escaped(name) for name in step.systems)}:** " if step.systems else ""
-    yield f"{number}. {only}{prose(step.text)}"
-    for variant in step.variants:
-        if len(step.variants) > 1:
-            yield from ("", f"    {', '.join(escaped(name) for name in variant.systems)}:")
-        yield from _commands(variant.step)
+def _step(number: int, step: Step) -> Iterable[str]:
+    yield f"{number}. {prose(words.told(step))}"
+    yield from _commands(step)
     yield ""
 
 

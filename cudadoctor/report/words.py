@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from cudadoctor.model.diagnosis import Diagnosis
 from cudadoctor.model.experiments import UNCHANGED
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
@@ -161,6 +162,20 @@ def told(step: Step) -> str:
         return step.text
     lead = {"or": "Or, where", "if": "If"}[step.mode] if step.when else "Or"
     return f"{lead} {step.when}: {step.text}" if step.when else f"{lead}: {step.text}"
+
+
+def standing(cause: str, diagnosis: Diagnosis) -> str:
+    """What the diagnosis says of one cause that is not its root."""
+    found = {
+        "is suspected here": diagnosis.suspects,
+        "was found here too": diagnosis.also,
+        "was found here, as a consequence": diagnosis.explains,
+    }
+    for words, findings in found.items():
+        if any(finding.cause == cause for finding in findings):
+            after = f" of {diagnosis.root.cause}" if diagnosis.root is not None and words.endswith("consequence") else ""
+            return f"{cause} {words}{after}"
+    return f"{cause} was not found here" if cause in diagnosis.ruled_out else f"nothing that was seen here points to {cause}"
 
 
 def labelled(head: str, command: str) -> str:
