@@ -110,7 +110,7 @@ def test_the_driver_that_fits_gpu_and_distribution(device: str, distro: str, com
         (KEPLER, "rocky-9", "470"),
         (FERMI, "ubuntu-24.04", "390"),
         (KEPLER, "debian-13", "470"),
-        (AMPERE, "openeuler-24.03", "450"),
+        (AMPERE, "openeuler-24.03", "515"),
         (PASCAL, "centos-7", "580"),
     ],
 )

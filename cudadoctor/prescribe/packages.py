@@ -46,6 +46,11 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
         return self.origin is not None
 
 
+# The first branch with open kernel modules, whatever branch first drove the GPU.
+# Source: https://developer.nvidia.com/blog/nvidia-releases-open-source-gpu-kernel-modules/
+OPEN_FROM = 515
+
+
 def need_of(architectures: Iterable[Architecture], minimum: int | None = None, maximum: int | None = None) -> Need:
     """What these GPUs ask for together; `minimum` and `maximum` come from elsewhere (a toolkit, NVIDIA's own message)."""
     rows = tuple(architectures)
@@ -68,7 +73,8 @@ def branch_words(need: Need, knowledge: Knowledge) -> str:
     if need.high is not None:
         return f"branch {need.high}, the last that drives this GPU"
     if need.low is not None:
-        return f"branch {need.low} or newer (the newest is {knowledge.newest_branch})"
+        low = max(need.low, OPEN_FROM) if need.flavour == "open" else need.low  # the words say which modules
+        return f"branch {low} or newer (the newest is {knowledge.newest_branch})"
     return f"a current branch (the newest is {knowledge.newest_branch})"
 
 
