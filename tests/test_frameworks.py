@@ -356,6 +356,18 @@ def test_the_wheels_of_the_series_that_nothing_is_built_for() -> None:
     assert cures.surplus_wheels(case_of(finding("toolkit-libraries-mixed"), {}, both, KNOWLEDGE, None)) is None
 
 
+def test_the_wheels_that_numba_compiles_with_are_in_use() -> None:
+    """Seen with two CuPys beside numba-cuda[cu13]: the series of the CuPy that goes is no reason to remove the one that Numba uses."""
+    packages = python(("nvidia-cuda-nvrtc", "13.5.37"), ("cuda-bindings", "13.3.1"), ("cupy-cuda11x", "13.6.0"), ("cupy-cuda12x", "14.2.0"))
+    facts = machine(build("cupy", "12", "14.2.0"), python=packages)
+    found = case_of(finding("toolkit-libraries-mixed"), {"framework": "cupy"}, facts, KNOWLEDGE, None)
+    assert cures.surplus_wheels(found) is None
+    beside = machine(
+        build(cuda="12.8"), python=python(("nvidia-cublas-cu12", "12.8"), ("nvidia-cublas", "13.1"), ("cuda-bindings", "13.3.1"))
+    )
+    assert cures.surplus_wheels(case_of(finding("toolkit-libraries-mixed"), {}, beside, KNOWLEDGE, None)) is None
+
+
 def test_an_nvcc_off_the_path_is_named() -> None:
     there = Toolkits(toolkits=(Toolkit(path="/usr/local/cuda", has_nvcc=True),))
     for nvcc, folder in ((None, "/usr/local/cuda/bin"),):

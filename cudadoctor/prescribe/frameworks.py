@@ -115,14 +115,13 @@ def wheel_series(case: Case) -> str | None:
 def surplus_wheels(case: Case) -> tuple[str, ...] | None:
     """CUDA's wheels of the series for which no framework here is built. None where several are in use, or nothing says which."""
     builds, python = case.get(FRAMEWORK_BUILDS), case.python
-    of_cuda = [build for build in (builds.builds if builds is not None else ()) if build.kind == "cuda"]
-    majors = {build.cuda.major for build in of_cuda if build.cuda is not None}
-    if python is None or len(majors) > 1:
-        return None
-    bindings = python.package("cuda-bindings")
-    if not majors and bindings is not None:
-        majors = {bindings.version.major}  # those that Numba's target compiles with
-    if not majors:
+    replaced = "cupy" if case.value("framework") == "cupy" else None  # the steps before bring one of the driver's series
+    kept_builds = [build for build in (builds.builds if builds is not None else ()) if build.kind == "cuda" and build.name != replaced]
+    majors = {build.cuda.major for build in kept_builds if build.cuda is not None}
+    bindings = python.package("cuda-bindings") if python is not None else None
+    if bindings is not None:
+        majors.add(bindings.version.major)  # those that Numba's target compiles with
+    if python is None or len(majors) != 1:
         return None
     kept = majors.pop()
     found = []
