@@ -56,10 +56,6 @@ FAULTS = (
         name="two-cupys", cause="toolkit-libraries-mixed", made=(("--no-deps", "cupy-cuda11x"), ("--no-deps", "cupy-cuda12x")),
         works="import importlib.metadata as m; assert len([d for d in m.distributions() if d.metadata['Name'].startswith('cupy')]) == 1",
     ),
-    Fault(
-        name="onnxruntime-twice", cause="framework-cpu-build", made=(("onnxruntime-gpu[cuda,cudnn]",), ("--no-deps", "onnxruntime")),
-        works="import onnxruntime; assert 'CUDAExecutionProvider' in onnxruntime.get_available_providers()",
-    ),
 )  # fmt: skip
 
 
