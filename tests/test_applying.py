@@ -190,6 +190,35 @@ def test_programs_are_found_first_and_run_by_their_paths(monkeypatch: pytest.Mon
     assert applying.argv_of("systemctl status | head") == ["/bin/sh", "-euc", "systemctl status | head"]
 
 
+def test_installers_get_the_index_and_the_proxy_of_the_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As root too, where a child gets little else; a file that another user may change is not among it."""
+    monkeypatch.setattr(trust, "as_root", lambda: True)
+    wheels, others = tmp_path / "wheels", tmp_path / "others"
+    for folder in (wheels, others):
+        folder.mkdir()
+    others.chmod(0o777)
+    given = {
+        "PIP_INDEX_URL": "https://ada:x@index.example/simple",
+        "https_proxy": "http://proxy.example:3128",
+        "no_proxy": "localhost,.example",
+    }
+    for name, value in {
+        **given,
+        "PIP_FIND_LINKS": f"{wheels} https://a.example",
+        "PIP_CONFIG_FILE": str(others),
+        "PYTHONSTARTUP": "/x",
+    }.items():
+        monkeypatch.setenv(name, value)
+    out = tmp_path / "out"
+    assert applying.run(f"env > {out}") == 0
+    got = dict(line.partition("=")[::2] for line in out.read_text().splitlines())
+    assert {name: got.get(name) for name in given} == given
+    mine = os.geteuid() == 0  # else the folder is not root's
+    assert (got.get("PIP_FIND_LINKS") is not None) == mine
+    assert "PIP_CONFIG_FILE" not in got
+    assert "PYTHONSTARTUP" not in got
+
+
 # ---------------------------------------------------------------- words that want to be more
 HOSTILE = [
     "$(touch /tmp/owned)", "`id`", "a; touch b", "it's", '"', "a\\", "-rf", "~root", "*", "a&&b", "|cat", "{a,b}", "!x", "#c", "$HOME", "é\u202e", "a=b",

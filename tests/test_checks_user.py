@@ -666,6 +666,16 @@ def test_the_table_of_releases(release: str, numpy: str, fits: bool) -> None:
     assert ("python-abi-mismatch" not in found) == fits
 
 
+@pytest.mark.parametrize(
+    ("listed", "kept"),
+    [("/opt/old", None), ("/opt/a:/opt/old/:/opt/b", "/opt/a:/opt/b"), ("/opt/a", "-"), ("", "-")],
+)
+def test_the_entry_of_pythonpath_that_brings_the_file_is_named(listed: str, kept: str | None) -> None:
+    hidden = with_numba(shadows=(Shadow(module="numba", path="/opt/old/numba"),))
+    values = clue("python-module-shadowed", {PYTHON: hidden, ENVIRONMENT: environment(PYTHONPATH=listed)}).values
+    assert (values.get("variable"), values.get("kept")) == ((None, None) if kept == "-" else ("PYTHONPATH", kept))
+
+
 def test_shadows_hide_what_is_installed() -> None:
     cuda = (Shadow(module="cuda", path="/home/ada/cuda.py"),)
     assert clue("python-module-shadowed", {PYTHON: with_numba(shadows=cuda)}).values["path"] == "/home/ada/cuda.py"

@@ -19,6 +19,10 @@ _OF_DNF = re.compile(r"(?:sudo )?dnf (?P<rest>(?:install|remove|reinstall|upgrad
 _APT_REMOVES = re.compile(r"^Remv (\S+)", re.MULTILINE)
 _APT_DOWNGRADES = re.compile(r"^The following packages will be DOWNGRADED:\n((?: .*\n)+)", re.MULTILINE)
 _DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):\n((?: .*\n)+)", re.MULTILINE)
+_INSTALLERS = re.compile(
+    r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle"
+)
+_ADDRESS = re.compile(r"(?:https?|socks\w*)://")
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 
 
@@ -65,13 +69,24 @@ def run(script: str) -> int:
 
 def _run(argv: list[str]) -> int:
     """The terminal sends Ctrl-C to the program too; it may still have to put something right, so it is waited for."""
-    variables = {**trust.environment(), "PATH": programs.search_path("sh")}
+    variables = {**trust.environment(), **_of_installers(), "PATH": programs.search_path("sh")}
     process = subprocess.Popen(argv, cwd="/", env=variables)
     try:
         return process.wait()
     except KeyboardInterrupt:
         process.wait()
         raise
+
+
+def _of_installers() -> dict[str, str]:
+    """The index, the proxy and the certificates that the user's shell names for pip and its like. A file counts where nobody but its user
+    may change it; an address needs no such question."""
+    found = {name: value for name, value in os.environ.items() if _INSTALLERS.fullmatch(name)}
+    return {name: value for name, value in found.items() if all(_ADDRESS.match(word) or _is_own(word) for word in value.split())}
+
+
+def _is_own(word: str) -> bool:
+    return os.sep not in word or (os.path.isabs(word) and trust.tree(word) is None)
 
 
 def after(script: str) -> dict[str, str] | None:

@@ -62,7 +62,6 @@ FAULTS = (
     _set("export NUMBA_DISABLE_CUDA=1"),
     _set("export NUMBA_ENABLE_CUDASIM=1"),
     _set("export NUMBA_FORCE_CUDA_CC=9.9"),
-    _set("export CUDA_DISABLE_PTX_JIT=1"),
     _set("export NUMBA_NUM_THREADS=0"),
     _set("export CUDA_HOME=/nonexistent/cuda", edits=False),
     _set('if [ -n "$HOME" ]; then export CUDA_VISIBLE_DEVICES=-1; fi', edits=False),
@@ -78,7 +77,7 @@ def _script(fault: Fault, folder: Path) -> str:
     (folder / "kernel.py").write_text(KERNEL)
     (folder / "profile").write_text(fault.profile)
     doctor = f"{sys.executable} -P -m cudadoctor"
-    kept = "find . '(' -path ./.local -o -path ./venv ')' -prune -o -type f -print0 | sort -z | xargs -0 sha256sum"
+    kept = "find . '(' -path ./.local -o -path ./.nv -o -path ./venv ')' -prune -o -type f -print0 | sort -z | xargs -0 sha256sum"
     state = f'( cd $HOME; {kept}; [ -z "$SITE" ] || ls -d $SITE/*.dist-info )'
     return "\n".join((
         f"export D={folder} PATIENT={PATIENT} SITE= PIP_NO_INDEX=1 PIP_FIND_LINKS={WHEELS} XDG_STATE_HOME=; chmod a+rx $D",
