@@ -80,7 +80,7 @@ def _script(fault: Fault, folder: Path) -> str:
     kept = "find . '(' -path ./.local -o -path ./.nv -o -path ./venv ')' -prune -o -type f -print0 | sort -z | xargs -0 sha256sum"
     state = f'( cd $HOME; {kept}; [ -z "$SITE" ] || ls -d $SITE/*.dist-info )'
     return "\n".join((
-        f"export D={folder} PATIENT={PATIENT} SITE= PIP_NO_INDEX=1 PIP_FIND_LINKS={WHEELS} XDG_STATE_HOME=; chmod a+rx $D",
+        f"export D={folder} PATIENT={PATIENT} SITE= PIP_NO_INDEX=1 PIP_FIND_LINKS={WHEELS} XDG_STATE_HOME= PYTHONDONTWRITEBYTECODE=1; chmod a+rx $D",
         "mount -t tmpfs -o mode=755 none /home; mkdir /home/ada; export HOME=/home/ada; cd $HOME; cp $D/profile .profile",
         *((
             "V=$(dirname $(dirname $PATIENT)); cp -a $V $HOME/venv; PATIENT=$HOME/venv/bin/python",
