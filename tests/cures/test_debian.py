@@ -1,0 +1,145 @@
+"""Steps that change a system, in a root of Debian's own: packages from its archive, the module built against its headers, the initramfs.
+
+No module is loaded and nothing is started. The kernel is the one that is installed in that root.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.model.recipe import Step
+from cudadoctor.model.values import ENVIRONMENT as VARIABLES
+from cudadoctor.model.values import KERNEL, PCI, SET_IN, USER, Environment, Kernel, SetIn
+from cudadoctor.prescribe import prescribe
+from tests.facts_builder import bus, facts_of, gpu
+from tests.prescriptions import AMPERE, KNOWLEDGE, ROOT_USER, finding
+
+READY = sys.platform == "linux" and os.geteuid() == 0 and shutil.which("debootstrap") is not None
+pytestmark = [pytest.mark.cures, pytest.mark.skipif(not READY, reason="needs root and debootstrap")]
+RELEASES = {"bookworm": "debian-12", "trixie": "debian-13"}
+QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+
+
+class Root:
+    """A system in a folder."""
+
+    def __init__(self, folder: Path, release: str) -> None:
+        self.folder, self.distro = folder, RELEASES[release]
+        subprocess.run(
+            ["debootstrap", "--variant=minbase", f"--include={','.join(('ca-certificates', 'kmod', 'pciutils'))}", release, str(folder)],
+            check=True,
+        )
+        (folder / "usr/sbin/policy-rc.d").write_text("#!/bin/sh\nexit 101\n")  # packages start nothing
+        (folder / "usr/sbin/policy-rc.d").chmod(0o755)
+        self.must("apt-get update -q && apt-get install -q -y linux-image-amd64 initramfs-tools")
+        (self.kernel,) = (path.name for path in (folder / "lib/modules").iterdir())
+
+    def ran(self, script: str) -> subprocess.CompletedProcess[str]:
+        inside = f'mount -t proc proc {self.folder}/proc; exec chroot {self.folder} sh -euc "$1"'
+        argv = ["unshare", "-m", "-p", "-f", "sh", "-c", inside, "sh", script]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, env=QUIET, stdin=subprocess.DEVNULL)
+
+    def must(self, script: str) -> str:
+        done = self.ran(script)
+        assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    def steps(self, cause: str, *places: SetIn, **values: str) -> list[Step]:
+        """The commands of the fix as `check` writes them for this system, an RTX 3090 in it."""
+        state = {
+            PCI: bus(gpu("0000:01:00.0", AMPERE)), USER: ROOT_USER, KERNEL: Kernel(system="Linux", release=self.kernel, machine="x86_64"),
+            SET_IN: places, VARIABLES: Environment(variables={"CUDA_VISIBLE_DEVICES": "x"}, lines={}),
+        }  # fmt: skip
+        found = prescribe(finding(cause), values, facts_of(state), KNOWLEDGE, self.distro)
+        assert found is not None
+        return [step for step in found.steps if step.shell and step.mode == "do"]
+
+    def carry_out(self, steps: Sequence[Step]) -> None:
+        """As `fix --apply` does: line by line, but for what restarts the machine or loads a module."""
+        for step in steps:
+            for line in (step.shell or "").split("\n"):
+                if step.kind not in ("restart", "reads", "session") and not line.startswith("modprobe"):
+                    self.must(line)
+
+
+@pytest.fixture(scope="module", params=sorted(RELEASES))
+def root(request: pytest.FixtureRequest) -> Iterator[Root]:
+    folder = Path(tempfile.mkdtemp(prefix="cures-", dir=Path.home()))
+    folder.chmod(0o755)
+    yield Root(folder, request.param)
+    shutil.rmtree(folder)
+
+
+def test_the_driver_is_installed_and_its_module_built(root: Root) -> None:
+    root.carry_out(root.steps("driver-not-installed"))
+    version = root.must(f"modinfo -k {root.kernel} -F version nvidia || modinfo -k {root.kernel} -F version nvidia-current").strip()
+    assert version
+    assert version in root.must("dkms status")
+
+
+def test_nouveau_is_kept_out_and_comes_back(root: Root) -> None:
+    steps = [step for step in root.steps("nouveau-bound") if step.id.startswith("blacklist-nouveau/")]
+    root.carry_out(steps)
+    listed = root.must(f"lsinitramfs /boot/initrd.img-{root.kernel}")
+    assert "etc/modprobe.d/blacklist-nouveau.conf" in listed
+    assert "blacklist nouveau" in root.must("modprobe --showconfig")
+    for step in reversed(steps):
+        if step.undo:
+            root.must(step.undo)
+    assert not (root.folder / "etc/modprobe.d/blacklist-nouveau.conf").exists()
+
+
+def test_a_library_that_is_gone_comes_back(root: Root) -> None:
+    for path in root.must("ldconfig -p | sed -n 's/.*libcuda.so.1 .*=> //p'").split():
+        root.must(f"rm $(readlink -f {path}) {path}; ldconfig")
+    assert "libcuda.so.1" not in root.must("ldconfig -p")
+    steps = root.steps("driver-libraries-incomplete")
+    root.carry_out(steps)
+    assert steps[0].verify is not None
+    assert "libcuda.so" in root.must(steps[0].verify)
+
+
+def test_the_module_is_built_for_a_kernel_that_lacks_it(root: Root) -> None:
+    root.must(f"rm -r /lib/modules/{root.kernel}/updates; rm -rf /var/lib/dkms/nvidia*/*/{root.kernel}; depmod {root.kernel}")
+    assert root.ran(f"modinfo -k {root.kernel} nvidia-current || modinfo -k {root.kernel} nvidia").returncode != 0
+    root.carry_out(root.steps("driver-module-missing-for-kernel"))
+    assert root.must(f"modinfo -k {root.kernel} -F version nvidia-current || modinfo -k {root.kernel} -F version nvidia").strip()
+
+
+def test_a_variable_leaves_a_file_of_the_system_and_comes_back(root: Root) -> None:
+    path = root.folder / "etc/environment"
+    path.write_text("LANG=C\nCUDA_VISIBLE_DEVICES=x\n")
+    steps = [
+        step
+        for step in root.steps(
+            "cuda-visible-devices-invalid",
+            SetIn(name="CUDA_VISIBLE_DEVICES", path="/etc/environment", line=2),
+            variable="CUDA_VISIBLE_DEVICES",
+        )
+        if step.kind == "system"
+    ]
+    root.carry_out(steps)
+    assert path.read_text() == "LANG=C\n# CUDA_VISIBLE_DEVICES=x\n"
+    (step,) = steps
+    root.must(step.verify or "false")
+    for line in (step.undo or "false").split("\n"):
+        root.must(line)
+    assert path.read_text() == "LANG=C\nCUDA_VISIBLE_DEVICES=x\n"
+
+
+def test_every_package_of_the_driver_goes_before_one_is_installed_anew(root: Root) -> None:
+    steps = root.steps("driver-packages-conflict")
+    purge = next(index for index, step in enumerate(steps) if "purge" in (step.shell or ""))
+    root.carry_out([step for step in steps[: purge + 1] if step.kind != "reads"])
+    left = root.must("dpkg-query -W -f '${Package} ${db:Status-Status}\\n'")
+    assert [line for line in left.splitlines() if line.startswith(("nvidia-driver", "nvidia-kernel", "libcuda1", "libnvidia-ml"))] == []
+    root.carry_out(steps[purge + 1 :])
+    assert root.must(f"modinfo -k {root.kernel} -F version nvidia || modinfo -k {root.kernel} -F version nvidia-current").strip()
