@@ -98,13 +98,28 @@ def finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: 
     if options["form"] != "text":
         groups.write_stdout(report, knowledge, options, style(options))
     elif not options["quiet"]:
-        from cudadoctor.report import text
-
-        terminal.write(text.render(report, knowledge, style(options)) if body is None else body)
+        terminal.write(shown_text(report, knowledge, options) if body is None else body)
     # Files come last: what cannot be written there is at least on stdout.
     from cudadoctor.report.page import Style
 
     groups.write_files(report, knowledge, options, Style(width=100, ascii=options["plain"], verbose=options["verbose"]))
+
+
+def shown_text(report: Report, knowledge: Knowledge, options: dict[str, Any]) -> str:
+    """One screen; with -v, and for a text, which no other command looks at again, all of it."""
+    from cudadoctor.report import screen, text
+
+    if options["verbose"] or report.origin.kind == "text":
+        return text.render(report, knowledge, style(options))
+    return screen.render(report, knowledge, style(options), again(options))
+
+
+def again(options: dict[str, Any]) -> str:
+    """The options with which another command looks at the same, as words of a shell."""
+    import shlex
+
+    given = [(name, options[name]) for name in ("python", "replay", "log", "distro") if options[name] is not None and options[name] != "-"]
+    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in given)
 
 
 def requirements(options: dict[str, Any], *, kernel: bool = False) -> Requirements:

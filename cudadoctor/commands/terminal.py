@@ -92,8 +92,11 @@ def style(color: str, plain: bool, verbose: bool, stream: TextIO | None = None) 
     from cudadoctor.report.page import Style
 
     stream = stream or sys.stdout
-    width = shutil.get_terminal_size((100, 24)).columns
-    return Style(width=width, color=coloured(color, stream), ascii=plain or not _takes_unicode(stream), verbose=verbose)
+    size = shutil.get_terminal_size((100, 24))
+    height = size.lines if stream.isatty() else 24  # what is read later gets one screen too
+    return Style(
+        width=size.columns, height=height, color=coloured(color, stream), ascii=plain or not _takes_unicode(stream), verbose=verbose
+    )
 
 
 def _takes_unicode(stream: TextIO) -> bool:

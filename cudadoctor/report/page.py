@@ -18,9 +18,10 @@ _RESET = "\x1b[0m"
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):
-    """How to write: `width` in columns, colour, plain ASCII, all rows."""
+    """How to write: `width` in columns, `height` in lines, colour, plain ASCII, all rows."""
 
     width: int = 80
+    height: int = 24
     color: bool = False
     ascii: bool = False
     verbose: bool = False

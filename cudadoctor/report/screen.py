@@ -1,0 +1,237 @@
+"""The report on one screen, which `check` prints: what is wrong, what shows it, and next to the prompt the first command to run.
+
+Everything else is behind -v and `cudadoctor fix`. What must be there always is: verdict, machine, the lines that show it, first step and
+command; the rest goes where the screen is too small, the least telling first. A pipe gets the screen of 24 lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Quote
+from cudadoctor.model.recipe import Step
+from cudadoctor.model.report import BenchmarkResult, Report
+from cudadoctor.report import words
+from cudadoctor.report.clean import clean, one_line
+from cudadoctor.report.page import Style
+from cudadoctor.report.text import STATUS_STYLE, VERDICTS, Page
+
+LINES = 24
+_PROMPT = 1  # line that the shell writes below
+_MOST_COMMANDS = 6  # lines of the first step's command; a longer one is left to `cudadoctor fix`
+_SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z0-9`/])")
+# Columns of the figures, in their order: the row of tables/benchmark.toml, and its head.
+_COLUMNS = (("h2d_pinned", "to GPU"), ("d2h_pinned", "to host"), ("d2d", "memory"), ("fp32", "FP32"), ("launch_latency", "launch"))
+
+
+class Block(NamedTuple):
+    """Lines that stand together. `rank`: 0 stays; of the others the highest makes room first, by its `short` form if it has one."""
+
+    text: str
+    rank: int = 0
+    short: str = ""
+
+
+def render(report: Report, knowledge: Knowledge, style: Style, again: str = "") -> str:
+    """`again`: the options, as words of a shell, with which another command looks at the same (`--replay FOLDER`)."""
+    blocks = [block for block in _blocks(report, knowledge, style, again) if block.text]
+    room = max(LINES, style.height) - _PROMPT
+    while _height(blocks, style.width) > room and any(block.rank for block in blocks):
+        last = max(range(len(blocks)), key=lambda number: (blocks[number].rank, number))
+        blocks[last : last + 1] = [Block(blocks[last].short)] if blocks[last].short else []
+    return "".join(block.text for block in blocks)
+
+
+def _height(blocks: Sequence[Block], width: int) -> int:
+    """The lines that a terminal of this width shows."""
+    lines = "".join(block.text for block in blocks).split("\n")[:-1]
+    return sum(max(1, -(-cell_len(Text.from_ansi(line).plain) // width)) for line in lines)
+
+
+def _prose(style: Style, text: str, colour: str = "", indent: int = 0) -> str:
+    page = Page(style)
+    page.prose(text, style=colour, indent=indent, hang=2 if indent else 0)
+    return page.text()
+
+
+def _raw(style: Style, text: str, colour: str = "", indent: int = 0) -> str:
+    page = Page(style)
+    page.raw(text, style=colour, indent=indent)
+    return page.text()
+
+
+def _shortened(style: Style, text: str, rank: int, before: str = "") -> Block:
+    """All of it, or its first sentence."""
+    return Block(before + _prose(style, text), rank, before + _prose(style, _SENTENCE.split(one_line(text), maxsplit=1)[0]))
+
+
+def _blocks(report: Report, knowledge: Knowledge, style: Style, again: str) -> Iterator[Block]:
+    root = report.diagnosis.root
+    yield Block(_head(report, style))
+    for result in words.unmet(report)[:4]:
+        yield Block(_prose(style, f"Required: {words.asked(result)}", "red", indent=2), 1)
+    if report.verdict == "healthy":
+        yield Block(_figures(report, style))
+        yield from _beside(report, style)
+        yield Block("\n" + _rows(report, style))
+        yield Block(_prose(style, f"All rows: {_command('check -v', again)}", "dim"))
+        return
+    if root is not None:
+        yield _shortened(style, knowledge.cause(root.cause).why, 8, before="\n")
+    quotes = root.evidence if root is not None else _of_open(report)
+    yield Block("\n" if quotes else "", 3)
+    for number, quote in enumerate(quotes[:3]):
+        yield Block(_quote(quote, style), number and 5 + number)
+    yield from _beside(report, style)
+    yield Block(_figures(report, style), 6 if report.verdict == "broken" else 2)
+    yield Block("\n", 3)
+    yield Block(_rows(report, style), 2)
+    yield Block("\n")
+    yield from _suspects(report, style)
+    yield from (_first_step(report, style, again) if root is not None else _ask(report, style, again))
+
+
+# ---------------------------------------------------------------- what is wrong
+def _head(report: Report, style: Style) -> str:
+    word, colour = VERDICTS[report.verdict]
+    machine = report.machine
+    driver = machine.driver.module or machine.driver.library
+    parts = (
+        f"node {report.origin.node}" if report.origin.node else "", words.gpus(report) if report.verdict != "healthy" else "",
+        machine.distribution or "", f"driver {driver}" if driver else "", f"Python {machine.python.path}" if machine.python.path else "",
+    )  # fmt: skip
+    concerned = report.diagnosis.root.subject if report.diagnosis.root is not None else ""
+    at = f"; concerns the GPU at {concerned[4:]}" if concerned.startswith("gpu:") else ""
+    page = Page(style)
+    page.pair(word, colour, words.headline(report))
+    page.prose((" | ".join(part for part in parts if part) or "no machine was seen") + at, style="dim")
+    return page.text()
+
+
+def _quote(quote: Quote, style: Style) -> str:
+    """Where it stands and its words, on one line where both fit; a long line of a machine is cut, -v shows the whole."""
+    text, width = one_line(clean(quote.text).replace("\n", " ")), max(style.width, 40)
+    together = f"{words.where(quote)}: {text}"
+    if cell_len(together) + 2 <= width:
+        return _raw(style, together, indent=2)
+    return _raw(style, f"{words.where(quote)}:", "dim", indent=2) + _raw(style, _cut(text, 2 * width - 6), indent=6)
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if cell_len(text) <= columns else set_cell_size(text, columns - 3).rstrip() + "..."
+
+
+def _of_open(report: Report) -> Sequence[Quote]:
+    """What failed, where no cause is certain."""
+    failed = next((row.evidence for row in report.checks if row.status == "fail" and row.evidence), ())
+    return failed or next((finding.evidence for finding in report.diagnosis.suspects), ())
+
+
+def _suspects(report: Report, style: Style) -> Iterator[Block]:
+    for crash in report.diagnosis.crashes[:1]:
+        yield Block(_prose(style, f"A part of cudadoctor failed; the rest holds: {crash.stage}, {crash.name}: {crash.error}"))
+    if report.diagnosis.suspects:
+        yield Block(_raw(style, "Possible causes, likeliest first", "bold"))
+    for number, finding in enumerate(report.diagnosis.suspects[:4]):
+        yield Block(_prose(style, f"- {finding.title} [{finding.cause}]", indent=2), number and 2 + number)
+
+
+# ---------------------------------------------------------------- beside it
+def _beside(report: Report, style: Style) -> Iterator[Block]:
+    for number, finding in enumerate(report.diagnosis.also[:3]):
+        said = f"Also: {finding.title} [{finding.cause}] ({words.expected(finding) or finding.effect})"
+        yield Block(_prose(style, said, indent=2), 5 + number)
+    for line in words.experiments(report):
+        yield Block(_prose(style, line, indent=2), 7)
+    for note in report.notes[:2]:
+        yield Block(_raw(style, _cut(one_line(f"Note: {' '.join(note.split())}"), max(style.width, 40) - 2), indent=2), 9)
+
+
+def _figures(report: Report, style: Style) -> str:
+    """One line a GPU, of the figures that are asked for first."""
+    by_gpu: dict[int, dict[str, BenchmarkResult]] = {}
+    for result in report.benchmark:
+        if result.peer is None and result.value is not None:
+            by_gpu.setdefault(result.gpu, {})[result.name] = result
+    shown = [(name, head) for name, head in _COLUMNS if any(name in figures for figures in by_gpu.values())]
+    if not shown:
+        return ""
+    table = [("GPU", *(head for _, head in shown))]
+    table += [(str(gpu), *(_cell(figures.get(name)) for name, _ in shown)) for gpu, figures in sorted(by_gpu.items())]
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+    return "\n" + "".join(_raw(style, line, indent=2) for line in lines)
+
+
+def _cell(result: BenchmarkResult | None) -> str:
+    if result is None or result.value is None:
+        return "-"
+    share = f" {result.share:.0%}" if result.share is not None else ""
+    return f"{result.value:.0f} {result.unit}{share}{' slow' if result.verdict == 'slow' else ''}"
+
+
+def _rows(report: Report, style: Style) -> str:
+    """All rows in one line: how many pass, and the others by name."""
+    by_status: dict[str, list[str]] = {}
+    for row in report.checks:
+        by_status.setdefault(row.status, []).append(row.id)
+    named = [f"{status}: {', '.join(by_status[status])}" for status in STATUS_STYLE if status != "pass" and status in by_status]
+    took = f" in {report.timing.total_s:.1f} s" if report.timing.total_s is not None else ""
+    passed = f"{len(by_status.get('pass', ()))} of {len(report.checks)} rows pass"
+    return _prose(style, f"{'; '.join([passed, *named])}; exit code {report.exit_code}, action {report.action}{took}", "dim")
+
+
+def _command(name: str, again: str) -> str:
+    return f"cudadoctor {name}{' ' if again else ''}{again}"
+
+
+# ---------------------------------------------------------------- what to do first
+def _first_step(report: Report, style: Style, again: str) -> Iterator[Block]:
+    """The first step in words, how to see and do all of them, and its command last."""
+    proof, what, root = words.proof(report), report.prescription, report.diagnosis.root
+    if proof is not None:
+        yield Block(_prose(style, proof))
+    if what is None or not what.steps:
+        yield _shortened(style, (what.no_software_fix if what is not None else None) or "No step of a fix is known for this machine.", 4)
+        yield Block(_more(style, f"cudadoctor explain {root.cause}" if root is not None else "", again))
+        return
+    if what.no_software_fix is not None:
+        yield _shortened(style, what.no_software_fix, 4)
+    step, several = what.steps[0], len(what.steps) > 1
+    runs = _runs(step)
+    kind = f" ({words.KINDS[step.kind]})" if runs and step.kind is not None else ""
+    yield _shortened(style, f"Fix{f', step 1 of {len(what.steps)}' if several else ''}: {words.told(step)}{kind}", 4)
+    if runs and step.verify and "\n" not in step.verify:
+        yield Block(_raw(style, f"Verify: {step.verify}", "dim"), 3)
+    if runs and step.shell is not None:
+        here = report.origin.kind == "live" and not re.search(r"--(?:log|distro)\b", again)
+        applies = f"; do them: {_command('fix --apply', again)}" if here else ""
+        yield Block(_prose(style, f"All steps: {_command('fix', again)}{applies}; all rows: check -v", "dim"))
+        yield Block("\n" + _raw(style, step.shell, "cyan", indent=4))
+    else:
+        yield Block(_more(style, _command("fix --for-admin" if step.who == "administrator" else "fix", again), again))
+
+
+def _more(style: Style, command: str, again: str) -> str:
+    return _prose(style, f"All rows: {_command('check -v', again)}", "dim") + "\n" + _raw(style, command, "cyan", indent=4)
+
+
+def _runs(step: Step) -> bool:
+    """Whether its command may stand beside the prompt: nothing that ends, removes or restarts something, and nothing for somebody else."""
+    short = step.shell is not None and len(step.shell.split("\n")) <= _MOST_COMMANDS
+    return short and step.who == "user" and step.mode == "do" and step.kind not in ("restart", "destructive")
+
+
+def _ask(report: Report, style: Style, again: str) -> Iterator[Block]:
+    """The first command that would settle it."""
+    asks = report.diagnosis.ask
+    if asks:
+        told = f"tells apart {', '.join(asks[0].tells_apart[:4])}" if asks[0].tells_apart else asks[0].why
+        yield _shortened(style, f"What would settle it: {told}", 4)
+    yield Block(_more(style, asks[0].command if asks else _command("check -v", again), again))

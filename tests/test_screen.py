@@ -1,0 +1,123 @@
+"""The screen of `check`: at 80 x 24 the verdict, the cause and the first command of every recorded host are in sight, the command last."""
+
+from __future__ import annotations
+
+import functools
+
+import msgspec
+import pytest
+
+from cudadoctor.judge.stages import judge
+from cudadoctor.model.report import Report
+from cudadoctor.report import screen
+from cudadoctor.report.page import Style
+from tests.command_line import HEALTHY, NAMES, evidence_of, host, run
+from tests.prescriptions import KNOWLEDGE
+
+SIZES = ((80, 24), (120, 40), (200, 50), (40, 24))
+
+
+@functools.cache
+def report_of(name: str) -> Report:
+    return judge(evidence_of(name), KNOWLEDGE)
+
+
+def lines_of(name: str, width: int = 80, height: int = 24, **more: bool) -> list[str]:
+    return screen.render(report_of(name), KNOWLEDGE, Style(width=width, height=height, **more)).splitlines()
+
+
+def seen(lines: list[str], width: int, height: int) -> list[str]:
+    """What is left on a terminal of this size with the prompt below."""
+    rows = [line[at : at + width] for line in lines for at in range(0, max(1, len(line)), width)]
+    return rows[-(height - 1) :]
+
+
+@pytest.mark.parametrize("size", SIZES[:3], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", NAMES)
+def test_verdict_cause_and_first_command_are_in_sight(name: str, size: tuple[int, int]) -> None:
+    report, lines = report_of(name), lines_of(name, *size)
+    shown = seen(lines, *size)
+    assert shown[0].startswith(report.verdict.upper())
+    root = report.diagnosis.root
+    if root is not None:
+        assert f"[{root.cause}]" in "".join(shown[:3])
+    assert _command_of(report).split("\n")[-1].strip() == lines[-1].strip()
+
+
+def _command_of(report: Report) -> str:
+    """What has to stand last."""
+    what, root = report.prescription, report.diagnosis.root
+    if report.verdict == "healthy":
+        return "All rows: cudadoctor check -v"
+    if root is None:
+        return report.diagnosis.ask[0].command if report.diagnosis.ask else "cudadoctor check -v"
+    if what is None or not what.steps:
+        return f"cudadoctor explain {root.cause}"
+    first = what.steps[0]
+    if first.who == "administrator":
+        return "cudadoctor fix --for-admin"
+    plain = first.mode == "do" and first.kind in ("reads", "session", "environment", "system")
+    return first.shell if plain and first.shell is not None and first.shell.count("\n") < 6 else "cudadoctor fix"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_that_ends_or_restarts_something_stands_beside_the_prompt(name: str) -> None:
+    last = lines_of(name)[-1]
+    assert not any(word in last for word in ("reboot", "rmmod", "purge", "kill ", "systemctl restart", "gpu-reset"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_first_quoted_line_is_there_at_any_size(name: str) -> None:
+    root = report_of(name).diagnosis.root
+    for size in SIZES:
+        if root is not None and root.evidence:
+            assert root.evidence[0].source.split()[0] in "\n".join(lines_of(name, *size))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_colour_and_signs_change_no_word(name: str) -> None:
+    import re
+
+    plain = lines_of(name)
+    assert [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines_of(name, color=True)] == plain
+    assert [line.encode("ascii", "backslashreplace").decode() for line in plain] == lines_of(name, ascii=True)
+
+
+def test_a_healthy_machine_is_a_few_lines_with_a_column_for_each_figure() -> None:
+    lines = lines_of("h200x2-bench")
+    assert len(lines) <= 10
+    (head,) = (number for number, line in enumerate(lines) if line.split()[:1] == ["GPU"])
+    assert [line.split()[0] for line in lines[head : head + 3]] == ["GPU", "0", "1"]
+
+
+def test_more_room_shows_more() -> None:
+    wordy = max(NAMES, key=lambda name: len("".join(lines_of(name, 200, 200))))
+    assert len(lines_of(wordy, 80, 24)) < len(lines_of(wordy, 80, 60))
+
+
+def test_requirements_that_are_not_met_stand_below_the_verdict() -> None:
+    out = run("check", "--replay", host(HEALTHY), "--require", "gpus>=9").out.splitlines()
+    assert any(line.strip().startswith("Required: gpus>=9: not met") for line in out[:5])
+
+
+def test_the_other_commands_look_at_the_same() -> None:
+    out = " ".join(run("check", "--replay", host("h200-visible-devices-word")).out.split())
+    assert f"All steps: cudadoctor fix --replay {host('h200-visible-devices-word')}" in out
+    assert "--apply" not in out  # what was recorded is not carried out
+
+
+def test_verbose_is_the_whole_report() -> None:
+    short, whole = (run("check", "--replay", host("driver-hung"), *more).out for more in ((), ("-v",)))
+    assert len(short.splitlines()) < 24 < len(whole.splitlines())
+
+
+def test_hostile_words_stay_words() -> None:
+    report = report_of("h200-visible-devices-word")
+    assert report.diagnosis.root is not None
+    quote = msgspec.structs.replace(report.diagnosis.root.evidence[0], text="\x1b[2J\x1b]0;x\x07HEALTHY \u202e\nBROKEN\r\n" + "x" * 5000)
+    root = msgspec.structs.replace(report.diagnosis.root, evidence=(quote,))
+    bad = msgspec.structs.replace(report, diagnosis=msgspec.structs.replace(report.diagnosis, root=root))
+    lines = screen.render(bad, KNOWLEDGE, Style()).splitlines()
+    assert not any(sign in line for line in lines for sign in ("\x1b", "\u202e", "\r", "\x07"))
+    assert len(seen(lines, 80, 24)) < 24
+    assert not any(line.startswith("HEALTHY") for line in lines)
