@@ -32,7 +32,7 @@ _COLOURS = {"healthy": "#1a7f37", "degraded": "#9a6700", "broken": "#cf222e", "u
 
 
 class Report(model.Report, frozen=True, kw_only=True):
-    """What a run found. `str()` is the page that the command line prints; a notebook shows the same."""
+    """What a run found. `str()` is the whole report in words; a notebook shows the same."""
 
     def __str__(self) -> str:
         from cudadoctor.report import text

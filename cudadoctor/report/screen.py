@@ -74,8 +74,7 @@ def _shortened(style: Style, text: str, rank: int, before: str = "") -> Block:
 def _blocks(report: Report, knowledge: Knowledge, style: Style, again: str) -> Iterator[Block]:
     root = report.diagnosis.root
     yield Block(_head(report, style))
-    for result in words.unmet(report)[:4]:
-        yield Block(_prose(style, f"Required: {words.asked(result)}", "red", indent=2), 1)
+    yield from _required(report, style)
     if report.verdict == "healthy":
         yield Block(_figures(report, style))
         yield from _beside(report, style)
@@ -114,6 +113,17 @@ def _head(report: Report, style: Style) -> str:
     return page.text()
 
 
+def _required(report: Report, style: Style) -> Iterator[Block]:
+    """What a policy demands: what is not met, each with what was found; what is, in one line."""
+    unmet, count = words.unmet(report), len(report.requirements)
+    if unmet:
+        yield Block(_raw(style, f"Required: {len(unmet)} of {count} not met", "bold"))
+        for number, result in enumerate(unmet[:5]):
+            yield Block(_prose(style, words.asked(result), "red" if result.met is False else "magenta", indent=2), number and 2 + number)
+    elif count:
+        yield Block(_prose(style, f"Required, and met: {', '.join(result.text for result in report.requirements)}", "green"), 4)
+
+
 def _quote(quote: Quote, style: Style) -> str:
     """Where it stands and its words, on one line where both fit; a long line of a machine is cut, -v shows the whole."""
     text, width = one_line(clean(quote.text).replace("\n", " ")), max(style.width, 40)
@@ -150,7 +160,7 @@ def _beside(report: Report, style: Style) -> Iterator[Block]:
     for line in words.experiments(report):
         yield Block(_prose(style, line, indent=2), 7)
     for note in report.notes[:2]:
-        yield Block(_raw(style, _cut(one_line(f"Note: {' '.join(note.split())}"), max(style.width, 40) - 2), indent=2), 9)
+        yield Block(_prose(style, _cut(one_line(f"Note: {' '.join(note.split())}"), 2 * max(style.width, 40) - 10), indent=2), 9)
 
 
 def _figures(report: Report, style: Style) -> str:

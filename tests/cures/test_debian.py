@@ -108,7 +108,9 @@ def test_a_library_that_is_gone_comes_back(root: Root) -> None:
 
 
 def test_the_module_is_built_for_a_kernel_that_lacks_it(root: Root) -> None:
-    root.must(f"rm -r /lib/modules/{root.kernel}/updates; rm -rf /var/lib/dkms/nvidia*/*/{root.kernel}; depmod {root.kernel}")
+    root.must(
+        f"for m in $(dkms status | grep -oE '^nvidia[^,]*' | sort -u); do dkms unbuild $m -k {root.kernel}; done; depmod {root.kernel}"
+    )
     assert root.ran(f"modinfo -k {root.kernel} nvidia-current || modinfo -k {root.kernel} nvidia").returncode != 0
     root.carry_out(root.steps("driver-module-missing-for-kernel"))
     assert root.must(f"modinfo -k {root.kernel} -F version nvidia-current || modinfo -k {root.kernel} -F version nvidia").strip()
