@@ -22,7 +22,6 @@ from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.page import Style
 from cudadoctor.report.text import STATUS_STYLE, VERDICTS, Page
 
-LINES = 24
 _PROMPT = 1  # line that the shell writes below
 _MOST_COMMANDS = 6  # lines of the first step's command; a longer one is left to `cudadoctor fix`
 _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z0-9`/])")
@@ -41,7 +40,7 @@ class Block(NamedTuple):
 def render(report: Report, knowledge: Knowledge, style: Style, again: str = "") -> str:
     """`again`: the options, as words of a shell, with which another command looks at the same (`--replay FOLDER`)."""
     blocks = [block for block in _blocks(report, knowledge, style, again) if block.text]
-    room = max(LINES, style.height) - _PROMPT
+    room = style.height - _PROMPT
     while _height(blocks, style.width) > room and any(block.rank for block in blocks):
         last = max(range(len(blocks)), key=lambda number: (blocks[number].rank, number))
         blocks[last : last + 1] = [Block(blocks[last].short)] if blocks[last].short else []
