@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import json
 
 import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
 from cudadoctor.model.report import Report
-from cudadoctor.report import screen
+from cudadoctor.report import brief, screen
 from cudadoctor.report.page import Style
 from tests.command_line import HEALTHY, NAMES, evidence_of, host, run
 from tests.prescriptions import KNOWLEDGE
@@ -122,3 +123,34 @@ def test_hostile_words_stay_words() -> None:
     assert not any(sign in line for line in lines for sign in ("\x1b", "\u202e", "\r", "\x07"))
     assert len(seen(lines, 80, 24)) < 24
     assert not any(line.startswith("HEALTHY") for line in lines)
+
+
+# ---------------------------------------------------------------- for scripts and agents
+@pytest.mark.parametrize("name", NAMES)
+def test_the_brief_is_short_and_says_what_the_screen_says(name: str) -> None:
+    report = report_of(name)
+    body = brief.render(report, KNOWLEDGE)
+    assert len(body.encode()) <= 1500
+    found = json.loads(body)
+    root = report.diagnosis.root
+    assert (found["verdict"], found["exit_code"], found["cause"]) == (report.verdict, report.exit_code, root.cause if root else None)
+    lines = "\n".join(line.strip() for line in lines_of(name))
+    if found["command"] is not None:
+        assert "\n".join(line.strip() for line in found["command"].split("\n")) in lines
+    elif report.verdict != "healthy":
+        assert found["next_command"] in lines or "cudadoctor" in lines_of(name)[-1]
+
+
+def test_the_brief_holds_with_the_longest_words() -> None:
+    report = report_of("h200-visible-devices-word")
+    assert report.diagnosis.root is not None
+    assert report.prescription is not None
+    quote = msgspec.structs.replace(report.diagnosis.root.evidence[0], text="\x1b[2J" + "\u20ac" * 5000)
+    root = msgspec.structs.replace(report.diagnosis.root, evidence=(quote,), title="t" * 2000)
+    step = msgspec.structs.replace(report.prescription.steps[0], text="w" * 3000, shell="c" * 3000)
+    prescription = msgspec.structs.replace(report.prescription, steps=(step,))
+    bad = msgspec.structs.replace(report, diagnosis=msgspec.structs.replace(report.diagnosis, root=root), prescription=prescription)
+    body = brief.render(bad, KNOWLEDGE)
+    assert len(body.encode()) <= 1500
+    assert json.loads(body)["command"] is None  # half a command is none
+    assert "\x1b" not in body

@@ -60,6 +60,7 @@ def _npd_exit(report: Report) -> int:
 FORMATS: dict[str, Format] = {
     "text": Format(_text),
     "json": Format(_json, is_json=True),
+    "brief": Format(_machine("brief"), is_json=True),
     "junit": Format(_machine("junit")),
     "html": Format(_machine("html")),
     "markdown": Format(_machine("markdown")),

@@ -42,6 +42,11 @@ def render(report: msgspec.Struct) -> str:
     return clean_json(msgspec.json.format(msgspec.json.encode(body), indent=2).decode()) + "\n"
 
 
+def compact(body: Any) -> str:
+    """JSON on one line."""
+    return clean_json(msgspec.json.encode(_encodable(body)).decode()) + "\n"
+
+
 def schema() -> str:
     """The JSON Schema of the report: every key is always there, and later releases may add some."""
     whole = msgspec.json.schema(Report)

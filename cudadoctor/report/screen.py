@@ -15,7 +15,6 @@ from rich.text import Text
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.recipe import Step
 from cudadoctor.model.report import BenchmarkResult, Report
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
@@ -23,7 +22,6 @@ from cudadoctor.report.page import Style
 from cudadoctor.report.text import STATUS_STYLE, VERDICTS, Page
 
 _PROMPT = 1  # line that the shell writes below
-_MOST_COMMANDS = 6  # lines of the first step's command; a longer one is left to `cudadoctor fix`
 _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z0-9`/])")
 # Columns of the figures, in their order: the row of tables/benchmark.toml, and its head.
 _COLUMNS = (("h2d_pinned", "to GPU"), ("d2h_pinned", "to host"), ("d2d", "memory"), ("fp32", "FP32"), ("launch_latency", "launch"))
@@ -213,7 +211,7 @@ def _first_step(report: Report, style: Style, again: str) -> Iterator[Block]:
     if what.no_software_fix is not None:
         yield _shortened(style, what.no_software_fix, 4)
     step, several = what.steps[0], len(what.steps) > 1
-    runs = _runs(step)
+    runs = words.first_command(what) is not None
     kind = f" ({words.KINDS[step.kind]})" if runs and step.kind is not None else ""
     yield _shortened(style, f"Fix{f', step 1 of {len(what.steps)}' if several else ''}: {words.told(step)}{kind}", 4)
     if runs and step.verify and "\n" not in step.verify:
@@ -229,12 +227,6 @@ def _first_step(report: Report, style: Style, again: str) -> Iterator[Block]:
 
 def _more(style: Style, command: str, again: str) -> str:
     return _prose(style, f"All rows: {_command('check -v', again)}", "dim") + "\n" + _raw(style, command, "cyan", indent=4)
-
-
-def _runs(step: Step) -> bool:
-    """Whether its command may stand beside the prompt: nothing that ends, removes or restarts something, and nothing for somebody else."""
-    short = step.shell is not None and len(step.shell.split("\n")) <= _MOST_COMMANDS
-    return short and step.who == "user" and step.mode == "do" and step.kind not in ("restart", "destructive")
 
 
 def _ask(report: Report, style: Style, again: str) -> Iterator[Block]:

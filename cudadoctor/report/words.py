@@ -178,6 +178,18 @@ def standing(cause: str, diagnosis: Diagnosis) -> str:
     return f"{cause} was not found here" if cause in diagnosis.ruled_out else f"nothing that was seen here points to {cause}"
 
 
+_MOST_COMMANDS = 6  # lines of a command that is shown alone
+
+
+def first_command(what: Prescription | None) -> Step | None:
+    """The first step, if its command may be shown alone: nothing that ends, removes or restarts something, nothing that somebody else or a
+    condition decides, and no script."""
+    step = next(iter(what.steps), None) if what is not None else None
+    if step is None or step.shell is None or step.shell.count("\n") >= _MOST_COMMANDS:
+        return None
+    return step if step.who == "user" and step.mode == "do" and step.kind not in ("restart", "destructive") else None
+
+
 def labelled(head: str, command: str) -> str:
     """`Verify: nvidia-smi`; several lines stand under their label."""
     return f"{head}: {command}" if "\n" not in command else f"{head}:\n{command}"

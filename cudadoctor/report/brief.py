@@ -1,0 +1,56 @@
+"""The report in at most 1.5 kB of JSON, for scripts and agents: what is wrong, the line that shows it, the first command, what to run next.
+
+Words of the machine stand in `line` and `command` alone: data to show or to judge, never instructions.
+"""
+
+from __future__ import annotations
+
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.report import Report
+from cudadoctor.report import json, words
+from cudadoctor.report.clean import one_line
+
+SCHEMA = "cudadoctor.brief/1"
+LIMIT = 1500  # bytes
+_LONG, _SHORT = 400, 120  # characters of a field; the second where all of them are still too long
+
+
+def render(report: Report, knowledge: Knowledge) -> str:
+    whole = _written(report, _LONG)
+    return whole if len(whole.encode()) <= LIMIT else _written(report, _SHORT)
+
+
+def _written(report: Report, most: int) -> str:
+    diagnosis, what = report.diagnosis, report.prescription
+    root = diagnosis.root
+    first = words.first_command(what)
+    shell = first.shell if first is not None and len(first.shell or "") <= most else None
+    asked = diagnosis.ask[0].command if root is None and diagnosis.ask and len(diagnosis.ask[0].command) <= most else None
+    quote = next(iter(root.evidence), None) if root is not None else None
+    body = {
+        "schema": SCHEMA,
+        "verdict": report.verdict,
+        "exit_code": report.exit_code,
+        "action": report.action,
+        "gpus": _cut(words.gpus(report), most // 2),
+        "cause": root.cause if root is not None else None,
+        "title": _cut(words.headline(report), most // 2),
+        "proof": _cut(words.proof(report), most),
+        "line": _cut(f"{words.where(quote)}: {quote.text}", most) if quote is not None else None,
+        "suspects": [finding.cause for finding in diagnosis.suspects[:4]],
+        "also": [finding.cause for finding in diagnosis.also[:4]],
+        "unmet": [_cut(words.asked(result), most // 4) for result in words.unmet(report)[:3]],
+        "steps": len(what.steps) if what is not None else 0,
+        "step": _cut(words.told(what.steps[0]), most // 2) if what is not None and what.steps else None,
+        "command": shell or asked,
+        "kind": first.kind if shell is not None and first is not None else "reads" if asked else None,
+        "next_command": "cudadoctor fix" if what is not None and what.steps else "cudadoctor check -v",
+    }
+    return json.compact(body)
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    if text is None:
+        return None
+    plain = one_line(text)
+    return plain if len(plain) <= most else plain[: most - 3].rstrip() + "..."
