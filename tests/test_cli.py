@@ -500,3 +500,17 @@ def test_an_interrupt_leaves_no_process_behind(command: str, sent: signal.Signal
     while marked(marker) and time.monotonic() < end:  # killed processes need a moment to go
         time.sleep(0.02)
     assert marked(marker) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("check", "--only", "gpu", "--skip", "gpu"), "--only and --skip both name gpu"),
+        (("check", "--quick", "--python", "/no/such/python"), "--python: there is no /no/such/python"),
+        (("run", "--python", "x", "--", "true"), "--python is no option of `run`"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...], said: str) -> None:
+    result = run(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert said in " ".join(result.err.split())

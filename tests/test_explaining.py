@@ -186,6 +186,11 @@ def test_a_typing_error_in_a_distributions_name_is_no_other_system(command: tupl
     assert near in result.err
 
 
+def test_words_need_no_quotes() -> None:
+    assert run("explain", "Xid", "79") == run("explain", "Xid 79")
+    assert run("explain", "driver", "470", "--format", "json") == run("explain", "driver 470", "--format", "json")
+
+
 def test_a_distribution_changes_what_a_page_says() -> None:
     assert "akmod-nvidia" in run("explain", "driver-not-installed", "--distro", "fedora-41").out
 

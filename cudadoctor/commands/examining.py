@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,16 @@ def style(options: dict[str, Any]) -> Style:
     return terminal.style(options["color"], options["plain"], options["verbose"])
 
 
+def _meant(options: dict[str, Any]) -> None:
+    """What cannot be meant: rows that are both asked for and left out, an interpreter that is not there."""
+    both = [row for row in options.get("only") or () if row in (options.get("skip") or ())]
+    if both:
+        raise terminal.usage(f"--only and --skip both name {both[0]}")
+    python = options["python"]
+    if python is not None and options["replay"] is None and os.path.dirname(python) and not os.path.exists(python):
+        raise terminal.usage(f"--python: there is no {python}")
+
+
 def _gathered(options: dict[str, Any], requirements: Requirements, judge: Judge) -> tuple[tuple[Evidence, ...], bool]:
     """The evidence, and whether Ctrl-C ended the collection: what is known by then is shown all the same."""
     try:
@@ -68,6 +79,7 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
     """`wanted`: what else of the answer is asked for (model/judgement.py)."""
     from cudadoctor.within.asking import Judge
 
+    _meant(options)
     with closing(Judge(warm=options["replay"] is None)) as child:
         import msgspec
 

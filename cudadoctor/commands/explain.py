@@ -30,16 +30,17 @@ def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
 
 
 @click.command()
-@click.argument("what", shell_complete=examining.causes_of)
+@click.argument("words", metavar="WHAT", nargs=-1, required=True, shell_complete=examining.causes_of)
 @click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
 @groups.distro_option
 @groups.shown
-def explain(what: str, form: str, distro: str | None, **options: Any) -> None:
+def explain(words: tuple[str, ...], form: str, distro: str | None, **options: Any) -> None:
     """Explain a code, a cause, a thing or a text.
 
-    WHAT is `-`, a cause id, a code (`cuda 100`, `Xid 79`), an environment variable, a GPU (`GK208M`, `10de:1292`, `sm_90`), a version
-    (`driver 470`, `cuda 12.4`, `ptx 8.5`, `gcc 13`, `numba 0.60`), a file, or the text itself.
+    WHAT is `-` (standard input), a cause id, a code (cuda 100, Xid 79), an environment variable, a GPU (GK208M, 10de:1292, sm_90), a
+    version (driver 470, cuda 12.4, ptx 8.5, gcc 13, numba 0.60), a file, or the text itself.
     """
+    what = " ".join(words)  # `explain Xid 79` needs no quotes
     with ExitStack() as ends:
         judge = _judges(what, ends)
         from cudadoctor.commands import explaining

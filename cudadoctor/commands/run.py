@@ -39,6 +39,8 @@ def run(
     from cudadoctor.commands.runner import Run
     from cudadoctor.sources import passing
 
+    if command[0].startswith("--"):
+        raise terminal.usage(f"{command[0]} is no option of `run`; the program comes first: cudadoctor run -- PROGRAM [OPTIONS]")
     if output is not None:
         terminal.outputs((f"json={output}",), ("json",))
     try:

@@ -191,7 +191,9 @@ def _rows(report: Report, style: Style) -> str:
     named = [f"{status}: {', '.join(by_status[status])}" for status in STATUS_STYLE if status != "pass" and status in by_status]
     took = f" in {report.timing.total_s:.1f} s" if report.timing.total_s is not None else ""
     passed = f"{len(by_status.get('pass', ()))} of {len(report.checks)} rows pass"
-    return _prose(style, f"{'; '.join([passed, *named])}; exit code {report.exit_code}, action {report.action}{took}", "dim")
+    demanded = " (a requirement is not met)" if words.unmet(report) and report.verdict != "broken" else ""
+    demanded = " (--strict)" if words.degraded_fails(report) else demanded
+    return _prose(style, f"{'; '.join([passed, *named])}; exit code {report.exit_code}{demanded}, action {report.action}{took}", "dim")
 
 
 def _command(name: str, again: str) -> str:

@@ -31,6 +31,8 @@ QUIET = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": "/usr/sbin:
 class Root:
     """A system in a folder."""
 
+    driver = True  # whether the archive's driver compiles for the archive's kernel
+
     def __init__(self, folder: Path, release: str) -> None:
         self.folder, self.distro = folder, RELEASES[release]
         subprocess.run(
@@ -79,7 +81,15 @@ def root(request: pytest.FixtureRequest) -> Iterator[Root]:
 
 
 def test_the_driver_is_installed_and_its_module_built(root: Root) -> None:
-    root.carry_out(root.steps("driver-not-installed"))
+    try:
+        root.carry_out(root.steps("driver-not-installed"))
+    except AssertionError:
+        # Seen with 550.163.01 and Linux 6.12.117 of Debian 13, open and from backports too: the archive's own packages do not fit each other.
+        refused = root.ran("grep -h ': error: ' /var/lib/dkms/nvidia*/*/build/make.log").stdout.splitlines()
+        if not refused:
+            raise
+        root.driver = False
+        pytest.skip(f"the archive's driver does not compile for its own kernel {root.kernel}: {refused[0].rpartition('/')[2]}")
     version = root.must(f"modinfo -k {root.kernel} -F version nvidia || modinfo -k {root.kernel} -F version nvidia-current").strip()
     assert version
     assert version in root.must("dkms status")
@@ -98,6 +108,8 @@ def test_nouveau_is_kept_out_and_comes_back(root: Root) -> None:
 
 
 def test_a_library_that_is_gone_comes_back(root: Root) -> None:
+    if not root.driver:
+        pytest.skip("the driver does not compile here")
     for path in root.must("ldconfig -p | sed -n 's/.*libcuda.so.1 .*=> //p'").split():
         root.must(f"rm $(readlink -f {path}) {path}; ldconfig")
     assert "libcuda.so.1" not in root.must("ldconfig -p")
@@ -108,6 +120,8 @@ def test_a_library_that_is_gone_comes_back(root: Root) -> None:
 
 
 def test_the_module_is_built_for_a_kernel_that_lacks_it(root: Root) -> None:
+    if not root.driver:
+        pytest.skip("the driver does not compile here")
     root.must(
         f"for m in $(dkms status | grep -oE '^nvidia[^,]*' | sort -u); do dkms unbuild $m -k {root.kernel}; done; depmod {root.kernel}"
     )
@@ -138,6 +152,8 @@ def test_a_variable_leaves_a_file_of_the_system_and_comes_back(root: Root) -> No
 
 
 def test_every_package_of_the_driver_goes_before_one_is_installed_anew(root: Root) -> None:
+    if not root.driver:
+        pytest.skip("the driver does not compile here")
     steps = root.steps("driver-packages-conflict")
     purge = next(index for index, step in enumerate(steps) if "purge" in (step.shell or ""))
     root.carry_out([step for step in steps[: purge + 1] if step.kind != "reads"])
