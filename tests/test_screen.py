@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 
 import msgspec
 import pytest
@@ -33,9 +34,18 @@ def seen(lines: list[str], width: int, height: int) -> list[str]:
     return rows[-(height - 1) :]
 
 
-@pytest.mark.parametrize("size", SIZES[:3], ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", NAMES)
-def test_verdict_cause_and_first_command_are_in_sight(name: str, size: tuple[int, int]) -> None:
+def test_the_screen_of(name: str) -> None:
+    """All in one test a host: to judge it takes longer than the rest."""
+    for size in SIZES[:3]:
+        _in_sight(name, size)
+    _nothing_that_ends_or_restarts_something_stands_beside_the_prompt(name)
+    _the_first_quoted_line_is_there_at_any_size(name)
+    _colour_and_signs_change_no_word(name)
+    _the_brief_is_short_and_says_what_the_screen_says(name)
+
+
+def _in_sight(name: str, size: tuple[int, int]) -> None:
     report, lines = report_of(name), lines_of(name, *size)
     shown = seen(lines, *size)
     assert shown[0].startswith(report.verdict.upper())
@@ -61,24 +71,19 @@ def _command_of(report: Report) -> str:
     return first.shell if plain and first.shell is not None and first.shell.count("\n") < 6 else "cudadoctor fix"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_that_ends_or_restarts_something_stands_beside_the_prompt(name: str) -> None:
+def _nothing_that_ends_or_restarts_something_stands_beside_the_prompt(name: str) -> None:
     last = lines_of(name)[-1]
     assert not any(word in last for word in ("reboot", "rmmod", "purge", "kill ", "systemctl restart", "gpu-reset"))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_first_quoted_line_is_there_at_any_size(name: str) -> None:
+def _the_first_quoted_line_is_there_at_any_size(name: str) -> None:
     root = report_of(name).diagnosis.root
     for size in SIZES:
         if root is not None and root.evidence:
             assert root.evidence[0].source.split()[0] in "\n".join(lines_of(name, *size))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_colour_and_signs_change_no_word(name: str) -> None:
-    import re
-
+def _colour_and_signs_change_no_word(name: str) -> None:
     plain = lines_of(name)
     assert [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in lines_of(name, color=True)] == plain
     assert [line.encode("ascii", "backslashreplace").decode() for line in plain] == lines_of(name, ascii=True)
@@ -127,8 +132,7 @@ def test_hostile_words_stay_words() -> None:
 
 
 # ---------------------------------------------------------------- for scripts and agents
-@pytest.mark.parametrize("name", NAMES)
-def test_the_brief_is_short_and_says_what_the_screen_says(name: str) -> None:
+def _the_brief_is_short_and_says_what_the_screen_says(name: str) -> None:
     report = report_of(name)
     body = brief.render(report, KNOWLEDGE)
     assert len(body.encode()) <= 1500
