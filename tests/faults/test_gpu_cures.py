@@ -94,7 +94,7 @@ def _script(fault: Fault, folder: Path) -> str:
         f'{doctor} run --cured -- $PATIENT -c "$(cat $D/kernel.py)" > $D/cured.out 2>&1; ended cured',
         f"{doctor} fix --apply --yes environment --yes reads --python $PATIENT > $D/apply.out 2>&1; ended apply",
         f"{state} > $D/applied",
-        "env -i HOME=$HOME PATH=$PATH LD_LIBRARY_PATH=$LD_LIBRARY_PATH CUDA_HOME=/usr/local/cuda bash -c '. $HOME/.profile; \"$@\"' sh $PATIENT -c \"$(cat $D/kernel.py)\" > $D/new.out 2>&1; ended new",
+        "env -i PYTHONDONTWRITEBYTECODE=1 HOME=$HOME PATH=$PATH LD_LIBRARY_PATH=$LD_LIBRARY_PATH CUDA_HOME=/usr/local/cuda bash -c '. $HOME/.profile; \"$@\"' sh $PATIENT -c \"$(cat $D/kernel.py)\" > $D/new.out 2>&1; ended new",
         f"{doctor} fix --undo --yes environment > $D/undo.out 2>&1; ended undo",
         f"{state} > $D/after",
         "true",
