@@ -241,7 +241,7 @@ def driver_answers(facts: Facts) -> bool:
 def _no_answer(entry: Hang) -> Quote:
     place = f" in step {entry.step}" if entry.step is not None else ""
     stuck = ", and it could not be ended" if entry.uninterruptible else ""
-    return Quote(source=entry.what, text=f"no answer within {entry.seconds:g} s{place}{stuck}")
+    return Quote(source=entry.what, text=f"no answer within {round(entry.seconds, 1):g} s{place}{stuck}")
 
 
 RULES: tuple[Rule, ...] = (

@@ -130,7 +130,7 @@ class Child:
         elif getattr(self.process, "lost", False):  # that is no answer, and no silence of the program either
             self._finish("not-run", f"{self.shown[0]}: the process that watches over children was ended")
         elif now >= self.deadline:
-            self.kill(f"no answer within {self.limit:g} s")
+            self.kill(f"no answer within {round(self.limit, 1):g} s")
 
     def kill(self, why: str) -> None:
         """End it with all that it started. What cannot be killed is abandoned."""

@@ -42,7 +42,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
     for hang in hangs.entries if hangs is not None else ():
         stuck = " and could not be ended" if hang.uninterruptible else ""
         slow = hang.item == "nvidia-smi" and _driver_answers(facts)
-        out.append(f"{hang.what} gave no answer within {hang.seconds:g} s{stuck}{_SLOW if slow else ''}.")
+        out.append(f"{hang.what} gave no answer within {round(hang.seconds, 1):g} s{stuck}{_SLOW if slow else ''}.")
     order = device_numbers.note(facts)
     out.extend([order] if order is not None else [])
     out.extend(spaced.notes(facts, knowledge))
