@@ -672,8 +672,10 @@ def test_the_table_of_releases(release: str, numpy: str, fits: bool) -> None:
 )
 def test_the_entry_of_pythonpath_that_brings_the_file_is_named(listed: str, kept: str | None) -> None:
     hidden = with_numba(shadows=(Shadow(module="numba", path="/opt/old/numba"),))
-    values = clue("python-module-shadowed", {PYTHON: hidden, ENVIRONMENT: environment(PYTHONPATH=listed)}).values
-    assert (values.get("variable"), values.get("kept")) == ((None, None) if kept == "-" else ("PYTHONPATH", kept))
+    found = clue("python-module-shadowed", {PYTHON: hidden, ENVIRONMENT: environment(PYTHONPATH=listed)})
+    named = kept != "-"
+    assert (found.values.get("variable"), found.values.get("kept")) == (("PYTHONPATH", kept) if named else (None, None))
+    assert (f"PYTHONPATH={listed}" in [quote.text for quote in found.quotes]) == named
 
 
 def test_shadows_hide_what_is_installed() -> None:

@@ -238,6 +238,7 @@ def test_centos_7_has_yum() -> None:
 _NAMES = {
     "ubuntu-24.04": "Ubuntu", "debian-13": "Debian", "fedora-42": "Fedora", "rhel-9": "RHEL", "arch": "Arch", "opensuse-leap-15.6": "openSUSE",
 }  # fmt: skip
+_LINUX_ONLY = ("sudo ", "/etc/", "dmesg", "apt-get", "systemctl ")
 _MANAGERS = {
     "ubuntu-24.04": "apt",
     "debian-13": "apt",
@@ -259,3 +260,12 @@ def test_no_step_speaks_of_another_system(cause: str, distro: str) -> None:
         words = re.findall(r"\b[A-Za-z]+\b", f"{step.text} {step.when} {step.shell} {step.verify} {step.undo}")
         if not step.id.startswith("restore-jetson-driver/"):
             assert not (others | managers) & set(words), step.id
+
+
+@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+def test_no_step_for_windows_speaks_of_linux(cause: str) -> None:
+    found = prescribe(finding(cause), {}, facts_of({}), KNOWLEDGE, "windows-11")
+    for step in found.steps if found is not None else ():
+        said = f"{step.text} {step.shell} {step.verify} {step.undo}"
+        assert not any(word in said for word in _LINUX_ONLY), (step.id, said)
+        assert not any(f"({name}: " in said for name in _NAMES.values()), (step.id, said)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -12,6 +12,7 @@ from cudadoctor.checks.reading import single_lines
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
+    ENVIRONMENT,
     LADDER,
     NVML,
     SMI,
@@ -64,6 +65,20 @@ def spoken(source: str, line: int, words: str) -> Quote:
 
 
 # ---------------------------------------------------------------- environment
+def without_places(facts: Facts, name: str, unwanted: Callable[[str], bool]) -> tuple[dict[str, str], tuple[Quote, ...]]:
+    """What a fix needs to take places out of a list of folders, and the line that holds them; nothing where none of them is unwanted, or
+    the variables are not known."""
+    environment = facts.get(ENVIRONMENT)
+    if isinstance(environment, Unknown):
+        return {}, ()
+    value = variables_of(environment).get(name, "")
+    places = value.split(":")
+    kept = [place for place in places if not unwanted(place)]
+    if len(kept) == len(places):
+        return {}, ()
+    return {"variable": name, "value": value, "kept": ":".join(kept)}, (variable_quote(environment, name),)
+
+
 def variables_of(fact: Fact[Environment]) -> dict[str, str]:
     """The environment's variables; none where it is known to be absent."""
     return fact.value.variables if fact.value is not None else {}

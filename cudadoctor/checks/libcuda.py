@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cudadoctor.checks import limits
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, broken, passed, plural, rung_quote, spoken, variable_quote, variables_of
+from cudadoctor.checks.common import any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import line_of, lines_with, some, unknown
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
@@ -117,16 +119,8 @@ def _loaded(ladder: Ladder) -> tuple[Quote, ...]:
 
 def _with_library_path(facts: Facts, clue: Clue, folder: re.Pattern[str]) -> Clue:
     """The clue with LD_LIBRARY_PATH, where that is what leads the loader to such a folder."""
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Unknown):
-        return clue
-    value = variables_of(environment).get("LD_LIBRARY_PATH", "")
-    kept = [part for part in value.split(":") if not folder.search(part)]
-    if len(kept) == len(value.split(":")):
-        return clue
-    quotes = (*clue.quotes, variable_quote(environment, "LD_LIBRARY_PATH"))
-    values = {**clue.values, "variable": "LD_LIBRARY_PATH", "value": value, "kept": ":".join(kept)}
-    return Clue(cause=clue.cause, quotes=quotes, from_rung=clue.from_rung, values=values)
+    values, quotes = without_places(facts, "LD_LIBRARY_PATH", lambda place: folder.search(place) is not None)
+    return msgspec.structs.replace(clue, quotes=(*clue.quotes, *quotes), values={**clue.values, **values})
 
 
 def _compat(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks import broken_package, frameworks
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject, requirements_of, variables_of
+from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject, requirements_of, without_places
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.frameworks import NAMES
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, NVML, PYTHON, PythonEnvironment, PythonPackage
+from cudadoctor.model.values import NVML, PYTHON, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion
 
 if TYPE_CHECKING:
@@ -119,20 +119,11 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for shadow in fact.value.shadows:
         if any(entry.name.startswith(BEHIND.get(shadow.module, (shadow.module,))) for entry in fact.value.packages):
             quote = line_with(fact, f"{shadow.path}: hides", words=f"{shadow.path}: hides the package {shadow.module}")
-            values = {"module": shadow.module, "path": shadow.path, **_brought_by(facts, shadow.path)}
-            yield Clue(cause=SHADOWED, quotes=(quote,), subject=python_subject(fact.value), values=values)
-
-
-def _brought_by(facts: Facts, path: str) -> dict[str, str]:
-    """The entry of PYTHONPATH that the file lies in, and what is left of the list without it: that is the user's to change, the file may
-    be another's."""
-    environment = facts.get(ENVIRONMENT)
-    value = "" if isinstance(environment, Unknown) else variables_of(environment).get("PYTHONPATH", "")
-    entries = [entry for entry in value.split(":") if entry]
-    kept = [entry for entry in entries if entry.rstrip("/") != path.rpartition("/")[0]]
-    if len(kept) == len(entries):
-        return {}
-    return {"variable": "PYTHONPATH", "value": value, **({"kept": ":".join(kept)} if kept else {})}
+            # The entry that brought it is the user's to change; the file may be another's.
+            folder = shadow.path.rpartition("/")[0]
+            brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
+            values = {"module": shadow.module, "path": shadow.path, **{name: text for name, text in brought.items() if text}}
+            yield Clue(cause=SHADOWED, quotes=(quote, *quotes), subject=python_subject(fact.value), values=values)
 
 
 def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

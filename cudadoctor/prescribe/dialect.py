@@ -153,7 +153,7 @@ def for_cmd(shell: str) -> str | None:
 
 def in_powershell(words: str) -> str:
     """A sentence with commands for a Linux shell, for people in front of PowerShell."""
-    return _EXPORT.sub(lambda found: f"$Env:{found['name']} = '{found['value']}'", words.replace("sudo nvidia-smi", "nvidia-smi"))
+    return _EXPORT.sub(lambda found: f"$Env:{found['name']} = '{found['value']}'", words.replace("sudo ", ""))
 
 
 # ---------------------------------------------------------------- uv

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group
 from cudadoctor.prescribe.shellwords import Script, Value
 
@@ -152,12 +153,10 @@ def libraries(case: Case) -> Found:
     yield "library_packages", library
     yield "smi_packages", tools
     number = "NNN" if branch is None else str(branch)
-    for name, packages, on_ubuntu, on_debian, end in (
-        ("library_words", library, f"libnvidia-compute-{number}", "libcuda1", "-libs"),
-        ("smi_words", tools, f"nvidia-utils-{number}", "nvidia-smi", ""),
-    ):
-        anywhere = f"Ubuntu: {on_ubuntu}; Debian: {on_debian}; Fedora: xorg-x11-drv-nvidia-cuda{end}; Arch: nvidia-utils"
-        yield name, " ".join(packages) or (on_ubuntu if family == "ubuntu" else anywhere)
+    anywhere = "the package for it (Ubuntu: {}; Debian: {}; Fedora: xorg-x11-drv-nvidia-cuda{}; Arch: nvidia-utils)"
+    of_library = words_of(anywhere.format(f"libnvidia-compute-{number}", "libcuda1", "-libs"), case.system)
+    yield "library_words", " ".join(library) or of_library
+    yield "smi_words", " ".join(tools) or words_of(anywhere.format(f"nvidia-utils-{number}", "nvidia-smi", ""), case.system)
 
 
 def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -203,7 +203,8 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
     """One step with its values. `sudo` stands in front where root is needed and the user is not root. `action`: its recipe's."""
     values = placeholders(case)
     shell = _command(template_of(template, case.system), values, template, case)
-    text = in_powershell(template.text) if case.windows else words_of(template.text, case.system)
+    words = words_of(template.text, case.system)
+    text = in_powershell(words) if case.windows else words
     return Step(
         text=fill_words(text, values, WORDS) + _remark(template, case, shell),
         shell=shell,

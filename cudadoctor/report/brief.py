@@ -5,6 +5,8 @@ Words of the machine stand in `line` and `command` alone: data to show or to jud
 
 from __future__ import annotations
 
+import shlex
+
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import Report
 from cudadoctor.report import json, words
@@ -12,12 +14,12 @@ from cudadoctor.report.clean import one_line
 
 SCHEMA = "cudadoctor.brief/1"
 LIMIT = 1500  # bytes
-_LONG, _SHORT = 400, 120  # characters of a field; the second where all of them are still too long
+_MOST = (400, 120, 40, 12)  # characters of a field: fewer where all of them together are too long
 
 
 def render(report: Report, knowledge: Knowledge) -> str:
-    whole = _written(report, _LONG)
-    return whole if len(whole.encode()) <= LIMIT else _written(report, _SHORT)
+    written = (_written(report, most) for most in _MOST)
+    return next(body for body in written if len(body.encode()) <= LIMIT)
 
 
 def _written(report: Report, most: int) -> str:
@@ -44,9 +46,17 @@ def _written(report: Report, most: int) -> str:
         "step": _cut(words.told(what.steps[0]), most // 2) if what is not None and what.steps else None,
         "command": shell or asked,
         "kind": first.kind if shell is not None and first is not None else "reads" if asked else None,
-        "next_command": "cudadoctor fix" if what is not None and what.steps else "cudadoctor check -v",
+        "next_command": _next(report),
     }
     return json.compact(body)
+
+
+def _next(report: Report) -> str | None:
+    """For the same interpreter; null where this machine is not the one of the report."""
+    if report.origin.kind != "live":
+        return None
+    python = f" --python {shlex.quote(report.machine.python.path)}" if report.machine.python.path else ""
+    return f"cudadoctor {'fix' if report.prescription is not None and report.prescription.steps else 'check -v'}{python}"
 
 
 def _cut(text: str | None, most: int) -> str | None:
