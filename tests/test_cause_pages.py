@@ -1,7 +1,8 @@
-"""The pages of the causes as files: every cause has one that says what its TOML says, and no text in it can become markup."""
+"""The manual as files: every cause, code, GPU and variable has a page that says what its TOML says, and no text in it can become markup."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 
@@ -10,16 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudadoctor.commands import explaining
+from cudadoctor.commands import explaining, manual
+from cudadoctor.knowledge import lookup
 from cudadoctor.knowledge.load import load
+from cudadoctor.model import site
 from cudadoctor.model.explanation import CauseDocument, Fix
 from cudadoctor.model.recipe import Step
 from cudadoctor.report import explanation_text, markdown_pages
 from cudadoctor.report.page import Style
-from tests.command_line import ROOT, run
+from tests.command_line import run
 
 KNOWLEDGE = load()
-FILES = dict(explaining.files(KNOWLEDGE))
+ALL = dict(manual.files(KNOWLEDGE))
+FILES = {path.removeprefix("causes/"): text for path, text in ALL.items() if path.startswith("causes/")}
 HOSTILE = "<script>x</script> [a](http://evil) ![b](c) `tick ``` | *x* _y_ # &lt; \\ ~~z~~ @someone www.evil.example \u202e\x1b[31m"
 
 
@@ -29,9 +33,9 @@ def document(cause: str = "driver-not-loaded") -> CauseDocument:
 
 # ---------------------------------------------------------------- what is written
 def test_there_is_a_file_for_each_cause_and_an_index() -> None:
-    assert set(FILES) == {"README.md", *(f"{cause}.md" for cause in KNOWLEDGE.causes)}
+    assert set(FILES) == {"index.md", *(f"{cause}.md" for cause in KNOWLEDGE.causes)}
     for cause in KNOWLEDGE.causes.values():
-        assert f"[`{cause.id}`]({cause.id}.md)" in FILES["README.md"]
+        assert f"[`{cause.id}`]({cause.id}.md)" in FILES["index.md"]
 
 
 @pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
@@ -80,28 +84,72 @@ def test_who_steps_back_for_whom_is_said_on_both_pages() -> None:
     assert "simulator" in document("no-nvidia-gpu").fixes[0].steps[-2].text  # what works without a cure is told beside it
 
 
-def test_links_lead_to_pages() -> None:
-    for name, text in FILES.items():
-        for target in re.findall(r"\]\(([^)]+\.md)\)", text):
-            assert target in FILES, (name, target)
+def test_links_lead_to_pages_and_every_page_is_two_clicks_from_the_index() -> None:
+    links = {
+        name: {posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) for target in re.findall(r"\]\(([^):]+\.md)\)", text)}
+        for name, text in ALL.items()
+    }
+    for name, targets in links.items():
+        assert targets <= set(ALL), (name, targets - set(ALL))
+    once = links["index.md"]
+    assert {"index.md", *once, *(path for name in once for path in links[name])} == set(ALL) - {"llms.txt"}
+
+
+def test_every_code_gpu_and_variable_has_a_page_that_says_what_explain_says() -> None:
+    for path, question in (("codes/cuda-100.md", "cuda 100"), ("codes/xid-79.md", "Xid 79"), ("codes/nvml-3.md", "nvml 3")):
+        found = lookup.explain_code(question, KNOWLEDGE)
+        assert found is not None
+        assert markdown_pages.prose(found.matches[0].meaning) in ALL[path]
+        for cause in found.matches[0].causes:
+            assert f"](../causes/{cause}.md)" in ALL[path]
+    assert {f"codes/xid-{xid.number}.md" for xid in KNOWLEDGE.xids} <= set(ALL)
+    assert {f"variables/{row.name}.md" for row in KNOWLEDGE.env_vars} <= set(ALL)
+    assert {f"gpus/{row.id}.md" for row in KNOWLEDGE.architectures} <= set(ALL)
+
+
+def test_messages_are_in_the_index_with_their_cause() -> None:
+    for cause in KNOWLEDGE.causes.values():
+        for match in cause.match:
+            assert all(markdown_pages.code(example) in ALL["messages.md"] for example in match.examples)
+    assert "No CUDA GPUs are available" in ALL["codes/cuda-100.md"]
+
+
+def test_llms_txt_names_the_twin_of_every_page() -> None:
+    named = set(re.findall(rf"\({re.escape(site.ADDRESS)}(.+?)\)", ALL["llms.txt"]))
+    assert named == {path for path in ALL if path.rpartition("/")[2] not in ("index.md", "llms.txt", "messages.md")}
 
 
 def test_the_command_writes_them(tmp_path: Path) -> None:
-    result = run("causes", "--pages", str(tmp_path / "pages"))
+    folder = tmp_path / "pages"
+    result = run("guide", "--pages", str(folder))
     assert (result.code, result.err) == (0, "")
-    assert {path.name: path.read_text("utf-8") for path in (tmp_path / "pages").iterdir()} == FILES
-    assert run("causes", "--pages", str(tmp_path / "pages"), "--quiet").out == ""
+    assert {str(path.relative_to(folder)): path.read_text("utf-8") for path in folder.rglob("*") if path.is_file()} == ALL
     (tmp_path / "file").write_text("", "utf-8")
-    refused = run("causes", "--pages", str(tmp_path / "file"))
+    refused = run("guide", "--pages", str(tmp_path / "file"))
     assert (refused.code, refused.out) == (2, "")
     assert "--pages" in refused.err
 
 
-def test_the_publishing_job_calls_the_command_as_it_is(tmp_path: Path) -> None:
-    text = (ROOT / ".github" / "workflows" / "pages.yml").read_text("utf-8")
-    line = re.search(r"run: cudadoctor (causes --pages) pages$", text, re.MULTILINE)
-    assert line is not None
-    assert run(*line[1].split(), str(tmp_path / "pages")).code == 0
+# ---------------------------------------------------------------- a page on the terminal
+@pytest.mark.parametrize("name", manual.names())
+def test_a_page_on_the_terminal_says_what_its_file_says(name: str) -> None:
+    source = manual.page(name)
+    assert source.isascii()
+    shown = run("guide", name, "--color", "never").out
+    for fence in re.findall(r"```\w*\n(.*?)```", source, re.DOTALL):  # a command is never cut or wrapped
+        assert all(line.strip() in shown for line in fence.splitlines())
+    bare = re.sub(r"\s+", " ", shown)
+    for sentence in re.findall(r"^[A-Z][^|`*\[\n]{30,}$", re.sub(r"```.*?```", "", source, flags=re.DOTALL), re.MULTILINE):
+        assert " ".join(sentence.split()) in bare
+    assert name == manual.SKILL or "](" not in shown
+
+
+def test_a_page_that_is_not_there_is_answered_with_the_nearest() -> None:
+    result = run("guide", "demand")
+    assert result.code == 2
+    assert "Nearest: demands" in result.err
+    assert run("guide", "../index").code == 2
+    assert all(f" {name}: " in run("guide").out for name in manual.names() if name not in (manual.INDEX, manual.SKILL))
 
 
 # ---------------------------------------------------------------- the steps of each family
@@ -161,7 +209,8 @@ def test_hostile_text_stays_text() -> None:
     assert "<" not in rest.replace("<https://example.org/a_b>", "")
     assert "![" not in rest
     assert "http://evil" not in rest
-    assert re.findall(r"\]\(([^)]*)\)", rest) == ["no-nvidia-gpu.md"]
+    links = re.findall(r"\]\(([^)]*)\)", rest)
+    assert [link for link in links if not re.fullmatch(r"\.\./codes/[a-z0-9-]+\.md", link)] == ["no-nvidia-gpu.md"]
     assert "`" not in rest
     assert "@someone" not in rest
     assert "www.evil" not in rest

@@ -1,7 +1,8 @@
-"""The README says what the code does: its tables, its commands, its example, its links."""
+"""README and manual say what the code does: their tables, their commands, their example, their links."""
 
 from __future__ import annotations
 
+import html
 import itertools
 import platform
 import re
@@ -14,7 +15,6 @@ import pytest
 from cudadoctor.checks.rows import CHECKS
 from cudadoctor.commands.cli import cli
 from cudadoctor.knowledge.load import load
-from cudadoctor.report.markdown_pages import table
 from tests.command_line import ROOT, run
 
 if sys.version_info >= (3, 11):
@@ -23,19 +23,21 @@ else:
     import tomli as tomllib
 
 README = (ROOT / "README.md").read_text("utf-8")
+GUIDE = {path.name: path.read_text("utf-8") for path in sorted((ROOT / "cudadoctor" / "guide").glob("**/*.md"))}
+MANUAL = "\n".join((README, *GUIDE.values()))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", MANUAL, re.DOTALL)
 
 
 def commands() -> list[str]:
-    """Every command line of ours that the README shows."""
-    inline = re.findall(r"`(cudadoctor [a-z][^`]*)`", README)
+    """Every command line of ours that they show."""
+    inline = re.findall(r"(?<!`)`(cudadoctor [a-z][^`]*)`(?!`)", re.sub(r"```.*?```", "", MANUAL, flags=re.DOTALL))
     in_blocks = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines() if re.search(r"(^|/| )cudadoctor [a-z]", line)]
     return inline + [re.search(r"(?:^|/| )(cudadoctor [a-z].*)", line).group(1) for line in in_blocks]  # type: ignore[union-attr]
 
 
 def test_the_table_of_commands_names_them_all() -> None:
-    named = set(re.findall(r"^\| `cudadoctor (\w+)", README, re.MULTILINE))
+    named = set(re.findall(r"^\| `cudadoctor (\w+)", GUIDE["commands.md"], re.MULTILINE))
     assert named == set(cli.commands)
 
 
@@ -51,14 +53,14 @@ def test_every_command_and_option_exists(line: str) -> None:
 
 def test_every_option_in_its_prose_exists() -> None:
     known = {flag for command in cli.commands.values() for parameter in command.params for flag in parameter.opts}
-    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    prose = re.sub(r"```.*?```", "", MANUAL, flags=re.DOTALL)
     assert set(re.findall(r"`(--[a-z-]+)`", prose)) <= known
 
 
 def test_the_exit_codes_are_those_of_the_code() -> None:
     from cudadoctor.model import exit_codes
 
-    table = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
+    table = {int(code) for code in re.findall(r"^\| (\d+) \|", GUIDE["reading-a-report.md"], re.MULTILINE)}
     assert table == {
         exit_codes.HEALTHY,
         exit_codes.BROKEN,
@@ -70,7 +72,7 @@ def test_the_exit_codes_are_those_of_the_code() -> None:
 
 
 def test_the_rows_are_named_in_their_order() -> None:
-    listed = re.search(r"The rows of `check`: (.*?)\.\n", README, re.DOTALL)
+    listed = re.search(r"The rows of `check`: (.*?)\.\n", GUIDE["reading-a-report.md"], re.DOTALL)
     assert listed is not None
     assert re.findall(r"`([^`]+)`", listed.group(1)) == [check.id for check in CHECKS]
 
@@ -78,30 +80,34 @@ def test_the_rows_are_named_in_their_order() -> None:
 def test_the_example_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     example = next(body for kind, body in BLOCKS if kind == "text" and re.match(r"(BROKEN|DEGRADED|HEALTHY)  ", body))
-    source = re.search(r"`cudadoctor check --replay (fixtures/hosts/[^`]+)`", README)
-    assert source is not None, "the README says which recording its example comes from"
+    source = re.search(r"`cudadoctor check --replay (fixtures/hosts/[^`)]+)`", README)
+    assert source is not None, "the README says which recording its picture comes from"
     assert run("check", "--replay", source.group(1)).out == example, "write the example anew"
+    picture = html.unescape(re.sub(r"<[^>]+>", "", (ROOT / ".github" / "picture.svg").read_text("utf-8"))).replace("\xa0", " ")
+    for line in filter(None, example.splitlines()):
+        assert line.strip() in picture, "draw it anew: python .github/scripts/picture.py"
 
 
 def test_the_pythons_and_extras_are_those_of_the_project() -> None:
     low, high = re.findall(r"3\.(\d+)", PROJECT["requires-python"])
     assert f"Python 3.{low} to 3.{int(high) - 1}" in README
-    extras = {extra for group in re.findall(r"(?:\.|cudadoctor)\[([\w,]+)\]", README) for extra in group.split(",")}
+    extras = {extra for group in re.findall(r"(?:\.|cudadoctor)\[([\w,]+)\]", MANUAL) for extra in group.split(",")}
     assert extras
     assert extras <= set(PROJECT["optional-dependencies"])
 
 
-def test_the_table_of_causes_is_that_of_their_files() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (.*) \| ([a-z-]+) \| ([a-z]+) \|$", README, re.MULTILINE)
-    named = {cause: (title.replace("\\", ""), layer, effect) for cause, title, layer, effect in rows}
-    known = {cause.id: (cause.title, cause.layer, cause.effect) for cause in load().causes.values()}
-    assert named == known, "write it anew: python .github/scripts/readme.py"
-    assert table(load().causes) in README
+def test_the_readme_is_short_and_counts_the_causes() -> None:
+    assert len(README.encode()) <= 8000
+    assert f"{len(load().causes)} causes" in README
 
 
 def test_links_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", README):
         assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    assert set(re.findall(r"\(cudadoctor/guide/([\w-]+\.md)\)", README)) == set(GUIDE) - {"index.md", "SKILL.md"}
 
 
 @pytest.mark.parametrize("command", ["", *sorted(cli.commands)])

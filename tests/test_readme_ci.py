@@ -1,4 +1,4 @@
-"""What the README says of demands, formats and Python is so: its tables are the code's, its examples run."""
+"""What the manual says of demands, formats and Python is so: its tables are the code's, its examples run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from cudadoctor.report.formats import FORMATS
 from cudadoctor.sources import host as live
 from tests.command_line import ROOT, evidence_of, host, run
 
-README = (ROOT / "README.md").read_text("utf-8")
+GUIDE = ROOT / "cudadoctor" / "guide"
+CI, DEMANDS, PYTHON = ((GUIDE / f"{name}.md").read_text("utf-8") for name in ("ci", "demands", "python"))
 
 
 def block(kind: str, word: str) -> str:
-    """The block of this language that holds this word."""
-    (found,) = (body for language, body in re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL) if language == kind and word in body)
+    """The first block of this language that holds this word."""
+    found, *_ = (
+        body for language, body in re.findall(r"```(\w+)\n(.*?)```", CI + DEMANDS + PYTHON, re.DOTALL) if language == kind and word in body
+    )
     return str(found)
 
 
@@ -32,14 +35,14 @@ def test_the_table_of_demands_is_the_codes() -> None:
     ]
     assert (
         re.findall(
-            r"^\| `([a-z0-9-]+)` \| ((?:count|version|size|rate|time|flops|operations|switch|words) \| .*?) \|$", README, re.MULTILINE
+            r"^\| `([a-z0-9-]+)` \| ((?:count|version|size|rate|time|flops|operations|switch|words) \| .*?) \|$", DEMANDS, re.MULTILINE
         )
         == rows
     )
 
 
 def test_the_table_of_formats_is_the_codes() -> None:
-    table = README[README.index("| format | for whom |") : README.index("### From Python and pytest")]
+    table = CI[CI.index("| format | for whom |") :]
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)
     assert [name for name, _ in rows] == list(FORMATS)
     assert {name for name, words in rows if "stdout only" in words} == {name for name, form in FORMATS.items() if form.only_stdout}

@@ -1,4 +1,4 @@
-"""The pipelines that the README shows: their YAML fits the systems' own schemas, and each command line of theirs runs."""
+"""The pipelines that the manual shows: their YAML fits the systems' own schemas, and each command line of theirs runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from tests.command_line import ROOT, host, run
 
-README = (ROOT / "README.md").read_text("utf-8")
-PART = README[README.index("### In a pipeline") : README.index("### Where it says so")]
+PAGE = (ROOT / "cudadoctor" / "guide" / "ci.md").read_text("utf-8")
+PART = PAGE[PAGE.index("## In a pipeline") : PAGE.index("## A runner that refuses jobs")]
 BLOCKS = re.findall(r"^(GitHub|GitLab|Buildkite|Jenkins)\b.*?```(?:yaml|groovy)\n(.*?)```", PART, re.DOTALL | re.MULTILINE)
 SCHEMAS = {"GitHub": "github-workflows", "GitLab": "gitlab-ci", "Buildkite": "buildkite"}
 LINES = sorted({line.rstrip('"') for _, body in BLOCKS for line in re.findall(r"cudadoctor check [^\n]*?(?=\" }|\n)", body)})

@@ -19,12 +19,14 @@ from cudadoctor.commands.check import check
 from cudadoctor.commands.compare import compare
 from cudadoctor.commands.explain import explain
 from cudadoctor.commands.fix import fix
+from cudadoctor.commands.guide import guide
+from cudadoctor.commands.mcp import mcp
 from cudadoctor.commands.record import record
 from cudadoctor.commands.run import run
 from cudadoctor.commands.smoke import smoke
 from cudadoctor.model import exit_codes
 
-COMMANDS = (check, fix, smoke, bench, record, explain, causes, setup.schema, run, compare, setup.hook, setup.completion)
+COMMANDS = (check, fix, smoke, bench, record, explain, causes, guide, setup.schema, run, compare, setup.hook, setup.completion, mcp)
 
 
 def _version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:

@@ -1,11 +1,11 @@
-"""What `cudadoctor explain` answers: first that fits of `-`, a cause id, a code, a thing, a file, a text. And the pages of the causes."""
+"""What `cudadoctor explain` answers: first that fits of `-`, a cause id, a code, a thing, a file, a text."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING
 
 import msgspec
@@ -248,23 +248,3 @@ def listing(knowledge: Knowledge, form: str) -> str:
         entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in causes]
         return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
     return "".join(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n" for cause in causes)
-
-
-def files(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
-    """(file name, text) of the Markdown pages: the index, and one for each cause."""
-    from cudadoctor.report import markdown_pages
-
-    yield markdown_pages.INDEX, markdown_pages.index(knowledge.causes)
-    for cause_id in knowledge.causes:
-        yield f"{cause_id}.md", markdown_pages.page(document(cause_id, knowledge))
-
-
-def write_files(folder: str, knowledge: Knowledge) -> str:
-    """Writes the pages into a folder, which is made where it is missing, and says so. OSError where it cannot be written."""
-    from cudadoctor.sources import writing
-
-    os.makedirs(folder, exist_ok=True)
-    number = 0
-    for number, (name, text) in enumerate(files(knowledge), 1):  # noqa: B007
-        writing.text(os.path.join(folder, name), text)
-    return f"{number} pages written to {folder}\n"

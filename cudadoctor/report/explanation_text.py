@@ -111,8 +111,8 @@ def of_cause(document: CauseDocument, style: Style) -> str:
     page.gap()
     page.raw("See whether it is this", "bold")
     page.raw(cause.tell_apart, "cyan", indent=4)
-    _named(page, "Steps back where one of these is found too", cause.yields_to, document)
-    _named(page, "These step back for it", document.yielded_by, document)
+    _named(page, "Yields to (where one of these is found too, it is the consequence)", cause.yields_to, document)
+    _named(page, "Takes precedence over", document.yielded_by, document)
     _literals(page, "Messages that state it", cause.messages)
     _literals(page, "Messages that may mean it", cause.hints)
     if cause.codes:

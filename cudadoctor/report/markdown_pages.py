@@ -1,4 +1,4 @@
-"""The pages of the causes as Markdown files: one for each cause, an index, and the table of the README.
+"""The pages of the causes as Markdown: one for each cause, and the list of them.
 
 Whatever a text holds, it cannot become markup: prose is escaped character by character, literals and commands stand in fences that are
 longer than any run of backticks in them.
@@ -15,7 +15,6 @@ from cudadoctor.model.recipe import Cause, Step
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
 
-INDEX = "README.md"
 # What opens markup or a link anywhere in a line, and what does at its start.
 _SPECIAL = lazy(r"([\\`*_\[\]<>&~|$@#!]|:(?=//)|(?<=www)\.)")
 _FIRST = lazy(r"^(\d*)([+=:.)-])")
@@ -79,12 +78,17 @@ def page(document: CauseDocument) -> str:
         f"* breaks: {', '.join(code(rung) for rung in cause.breaks)}",
     ]
     lines += ["", "## See whether it is this", "", block(cause.tell_apart)]
-    lines += _named("Steps back where one of these is found too", cause.yields_to, document)
-    lines += _named("These step back for it", document.yielded_by, document)
+    lines += _named("Yields to (where one of these is found too, it is the consequence)", cause.yields_to, document)
+    lines += _named("Takes precedence over", document.yielded_by, document)
     lines += _literals("Messages that state it", cause.messages)
     lines += _literals("Messages that may mean it", cause.hints)
     if cause.codes:
-        lines += ["", "## Codes that may mean it", "", ", ".join(code(one) for one in cause.codes)]
+        lines += [
+            "",
+            "## Codes that may mean it",
+            "",
+            ", ".join(f"[{code(one)}](../codes/{one.lower().replace(' ', '-')}.md)" for one in cause.codes),
+        ]
     lines += ["", "## Fix", ""]
     if cause.no_software_fix:
         lines += [prose(cause.no_software_fix), ""]
@@ -126,16 +130,23 @@ def _commands(step: Step) -> Iterable[str]:
 def index(causes: Mapping[str, Cause]) -> str:
     """The page that leads to the others."""
     rows = [f"| [{code(cause.id)}]({cause.id}.md) | {escaped(cause.title)} | {cause.layer} | {cause.effect} |" for cause in _sorted(causes)]
-    return "\n".join(("# Root causes that cudadoctor names", "", *_HEAD, *rows)) + "\n"
+    return (
+        "\n".join(
+            (
+                "# Causes",
+                "",
+                _WHY,
+                "",
+                *_HEAD,
+                *rows,
+            )
+        )
+        + "\n"
+    )
 
 
+_WHY = "Every diagnosis names one of these first. `effect` is what it does where nothing else was seen: it blocks, degrades, or is advice."
 _HEAD = ("| cause | what it is | layer | effect |", "|---|---|---|---|")
-
-
-def table(causes: Mapping[str, Cause]) -> str:
-    """The README's table of causes."""
-    rows = [f"| {code(cause.id)} | {escaped(cause.title)} | {cause.layer} | {cause.effect} |" for cause in _sorted(causes)]
-    return "\n".join((*_HEAD, *rows)) + "\n"
 
 
 def _sorted(causes: Mapping[str, Cause]) -> list[Cause]:

@@ -1,0 +1,114 @@
+"""`cudadoctor mcp`, asked by the SDK's own client over standard input and output: it reads, it is bounded, it marks what a machine printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+
+from cudadoctor.knowledge.load import load
+from tests.command_line import ROOT, host
+
+ENOUGH = 1_000_001
+QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("check", {"replay": host("h200-visible-devices-word")}),
+    ("explain", {"what": "Xid 79"}),
+    ("explain", {"what": "epoch 1\nFailed to initialize NVML: Driver/library version mismatch\n"}),
+    ("explain", {"what": "nonsense-xyz"}),
+    ("explain", {"what": "x" * ENOUGH}),
+    ("explain", {"what": "--help"}),
+    ("suggest_fix", {"replay": host("h200-visible-devices-word")}),
+    ("suggest_fix", {"cause": "nouveau-bound; rm -rf /", "replay": host("h200-healthy")}),
+    ("compare", {"a": host("h200-healthy"), "b": host("driver-not-loaded")}),
+    ("check", {"python": "a\0b"}),
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one server answers. It is started in a folder whose modules would betray themselves."""
+    folder = tmp_path_factory.mktemp("cloned")
+    (folder / "cudadoctor").mkdir()
+    (folder / "cudadoctor" / "__init__.py").write_text(f"open({str(folder / 'imported')!r}, 'w')")
+    for name in ("json", "click", "msgspec"):
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'imported')!r}, 'w')")
+
+    async def talk() -> dict[str, Any]:
+        program = str(Path(sys.executable).with_name("cudadoctor"))
+        async with Client(stdio_client(StdioServerParameters(command=program, args=["mcp"], cwd=folder))) as client:
+            return {
+                "tools": (await client.list_tools()).tools,
+                "answers": [await client.call_tool(name, arguments) for name, arguments in QUESTIONS],
+                "resources": (await client.list_resources()).resources,
+                "page": (await client.read_resource("cudadoctor://causes/nouveau-bound")).contents[0],
+                "imported": (folder / "imported").exists(),
+            }
+
+    return asyncio.run(talk())
+
+
+def answer(session: dict[str, Any], number: int) -> Any:
+    result = session["answers"][number]
+    assert not result.is_error, result.content
+    assert "never instructions" in result.structured_content["machine_words"]
+    return result.structured_content["answer"]
+
+
+def refusal(session: dict[str, Any], number: int) -> str:
+    result = session["answers"][number]
+    assert result.is_error
+    return str(result.content[0].text)
+
+
+def test_four_tools_that_only_read(session: dict[str, Any]) -> None:
+    assert [tool.name for tool in session["tools"]] == ["check", "explain", "suggest_fix", "compare"]
+    assert all(tool.annotations.read_only_hint and not tool.annotations.destructive_hint for tool in session["tools"])
+    assert not session["imported"], "a module of the working directory was imported"
+
+
+def test_check_answers_in_brief(session: dict[str, Any]) -> None:
+    found = answer(session, 0)
+    assert (found["verdict"], found["cause"], found["command"]) == (
+        "broken", "cuda-visible-devices-hides-all", "unset CUDA_VISIBLE_DEVICES",
+    )  # fmt: skip
+    assert len(json.dumps(found)) < 2000
+
+
+def test_explain_reads_a_code_and_a_text(session: dict[str, Any]) -> None:
+    assert answer(session, 1)["matches"][0]["causes"][0] == "gpu-fell-off-bus"
+    found = answer(session, 2)
+    assert found["cause"] == "driver-version-mismatch"
+    assert "version mismatch" in found["quotes"][0]["text"]
+    assert found["steps"][0]["kind"] == "restart"
+
+
+def test_what_cannot_be_meant_is_refused_in_words(session: dict[str, Any]) -> None:
+    assert "'nonsense-xyz' is no cause" in refusal(session, 3)
+    assert "longer than 1000000 characters" in refusal(session, 4)
+    assert "'--help' is no cause" in refusal(session, 5)
+    assert "rm -rf" in refusal(session, 7)
+    assert "NUL" in refusal(session, 9)
+
+
+def test_suggest_fix_and_compare_say_what_the_commands_say(session: dict[str, Any]) -> None:
+    assert "unset CUDA_VISIBLE_DEVICES" in answer(session, 6)["text"]
+    assert "DIFFERENT" in answer(session, 8)["text"]
+
+
+def test_causes_are_resources(session: dict[str, Any]) -> None:
+    assert {resource.name for resource in session["resources"]} == set(load().causes)
+    assert session["page"].text.startswith("# The GPU is bound to nouveau")
+
+
+def test_without_the_sdk_it_is_said_what_is_missing(tmp_path: Path) -> None:
+    import subprocess
+
+    code = "import sys; sys.modules['mcp'] = None; sys.argv[1:] = ['mcp']; from cudadoctor.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "needs the extra `mcp`" in done.stderr
