@@ -38,7 +38,7 @@ class CudaError(Row, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> tuple[str, ...]:
-        return tuple(text for text in (self.message, self.old_message, self.driver_message, *self.others_say) if text)
+        return tuple(text.rstrip(".") for text in (self.message, self.old_message, self.driver_message, *self.others_say) if text)
 
 
 class OldRuntimeError(Row, frozen=True, kw_only=True):
