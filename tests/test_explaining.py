@@ -130,7 +130,7 @@ def test_a_cause_shows_all_that_its_file_says() -> None:
     for source in known.sources:
         assert source.split()[0] in out
     assert "breaks: driver" in out
-    assert "These step back for it" in out
+    assert "Takes precedence over" in out
     assert "[driver-not-loaded]" in out
     assert "nvidia-smi 9" in out
 

@@ -12,6 +12,7 @@ import msgspec
 from cudadoctor import __version__
 from cudadoctor.commands import terminal
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model import units
 from cudadoctor.model.report import Report
 from cudadoctor.sources import inputs, writing
 
@@ -89,7 +90,9 @@ def compared(report: Report, saved: Saved | None, knowledge: Knowledge, *, stric
         results.append(msgspec.structs.replace(result, saved=before, change=change))
         row = knowledge.figure(result.name)
         if row is not None and (change > row.drift if row.less else change < -row.drift):
-            behind.append(f"{row.title} on GPU {result.gpu}: {result.value:.4g} {result.unit}, {before:.4g} before ({change:+.0%})")
+            behind.append(
+                f"{row.title} on GPU {result.gpu}: {units.figure(result.value, result.unit)}, {units.figure(before, result.unit)} before ({change:+.0%})"
+            )
     notes = tuple(f"Worse than in {saved.path}: {words}" for words in behind)
     if not any(result.saved is not None for result in results):
         notes = (f"{saved.path} holds no figures of these GPUs, but of {', '.join(saved.gpus) or 'none'}",)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 _JOBS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "GITLAB_CI", "BUILDKITE")  # set where a job's log is read
+_NO_LINKS = ("dumb", "linux", "screen", "vt")  # terminals that may print an address they cannot follow
 CLEAR = "\x1b[H\x1b[2J"
 _VIRTUAL_TERMINAL = 0x0004  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
 
@@ -112,12 +113,12 @@ def write_json(body: str, plain: bool) -> None:
 
 def write(body: str, *, commands: bool = False) -> None:
     """Text to stdout. A reader that has gone is no error: the exit code still speaks. `commands`: of a CI system, in lines of their own."""
-    _write(_gated(body, commands=commands))
+    _write(_linked(_gated(body, commands=commands)))
 
 
 def screen(body: str) -> None:
     """A page in place of the one before, on a terminal."""
-    _write(f"{CLEAR}{_gated(body)}")
+    _write(f"{CLEAR}{_linked(_gated(body))}")
 
 
 def say(words: str, stream: TextIO | None = None, *, drawn: bool = False) -> None:
@@ -133,6 +134,17 @@ def _gated(text: str, *, json: bool = False, commands: bool = False, colours: bo
     from cudadoctor.report.clean import gated
 
     return gated(text, ci=any(os.environ.get(name) for name in _JOBS), json=json, commands=commands, colours=colours)
+
+
+def _linked(text: str) -> str:
+    """The ids of causes as links to their pages, on a terminal that shows colours and is known to leave out what it does not know."""
+    if "\x1b[" not in text or not sys.stdout.isatty() or os.environ.get("TERM", "").startswith(_NO_LINKS):
+        return text
+    from cudadoctor.commands import gathering
+    from cudadoctor.report.clean import linked
+
+    knowledge = gathering.knowledge()
+    return linked(text, {cause: page for cause in knowledge.causes if (page := knowledge.page_of(cause)) is not None})
 
 
 def _write(body: str) -> None:

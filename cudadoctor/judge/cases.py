@@ -89,6 +89,7 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
                     effect=effect,
                     basis=group[0].basis,
                     evidence=_quotes(group),
+                    url=knowledge.page_of(cause_id),
                     proof=next((clue.proof for clue in group if clue.proof is not None), None),
                 ),
                 cause=cause,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables, wording
 from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
 from cudadoctor.knowledge.experiments import Experiments
+from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
 from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
@@ -86,6 +87,10 @@ class Knowledge(figures.FigureTables):
     def cause(self, cause_id: str) -> Cause:
         """KeyError where there is none."""
         return self.causes[cause_id]
+
+    def page_of(self, cause_id: str) -> str | None:
+        """The address of a cause's page in the manual, which has none of an extension's."""
+        return None if any(cause_id in extension.causes for extension in self.extensions) else site.of_cause(cause_id)
 
     def recipe(self, recipe_id: str) -> Recipe:
         """KeyError where there is none."""

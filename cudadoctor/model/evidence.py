@@ -61,6 +61,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     redacted: bool = False
     distro: str | None = None  # --distro: the user's word, overrides os-release
     bundle: str | None = None  # the tool whose report this was cut from: no program of ours ran there, so no ladder was climbed
+    host: str | None = None  # the machine's name, or its pseudonym
+    boot_id: str | None = None  # one for each start of a Linux machine
+    time: str | None = None  # when the collection began, UTC, ISO 8601
     node: str | None = None  # the machine's name, where a bundle holds several
     remarks: tuple[str, ...] = ()  # what a reader should know of the source: a part that could not be read
     cut_short: bool = False  # a piece took too long to be read and was left out: what remains proves a fault, never health

@@ -38,6 +38,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     basis: Basis
     evidence: tuple[Quote, ...]
     proof: Proof | None = None  # an experiment on this machine that shows it
+    url: str | None = None  # of its page in the manual; an extension's cause has none
     ignored: Ignored | None = None  # it stands under `also`, and changes neither verdict nor exit code
 
 

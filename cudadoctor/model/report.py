@@ -32,6 +32,9 @@ class ReportOrigin(Part, frozen=True, kw_only=True):
     python: str | None
     quick: bool
     redacted: bool
+    host: str | None = None  # the machine's name, or its pseudonym
+    boot_id: str | None = None  # one for each start of a Linux machine
+    time: str | None = None  # when the evidence was collected, UTC, ISO 8601
     bundle: str | None = None  # the tool that collected the evidence, where it was another
     node: str | None = None  # the machine that is spoken of, where a bundle holds several
 

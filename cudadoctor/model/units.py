@@ -9,3 +9,10 @@ MIB = 1 << 20
 def size(count: int) -> str:
     """Bytes in the unit that a reader expects: 1.5 GiB, 312 MiB."""
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
+
+
+def figure(value: float, unit: str) -> str:
+    """A figure of the benchmark with its unit, never in powers of ten: 53.2 GB/s, 33.35 TB/s, 0.8613 us."""
+    if value >= 10_000 and unit.startswith("G"):
+        value, unit = value / 1000, f"T{unit[1:]}"
+    return f"{value:.0f} {unit}" if value >= 1000 else f"{value:.4g} {unit}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cudadoctor.model import units
 from cudadoctor.policy.base import Answer, Answers, Question, View
 from cudadoctor.policy.gpus import NO_GPU, devices, nobody
 
@@ -47,7 +48,7 @@ def figure(name: str) -> Question:
                 continue
             factor = {"ns": 1e-3, "ms": 1e3, "s": 1e6}.get(entry.unit, 1.0)
             share = f", {entry.share:.0%} of {entry.limit:.0f} {entry.unit}" if entry.share is not None and entry.limit else ""
-            shown = f"{entry.value:.4g} {entry.unit}{share}"
+            shown = f"{units.figure(entry.value, entry.unit)}{share}"
             yield Answer(where=where, value=entry.value * factor, shown=shown, share=entry.share)
 
     return question

@@ -39,6 +39,7 @@ def _written(report: Report, most: int) -> str:
         "title": _cut(words.headline(report), most // 2),
         "proof": _cut(words.proof(report), most),
         "line": _cut(f"{words.where(quote)}: {quote.text}", most) if quote is not None else None,
+        "url": root.url if root is not None else None,
         "suspects": [finding.cause for finding in diagnosis.suspects[:4]],
         "also": [finding.cause for finding in diagnosis.also[:4]],
         "unmet": [_cut(words.asked(result), most // 4) for result in words.unmet(report)[:3]],

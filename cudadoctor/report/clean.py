@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from cudadoctor.model.pattern import lazy
 
@@ -37,6 +38,20 @@ def escaped(match: re.Match[str]) -> str:
     """A character as JSON's escapes, one for each of its numbers in UTF-16."""
     code = match.group().encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{int.from_bytes(code[place : place + 2], 'big'):04x}" for place in range(0, len(code), 2))
+
+
+# ---------------------------------------------------------------- links of a terminal (OSC 8)
+_NAMED = lazy(r"\[([a-z][a-z0-9-]{3,60})\]")
+
+
+def linked(text: str, addresses: Mapping[str, str]) -> str:
+    """The text with each `[cause-id]` as a link to its page. It went through the gate before: what is added here is ours alone."""
+
+    def link(match: re.Match[str]) -> str:
+        address = addresses.get(match[1])
+        return match.group() if address is None else f"[\x1b]8;;{address}\x1b\\{match[1]}\x1b]8;;\x1b\\]"
+
+    return _NAMED.sub(link, text)
 
 
 # ---------------------------------------------------------------- the last gate before a stream

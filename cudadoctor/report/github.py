@@ -25,6 +25,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         said = [knowledge.cause(root.cause).why, "", *words.quoted(root.evidence[:QUOTES])]
         if report.prescription is not None:
             said += ["", "Fix:", *words.fix(report)]
+        said += [f"Page of this cause: {root.url}"] if root.url else []
         lines.append(command(level, f"cudadoctor: {root.title} [{root.cause}]", "\n".join(said)))
     elif report.verdict in ("undecided", "degraded"):
         asks = [f"{ask.command}: {ask.why}" for ask in report.diagnosis.ask]

@@ -17,11 +17,11 @@ import jinja2
 from markupsafe import Markup, escape
 
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model import units
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report, SmokeResult
-from cudadoctor.model.units import size
 from cudadoctor.report import text, way, words
 from cudadoctor.report.clean import clean
 
@@ -101,10 +101,10 @@ def _bar(result: BenchmarkResult, knowledge: Knowledge) -> Bar:
         title += f", to GPU {result.peer}"
     if result.value is None:
         return Bar(title, "not measured", result.why or "no reason recorded", slow=False)
-    said = f"{result.value:.4g} {result.unit}"
+    said = units.figure(result.value, result.unit)
     if result.share is None or result.limit is None:
         return Bar(title, said, "", slow=result.verdict == "slow")
-    of = f"{result.share:.0%} of {result.limit:.4g} {result.unit} ({result.limit_from})"
+    of = f"{result.share:.0%} of {units.figure(result.limit, result.unit)} ({result.limit_from})"
     whole = max(1.0, result.share)  # a figure above its limit: the limit then stands within the bar
     filled, limit = (f"{max(0.0, part) / whole:.1%}" for part in (result.share, 1.0))
     return Bar(title, said, of, result.verdict == "slow", filled, limit)
@@ -122,7 +122,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(prose=_prose, lines=_lines, because=words.because, size=size)
+    made.filters.update(prose=_prose, lines=_lines, because=words.because, size=units.size)
     for name in ("report.css", "report.js"):
         assert made.loader is not None
         source = made.loader.get_source(made, name)[0].strip()

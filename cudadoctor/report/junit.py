@@ -38,6 +38,7 @@ def _suite(name: str, cases: list[str], report: Report | None) -> str:
         root = report.diagnosis.root
         known = {
             "verdict": report.verdict, "cause": root.cause if root is not None else "", "action": report.action,
+            "url": (root.url or "") if root is not None else "",
             "exit_code": str(report.exit_code), "version": report.tool.version,
         }  # fmt: skip
         entries = "".join(f'      <property name="{key}" value="{_attribute(value)}"/>\n' for key, value in known.items())
@@ -57,6 +58,7 @@ def _row(row: Row, report: Report, knowledge: Knowledge) -> str:
         prescription = report.prescription
         if _is_root(own, report) and prescription is not None:
             body += ["", "Fix:", *words.fix(report)]
+        body += [f"Page of this cause: {first.url}"] if first is not None and first.url else []
         return _case(head, f'<failure type="{_attribute(first.cause if first is not None else row.id)}"', message, body)
     if row.status in ("skip", "unknown"):
         why = f"{row.summary} (because: {row.because})" if row.because and row.because not in row.summary else row.summary

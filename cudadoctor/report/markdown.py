@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model import units
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
-from cudadoctor.model.units import size
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean
 from cudadoctor.report.markdown_pages import block, code, escaped, prose
@@ -21,7 +21,12 @@ def render(report: Report, knowledge: Knowledge) -> str:
     lines += _requirements(report)
     root = report.diagnosis.root
     if root is not None:
-        lines += [prose(knowledge.cause(root.cause).why), "", *_evidence(root)]
+        lines += [
+            prose(knowledge.cause(root.cause).why),
+            "",
+            *_evidence(root),
+            *([f"Page of this cause: <{root.url}>", ""] if root.url else []),
+        ]
     if report.prescription is not None:
         lines += _fix(report.prescription, words.proof(report))
     if report.verdict == "undecided":
@@ -103,7 +108,7 @@ def _machine(report: Report) -> list[str]:
     }  # fmt: skip
     lines = [f"| {name} | {_cell(text)} |" for name, text in known.items() if text]
     for gpu in machine.gpus:
-        memory = f", {size(gpu.memory_bytes)}" if gpu.memory_bytes else ""
+        memory = f", {units.size(gpu.memory_bytes)}" if gpu.memory_bytes else ""
         hidden = ", not visible to CUDA" if gpu.visible is False else ""
         lines.append(f"| GPU | {_cell(f'{gpu.name or gpu.address or gpu.uuid}{memory}{hidden}')} |")
     return [*_table("machine", ""), *lines, ""] if lines else []
@@ -112,8 +117,8 @@ def _machine(report: Report) -> list[str]:
 def _figures(report: Report) -> list[str]:
     lines = _table("benchmark", "GPU", "value", "share of the limit")
     for figure in report.benchmark:
-        value = f"{figure.value:.4g} {figure.unit}" if figure.value is not None else f"not measured: {figure.why}"
-        share = f"{figure.share:.0%} of {figure.limit:.4g} {figure.unit}" if figure.share is not None and figure.limit else ""
+        value = units.figure(figure.value, figure.unit) if figure.value is not None else f"not measured: {figure.why}"
+        share = f"{figure.share:.0%} of {units.figure(figure.limit, figure.unit)}" if figure.share is not None and figure.limit else ""
         gpus = f"{figure.gpu} and {figure.peer}" if figure.peer is not None else str(figure.gpu)
         lines.append(f"| {_cell(figure.name)} | {gpus} | {_cell(value)} | {_cell(share)} |")
     return [*lines, ""] if report.benchmark else []

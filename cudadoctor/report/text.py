@@ -141,6 +141,8 @@ def _cause(page: Page, root: Finding, knowledge: Knowledge) -> None:
     page.gap()
     page.raw("What shows it", style="bold")
     _quotes(page, root.evidence)
+    if page.style.verbose and root.url is not None:
+        page.raw(f"Page of this cause: {root.url}", style="dim")
 
 
 ADMINISTRATOR = "Send this to the administrator of this machine:"
@@ -217,7 +219,7 @@ def _beside(page: Page, report: Report) -> None:
     diagnosis = report.diagnosis
     if diagnosis.explains:
         page.gap()
-        page.prose("This explains as well: " + "; ".join(f"{finding.title} [{finding.cause}]" for finding in diagnosis.explains))
+        page.prose("Consequences, nothing to do: " + "; ".join(f"{finding.title} [{finding.cause}]" for finding in diagnosis.explains))
     if diagnosis.also:
         page.gap()
         page.raw("Also found, independent of it" if diagnosis.root else "Also found", style="bold")

@@ -100,7 +100,7 @@ def experiments(report: Report) -> Iterator[str]:
 
 def because(row: Row) -> str:
     """Why a row stands as it does, where its summary does not say so already; empty else."""
-    told = not row.because or row.because in row.summary or row.summary.startswith("not known")
+    told = not row.because or row.because.removesuffix(" here") in row.summary or row.summary.startswith("not known")
     return "" if told else f" (because: {row.because})"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable
@@ -60,6 +61,7 @@ class Collector:
         self.probes = (*probes_of(plan.platform), *plan.more)
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
+        self.identity = identity()
         self.remarks = (*stand_somewhere(), *trust.left_out())
         self.python, self.python_why = examined_python(plan.python)
         if AFTER_SHIM in self.python_why:
@@ -222,6 +224,7 @@ class Collector:
     def evidence(self, *remarks: str) -> Evidence:
         """What is there. A child that had not ended is left out: what it had said is no answer."""
         order = {probe.id: number for number, probe in enumerate(self.probes)}
+        host, boot_id, when = self.identity
         items = sorted(self.items.values(), key=lambda item: order.get(item.id, len(order)))
         return Evidence(
             items=tuple(items),
@@ -230,6 +233,9 @@ class Collector:
             python_why=self.python_why,
             quick=self.plan.quick,
             distro=self.plan.distro,
+            host=host,
+            boot_id=boot_id,
+            time=when,
             remarks=(*self.remarks, *remarks),
         )
 
@@ -337,6 +343,16 @@ def stand_somewhere() -> tuple[str, ...]:
         os.chdir(os.sep)
         return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
     return ()
+
+
+def identity() -> tuple[str | None, str | None, str]:
+    """Which machine this is, which start of it, and when: name, boot id, UTC."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot: str | None = file.read(64).strip()
+    except (OSError, ValueError):
+        boot = None
+    return platform.node() or None, boot, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def useful(item: Item) -> bool:

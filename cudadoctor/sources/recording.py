@@ -65,6 +65,9 @@ class RecordedOrigin(msgspec.Struct, frozen=True, kw_only=True):
     quick: bool = False
     distro: str | None = None
     bundle: str | None = None  # what the evidence was cut from, where no host of ours collected it
+    host: str | None = None
+    boot_id: str | None = None
+    time: str | None = None
     node: str | None = None
     remarks: tuple[str, ...] = ()
 
@@ -149,6 +152,9 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
         quick=evidence.quick,
         distro=evidence.distro,
         bundle=evidence.bundle,
+        host=evidence.host,
+        boot_id=evidence.boot_id,
+        time=evidence.time,
         node=evidence.node,
         remarks=evidence.remarks,
     )
@@ -360,6 +366,9 @@ def read(source: str) -> Evidence:
         redacted=origin.redacted,
         distro=origin.distro,
         bundle=origin.bundle,
+        host=origin.host,
+        boot_id=origin.boot_id,
+        time=origin.time,
         node=origin.node,
         remarks=origin.remarks,
     )

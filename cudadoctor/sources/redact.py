@@ -6,6 +6,7 @@ are collected in names_in_evidence.py, and replaced wherever they stand, each by
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -286,11 +287,18 @@ def redacted(evidence: Evidence) -> Redacted:
         redacted=True,
         python=said(evidence.python),
         python_why=said(evidence.python_why),
+        host=None if evidence.host is None else _pseudonym(f"{evidence.boot_id}{evidence.host}", "host-"),
+        boot_id=None if evidence.boot_id is None else _pseudonym(evidence.boot_id),
         node=None if evidence.node is None else "node",
         remarks=tuple(redactor.text(remark.replace(evidence.node or "\n", "node")) for remark in evidence.remarks),
     )
     replaced = {kind: len(things) for kind, things in sorted(made.replaced.items())}
     return Redacted(taken, replaced, redactor.withheld, redactor.variables)
+
+
+def _pseudonym(word: str, before: str = "") -> str:
+    """The same for the same machine since its last start, so that runs can be told apart; nobody finds the word that it stands for."""
+    return before + hashlib.sha256(word.encode("utf-8", "replace")).hexdigest()[:12]
 
 
 _KINDS = {
