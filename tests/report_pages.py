@@ -15,7 +15,7 @@ from tests.test_formats import report_of, shown
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 # Values of a closed set, which no machine can choose; the cause must be one that is known.
 FIXED = {
-    "schema", "kind", "verdict", "action", "status", "cause", "layer", "effect", "basis", "mode", "who", "stage", "state", "flavour",
+    "schema", "kind", "verdict", "action", "status", "cause", "layer", "effect", "basis", "mode", "who", "stage", "state", "flavour", "url",
 }  # fmt: skip
 
 

@@ -355,11 +355,13 @@ TABLE_HEADS = {"required", "machine", "benchmark", "row"}
 
 
 def check_markdown(report: Report) -> str:
-    """No markup but ours: no link, image or emphasis, two HTML tags that fold the rows, and tables whose rows are whole."""
+    """No markup but ours: no image or emphasis, one link, to the cause's page, two HTML tags that fold the rows, and tables whose rows are whole."""
     tokens = MARKDOWN.parse(shown(report, "markdown"))
     flat = [token for token in tokens] + [inner for token in tokens for inner in token.children or ()]  # noqa: C416
     kinds = [token.type for token in flat]
-    assert not {"link_open", "image", "html_inline", "em_open", "s_open"} & set(kinds)
+    assert not {"image", "html_inline", "em_open", "s_open"} & set(kinds)
+    pages = [report.diagnosis.root.url] if report.diagnosis.root is not None and report.diagnosis.root.url is not None else []
+    assert [token.attrs["href"] for token in flat if token.type == "link_open"] == pages
     assert kinds.count("strong_open") == 1
     html = "".join(token.content for token in flat if token.type == "html_block").split()
     assert html == ["<details><summary>All", "rows</summary>", "</details>"]

@@ -14,17 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cudadoctor.model import site
 from cudadoctor.model.recipe import Leg, Step
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean
+from cudadoctor.report.text import STATUS_STYLE
 from tests.command_line import HEALTHY, NAMES, NOUVEAU, ROOT, host, run
 from tests.report_pages import Node, page_of, saying, tree
 from tests.test_formats import EVIL, KNOWLEDGE, NARROW, report_of
 from tests.test_report_text import CONTROL, HOSTILE
 
 ATTRIBUTES = {
-    "aria-hidden", "aria-label", "aria-labelledby", "charset", "class", "content", "data-line", "data-of", "hidden", "href", "http-equiv",
-    "id", "lang", "name", "rel", "role", "start", "style", "type",
+    "aria-hidden", "aria-label", "aria-labelledby", "charset", "checked", "class", "content", "data-line", "data-of", "hidden", "href", "http-equiv",
+    "id", "lang", "name", "rel", "role", "scope", "start", "style", "type",
 }  # fmt: skip
 MANY = ("h200x2-bench", "h200-smoke", NARROW, NOUVEAU, "partial-recording", "laptop-gt740m-nouveau-nothing-installed")
 
@@ -126,8 +128,13 @@ def test_gpus_rows_requirements_and_figures_are_all_there(name: str) -> None:
         assert asked.text == (f"Required: {unmet} of {len(report.requirements)} not met" if unmet else "Required, and met")
     for result in report.requirements:
         assert flat(f"{words.MET[result.met]} {result.text}") in page.one("main").words
-    assert len(page.all(class_="figure")) == len(report.benchmark)
-    assert len(page.all(class_="bar")) == sum(figure.share is not None and figure.limit is not None for figure in report.benchmark)
+    alone = [figure for figure in report.benchmark if figure.peer is None]
+    assert len(page.all(class_="figure")) == len(alone)
+    assert len(page.all(class_="bar")) == sum(figure.share is not None and figure.limit is not None for figure in alone)
+    assert sum(cell.text != "-" for cell in page.all("td")) == len(report.benchmark) - len(alone)
+    shown = {box.attributes["id"]: box for box in page.all("input")}
+    assert list(shown) == [f"show-{status}" for status in STATUS_STYLE if any(row.status == status for row in report.checks)]
+    assert "e+" not in page.one("main").words
     assert page.one("main").words.count(" slow") >= sum(figure.verdict == "slow" for figure in report.benchmark)
 
 
@@ -164,7 +171,9 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script(name: str) -> None:
     body = page_of(report_of(name))
     page = tree(body)
     assert {attribute for node in page.walk() for attribute in node.attributes} <= ATTRIBUTES
-    assert [node.attributes["href"] for node in page.walk() if "href" in node.attributes] == ["data:,"]
+    icon, *links = [node.attributes["href"] or "" for node in page.walk() if "href" in node.attributes]
+    assert icon == "data:,"
+    assert {link.removeprefix(site.ADDRESS).removeprefix("causes/").rstrip("/") for link in links} <= set(KNOWLEDGE.causes)
     policy = next(node.attributes["content"] or "" for node in page.all("meta") if node.attributes.get("http-equiv"))
     script = base64.b64encode(hashlib.sha256(page.one("script").text.encode()).digest()).decode()
     assert policy.startswith("default-src 'none';")

@@ -90,9 +90,8 @@ def compared(report: Report, saved: Saved | None, knowledge: Knowledge, *, stric
         results.append(msgspec.structs.replace(result, saved=before, change=change))
         row = knowledge.figure(result.name)
         if row is not None and (change > row.drift if row.less else change < -row.drift):
-            behind.append(
-                f"{row.title} on GPU {result.gpu}: {units.figure(result.value, result.unit)}, {units.figure(before, result.unit)} before ({change:+.0%})"
-            )
+            now, then = units.figure(result.value, result.unit), units.figure(before, result.unit)
+            behind.append(f"{row.title} on GPU {result.gpu}: {now}, {then} before ({change:+.0%})")
     notes = tuple(f"Worse than in {saved.path}: {words}" for words in behind)
     if not any(result.saved is not None for result in results):
         notes = (f"{saved.path} holds no figures of these GPUs, but of {', '.join(saved.gpus) or 'none'}",)

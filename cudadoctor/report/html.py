@@ -11,7 +11,7 @@ import functools
 import hashlib
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import jinja2
 from markupsafe import Markup, escape
@@ -28,7 +28,7 @@ from cudadoctor.report.clean import clean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OfGpu = TypeVar("OfGpu", BenchmarkResult, SmokeResult)
+MOST_HEAT = 45  # percent of the colour: words on it keep their contrast
 _CODE = lazy(r"`([^`\n]+)`")
 _HEADS: dict[Who, str] = {"user": "", "administrator": text.ADMINISTRATOR, "afterwards": text.AFTERWARDS}
 
@@ -44,12 +44,36 @@ class Part(NamedTuple):
 class Bar(NamedTuple):
     """A figure against its limit: `filled` and `limit` are percentages of the bar, None where no limit is known."""
 
-    title: str
     said: str
     of: str
     slow: bool
     filled: str | None = None
     limit: str | None = None
+
+
+class Figure(NamedTuple):
+    """One figure of the benchmark, its GPUs side by side. `limits`: what its limit is taken from."""
+
+    title: str
+    limits: tuple[str, ...]
+    bars: list[tuple[int, Bar]]
+
+
+class Cell(NamedTuple):
+    """A copy from one GPU to another. `heat`: how strongly the cell is tinted, the fastest most."""
+
+    said: str
+    heat: str = ""
+    slow: bool = False
+
+
+class Links(NamedTuple):
+    """A figure of copies between GPUs, as a square."""
+
+    title: str
+    limits: tuple[str, ...]
+    gpus: list[int]
+    rows: list[tuple[int, list[Cell]]]
 
 
 def render(report: Report, knowledge: Knowledge) -> str:
@@ -67,7 +91,10 @@ def render(report: Report, knowledge: Knowledge) -> str:
         "required": sorted(report.requirements, key=lambda result: bool(result.met)),
         "parts": tuple(_parts(steps)),
         "legs": _legs(report, len(steps)),
-        "benchmark": [(gpu, [_bar(one, knowledge) for one in figures]) for gpu, figures in _by_gpu(report.benchmark)],
+        "seen": _seen(report),
+        "benchmark": [_figure(name, results, knowledge) for name, results in _by_name(report, peers=False)],
+        "links": [_links(name, results, knowledge) for name, results in _by_name(report, peers=True)],
+        "statuses": {status: count for status in text.STATUS_STYLE if (count := sum(row.status == status for row in report.checks))},
         "smoke": _by_gpu(report.smoke),
         "words": words, "text": text, "way": way,
     }  # fmt: skip
@@ -89,25 +116,63 @@ def _legs(report: Report, done: int) -> list[tuple[object, int]]:
     return list(zip(report.way, starts, strict=False))
 
 
-def _by_gpu(results: Sequence[OfGpu]) -> list[tuple[int | None, list[OfGpu]]]:
+def _by_gpu(results: Sequence[SmokeResult]) -> list[tuple[int | None, list[SmokeResult]]]:
     gpus = dict.fromkeys(result.gpu for result in results)
     return [(gpu, [result for result in results if result.gpu == gpu]) for gpu in gpus]
 
 
-def _bar(result: BenchmarkResult, knowledge: Knowledge) -> Bar:
-    row = knowledge.figure(result.name)
-    title = row.title if row is not None else result.name
-    if result.peer is not None:
-        title += f", to GPU {result.peer}"
+def _seen(report: Report) -> str:
+    """When and where the evidence was collected."""
+    when = (report.origin.time or "").replace("T", " ").replace("Z", " UTC")
+    host = f"on {report.origin.host}" if report.origin.host else ""
+    return " ".join(filter(None, ("Seen", when, host))) if when or host else ""
+
+
+def _by_name(report: Report, *, peers: bool) -> list[tuple[str, list[BenchmarkResult]]]:
+    found = [result for result in report.benchmark if (result.peer is not None) == peers]
+    return [(name, [result for result in found if result.name == name]) for name in dict.fromkeys(result.name for result in found)]
+
+
+def _title(name: str, knowledge: Knowledge) -> str:
+    row = knowledge.figure(name)
+    return row.title if row is not None else name
+
+
+def _limits(results: Sequence[BenchmarkResult]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(result.limit_from for result in results if result.limit_from is not None))
+
+
+def _figure(name: str, results: Sequence[BenchmarkResult], knowledge: Knowledge) -> Figure:
+    return Figure(_title(name, knowledge), _limits(results), [(result.gpu, _bar(result)) for result in results])
+
+
+def _bar(result: BenchmarkResult) -> Bar:
     if result.value is None:
-        return Bar(title, "not measured", result.why or "no reason recorded", slow=False)
+        return Bar("not measured", result.why or "no reason recorded", slow=False)
     said = units.figure(result.value, result.unit)
     if result.share is None or result.limit is None:
-        return Bar(title, said, "", slow=result.verdict == "slow")
-    of = f"{result.share:.0%} of {units.figure(result.limit, result.unit)} ({result.limit_from})"
+        return Bar(said, "", slow=result.verdict == "slow")
+    of = f"{result.share:.0%} of {units.figure(result.limit, result.unit)}"
     whole = max(1.0, result.share)  # a figure above its limit: the limit then stands within the bar
     filled, limit = (f"{max(0.0, part) / whole:.1%}" for part in (result.share, 1.0))
-    return Bar(title, said, of, result.verdict == "slow", filled, limit)
+    return Bar(said, of, result.verdict == "slow", filled, limit)
+
+
+def _links(name: str, results: Sequence[BenchmarkResult], knowledge: Knowledge) -> Links:
+    cells = {(result.gpu, result.peer): result for result in results}
+    gpus = sorted({gpu for pair in cells for gpu in pair if gpu is not None})
+    most = max((result.value for result in results if result.value is not None), default=0.0)
+    rows = [(one, [_cell(cells.get((one, other)), most) for other in gpus]) for one in gpus]
+    return Links(f"{_title(name, knowledge)}, {results[0].unit}", _limits(results), gpus, rows)
+
+
+def _cell(result: BenchmarkResult | None, most: float) -> Cell:
+    if result is None:
+        return Cell("-")
+    if result.value is None:
+        return Cell(f"not measured: {result.why}")
+    heat = f"{result.value / most * MOST_HEAT:.0f}%" if most > 0 else ""
+    return Cell(units.figure(result.value, "").strip(), heat, result.verdict == "slow")
 
 
 # ---------------------------------------------------------------- jinja2
@@ -122,7 +187,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters.update(prose=_prose, lines=_lines, because=words.because, size=units.size)
+    made.filters.update(prose=_prose, lines=_lines, because=words.because, size=units.size, figure=units.figure)
     for name in ("report.css", "report.js"):
         assert made.loader is not None
         source = made.loader.get_source(made, name)[0].strip()

@@ -1,5 +1,5 @@
 "use strict";
-// Without this script the page says the same; it adds buttons that copy and unfold, and unfolds everything for the printer.
+// Without this script the page says the same; it adds buttons that copy and unfold.
 (() => {
   const status = document.getElementById("status");
   const folds = () => [...document.querySelectorAll("details")];
@@ -42,14 +42,4 @@
       all.textContent = open ? "Fold all" : "Unfold all";
     });
   }
-
-  let shut = [];
-  addEventListener("beforeprint", () => {
-    shut = folds().filter((fold) => !fold.open);
-    for (const fold of shut) fold.open = true;
-  });
-  addEventListener("afterprint", () => {
-    for (const fold of shut) fold.open = false;
-    shut = [];
-  });
 })();
