@@ -110,7 +110,7 @@ def test_listing_loads_no_renderer(command: str) -> None:
 def test_every_command_takes_the_options_of_showing() -> None:
     for name, command in cli.commands.items():
         flags = {flag for parameter in command.params for flag in parameter.opts}
-        assert {"--color", "--ascii", "--quiet", "--verbose"} <= flags, name
+        assert {"--color", "--ascii", "--quiet", "--verbose"} <= flags or name == "mcp", name  # which speaks a protocol
 
 
 def test_the_commands_that_judge_take_the_same_options_about_evidence() -> None:

@@ -63,7 +63,7 @@ def test_blocks_come_in_order(name: str) -> None:
     blocks = [
         "What shows it" if report.diagnosis.root else None,
         "\nFix\n" if report.prescription and report.prescription.steps else None,
-        "This explains as well" if report.diagnosis.explains else None,
+        "Consequences, nothing to do" if report.diagnosis.explains else None,
         "Also found" if report.diagnosis.also else None,
         "rows pass",
         f"verdict {report.verdict}, action {report.action}, exit code {report.exit_code}",

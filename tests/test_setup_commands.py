@@ -113,7 +113,7 @@ def test_a_shell_completes(words: str, expected: str) -> None:
 @pytest.mark.parametrize("shell", setup.SHELLS)
 def test_completion_is_printed_for_each_shell(shell: str) -> None:
     text = run("completion", shell).out
-    assert f"_CUDADOCTOR_COMPLETE={shell}_complete" in text
+    assert f"_CUDADOCTOR_COMPLETE={shell}_complete" in text.replace(' = "', "=")
     if shutil.which(shell):
         assert subprocess.run([shell, "-n"], input=text, text=True, check=False).returncode == 0
 

@@ -8,11 +8,19 @@ from typing import Any
 
 import click
 
-from cudadoctor.commands import examining
+from cudadoctor.commands import examining, helping
 from cudadoctor.commands import options as groups
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Measure",
+    summary="Measure every GPU beside what its hardware can do.",
+    examples=(
+        ("cudadoctor bench --save before.json", "keep the figures"),
+        ("cudadoctor bench --against before.json", "compare with them"),
+    ),
+)
 @click.option("--save", metavar="FILE", help="Keep the figures of this run, for --against.")
 @click.option("--against", metavar="FILE", help="Compare with figures that --save kept.")
 @groups.policy_options

@@ -6,11 +6,16 @@ from typing import Any
 
 import click
 
-from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Look up",
+    summary="List the causes that can be named.",
+    examples=(("cudadoctor causes", "each with its layer"),),
+)
 @click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
 @groups.shown
 def causes(form: str, **options: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 from cudadoctor.model import exit_codes
 
@@ -31,7 +31,9 @@ class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value not in ROWS and value not in {check.id for check in gathering.knowledge().more_checks}:
-            self.fail(f"{value!r} is not a row; `cudadoctor check --list` lists them", param, ctx)
+            from cudadoctor.commands.explaining import nearest
+
+            self.fail(f"{value!r} is not a row; `cudadoctor check --list` lists them{nearest(value, ROWS)}", param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -40,7 +42,17 @@ class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return [CompletionItem(row) for row in ROWS if row.startswith(incomplete)]
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Diagnose",
+    summary="Examine this machine and name the root cause.",
+    examples=(
+        ("cudadoctor check", "everything, with real kernels"),
+        ("cudadoctor check --quick", "without kernels, in a second"),
+        ("cudadoctor check --log error.txt", "with what your program printed"),
+        ("cudadoctor check --require 'gpus>=2'", "exit code 1 where a demand is not met"),
+    ),
+)
 @examining.quick_option
 @examining.frameworks_option
 @click.option("--only", multiple=True, type=RowType(), help="Only this row; may be repeated.")

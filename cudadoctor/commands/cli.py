@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from cudadoctor.commands import setup, terminal
+from cudadoctor.commands import helping, setup, terminal
 from cudadoctor.commands.bench import bench
 from cudadoctor.commands.causes import causes
 from cudadoctor.commands.check import check
@@ -37,7 +37,7 @@ def _version(context: click.Context, parameter: click.Parameter, asked: bool) ->
         context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=helping.Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show versions, for a bug report.")
 def cli() -> None:
     """Names the one cause that keeps a GPU program from running, shows the lines that prove it, and prints the fix."""

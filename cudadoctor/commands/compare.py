@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import gathering, terminal
+from cudadoctor.commands import gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 if TYPE_CHECKING:
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Measure",
+    summary="Say what differs between two machines or two runs.",
+    examples=(
+        ("cudadoctor compare good.json bad.json", "two reports"),
+        ("cudadoctor compare recording.tar.gz -", "a recording and this machine"),
+    ),
+)
 @click.argument("a")
 @click.argument("b")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)

@@ -38,7 +38,7 @@ evidence_options = groups.group(
     click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="Seconds for the whole run."),
     groups.distro_option,
     groups.format_options,
-    click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
+    heading="Evidence",
 )
 
 frameworks_option = click.option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 if TYPE_CHECKING:
@@ -29,7 +29,17 @@ def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
     return lambda: early or start()
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Diagnose",
+    summary="Explain a code, a cause, a thing, a log or an error text.",
+    examples=(
+        ("cudadoctor explain Xid 79", "a code"),
+        ("cudadoctor explain train.log", "a log"),
+        ("python train.py 2>&1 | cudadoctor explain -", "what a program prints"),
+        ("cudadoctor explain nouveau-bound", "a cause, with its steps"),
+    ),
+)
 @click.argument("words", metavar="WHAT", nargs=-1, required=True, shell_complete=examining.causes_of)
 @click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
 @groups.distro_option

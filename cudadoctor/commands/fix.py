@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 if TYPE_CHECKING:
@@ -18,7 +18,17 @@ if TYPE_CHECKING:
 KINDS = ("reads", "environment", "system")
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Cure",
+    summary="Print the steps that cure it, or carry them out.",
+    examples=(
+        ("cudadoctor fix", "the steps for this machine"),
+        ("cudadoctor fix --apply", "carry them out, asking before each"),
+        ("cudadoctor fix --undo", "take that back"),
+        ("cudadoctor fix --for-admin", "a message for the administrator"),
+    ),
+)
 @click.argument("cause", required=False, shell_complete=examining.causes_of)
 @click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")
 @click.option("--script", is_flag=True, help="Print the steps as a shell script to review.")

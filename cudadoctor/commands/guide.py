@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import examining, gathering, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 if TYPE_CHECKING:
@@ -21,7 +21,15 @@ def _pages(context: click.Context, parameter: click.Parameter, begun: str) -> li
     return [CompletionItem(name) for name in manual.names() if name.startswith(begun)]
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Look up",
+    summary="Print a page of the manual.",
+    examples=(
+        ("cudadoctor guide", "the list of the pages"),
+        ("cudadoctor guide ci", "one of them"),
+    ),
+)
 @click.argument("page", default="index", shell_complete=_pages)
 @click.option("--pages", metavar="DIR", help="Write the whole manual into this folder, with a page for each cause and code, as Markdown.")
 @groups.shown

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import click
 
-from cudadoctor.commands import terminal
+from cudadoctor.commands import helping, terminal
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Share and automate",
+    summary="Serve coding agents over standard input and output (MCP).",
+    examples=(("cudadoctor mcp", "started by the agent"),),
+)
 def mcp() -> None:
     """Serve coding agents: an MCP server on standard input and output with tools that only read."""
     try:

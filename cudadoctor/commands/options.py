@@ -26,12 +26,16 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 NPD_SECONDS = 4.0  # node-problem-detector ends a plugin after 5 s
 
 
-def group(*decorators: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, in the order in which --help shows them."""
+def group(*decorators: Callable[[F], F], heading: str = "") -> Callable[[F], F]:
+    """Several options as one decorator, in the order in which --help shows them, below a heading of their own."""
 
     def apply(function: F) -> F:
+        before = len(getattr(function, "__click_params__", ()))
         for decorator in reversed(decorators):
             function = decorator(function)
+        for option in getattr(function, "__click_params__", ())[before:]:
+            if heading and not hasattr(option, "heading"):
+                option.heading = heading
         return function
 
     return apply
@@ -75,6 +79,8 @@ format_options = group(
         metavar="FORMAT=FILE",
         help="Write another format to a file; may be repeated. nagios and npd go to stdout only.",
     ),
+    click.option("--strict", is_flag=True, help="Exit 1 when the machine is degraded."),
+    heading="Output",
 )
 policy_options = group(
     click.option(
@@ -85,6 +91,7 @@ policy_options = group(
         metavar="FILE",
         help="Read demands and expected findings here. Else: cudadoctor.toml or [tool.cudadoctor] of pyproject.toml, found upward.",
     ),
+    heading="Demands",
 )
 
 
@@ -95,6 +102,7 @@ shown = group(
     click.option("--ascii", "plain", is_flag=True, help="Write plain ASCII."),
     click.option("--quiet", is_flag=True, help="No text on stdout, which another format still writes to; the exit code speaks."),
     click.option("-v", "--verbose", is_flag=True, help="Show all rows with their times."),
+    heading="Output",
 )
 
 

@@ -11,13 +11,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cudadoctor.commands import gathering, terminal
+from cudadoctor.commands import gathering, helping, terminal
 
 if TYPE_CHECKING:
     from cudadoctor.model.use import Outcome
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    cls=helping.Command,
+    group="Diagnose",
+    summary="Run a program, and say whether it used a GPU.",
+    examples=(
+        ("cudadoctor run -- python train.py", "as it is"),
+        ("cudadoctor run --cured -- python train.py", "with what the fix does to a shell"),
+        ("cudadoctor run --require-gpu -- pytest", "exit code 1 where no GPU was used"),
+    ),
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.option("--require-gpu", is_flag=True, help="Exit 1 where the program ended with 0 and was not seen to use a GPU.")
 @click.option("--cured", is_flag=True, help="Check first, and start COMMAND with what the fix does to a shell (unset, export, ulimit).")
 @click.option("--output", metavar="FILE", help="Write what was seen as JSON into this file.")

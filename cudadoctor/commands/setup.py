@@ -8,14 +8,19 @@ from typing import Any
 
 import click
 
+from cudadoctor.commands import helping, terminal
 from cudadoctor.commands import options as groups
-from cudadoctor.commands import terminal
 
 HOOKS = ("github-runner", "gitlab-runner", "slurm-prolog")
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Share and automate",
+    summary="Print a script that keeps jobs away from a broken GPU.",
+    examples=(("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),),
+)
 @click.argument("name", type=click.Choice(HOOKS))
 @groups.shown
 def hook(name: str, **_: Any) -> None:
@@ -25,7 +30,12 @@ def hook(name: str, **_: Any) -> None:
         terminal.write(file.read())
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Share and automate",
+    summary="Print what completes commands in your shell.",
+    examples=(('eval "$(cudadoctor completion bash)"', "in ~/.bashrc"),),
+)
 @click.argument("shell", type=click.Choice(SHELLS))
 @groups.shown
 @click.pass_context
@@ -40,7 +50,12 @@ def completion(context: click.Context, /, shell: str, **_: Any) -> None:
     terminal.write(kind(root.command, {}, "cudadoctor", "_CUDADOCTOR_COMPLETE").source() + "\n")
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Share and automate",
+    summary="Print the JSON Schema of the report.",
+    examples=(("cudadoctor schema", "of check --format json"),),
+)
 @groups.shown
 def schema(**options: Any) -> None:
     """Print the JSON Schema of the report."""
@@ -49,13 +64,43 @@ def schema(**options: Any) -> None:
     terminal.write_json(json.schema(), options["plain"])
 
 
+# One word a line: PowerShell has taken the quotes away. The last is the one to complete, empty where it is still to be begun.
+_POWERSHELL = """\
+Register-ArgumentCompleter -Native -CommandName %(prog_name)s -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+    $before = @($commandAst.CommandElements | Where-Object { $_.Extent.EndOffset -lt $cursorPosition } | ForEach-Object { $_.ToString() })
+    $env:COMP_WORDS = ($before + $wordToComplete) -join "`n"
+    $env:%(complete_var)s = "powershell_complete"
+    try {
+        & %(prog_name)s | ForEach-Object {
+            $kind, $value, $help = $_ -split "`t", 3
+            if (-not $help) { $help = $value }
+            [System.Management.Automation.CompletionResult]::new($value, $value, "ParameterValue", $help)
+        }
+    } finally { Remove-Item Env:COMP_WORDS, Env:%(complete_var)s }
+}
+"""
+
+
 def complete_alone() -> None:
-    """Click asks `bash` for its version, and takes the first one on PATH; every bash of the last fifteen years will do."""
-    from click.shell_completion import BashComplete, add_completion_class
+    """Click asks `bash` for its version, and takes the first one on PATH; all since 2010 will do. PowerShell is ours."""
+    from click.shell_completion import BashComplete, CompletionItem, ShellComplete, add_completion_class
 
     class Bash(BashComplete):
         @staticmethod
         def _check_version() -> None:
             pass
 
+    class PowerShell(ShellComplete):
+        name = "powershell"
+        source_template = _POWERSHELL
+
+        def get_completion_args(self) -> tuple[list[str], str]:
+            *before, begun = os.environ.get("COMP_WORDS", "").split("\n")
+            return before[1:], begun
+
+        def format_completion(self, item: CompletionItem) -> str:
+            return f"{item.type}\t{item.value}\t{' '.join((item.help or '').split())}"
+
     add_completion_class(Bash)
+    add_completion_class(PowerShell)

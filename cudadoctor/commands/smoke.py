@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import examining
+from cudadoctor.commands import examining, helping
 from cudadoctor.commands import options as groups
 
 if TYPE_CHECKING:
@@ -19,7 +19,15 @@ SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE
 BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
 
 
-@click.command()
+@click.command(
+    cls=helping.Command,
+    group="Measure",
+    summary="Run test kernels on every GPU; each result is checked.",
+    examples=(
+        ("cudadoctor smoke", "0 only where all were right"),
+        ("cudadoctor smoke --memory 90% --duration 60", "more memory, longer"),
+    ),
+)
 @click.option("--memory", default="256MiB", show_default=True, metavar="SIZE", help="Device memory to test: a size or a share as 90%.")
 @click.option("--duration", type=groups.Seconds(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
 @groups.policy_options
