@@ -36,6 +36,11 @@ def page(name: str) -> str:
         return file.read()
 
 
+def linked(text: str) -> list[str]:
+    """The pages that a page leads to, in their order."""
+    return re.findall(r"\]\(([\w/-]+\.md)\)", text)
+
+
 def _entries() -> list[Entry]:
     with open(os.path.join(FOLDER, f"{INDEX}.md"), encoding="utf-8") as file:
         return [Entry(path, name, beside) for name, path, beside in _ENTRY.findall(file.read())]

@@ -78,6 +78,15 @@ def page(document: CauseDocument) -> str:
         f"* breaks: {', '.join(code(rung) for rung in cause.breaks)}",
     ]
     lines += ["", "## See whether it is this", "", block(cause.tell_apart)]
+    lines += ["", "## Fix", ""]
+    if cause.no_software_fix:
+        lines += [prose(cause.no_software_fix), ""]
+    for fix in document.fixes:
+        lines += [f"### On {escaped(', '.join(fix.systems))}", ""] if fix.systems else []
+        for number, step in enumerate(fix.steps, 1):
+            lines += _step(number, step)
+    if document.fixes:
+        lines += [f"For one machine, with its values: {code(f'cudadoctor fix {cause.id}')}"]
     lines += _named("Yields to (where one of these is found too, it is the consequence)", cause.yields_to, document)
     lines += _named("Takes precedence over", document.yielded_by, document)
     lines += _literals("Messages that state it", cause.messages)
@@ -89,17 +98,8 @@ def page(document: CauseDocument) -> str:
             "",
             ", ".join(f"[{code(one)}](../codes/{one.lower().replace(' ', '-')}.md)" for one in cause.codes),
         ]
-    lines += ["", "## Fix", ""]
-    if cause.no_software_fix:
-        lines += [prose(cause.no_software_fix), ""]
-    for fix in document.fixes:
-        lines += [f"### On {escaped(', '.join(fix.systems))}", ""] if fix.systems else []
-        for number, step in enumerate(fix.steps, 1):
-            lines += _step(number, step)
-    if document.fixes:
-        lines += [f"For one machine, with its values: {code(f'cudadoctor fix {cause.id}')}", ""]
     if cause.sources:
-        lines += ["## Sources", "", *(f"* {source(text)}" for text in cause.sources), ""]
+        lines += ["", "## Sources", "", *(f"* {source(text)}" for text in cause.sources), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

@@ -30,16 +30,16 @@ def called(match: CodeMeaning) -> str:
 
 
 def of_codes(matches: Sequence[CodeMeaning], causes: Mapping[str, Cause]) -> str:
-    """The page of one code; a number that meant something else before CUDA 10.1 has both meanings."""
-    lines = [f"# {escaped(called(matches[0]))}", ""]
+    """The page of one code; a number that meant something else before CUDA 10.1 has both meanings, one below the other."""
+    lines: list[str] = []
     for number, match in enumerate(matches):
-        lines += [f"## {escaped(called(match))}", ""] if number else []
-        lines += [prose(match.meaning), ""]
+        sign = "###" if number else "##"
+        lines += [f"{sign[1:]} {escaped(called(match))}", "", prose(match.meaning), ""]
         lines += [f"Also called {', '.join(code(alias) for alias in match.aliases)}.", ""] if match.aliases else []
-        lines += _literals("Programs print", match.messages)
-        lines += ["### What to do", "", prose(match.advice), ""] if match.advice else []
-        lines += _causes("Its cause" if match.certain else "Usual causes, likeliest first", match.causes, match.tell_apart, causes)
-        lines += _sources(match.sources)
+        lines += [f"{sign} Programs print", "", *(f"* {code(said)}" for said in match.messages), ""] if match.messages else []
+        lines += [f"{sign} What to do", "", prose(match.advice), ""] if match.advice else []
+        head = "Its cause" if match.certain else "Usual causes, likeliest first"
+        lines += [*_causes(f"{sign} {head}", match.causes, match.tell_apart, causes), *_sources(sign, match.sources)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -53,8 +53,8 @@ def of_topics(topics: Iterable[Topic], causes: Mapping[str, Cause]) -> str:
             lines += ["## What usually goes wrong", ""]
             lines += [f"* {prose(trouble.text)}{_links(trouble.causes, causes)}" for trouble in topic.troubles]
             lines += [""]
-        lines += _causes("Its causes, and how to tell them apart", topic.causes, topic.tell_apart, causes)
-        lines += _sources(topic.sources)
+        lines += _causes("## Its causes, and how to tell them apart", topic.causes, topic.tell_apart, causes)
+        lines += _sources("##", topic.sources)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -67,18 +67,14 @@ def _causes(head: str, named: Sequence[str], tell_apart: Mapping[str, str | None
     known = [cause for cause in named if cause in causes]
     if not known:
         return
-    yield from (f"### {head}", "")
+    yield from (head, "")
     for cause in known:
         yield from (f"* [{escaped(causes[cause].title)}](../causes/{cause}.md). See whether it is this:", "")
         yield from (block(tell_apart.get(cause) or causes[cause].tell_apart, 2), "")
 
 
-def _literals(head: str, literals: Sequence[str]) -> list[str]:
-    return [f"### {head}", "", *(f"* {code(literal)}" for literal in literals), ""] if literals else []
-
-
-def _sources(sources: Sequence[str]) -> list[str]:
-    return ["### Sources", "", *(f"* {source(text)}" for text in sources), ""] if sources else []
+def _sources(sign: str, sources: Sequence[str]) -> list[str]:
+    return [f"{sign} Sources", "", *(f"* {source(text)}" for text in sources), ""] if sources else []
 
 
 # ---------------------------------------------------------------- lists
