@@ -54,5 +54,11 @@ def test_the_wheel_is_the_same_twice_and_holds_the_package_alone(tmp_path: Path)
     assert digests[0] == digests[1]
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.partition("/")[0] for name in names} == {"cudadoctor", f"cudadoctor-{__version__}.dist-info"}
-    for needed in ("guide/index.md", "guide/skill/SKILL.md", "knowledge/causes/nouveau-bound.toml", "report/templates/report.css", "py.typed"):
+    for needed in (
+        "guide/index.md",
+        "guide/skill/SKILL.md",
+        "knowledge/causes/nouveau-bound.toml",
+        "report/templates/report.css",
+        "py.typed",
+    ):
         assert f"cudadoctor/{needed}" in names

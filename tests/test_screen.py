@@ -13,7 +13,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.model.report import Report
 from cudadoctor.report import brief, screen
 from cudadoctor.report.page import Style
-from tests.command_line import HEALTHY, NAMES, evidence_of, host, run
+from tests.command_line import HEALTHY, NAMES, ROOT, evidence_of, host, run
 from tests.prescriptions import KNOWLEDGE
 
 SIZES = ((80, 24), (120, 40), (200, 50), (40, 24))
@@ -165,3 +165,17 @@ def test_the_brief_holds_with_the_longest_words(sign: str) -> None:
     assert len(body.encode()) <= 1500
     assert json.loads(body)["command"] is None  # half a command is none
     assert "\x1b" not in body
+
+
+# ---------------------------------------------------------------- texts
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "fixtures" / "reports").iterdir())[::12])
+def test_a_text_is_answered_on_one_screen_too(name: str) -> None:
+    """All of it where it fits, else the screen, whose last line shows the rest or is the first command."""
+    file = str(ROOT / "fixtures" / "reports" / name / "report.txt")
+    shown, whole = (run("explain", *more, file, variables={"COLUMNS": "80"}).out for more in ((), ("-v",)))
+    lines = shown.splitlines()
+    assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 23
+    assert lines[0] == whole.splitlines()[0]
+    if not lines[-1].startswith("verdict "):  # the last line of the whole
+        assert lines[-1].startswith("    ")
+        assert lines[-1].strip() in whole or lines[-1].strip() == f"cudadoctor explain -v {file}"

@@ -104,7 +104,7 @@ def _watch(options: dict[str, Any]) -> NoReturn:
 
         style = examining.style(options)  # asked each time: a window changes its size
         return screen.render(
-            report, gathering.knowledge(), msgspec.structs.replace(style, height=style.height - 2), examining.again(options)
+            report, gathering.knowledge(), msgspec.structs.replace(style, height=style.height - 2), examining.again(report, options)
         )
 
     last = looks(look, page, every=options["watch"], screen=sys.stdout.isatty())

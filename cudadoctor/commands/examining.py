@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cudadoctor.model.judgement import Answer
     from cudadoctor.model.report import Report
     from cudadoctor.model.requirements import Requirements
+    from cudadoctor.report.screen import Commands
     from cudadoctor.report.text import Style
     from cudadoctor.within.asking import Judge
 
@@ -118,20 +119,25 @@ def finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: 
 
 
 def shown_text(report: Report, knowledge: Knowledge, options: dict[str, Any]) -> str:
-    """One screen; with -v, and for a text, which no other command looks at again, all of it."""
+    """One screen; with -v all of it."""
     from cudadoctor.report import screen, text
 
-    if options["verbose"] or report.origin.kind == "text":
+    if options["verbose"]:
         return text.render(report, knowledge, style(options))
-    return screen.render(report, knowledge, style(options), again(options))
+    return screen.render(report, knowledge, style(options), again(report, options))
 
 
-def again(options: dict[str, Any]) -> str:
-    """The options with which another command looks at the same, as words of a shell."""
+def again(report: Report, options: dict[str, Any]) -> Commands:
+    """The commands that look at the same again, with the same options."""
     import shlex
 
-    given = [(name, options[name]) for name in ("python", "replay", "log", "distro") if options[name] is not None and options[name] != "-"]
-    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in given)
+    from cudadoctor.report.screen import Commands
+
+    given = {name: options[name] for name in ("python", "replay", "log", "distro") if options[name] is not None and options[name] != "-"}
+    same = "".join(f" --{name} {shlex.quote(value)}" for name, value in given.items())
+    applies = report.origin.kind == "live" and not given.keys() & {"log", "distro"}
+    whole, steps, for_admin, apply = (f"cudadoctor {name}{same}" for name in ("check -v", "fix", "fix --for-admin", "fix --apply"))
+    return Commands(whole, steps, for_admin, apply if applies else "")
 
 
 def requirements(options: dict[str, Any], *, kernel: bool = False) -> Requirements:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING
@@ -50,7 +51,7 @@ def answer(
     if found is not None:
         return (_json(found) if form == "json" else _page(found, knowledge, style, distro)), 0
     machines = _machines(what, knowledge, stdin)
-    return _text(machines, judge(), knowledge, form, style, distro)
+    return _text(what, machines, judge(), knowledge, form, style, distro)
 
 
 def _named(what: str, knowledge: Knowledge) -> Explanation | None:
@@ -118,13 +119,21 @@ def _is_path(what: str) -> bool:
     return True
 
 
-def _text(machines: Sequence[Evidence], judge: Judge, knowledge: Knowledge, form: str, style: Style, distro: str | None) -> tuple[str, int]:
+def _text(
+    what: str, machines: Sequence[Evidence], judge: Judge, knowledge: Knowledge, form: str, style: Style, distro: str | None
+) -> tuple[str, int]:
     from cudadoctor.model.judgement import Question
-    from cudadoctor.report import text
+    from cudadoctor.report import screen, text
 
     asked = Question(machines=tuple(msgspec.structs.replace(machine, distro=distro) for machine in machines))
     report = judge.answer(asked).report
-    return (_json(report) if form == "json" else text.render(report, knowledge, style)), report.exit_code
+    if form == "json":
+        return _json(report), report.exit_code
+    whole = text.render(report, knowledge, style)
+    if style.verbose or screen.fits(whole, style):
+        return whole, report.exit_code
+    again = f"cudadoctor explain -v {what if what == '-' else shlex.quote(what) if _is_path(what) else '...'}"
+    return screen.render(report, knowledge, style, screen.Commands(again, again, again)), report.exit_code
 
 
 def _json(value: Report | Explanation) -> str:

@@ -19,9 +19,11 @@ from cudadoctor.model.report import BenchmarkResult, Report
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.page import Style
-from cudadoctor.report.text import STATUS_STYLE, VERDICTS, Page
+from cudadoctor.report.text import VERDICTS, Page
 
 _PROMPT = 1  # line that the shell writes below
+# Statuses that are named, of a text and of a machine.
+_NAMED = (("fail",), ("fail", "warn", "unknown", "skip"))
 _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z0-9`/])")
 # Columns of the figures, in their order: the row of tables/benchmark.toml, and its head.
 _COLUMNS = (("h2d_pinned", "to GPU"), ("d2h_pinned", "to host"), ("d2d", "memory"), ("fp32", "FP32"), ("launch_latency", "launch"))
@@ -35,9 +37,23 @@ class Block(NamedTuple):
     short: str = ""
 
 
-def render(report: Report, knowledge: Knowledge, style: Style, again: str = "") -> str:
-    """`again`: the options, as words of a shell, with which another command looks at the same (`--replay FOLDER`)."""
-    blocks = [block for block in _blocks(report, knowledge, style, again) if block.text]
+class Commands(NamedTuple):
+    """What prints more of the same: the whole report, all steps, a message for the administrator; and what carries the steps out."""
+
+    whole: str = "cudadoctor check -v"
+    steps: str = "cudadoctor fix"
+    for_admin: str = "cudadoctor fix --for-admin"
+    apply: str = ""
+
+
+def fits(whole: str, style: Style) -> bool:
+    """Whether a text stands on the screen above the prompt."""
+    return _height([Block(whole)], style.width) <= style.height - _PROMPT
+
+
+def render(report: Report, knowledge: Knowledge, style: Style, commands: Commands = Commands()) -> str:  # noqa: B008 - it is a constant
+    """The screen."""
+    blocks = [block for block in _blocks(report, knowledge, style, commands) if block.text]
     room = style.height - _PROMPT
     while _height(blocks, style.width) > room and any(block.rank for block in blocks):
         last = max(range(len(blocks)), key=lambda number: (blocks[number].rank, number))
@@ -68,7 +84,7 @@ def _shortened(style: Style, text: str, rank: int, before: str = "") -> Block:
     return Block(before + _prose(style, text), rank, before + _prose(style, _SENTENCE.split(one_line(text), maxsplit=1)[0]))
 
 
-def _blocks(report: Report, knowledge: Knowledge, style: Style, again: str) -> Iterator[Block]:
+def _blocks(report: Report, knowledge: Knowledge, style: Style, commands: Commands) -> Iterator[Block]:
     root = report.diagnosis.root
     yield Block(_head(report, style))
     yield from _required(report, style)
@@ -76,7 +92,7 @@ def _blocks(report: Report, knowledge: Knowledge, style: Style, again: str) -> I
         yield Block(_figures(report, style))
         yield from _beside(report, style)
         yield Block("\n" + _rows(report, style))
-        yield Block(_prose(style, f"All rows: {_command('check -v', again)}", "dim"))
+        yield Block(_prose(style, f"All rows: {commands.whole}", "dim"))
         return
     if root is not None:
         yield _shortened(style, knowledge.cause(root.cause).why, 8, before="\n")
@@ -90,7 +106,7 @@ def _blocks(report: Report, knowledge: Knowledge, style: Style, again: str) -> I
     yield Block(_rows(report, style), 2)
     yield Block("\n")
     yield from _suspects(report, style)
-    yield from (_first_step(report, style, again) if root is not None else _ask(report, style, again))
+    yield from (_first_step(report, style, commands) if root is not None else _ask(report, style, commands))
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -188,27 +204,25 @@ def _rows(report: Report, style: Style) -> str:
     by_status: dict[str, list[str]] = {}
     for row in report.checks:
         by_status.setdefault(row.status, []).append(row.id)
-    named = [f"{status}: {', '.join(by_status[status])}" for status in STATUS_STYLE if status != "pass" and status in by_status]
+    seen = report.origin.kind != "text"  # of a text nobody expects that it speaks of every row
+    named = [f"{status}: {', '.join(by_status[status])}" for status in _NAMED[seen] if status in by_status]
     took = f" in {report.timing.total_s:.1f} s" if report.timing.total_s is not None else ""
-    passed = f"{len(by_status.get('pass', ()))} of {len(report.checks)} rows pass"
+    passed = [f"{len(by_status.get('pass', ()))} of {len(report.checks)} rows pass"] if seen else []
     demanded = " (a requirement is not met)" if words.unmet(report) and report.verdict != "broken" else ""
     demanded = " (--strict)" if words.degraded_fails(report) else demanded
-    return _prose(style, f"{'; '.join([passed, *named])}; exit code {report.exit_code}{demanded}, action {report.action}{took}", "dim")
-
-
-def _command(name: str, again: str) -> str:
-    return f"cudadoctor {name}{' ' if again else ''}{again}"
+    ended = f"exit code {report.exit_code}{demanded}, action {report.action}{took}"
+    return _prose(style, "; ".join([*passed, *named, ended]), "dim")
 
 
 # ---------------------------------------------------------------- what to do first
-def _first_step(report: Report, style: Style, again: str) -> Iterator[Block]:
+def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Block]:
     """The first step in words, how to see and do all of them, and its command last."""
     proof, what, root = words.proof(report), report.prescription, report.diagnosis.root
     if proof is not None:
         yield Block(_prose(style, proof))
     if what is None or not what.steps:
         yield _shortened(style, (what.no_software_fix if what is not None else None) or "No step of a fix is known for this machine.", 4)
-        yield Block(_more(style, f"cudadoctor explain {root.cause}" if root is not None else "", again))
+        yield Block(_more(style, f"cudadoctor explain {root.cause}" if root is not None else "", commands))
         return
     if what.no_software_fix is not None:
         yield _shortened(style, what.no_software_fix, 4)
@@ -219,22 +233,24 @@ def _first_step(report: Report, style: Style, again: str) -> Iterator[Block]:
     if runs and step.verify and "\n" not in step.verify:
         yield Block(_raw(style, f"Verify: {step.verify}", "dim"), 3)
     if runs and step.shell is not None:
-        here = report.origin.kind == "live" and not re.search(r"--(?:log|distro)\b", again)
-        applies = f"; do them: {_command('fix --apply', again)}" if here else ""
-        yield Block(_prose(style, f"All steps: {_command('fix', again)}{applies}; all rows: check -v", "dim"))
+        applies = f"; do them: {commands.apply}" if commands.apply else ""
+        rows = "; all rows: check -v" if commands.steps != commands.whole else ""
+        yield Block(_prose(style, f"All steps: {commands.steps}{applies}{rows}", "dim"))
         yield Block("\n" + _raw(style, step.shell, "cyan", indent=4))
     else:
-        yield Block(_more(style, _command("fix --for-admin" if step.who == "administrator" else "fix", again), again))
+        yield Block(_more(style, commands.for_admin if step.who == "administrator" else commands.steps, commands))
 
 
-def _more(style: Style, command: str, again: str) -> str:
-    return _prose(style, f"All rows: {_command('check -v', again)}", "dim") + "\n" + _raw(style, command, "cyan", indent=4)
+def _more(style: Style, command: str, commands: Commands) -> str:
+    """A command, next to the prompt; before it how to see everything, where that is another one."""
+    before = _prose(style, f"All rows: {commands.whole}", "dim") if command != commands.whole else ""
+    return before + "\n" + _raw(style, command, "cyan", indent=4)
 
 
-def _ask(report: Report, style: Style, again: str) -> Iterator[Block]:
+def _ask(report: Report, style: Style, commands: Commands) -> Iterator[Block]:
     """The first command that would settle it."""
     asks = report.diagnosis.ask
     if asks:
         told = f"tells apart {', '.join(asks[0].tells_apart[:4])}" if asks[0].tells_apart else asks[0].why
         yield _shortened(style, f"What would settle it: {told}", 4)
-    yield Block(_more(style, asks[0].command if asks else _command("check -v", again), again))
+    yield Block(_more(style, asks[0].command if asks else commands.whole, commands))
