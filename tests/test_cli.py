@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import random
+import re
 import select
 import signal
 import subprocess
@@ -410,6 +411,21 @@ def test_rows_appear_on_a_terminal_while_it_runs() -> None:
     rows = [line.split()[0] for line in shown.splitlines()]
     assert sorted(rows) == sorted(ROWS)
     assert piped.split()[0] in ("HEALTHY", "DEGRADED", "BROKEN", "UNDECIDED")
+
+
+def test_the_report_takes_the_place_of_the_rows_on_the_same_terminal() -> None:
+    """Each row is one line with its time; then they are gone, so that the screen stands alone above the prompt."""
+    shown, _ = on_terminal("check", "--quick", "--only", "cuda-home", "--only", "gpu", stdout=True, COLUMNS="60", LINES="24")
+    rows, erased, rest = shown.partition("\x1b[2A\x1b[J")
+    assert erased
+    assert sorted(line.split()[0] for line in plain(rows).splitlines()) == ["cuda-home", "gpu"]
+    assert all(re.match(r"[\w-]+ +\d+\.\d s  ", line) and len(line) < 60 for line in plain(rows).splitlines())
+    assert "exit code" in rest
+    assert "\x1b[2A" not in on_terminal("check", "--quick", "--only", "cuda-home", "--only", "gpu", stdout=True, TERM="dumb")[0]
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 def test_progress_keeps_to_the_chosen_rows_and_to_plain_terminals() -> None:

@@ -73,7 +73,6 @@ def test_a_cause_is_two_files(tmp_path: Path, chosen: str) -> None:
     report.mkdir()
     (report / "report.txt").write_text(REPORT, "utf-8")
     (report / "case.toml").write_text(CASE, "utf-8")
-    assert ran(repository, ".github/scripts/readme.py").returncode == 0
     suites = [f"tests/{name}.py" for name in SUITES]
     result = ran(repository, "-m", "pytest", "-q", "-p", "no:cacheprovider", *suites, *(("-k", chosen) if chosen else ()))
     assert result.returncode == 0, result.stdout[-3000:]

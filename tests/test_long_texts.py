@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,10 +14,12 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.parsers import literals
 from cudadoctor.parsers.condense import CONTEXT, ENOUGH, HEAD, KEPT, LIMIT, TAIL, TELLING, condensed
 from cudadoctor.parsers.literals import Literals, each
+from cudadoctor.sources import inputs, pasted
 from cudadoctor.sources.pasted import evidence_of
 
 KNOWLEDGE = load()
 STEP = "2026-11-21 10:00:00,000 INFO worker {}: step {} loss 0.1234 and some more words to fill the line"
+NO_DEVICE = "RuntimeError: CUDA error: no CUDA-capable device is detected"
 RARE = "nvidia-container-cli: something that stands here once"
 
 
@@ -131,3 +134,16 @@ def test_a_block_is_cut_at_the_end_of_a_line(monkeypatch: pytest.MonkeyPatch) ->
     text = "Xid 79\nXid\n" * 3 + "a line that is longer than a block: Xid 31 and Xid 48"
     assert list(Literals(["Xid", "Xid 48", "longer than a"]).places(text).of("Xid")) == each("Xid", text)
     assert "longer than a" in Literals(["longer than a"]).places(text)
+
+
+def test_lines_of_a_file_whose_end_alone_is_read_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever part of it is left out: none, less than the head, or much."""
+    path = tmp_path / "train.log"
+    for count in (10, 3000, 30_000):
+        path.write_text("".join(f"epoch {number} loss {number * 7919 % 104729}\n" for number in range(1, count)) + f"{NO_DEVICE}\n")
+        monkeypatch.setattr(inputs, "TEXT", 50_000)
+        report = judge(pasted.evidence_of(inputs.of_path(str(path))), KNOWLEDGE)
+        quote = report.diagnosis.suspects[0].evidence[0]
+        assert (quote.first, quote.text) == (count, NO_DEVICE)
+    monkeypatch.setattr(inputs, "COUNTED", 0)
+    assert "lines are counted from there" in (inputs.of_path(str(path)).left_out or "")

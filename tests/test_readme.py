@@ -98,7 +98,9 @@ def test_the_pythons_and_extras_are_those_of_the_project() -> None:
 
 def test_the_readme_is_short_and_counts_the_causes() -> None:
     assert len(README.encode()) <= 8000
-    assert f"{len(load().causes)} causes" in README
+    counted = re.search(r"Some (\d+) causes", README)
+    assert counted is not None
+    assert abs(int(counted[1]) - len(load().causes)) < 10
 
 
 def test_links_lead_somewhere() -> None:

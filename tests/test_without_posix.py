@@ -31,7 +31,7 @@ IMPORT_ALL = """
 import importlib, pkgutil, cudadoctor
 names = [info.name for info in pkgutil.walk_packages(cudadoctor.__path__, "cudadoctor.") if not info.name.startswith("cudadoctor.workers.")]
 for name in names:
-    if name != "cudadoctor.__main__":
+    if name not in ("cudadoctor.__main__", "cudadoctor.commands.serving"):  # which needs the extra `mcp`, and that fcntl here
         importlib.import_module(name)
 print(len(names))
 """

@@ -1,4 +1,4 @@
-"""Rows on a terminal while the run goes on: each is written to stderr once all it reads has arrived.
+"""Rows on a terminal while the run goes on: each is filled in on stderr, with its time, once all it reads has arrived.
 
 Only for people: piped, nothing is written. What a row says here is what is known so far; the report says what it means.
 """
@@ -37,6 +37,7 @@ class Progress:
         """`rows`: those to show, each with the evidence that it reads."""
         self.stream, self.color, self.judge, self.patience = stream, color, judge, PATIENCE
         self.rows: Callable[[], Mapping[str, tuple[str, ...]]] = functools.cache(rows)
+        self.started = time.monotonic()
         self.last = {OF_WORKERS[worker] for worker in on_gpus if worker in OF_WORKERS}
         self.items: dict[str, Item] = {}
         self.shown: set[str] = set()
@@ -47,15 +48,14 @@ class Progress:
         worker, _, place = item.id.partition("-")
         if worker in self.last and place:
             where = "between the GPUs" if place == "peers" else f"GPU {place}"
-            terminal.say(
-                f"{self._name(worker)} {where}: {'done' if item.status == 'ok' else item.status} in {item.seconds:.1f} s\n", self.stream
-            )
+            self._fill_in(worker, f"{where}: {'done' if item.status == 'ok' else item.status} in {item.seconds:.1f} s")
             return
         if item.kind in ("worker", "command"):  # files arrive all at once, before any row can be complete
             self.update(final=False)
 
-    def _name(self, row: str) -> str:
-        return f"\x1b[2m{row:<16}\x1b[0m" if self.color else f"{row:<16}"
+    def _fill_in(self, row: str, line: str) -> None:
+        """With the time since the start, when the row was complete."""
+        terminal.fill_in(f"{row:<16} {time.monotonic() - self.started:4.1f} s", line, self.stream, color=self.color)
 
     def close(self) -> None:
         self.update(final=True)
@@ -81,4 +81,4 @@ class Progress:
         lines = self.judge.lines(RowsWanted(evidence=Evidence(items=tuple(self.items.values())), rows=tuple(ready)), seconds=self.patience)
         self.patience -= time.monotonic() - asked
         for row, line in lines.items():
-            terminal.say(f"{self._name(row)} {one_line(line)}\n", self.stream, drawn=True)
+            self._fill_in(row, one_line(line))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _JOBS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "GITLAB_CI", "BUILDKITE")  # set where a job's log is read
 _NO_LINKS = ("dumb", "linux", "screen", "vt")  # terminals that may print an address they cannot follow
+_filled = 0  # lines of progress that stand on the terminal
 CLEAR = "\x1b[H\x1b[2J"
 _VIRTUAL_TERMINAL = 0x0004  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
 
@@ -121,6 +122,25 @@ def screen(body: str) -> None:
     _write(f"{CLEAR}{_linked(_gated(body))}")
 
 
+def fill_in(head: str, line: str, stream: TextIO, *, color: bool) -> None:
+    """A line of progress, as long as the window is wide. What is then written to the same terminal takes its place."""
+    global _filled
+    from rich.cells import cell_len, set_cell_size
+
+    room = max(10, shutil.get_terminal_size((100, 24)).columns - len(head) - 3)
+    shown = line if cell_len(line) <= room else f"{set_cell_size(line, room - 3).rstrip()}..."
+    say(f"\x1b[2m{head}\x1b[0m  {shown}\n" if color else f"{head}  {shown}\n", stream, drawn=True)
+    _filled += 1
+
+
+def _in_place() -> str:
+    """What takes away the lines of progress above, where they are all in sight and stdout is that terminal."""
+    global _filled
+    lines, _filled = _filled, 0
+    same = lines and sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return f"\x1b[{lines}A\x1b[J" if same and lines < shutil.get_terminal_size((100, 24)).lines else ""
+
+
 def say(words: str, stream: TextIO | None = None, *, drawn: bool = False) -> None:
     """Text to stderr, or to another stream for people; nobody has to read it. `drawn`: it may have colours."""
     try:
@@ -150,7 +170,7 @@ def _linked(text: str) -> str:
 def _write(body: str) -> None:
     try:
         try:
-            sys.stdout.write(body)
+            sys.stdout.write(_in_place() + body)
         except UnicodeEncodeError:
             sys.stdout.write(body.encode("ascii", "backslashreplace").decode())
         sys.stdout.flush()

@@ -28,6 +28,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     dropped_bytes: int = 0
     seconds: float = 0.0
     origin: Origin = "live"
+    lines_before: int = 0  # of a file whose end alone was read
     excerpt: bool = False  # a part of what was asked for (a filtered log, a choice of devices): what it lacks may be there all the same
 
     @property

@@ -10,10 +10,11 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import IO, NamedTuple
 
 TEXT = 32 << 20  # bytes read of a text
+COUNTED = 4 << 30  # bytes before the end of a file in which lines are counted
 HEAD = 64 << 10  # bytes that show what a file is
 PATIENCE = 60.0  # seconds in which a program at the other end of a pipe must write something
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -29,6 +30,7 @@ class Content(NamedTuple):
 
     body: bytes
     left_out: str | None = None
+    lines_before: int = 0
 
 
 def _text(_: bytes) -> int:
@@ -64,14 +66,13 @@ def of_stream(stream: IO[bytes], name: str, limit: Callable[[bytes], int] = _tex
 
 def _some(stream: IO[bytes], most: int) -> bytes:
     """So many bytes, or fewer where the stream ends."""
-    parts, left = [], most
-    while left > 0:
-        part = stream.read(min(left, 1 << 20))
-        if not part:
-            break
-        parts.append(part)
-        left -= len(part)
-    return b"".join(parts)
+    return b"".join(_parts(stream, most))
+
+
+def _parts(stream: IO[bytes], most: int) -> Iterator[bytes]:
+    while most > 0 and (part := stream.read(min(most, 1 << 20))):
+        yield part
+        most -= len(part)
 
 
 def _of_file(path: str, stream: IO[bytes], limit: Callable[[bytes], int]) -> Content:
@@ -79,8 +80,11 @@ def _of_file(path: str, stream: IO[bytes], limit: Callable[[bytes], int]) -> Con
     most, size = limit(head), os.fstat(stream.fileno()).st_size
     if size <= most:
         return Content(head + _some(stream, most - len(head)))  # files of /proc have no size
+    said = f"Only the last {most >> 20} MiB of {path} were read, of {size >> 20} MiB"
+    counted = size - most <= COUNTED
+    lines = head[: size - most].count(b"\n") + sum(part.count(b"\n") for part in _parts(stream, size - most - len(head))) if counted else 0
     stream.seek(size - most)
-    return Content(_some(stream, most), f"Only the last {most >> 20} MiB of {path} were read, of {size >> 20} MiB.")
+    return Content(_some(stream, most), f"{said}." if counted else f"{said}; lines are counted from there.", lines)
 
 
 def _of_pipe(path: str, stream: IO[bytes], limit: Callable[[bytes], int]) -> Content:

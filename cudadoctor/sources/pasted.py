@@ -22,7 +22,9 @@ def _item(content: Content) -> Item:
     dropped = max(0, len(content.body) - TEXT, 1 if content.left_out else 0)
     body = content.body[-TEXT:]
     text = decoded(_ASTRAL.sub(b"?", body) if len(body) > LONG else body)
-    return Item(id="text", kind="text", what="text", status="ok", stdout=text.replace("\x00", ""), dropped_bytes=dropped, origin="text")
+    text = text.replace("\x00", "")
+    before = content.lines_before
+    return Item(id="text", kind="text", what="text", status="ok", stdout=text, dropped_bytes=dropped, lines_before=before, origin="text")
 
 
 def evidence_of(content: bytes | Content) -> Evidence:

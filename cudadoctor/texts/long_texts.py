@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from cudadoctor.model.report import Row
 from cudadoctor.parsers.condense import condensed
 from cudadoctor.parsers.literals import Literals
 
-Numbering = Mapping[str, tuple[int, ...]]  # source of a text -> for each line that was read, its number in the full text
+Numbering = Mapping[str, Sequence[int]]  # source of a text -> for each line that was read, its number in the full text
 
 
 class Short(NamedTuple):
@@ -30,14 +30,17 @@ class Short(NamedTuple):
 def shortened(evidence: Evidence, literals: Callable[[], Literals]) -> Short:
     """The evidence with its long texts condensed. `literals`: what any recogniser looks for."""
     items = []
-    numbering: dict[str, tuple[int, ...]] = {}
+    numbering: dict[str, Sequence[int]] = {}
     remarks = []
     for item in evidence.items:
         if (item.kind == "text" or item.id == "kernel-log") and item.stdout:
             text, numbers, repeated = condensed(item.stdout, literals)
+            before = item.lines_before
             if numbers is not None:
-                numbering[item.source] = numbers
+                numbering[item.source] = tuple(number + before for number in numbers)
                 item = msgspec.structs.replace(item, stdout=text)
+            elif before:
+                numbering[item.source] = range(before + 1, before + text.count("\n") + 2)
             if not repeated and numbers is not None:
                 remarks.append(
                     f"Of the {item.source} {len(numbers)} lines were read, where what is known here stands first and last: "
