@@ -30,11 +30,15 @@ _COLUMNS = (("h2d_pinned", "to GPU"), ("d2h_pinned", "to host"), ("d2d", "memory
 
 
 class Block(NamedTuple):
-    """Lines that stand together. `rank`: 0 stays; of the others the highest makes room first, by its `short` form if it has one."""
+    """Lines that stand together. `rank`: 0 stays; of the others the highest makes room first, by its `short` form if it has one.
+
+    `then`: the rank of that short form.
+    """
 
     text: str
     rank: int = 0
     short: str = ""
+    then: int = 0
 
 
 class Commands(NamedTuple):
@@ -57,7 +61,7 @@ def render(report: Report, knowledge: Knowledge, style: Style, commands: Command
     room = style.height - _PROMPT
     while _height(blocks, style.width) > room and any(block.rank for block in blocks):
         last = max(range(len(blocks)), key=lambda number: (blocks[number].rank, number))
-        blocks[last : last + 1] = [Block(blocks[last].short)] if blocks[last].short else []
+        blocks[last : last + 1] = [Block(blocks[last].short, blocks[last].then)] if blocks[last].short else []
     return "".join(block.text for block in blocks)
 
 
@@ -79,9 +83,9 @@ def _raw(style: Style, text: str, colour: str = "", indent: int = 0) -> str:
     return page.text()
 
 
-def _shortened(style: Style, text: str, rank: int, before: str = "") -> Block:
+def _shortened(style: Style, text: str, rank: int, before: str = "", then: int = 0) -> Block:
     """All of it, or its first sentence."""
-    return Block(before + _prose(style, text), rank, before + _prose(style, _SENTENCE.split(one_line(text), maxsplit=1)[0]))
+    return Block(before + _prose(style, text), rank, before + _prose(style, _SENTENCE.split(one_line(text), maxsplit=1)[0]), then)
 
 
 def _blocks(report: Report, knowledge: Knowledge, style: Style, commands: Commands) -> Iterator[Block]:
@@ -91,17 +95,17 @@ def _blocks(report: Report, knowledge: Knowledge, style: Style, commands: Comman
     if report.verdict == "healthy":
         yield Block(_figures(report, style))
         yield from _beside(report, style)
-        yield Block("\n" + _rows(report, style))
-        yield Block(_prose(style, f"All rows: {commands.whole}", "dim"))
+        yield Block(_rows(report, style, f"; all rows: {commands.whole}"))
         return
     if root is not None:
-        yield _shortened(style, knowledge.cause(root.cause).why, 8, before="\n")
+        yield _shortened(style, knowledge.cause(root.cause).why, 8, before="\n", then=1)
     quotes = root.evidence if root is not None else _of_open(report)
     yield Block("\n" if quotes else "", 3)
     for number, quote in enumerate(quotes[:3]):
         yield Block(_quote(quote, style), number and 5 + number)
     yield from _beside(report, style)
-    yield Block(_figures(report, style), 6 if report.verdict == "broken" else 2)
+    figures = _figures(report, style)
+    yield Block("\n" + figures if figures else "", 6 if report.verdict == "broken" else 2)
     yield Block("\n", 3)
     yield Block(_rows(report, style), 2)
     yield Block("\n")
@@ -143,7 +147,7 @@ def _quote(quote: Quote, style: Style) -> str:
     together = f"{words.where(quote)}: {text}"
     if cell_len(together) + 2 <= width:
         return _raw(style, together, indent=2)
-    return _raw(style, f"{words.where(quote)}:", "dim", indent=2) + _raw(style, _cut(text, 2 * width - 6), indent=6)
+    return _raw(style, f"{_cut(words.where(quote), width - 3)}:", "dim", indent=2) + _raw(style, _cut(text, 2 * width - 6), indent=6)
 
 
 def _cut(text: str, columns: int) -> str:
@@ -189,7 +193,7 @@ def _figures(report: Report, style: Style) -> str:
     table += [(str(gpu), *(_cell(figures.get(name)) for name, _ in shown)) for gpu, figures in sorted(by_gpu.items())]
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    return "\n" + "".join(_raw(style, line, indent=2) for line in lines)
+    return "".join(_raw(style, line, indent=2) for line in lines)
 
 
 def _cell(result: BenchmarkResult | None) -> str:
@@ -199,7 +203,7 @@ def _cell(result: BenchmarkResult | None) -> str:
     return f"{result.value:.0f} {result.unit}{share}{' slow' if result.verdict == 'slow' else ''}"
 
 
-def _rows(report: Report, style: Style) -> str:
+def _rows(report: Report, style: Style, more: str = "") -> str:
     """All rows in one line: how many pass, and the others by name."""
     by_status: dict[str, list[str]] = {}
     for row in report.checks:
@@ -210,7 +214,7 @@ def _rows(report: Report, style: Style) -> str:
     passed = [f"{len(by_status.get('pass', ()))} of {len(report.checks)} rows pass"] if seen else []
     demanded = " (a requirement is not met)" if words.unmet(report) and report.verdict != "broken" else ""
     demanded = " (--strict)" if words.degraded_fails(report) else demanded
-    ended = f"exit code {report.exit_code}{demanded}, action {report.action}{took}"
+    ended = f"exit code {report.exit_code}{demanded}, action {report.action}{took}{more}"
     return _prose(style, "; ".join([*passed, *named, ended]), "dim")
 
 
@@ -235,7 +239,7 @@ def _first_step(report: Report, style: Style, commands: Commands) -> Iterator[Bl
     if runs and step.shell is not None:
         applies = f"; do them: {commands.apply}" if commands.apply else ""
         rows = "; all rows: check -v" if commands.steps != commands.whole else ""
-        yield Block(_prose(style, f"All steps: {commands.steps}{applies}{rows}", "dim"))
+        yield Block(_prose(style, f"All steps: {commands.steps}{applies}{rows}", "dim"), 1)
         yield Block("\n" + _raw(style, step.shell, "cyan", indent=4))
     else:
         yield Block(_more(style, commands.for_admin if step.who == "administrator" else commands.steps, commands))
