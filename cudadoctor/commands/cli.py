@@ -19,6 +19,7 @@ from cudadoctor.commands.check import check
 from cudadoctor.commands.compare import compare
 from cudadoctor.commands.explain import explain
 from cudadoctor.commands.fix import fix
+from cudadoctor.commands.fleet import fleet
 from cudadoctor.commands.guide import guide
 from cudadoctor.commands.mcp import mcp
 from cudadoctor.commands.record import record
@@ -26,7 +27,7 @@ from cudadoctor.commands.run import run
 from cudadoctor.commands.smoke import smoke
 from cudadoctor.model import exit_codes
 
-COMMANDS = (check, fix, smoke, bench, record, explain, causes, guide, setup.schema, run, compare, setup.hook, setup.completion, mcp)
+COMMANDS = (check, fix, fleet, smoke, bench, record, explain, causes, guide, setup.schema, run, compare, setup.hook, setup.completion, mcp)
 
 
 def _version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:

@@ -1,0 +1,96 @@
+"""Nodes to one picture: grouped by cause, settings that drift, who did not answer. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from cudadoctor.fleet import stragglers
+from cudadoctor.model import exit_codes
+from cudadoctor.model.fleet import Drift, Fleet, Group, Missing, Node, Odd
+
+_ORDER = {"broken": 0, "undecided": 1, "degraded": 2, "healthy": 3}
+MOST_VALUES = 12  # of a setting that drifts: with more of them it is no setting but a number of its own on each node
+
+
+def paint(
+    nodes: Iterable[Node], missing: Sequence[Missing], earlier: Sequence[Node], less: Mapping[str, bool], *, strict: bool = False
+) -> Fleet:
+    """`less`: the figures that are compared, and whether less of each is better. `earlier`: nodes as other runs saw them."""
+    once, repeated = _once(nodes)
+    slow = tuple(sorted(stragglers.find(once, earlier, less), key=lambda one: -one.behind))
+    models = Counter(gpu.name or "unnamed GPU" for node in once for gpu in node.gpus)
+    verdicts = Counter[str](node.verdict for node in once)
+    return Fleet(
+        exit_code=_exit_code(verdicts, missing, slow=bool(slow), strict=strict),
+        nodes=len(once),
+        gpus=dict(models.most_common()),
+        verdicts={verdict: verdicts[verdict] for verdict in _ORDER if verdicts[verdict]},
+        missing=tuple(missing),
+        groups=tuple(_groups(once)),
+        drift=tuple(_drift(once)),
+        stragglers=slow,
+        repeated=repeated,
+    )
+
+
+def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, slow: bool, strict: bool) -> int:
+    """As for one machine: the gravest counts, and what did not answer is not known."""
+    if verdicts.get("broken") or (strict and (verdicts.get("degraded") or slow)):
+        return exit_codes.BROKEN
+    return exit_codes.UNDECIDED if verdicts.get("undecided") or missing or not verdicts else exit_codes.HEALTHY
+
+
+def _once(nodes: Iterable[Node]) -> tuple[list[Node], int]:
+    """Each machine once, by its newest report: the name and the boot stand in the report itself, whoever brought it."""
+    newest: dict[str, Node] = {}
+    count = 0
+    for node in nodes:
+        count += 1
+        before = newest.get(node.name)
+        if before is None or (node.time or "") >= (before.time or ""):
+            newest[node.name] = node
+    return sorted(newest.values(), key=lambda node: node.name), count - len(newest)
+
+
+def _groups(nodes: Sequence[Node]) -> list[Group]:
+    """The gravest and largest first."""
+    by_cause: dict[tuple[str, str | None], list[Node]] = {}
+    for node in nodes:
+        by_cause.setdefault((node.verdict, node.cause), []).append(node)
+    groups = [_group(found) for found in by_cause.values()]
+    return sorted(groups, key=lambda group: (_ORDER[group.verdict], -len(group.nodes), group.title))
+
+
+def _group(nodes: Sequence[Node]) -> Group:
+    first = nodes[0]
+    commands, steps = ({getattr(node, name) for node in nodes} for name in ("command", "step"))
+    return Group(
+        verdict=first.verdict,
+        cause=first.cause,
+        title=first.title if first.cause is not None else first.verdict,
+        url=first.url,
+        action=first.action if len({node.action for node in nodes}) == 1 else "differs",
+        nodes=tuple(node.name for node in nodes),
+        line=first.line,
+        step=first.step if len(steps) == 1 else None,
+        command=first.command if len(commands) == 1 else None,
+    )
+
+
+def _drift(nodes: Sequence[Node]) -> list[Drift]:
+    """Settings of which most nodes have one value and some another."""
+    by_setting: dict[str, dict[str, list[str]]] = {}
+    for node in nodes:
+        for setting, value in node.settings.items():
+            by_setting.setdefault(setting, {}).setdefault(value, []).append(node.name)
+    found = []
+    for setting, values in by_setting.items():
+        if not 1 < len(values) <= MOST_VALUES:
+            continue
+        ranked = sorted(values.items(), key=lambda pair: (-len(pair[1]), pair[0]))
+        total = sum(map(len, values.values()))
+        usual = ranked[0] if len(ranked[0][1]) * 2 > total else None
+        odd = tuple(Odd(value=value, nodes=tuple(names)) for value, names in ranked if usual is None or value != usual[0])
+        found.append(Drift(setting=setting, usual=usual[0] if usual else None, count=len(usual[1]) if usual else 0, odd=odd))
+    return found

@@ -1,0 +1,143 @@
+"""GPUs that are slower than their equals, or than they were themselves. Pure.
+
+A GPU is held against the others of its model, link and power limit, itself left out: its distance from their mean in their own
+standard deviations is Student-distributed, so the cut-off that lets one healthy GPU in 2,000 through is known for every number of GPUs.
+What lies far off is left out of mean and deviation first, so that several slow GPUs do not hide each other. The deviation has a floor, for
+equal GPUs may by chance agree better than they do the next time, and a difference that nobody would feel is none. Figures of arithmetic are
+divided by the clock that was measured under the load: who runs at a lower clock is throttled, which has causes of its own.
+
+Source of the method: studentised deleted residuals (Cook and Weisberg, Residuals and Influence in Regression, 1982); expansion of Student's
+quantiles: Abramowitz and Stegun 26.7.5. tests/benchmarks/stragglers.py simulates it beside other rules.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from cudadoctor.model.fleet import Measured, Node, NodeGpu, Straggler
+
+LET_THROUGH = 0.0005  # of healthy GPUs and figures that are flagged
+LEAST_PEERS = 4  # with fewer nobody can say what is usual
+FLOOR = 0.004  # of the figure: the least deviation that is assumed
+FELT = 0.03  # of the figure: who is nearer to the usual than this is not slow
+FAR = 4.0  # deviations (robust) from which a value is not used to say what is usual
+_Z = statistics.NormalDist().inv_cdf(1 - LET_THROUGH)
+Place = tuple[Node, NodeGpu, Measured]
+
+
+def cut_off(freedom: int) -> float:
+    """Student's quantile of 1 - LET_THROUGH. `freedom`: degrees of it, 3 or more."""
+    z, v = _Z, float(freedom)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / v**power for power, term in enumerate(terms, 1))
+
+
+def slow(values: Sequence[float], more: Sequence[float] = ()) -> list[tuple[int, float]]:
+    """The places of the values that are too low, each with the usual value. `more`: earlier values of the same kind of GPU."""
+    known = [*values, *more]
+    if len(known) - 1 < LEAST_PEERS:
+        return []
+    middle = statistics.median(known)
+    spread = max(1.4826 * statistics.median(abs(value - middle) for value in known), FLOOR * middle)
+    usual = [value for value in known if abs(value - middle) <= FAR * spread]
+    count, total, squares = len(usual), sum(usual), sum((value - middle) ** 2 for value in usual)
+    found = []
+    for place, value in enumerate(values):
+        if value > (1 - FELT) * middle:
+            continue
+        inside = abs(value - middle) <= FAR * spread
+        others = count - inside
+        if others < LEAST_PEERS:
+            continue
+        mean = (total - value * inside) / others
+        variance = (squares - (value - middle) ** 2 * inside) / others - (mean - middle) ** 2
+        deviation = max((max(variance, 0.0) * others / (others - 1)) ** 0.5, FLOOR * middle)
+        if (mean - value) / (deviation * (1 + 1 / others) ** 0.5) > cut_off(others - 1):
+            found.append((place, mean))
+    return found
+
+
+class _Kind(NamedTuple):
+    """One figure of equal GPUs. `places`: where it was measured now and before; `values`: higher is better, at the usual clock."""
+
+    less: bool
+    places: list[Place]
+    values: list[float]
+    past: list[Place]
+    past_values: list[float]
+
+
+def find(nodes: Sequence[Node], earlier: Sequence[Node], less: Mapping[str, bool]) -> Iterator[Straggler]:
+    """`earlier`: nodes as other runs saw them. `less`: the figures of which less is better, and that are known at all."""
+    now, before = _by_kind(nodes, less), _by_kind(earlier, less)
+    for key, places in now.items():
+        past, is_less, scale = before.get(key, []), less[key[0]], _clock(places)
+        values, past_values = ([_comparable(one[2], is_less, scale) for one in found] for found in (places, past))
+        kind = _Kind(is_less, places, values, past, past_values)
+        flagged = dict(slow(values, past_values))
+        for place, usual in flagged.items():
+            yield _straggler(kind, place, usual, len(values) - 1, "peers")
+        yield from (one for place, one in _behind_itself(kind) if place not in flagged)
+
+
+def _behind_itself(kind: _Kind) -> Iterator[tuple[int, Straggler]]:
+    """Who fell behind what it was itself, though not behind its equals: shares of each GPU's own median are compared."""
+    own: dict[tuple[str, str], list[float]] = {}
+    for place, value in zip(kind.past, kind.past_values, strict=True):
+        own.setdefault(_same(place), []).append(value)
+    usual = {key: statistics.median(found) for key, found in own.items()}
+    known = [number for number, place in enumerate(kind.places) if _same(place) in usual]
+    drifts = [value / usual[key] for key, found in own.items() if len(found) > 1 for value in found]
+    for at, _ in slow([kind.values[number] / usual[_same(kind.places[number])] for number in known], drifts):
+        key = _same(kind.places[known[at]])
+        yield known[at], _straggler(kind, known[at], usual[key], len(own[key]), "history")
+
+
+def _same(place: Place) -> tuple[str, str]:
+    """Which GPU it is in every run."""
+    node, gpu, _ = place
+    return node.name, gpu.uuid or str(gpu.number)
+
+
+def _by_kind(nodes: Sequence[Node], less: Mapping[str, bool]) -> dict[tuple[str, ...], list[Place]]:
+    kinds: dict[tuple[str, ...], list[Place]] = {}
+    for node in nodes:
+        for gpu in node.gpus:
+            for measured in gpu.figures:
+                if measured.name in less and measured.value > 0:
+                    kinds.setdefault((measured.name, *measured.equal), []).append((node, gpu, measured))
+    return kinds
+
+
+def _clock(places: Sequence[Place]) -> float:
+    """The usual clock under the load, to which figures are brought; 0 where it was not measured on all."""
+    clocks = [measured.clock_mhz for _, _, measured in places if measured.clock_mhz]
+    return statistics.median(clocks) if len(clocks) == len(places) else 0.0
+
+
+def _comparable(measured: Measured, less: bool, scale: float) -> float:
+    value = measured.value * scale / measured.clock_mhz if scale and measured.clock_mhz else measured.value
+    return 1 / value if less else value
+
+
+def _straggler(kind: _Kind, number: int, usual: float, peers: int, against: Literal["peers", "history"]) -> Straggler:
+    node, gpu, measured = kind.places[number]
+    return Straggler(
+        node=node.name,
+        gpu=gpu.number,
+        uuid=gpu.uuid,
+        figure=measured.name,
+        value=measured.value,
+        unit=measured.unit,
+        usual=1 / usual if kind.less else usual,
+        behind=round(1 - kind.values[number] / usual, 4),
+        peers=peers,
+        against=against,
+    )

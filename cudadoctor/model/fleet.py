@@ -1,0 +1,118 @@
+"""Many machines in one picture: the shape of the published JSON (schema cudadoctor.fleet/1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA: Literal["cudadoctor.fleet/1"] = "cudadoctor.fleet/1"
+Verdict = Literal["healthy", "degraded", "broken", "undecided"]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure of one GPU. `equal`: what equal GPUs share (model, link, power limit); `clock_mhz`: under this load."""
+
+    name: str
+    value: float
+    unit: str
+    equal: tuple[str, ...]
+    clock_mhz: float | None = None
+
+
+class NodeGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU of a node, by CUDA's number where it has one."""
+
+    number: int
+    uuid: str | None
+    name: str | None
+    figures: tuple[Measured, ...] = ()
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """What the picture needs of one machine's report. `source`: the file or stream that it came from."""
+
+    name: str
+    source: str
+    boot_id: str | None
+    time: str | None
+    version: str
+    verdict: Verdict
+    action: str
+    exit_code: int
+    cause: str | None
+    title: str
+    url: str | None
+    line: str | None  # that shows the cause
+    step: str | None  # the first of the fix, in words
+    command: str | None  # its command
+    settings: dict[str, str]
+    gpus: tuple[NodeGpu, ...]
+
+
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
+    """What gave no report: a file that is none, a node that did not answer. `why` is a sentence."""
+
+    source: str
+    why: str
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes with the same verdict and cause. `command`: the first of the fix where it is the same on all of them."""
+
+    verdict: Verdict
+    cause: str | None
+    title: str
+    url: str | None
+    action: str
+    nodes: tuple[str, ...]
+    line: str | None
+    step: str | None
+    command: str | None
+
+
+class Odd(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of a setting that is not the usual one, and the nodes that have it."""
+
+    value: str
+    nodes: tuple[str, ...]
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that is not the same everywhere. `usual`: what most nodes have; null where no value has the majority."""
+
+    setting: str
+    usual: str | None
+    count: int
+    odd: tuple[Odd, ...]
+
+
+class Straggler(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that is slower than `peers` equal ones, or than it was itself (`against`). `behind`: by which share of the usual figure."""
+
+    node: str
+    gpu: int
+    uuid: str | None
+    figure: str
+    value: float
+    unit: str
+    usual: float
+    behind: float
+    peers: int
+    against: Literal["peers", "history"]
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """The picture. `repeated`: reports that another report of the same node replaces."""
+
+    schema: Literal["cudadoctor.fleet/1"] = SCHEMA
+    exit_code: int
+    nodes: int
+    gpus: dict[str, int]
+    verdicts: dict[str, int]
+    missing: tuple[Missing, ...]
+    groups: tuple[Group, ...]
+    drift: tuple[Drift, ...]
+    stragglers: tuple[Straggler, ...]
+    repeated: int = 0
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,75 @@
+"""What `cudadoctor fleet` is given: reports as JSON (one, or one a line), recordings, and folders and archives of them.
+
+Nothing that cannot be read ends the run: it becomes a sentence. What a piece means is decided elsewhere (fleet/nodes.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import IO, NamedTuple
+
+from cudadoctor.sources import inputs, recording
+from cudadoctor.sources.bundles import unpacking
+
+LARGEST = 1 << 30  # bytes of one file
+_REPORTS = (".json", ".jsonl", ".ndjson")
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst", ".zip")
+
+
+class Piece(NamedTuple):
+    """One thing that was found: reports as `body`, a recording as its path, or `why` there is nothing."""
+
+    source: str
+    body: bytes | None = None
+    recording: str | None = None
+    why: str | None = None
+
+
+def pieces(paths: Iterable[str], stdin: IO[bytes]) -> Iterator[Piece]:
+    """Everything below these paths, in order; `-` is standard input."""
+    for path in paths:
+        if path == "-":
+            yield Piece("standard input", body=inputs.of_stream(stdin, "standard input", lambda _: LARGEST).body)
+        elif os.path.isdir(path):
+            yield from _of_folder(path)
+        else:
+            yield from _of_file(path)
+
+
+def _of_folder(path: str) -> Iterator[Piece]:
+    """A recording, or whatever in it looks like reports and recordings by its name. Links are not followed."""
+    if os.path.isfile(os.path.join(path, recording.MEMBER)):
+        yield Piece(path, recording=path)
+        return
+    try:
+        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
+    except OSError as error:
+        yield Piece(path, why=f"{error.strerror}")
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _of_folder(entry.path)
+        elif entry.is_file(follow_symlinks=False) and entry.name.endswith(_REPORTS + _ARCHIVES):
+            yield from _of_file(entry.path)
+
+
+def _of_file(path: str) -> Iterator[Piece]:
+    try:
+        body = inputs.of_path(path, lambda _: LARGEST).body
+        if not unpacking.is_archive(body):
+            yield Piece(path, body=body)
+            return
+        held = unpacking.unpacked(body, lambda name: name.endswith(_REPORTS))
+    except (inputs.InputError, unpacking.BundleError) as error:
+        yield Piece(path, why=str(error).removeprefix(f"{path}: "))
+        return
+    if any(name.rpartition("/")[2] == recording.MEMBER for name in held.names):
+        yield Piece(path, recording=path)
+        return
+    for name, content in held.members.items():
+        yield Piece(f"{path}:{name}", body=content)
+    for remark in held.remarks:
+        yield Piece(path, why=remark)
+    if not held.members and not held.remarks:
+        yield Piece(path, why="an archive without reports")

@@ -1,0 +1,234 @@
+"""Many machines in one picture: whatever is handed over is read or named, and each node counts once, under the name in its own report."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cudadoctor.fleet import picture, stragglers
+from cudadoctor.fleet.nodes import read
+from cudadoctor.knowledge.load import load
+from cudadoctor.model.fleet import Fleet, Measured, Missing, Node, NodeGpu
+from cudadoctor.report import fleet_text
+from cudadoctor.report.json import render
+from cudadoctor.report.page import Style
+from tests.command_line import host, run
+from tests.judging import report_of
+
+KNOWLEDGE = load()
+BROKEN, HEALTHY = "driver-not-loaded", "h200x2-bench"
+LESS = {"d2d": False, "launch_latency": True, "fp32": False}
+
+
+def report(name: str, node: str, **origin: Any) -> bytes:
+    """What `check --format json` printed on a node."""
+    body = json.loads(render(report_of(name)))
+    body["origin"].update({"host": node, "boot_id": f"boot of {node}", "time": "2026-01-01T00:00:00Z", **origin})
+    return json.dumps(body).encode()
+
+
+def picture_of(*bodies: bytes) -> Fleet:
+    found = [one for number, body in enumerate(bodies) for one in read(f"file{number}", body)]
+    nodes = [one for one in found if isinstance(one, Node)]
+    return picture.paint(nodes, [one for one in found if isinstance(one, Missing)], (), LESS)
+
+
+# ---------------------------------------------------------------- what is handed over
+def test_whatever_holds_reports_is_read(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_bytes(report(HEALTHY, "node001"))
+    (tmp_path / "lines.jsonl").write_bytes(report(HEALTHY, "node002") + b"\n\n" + report(BROKEN, "node003") + b"\n")
+    with tarfile.open(tmp_path / "more.tar.gz", "w:gz") as archive:
+        body = report(BROKEN, "node004")
+        member = tarfile.TarInfo("reports/x.json")
+        member.size = len(body)
+        archive.addfile(member, io.BytesIO(body))
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "half.json").write_bytes(report(HEALTHY, "node005")[:3000])
+    (tmp_path / "deep" / "empty.json").write_bytes(b"")
+    (tmp_path / "deep" / "later.json").write_text('{"schema": "cudadoctor.report/9", "verdict": "healthy"}')
+    (tmp_path / "deep" / "notes.txt").write_text("not asked for")
+    (tmp_path / "link.json").symlink_to(tmp_path / "one.json")
+    ended = run("fleet", str(tmp_path), "-", "--format", "json", stdin=report(BROKEN, "node006"))
+    found = json.loads(ended.out)
+    assert ended.code == 1
+    assert (found["nodes"], found["verdicts"]) == (5, {"broken": 3, "healthy": 2})
+    assert sorted(Path(one["source"]).name for one in found["missing"]) == ["empty.json", "half.json", "later.json"]
+    assert all(one["why"] for one in found["missing"])
+    assert {name for group in found["groups"] for name in group["nodes"]} == {f"node00{number}" for number in (1, 2, 3, 4, 6)}
+
+
+def test_recordings_are_judged_and_what_is_not_there_is_named() -> None:
+    ended = run("fleet", host("h200-healthy"), host(BROKEN), "/no/such/file", "--format", "json")
+    found = json.loads(ended.out)
+    assert [(group["verdict"], group["cause"]) for group in found["groups"]] == [("broken", BROKEN), ("healthy", None)]
+    assert [one["source"] for one in found["missing"]] == ["/no/such/file"]
+
+
+def test_nothing_but_broken_files_is_no_healthy_fleet(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    ended = run("fleet", str(tmp_path))
+    assert ended.code == 3
+    assert ended.out.startswith("UNDECIDED")
+
+
+# ---------------------------------------------------------------- identity
+def test_a_node_counts_once_by_its_own_name_and_newest_report() -> None:
+    """Whatever the file is called: an engine may hand over one node's answer as another's."""
+    found = picture_of(
+        report(BROKEN, "node001", time="2026-01-01T00:00:00Z"),
+        report(HEALTHY, "node001", time="2026-01-02T00:00:00Z"),
+        report(HEALTHY, "node002"),
+    )
+    assert (found.nodes, found.repeated, found.verdicts) == (2, 1, {"healthy": 2})
+    assert found.groups[0].nodes == ("node001", "node002")
+
+
+def test_a_report_of_a_release_that_did_not_say_its_host_has_the_name_of_its_file() -> None:
+    body = json.loads(report(HEALTHY, "x"))
+    for name in ("host", "boot_id", "time"):
+        del body["origin"][name]
+    assert picture_of(json.dumps(body).encode()).groups[0].nodes == ("file0",)
+
+
+# ---------------------------------------------------------------- causes and drift
+def test_the_largest_fault_stands_first_and_one_fix_is_one_command() -> None:
+    found = picture_of(*(report(BROKEN, f"node{number:03}") for number in range(3)), report("h200-visible-devices-word", "x"), report(HEALTHY, "y"))  # fmt: skip
+    assert [(group.cause, len(group.nodes)) for group in found.groups] == [(BROKEN, 3), ("cuda-visible-devices-hides-all", 1), (None, 1)]
+    assert found.groups[1].command == "unset CUDA_VISIBLE_DEVICES"
+    assert found.exit_code == 1
+
+
+def test_a_step_that_is_not_the_same_everywhere_is_not_given_for_all() -> None:
+    one, other = (json.loads(report("h200-visible-devices-word", name)) for name in ("a", "b"))
+    other["prescription"]["steps"][0]["shell"] = "export CUDA_VISIBLE_DEVICES=1"
+    found = picture_of(*(json.dumps(body).encode() for body in (one, other)))
+    assert found.groups[0].command is None
+    assert "differs" in fleet_text.render(found, KNOWLEDGE, Style()) or found.groups[0].step
+
+
+def test_who_drifts_from_the_majority_is_named() -> None:
+    bodies = [json.loads(report(HEALTHY, f"n{number}")) for number in range(5)]
+    bodies[3]["machine"]["driver"]["module"] = "535.1"
+    found = picture_of(*(json.dumps(body).encode() for body in bodies))
+    (drift,) = found.drift
+    assert (drift.setting, drift.usual, drift.count) == ("driver", "580.159.04", 4)
+    assert [(one.value, one.nodes) for one in drift.odd] == [("535.1", ("n3",))]
+
+
+def test_without_a_majority_all_values_are_told() -> None:
+    bodies = [json.loads(report(HEALTHY, f"n{number}")) for number in range(4)]
+    for number in (0, 1):
+        bodies[number]["machine"]["driver"]["module"] = "535.1"
+    (drift,) = picture_of(*(json.dumps(body).encode() for body in bodies)).drift
+    assert drift.usual is None
+    assert [len(one.nodes) for one in drift.odd] == [2, 2]
+
+
+# ---------------------------------------------------------------- stragglers
+def nodes_of(values: list[float], figure: str = "d2d", **more: Any) -> list[Node]:
+    base = next(read("x", report(HEALTHY, "x")))
+    assert isinstance(base, Node)
+
+    def gpu(number: int, value: float) -> NodeGpu:
+        measured = Measured(name=figure, value=value, unit="GB/s", equal=("H200", "", ""), **more)
+        return NodeGpu(number=number % 8, uuid=f"GPU-{number}", name="H200", figures=(measured,))
+
+    return [msgspec.structs.replace(base, name=f"n{number // 8}", gpus=(gpu(number, value),)) for number, value in enumerate(values)]
+
+
+def flagged(values: list[float], earlier: list[list[float]] | None = None, figure: str = "d2d") -> list[str]:
+    past = [node for run_ in earlier or [] for node in nodes_of(run_, figure)]
+    return sorted(one.uuid or "" for one in stragglers.find(nodes_of(values, figure), past, LESS))
+
+
+def scattered(count: int, spread: float, seed: int = 1) -> list[float]:
+    chance = random.Random(seed)
+    return [chance.gauss(1000.0, 1000.0 * spread) for _ in range(count)]
+
+
+@pytest.mark.parametrize(("count", "spread"), [(8, 0.005), (64, 0.02), (1000, 0.02)])
+def test_a_gpu_ten_percent_slow_is_found_and_no_other(count: int, spread: float) -> None:
+    values = scattered(count, spread)
+    values[5] = 900.0 * (1 - spread)
+    assert flagged(values) == ["GPU-5"]
+
+
+def test_several_slow_ones_do_not_hide_each_other() -> None:
+    values = scattered(16, 0.005)
+    for place in (2, 7, 11):
+        values[place] *= 0.85
+    assert flagged(values) == ["GPU-11", "GPU-2", "GPU-7"]
+
+
+def test_where_less_is_better_more_is_slow() -> None:
+    values = scattered(12, 0.005)
+    values[4] *= 1.25
+    assert flagged(values, figure="launch_latency") == ["GPU-4"]
+    assert flagged(values, figure="d2d") == []
+
+
+def test_few_gpus_are_not_judged_against_each_other() -> None:
+    assert flagged([1000.0, 500.0]) == []
+    assert flagged([1000.0, 1000.0, 1000.0, 700.0]) == []
+
+
+def test_two_gpus_are_judged_by_what_they_were() -> None:
+    assert flagged([1000.0, 900.0], [[1000.0 + number, 1001.0 - number] for number in range(4)]) == ["GPU-1"]
+
+
+def test_who_falls_behind_itself_is_found_though_others_are_as_slow() -> None:
+    """GPU 0 was the fastest of a wide field."""
+    usual = [1000.0, 900, 880, 920, 890, 910, 905, 895]
+    chance = random.Random(3)
+    past = [[value * chance.gauss(1, 0.002) for value in usual] for _ in range(6)]
+    found = list(stragglers.find(nodes_of([910.0, *usual[1:]]), [node for one in past for node in nodes_of(one)], LESS))
+    assert [(one.uuid, one.against) for one in found] == [("GPU-0", "history")]
+
+
+def test_a_lower_clock_is_no_slower_gpu() -> None:
+    nodes = [node for number in range(8) for node in nodes_of([60.0 + number / 100], "fp32", clock_mhz=1980.0)]
+    nodes = [msgspec.structs.replace(node, name=f"n{number}") for number, node in enumerate(nodes)]
+    slow = nodes_of([60.0 * 1500 / 1980], "fp32", clock_mhz=1500.0)
+    assert list(stragglers.find([*nodes, msgspec.structs.replace(slow[0], name="slow")], (), LESS)) == []
+
+
+def test_equal_figures_and_zeros_are_no_error() -> None:
+    assert flagged([1000.0] * 20) == []
+    assert flagged([0.0] * 20) == []
+    assert flagged([1000.0] * 20 + [900.0]) == ["GPU-20"]
+
+
+# ---------------------------------------------------------------- what a person reads
+def test_two_thousand_nodes_are_one_screen() -> None:
+    base = [next(read(name, report(name, name))) for name in (HEALTHY, BROKEN)]
+    assert all(isinstance(one, Node) for one in base)
+    nodes = [msgspec.structs.replace(base[number % 50 == 0], name=f"node{number:04}") for number in range(2000)]  # type: ignore[type-var]
+    found = picture.paint(nodes, [Missing(source=f"node{number}", why="no answer") for number in range(9)], (), LESS)  # type: ignore[arg-type]
+    folded = fleet_text.render(found, KNOWLEDGE, Style(width=80), lambda names: f"{len(list(names))} names")
+    assert "40 of 2000 nodes broken; 1960 of 2000 nodes healthy; 9 gave no report" in folded
+    assert "and 3 more (-v)" in folded
+    assert len(folded.splitlines()) < 40
+
+
+def test_node_sets_are_folded(tmp_path: Path) -> None:
+    (tmp_path / "all.jsonl").write_bytes(b"\n".join(report(BROKEN, f"node{number:03}") for number in range(1, 38)))
+    out = run("fleet", str(tmp_path)).out
+    assert "37 nodes broken: The driver is installed but its kernel module is not loaded [driver-not-loaded]" in out
+    assert "node[001-037]" in out
+
+
+def test_words_of_a_node_stay_words(tmp_path: Path) -> None:
+    body = json.loads(report(BROKEN, "x\x1b]0;owned\x07\n::error::y"))
+    body["diagnosis"]["root"]["evidence"][0]["text"] = "\x1b[2J\u202eevil"
+    (tmp_path / "a.json").write_text(json.dumps(body))
+    out = run("fleet", str(tmp_path), "--color", "never").out
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert not any(line.startswith("::") for line in out.splitlines())
