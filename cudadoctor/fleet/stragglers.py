@@ -1,7 +1,7 @@
 """GPUs that are slower than their equals, or than they were themselves. Pure.
 
 A GPU is held against the others of its model, link and power limit, itself left out: its distance from their mean in their own
-standard deviations is Student-distributed, so the cut-off that lets one healthy GPU in 2,000 through is known for every number of GPUs.
+standard deviations is Student-distributed, so the cut-off that lets 8 healthy GPUs in 10,000 through is known for every number of GPUs.
 What lies far off is left out of mean and deviation first, so that several slow GPUs do not hide each other. The deviation has a floor, for
 equal GPUs may by chance agree better than they do the next time, and a difference that nobody would feel is none. Figures of arithmetic are
 divided by the clock that was measured under the load: who runs at a lower clock is throttled, which has causes of its own.
@@ -18,18 +18,19 @@ from typing import Literal, NamedTuple
 
 from cudadoctor.model.fleet import Measured, Node, NodeGpu, Straggler
 
-LET_THROUGH = 0.0005  # of healthy GPUs and figures that are flagged
+LET_THROUGH = 0.0008  # of healthy GPUs and figures that are flagged
+MANY = 24  # GPUs; of fewer less is let through, for leaving out what lies far off makes their deviation look small
 LEAST_PEERS = 4  # with fewer nobody can say what is usual
 FLOOR = 0.004  # of the figure: the least deviation that is assumed
 FELT = 0.03  # of the figure: who is nearer to the usual than this is not slow
-FAR = 4.0  # deviations (robust) from which a value is not used to say what is usual
-_Z = statistics.NormalDist().inv_cdf(1 - LET_THROUGH)
+FAR = 4.0  # robust deviations from which a value is not used to say what is usual; more where they are known from few values
+_NORMAL = statistics.NormalDist()
 Place = tuple[Node, NodeGpu, Measured]
 
 
 def cut_off(freedom: int) -> float:
     """Student's quantile of 1 - LET_THROUGH. `freedom`: degrees of it, 3 or more."""
-    z, v = _Z, float(freedom)
+    z, v = _NORMAL.inv_cdf(1 - LET_THROUGH * min(1.0, freedom / MANY)), float(freedom)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -40,19 +41,20 @@ def cut_off(freedom: int) -> float:
 
 
 def slow(values: Sequence[float], more: Sequence[float] = ()) -> list[tuple[int, float]]:
-    """The places of the values that are too low, each with the usual value. `more`: earlier values of the same kind of GPU."""
+    """The places of the values that are too low, each with the usual value. `more`: others of which none is in question."""
     known = [*values, *more]
     if len(known) - 1 < LEAST_PEERS:
         return []
     middle = statistics.median(known)
     spread = max(1.4826 * statistics.median(abs(value - middle) for value in known), FLOOR * middle)
-    usual = [value for value in known if abs(value - middle) <= FAR * spread]
+    far = max(FAR, cut_off(len(known) - 2)) * spread
+    usual = [value for value in known if abs(value - middle) <= far]
     count, total, squares = len(usual), sum(usual), sum((value - middle) ** 2 for value in usual)
     found = []
     for place, value in enumerate(values):
         if value > (1 - FELT) * middle:
             continue
-        inside = abs(value - middle) <= FAR * spread
+        inside = abs(value - middle) <= far
         others = count - inside
         if others < LEAST_PEERS:
             continue
@@ -64,40 +66,43 @@ def slow(values: Sequence[float], more: Sequence[float] = ()) -> list[tuple[int,
     return found
 
 
+def behind_themselves(values: Sequence[float], own: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
+    """The places of the values that are too low for the very GPU, each with its usual value. `own`: its values in earlier runs.
+
+    Shares of each GPU's own median are compared, of which every run gives one: two GPUs are enough.
+    """
+    known = [place for place, before in enumerate(own) if before]
+    usual = {place: statistics.median(own[place]) for place in known}
+    shares = [value / usual[place] for place in known if len(own[place]) > 1 for value in own[place]]
+    found = slow([values[place] / usual[place] for place in known], shares)
+    return [(known[at], usual[known[at]]) for at, _ in found]
+
+
 class _Kind(NamedTuple):
-    """One figure of equal GPUs. `places`: where it was measured now and before; `values`: higher is better, at the usual clock."""
+    """One figure of equal GPUs. `places`: where it was measured; `values`: higher is better, at the usual clock."""
 
     less: bool
     places: list[Place]
     values: list[float]
-    past: list[Place]
-    past_values: list[float]
 
 
 def find(nodes: Sequence[Node], earlier: Sequence[Node], less: Mapping[str, bool]) -> Iterator[Straggler]:
     """`earlier`: nodes as other runs saw them. `less`: the figures of which less is better, and that are known at all."""
-    now, before = _by_kind(nodes, less), _by_kind(earlier, less)
+    now, then = _by_kind(nodes, less), _by_kind(earlier, less)
     for key, places in now.items():
-        past, is_less, scale = before.get(key, []), less[key[0]], _clock(places)
+        past, is_less, scale = then.get(key, []), less[key[0]], _clock(places)
         values, past_values = ([_comparable(one[2], is_less, scale) for one in found] for found in (places, past))
-        kind = _Kind(is_less, places, values, past, past_values)
-        flagged = dict(slow(values, past_values))
-        for place, usual in flagged.items():
-            yield _straggler(kind, place, usual, len(values) - 1, "peers")
-        yield from (one for place, one in _behind_itself(kind) if place not in flagged)
-
-
-def _behind_itself(kind: _Kind) -> Iterator[tuple[int, Straggler]]:
-    """Who fell behind what it was itself, though not behind its equals: shares of each GPU's own median are compared."""
-    own: dict[tuple[str, str], list[float]] = {}
-    for place, value in zip(kind.past, kind.past_values, strict=True):
-        own.setdefault(_same(place), []).append(value)
-    usual = {key: statistics.median(found) for key, found in own.items()}
-    known = [number for number, place in enumerate(kind.places) if _same(place) in usual]
-    drifts = [value / usual[key] for key, found in own.items() if len(found) > 1 for value in found]
-    for at, _ in slow([kind.values[number] / usual[_same(kind.places[number])] for number in known], drifts):
-        key = _same(kind.places[known[at]])
-        yield known[at], _straggler(kind, known[at], usual[key], len(own[key]), "history")
+        kind = _Kind(is_less, places, values)
+        flagged = dict(slow(values))
+        for number, usual in flagged.items():
+            yield _straggler(kind, number, usual, len(values) - 1, "peers")
+        before: dict[tuple[str, str], list[float]] = {}
+        for place, value in zip(past, past_values, strict=True):
+            before.setdefault(_same(place), []).append(value)
+        own = [before.get(_same(place), []) for place in places]
+        for number, usual in behind_themselves(values, own):
+            if number not in flagged:
+                yield _straggler(kind, number, usual, len(own[number]), "history")
 
 
 def _same(place: Place) -> tuple[str, str]:
