@@ -232,3 +232,12 @@ def test_words_of_a_node_stay_words(tmp_path: Path) -> None:
     assert "\x1b" not in out
     assert "\u202e" not in out
     assert not any(line.startswith("::") for line in out.splitlines())
+
+
+def test_nodes_that_should_be_there_and_are_not_are_named(tmp_path: Path) -> None:
+    (tmp_path / "all.jsonl").write_bytes(b"\n".join(report(HEALTHY, f"n{number}.cluster") for number in (1, 2, 4)))
+    ended = run("fleet", str(tmp_path), "--expect", "n[1-6]")
+    assert ended.code == 3
+    assert "3 gave no report" in ended.out
+    assert "n[3,5-6]: no report of this node" in ended.out
+    assert run("fleet", str(tmp_path), "--expect", "n[1-").code == 2

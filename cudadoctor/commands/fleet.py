@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 )
 @click.argument("files", nargs=-1, required=True)
 @click.option("--history", multiple=True, metavar="PATH", help="Reports of earlier runs: each GPU is held against itself too; repeatable.")
+@click.option("--expect", metavar="NODES", help="Nodes that should be there, such as node[001-037]: those without a report are named.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="Exit 1 when a node is degraded or a GPU is slower than its equals.")
 @groups.shown
-def fleet(files: tuple[str, ...], history: tuple[str, ...], form: str, strict: bool, **options: Any) -> None:
+def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, form: str, strict: bool, **options: Any) -> None:
     """Group many machines by cause, and name settings that drift, GPUs that are slow, and nodes that did not answer.
 
     FILES are reports (`check --format json`, one or one a line), recordings, and folders and archives of them; `-` is standard input. The
@@ -47,6 +48,7 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], form: str, strict: b
         judge = _judge(ends)
         nodes, missing = _sorted(_read(files, judge))
         earlier, unread = _sorted(_read(history, judge))
+    missing += _absent(expect, nodes)
     less = {name: row.less for name in _figures(nodes) if (row := knowledge.figure(name)) is not None}
     found = picture.paint(nodes, missing, earlier, less, strict=strict)
     if unread:
@@ -127,6 +129,24 @@ def _judged(piece: Piece, judge: Judge) -> Iterator[Node | Missing]:
     for machine in machines:
         report = judge.answer(Question(machines=(machine,))).report
         yield from nodes.read(piece.source, json.render(report).encode())
+
+
+def _absent(expect: str | None, nodes: Iterable[Node]) -> list[Missing]:
+    """The nodes that should have been there and are not."""
+    from cudadoctor.model.fleet import Missing
+
+    if expect is None:
+        return []
+    try:
+        from ClusterShell.NodeSet import NodeSet, NodeSetException
+    except ImportError as error:
+        raise terminal.usage("--expect reads sets of nodes with ClusterShell, which the extra `fleet` brings") from error
+    try:
+        wanted = NodeSet(expect)
+    except NodeSetException as error:
+        raise terminal.usage(f"--expect {expect}: {error}") from error
+    seen = {name for node in nodes for name in (node.name, node.name.partition(".")[0])}
+    return [Missing(source=name, why="no report of this node") for name in wanted if name not in seen]
 
 
 def _figures(nodes: Iterable[Node]) -> set[str]:

@@ -5,6 +5,7 @@ Only the keys that are read here are decoded, so reports of earlier and later re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -170,7 +171,8 @@ def _settings(report: _Report) -> Iterator[tuple[str, str]]:
     }  # fmt: skip
     yield from ((name, value) for name, value in known.items() if value)
     yield from ((name, machine.python.packages[name]) for name in PACKAGES if name in machine.python.packages)
-    yield "GPUs", ", ".join(sorted(gpu.name or "unnamed" for gpu in machine.gpus)) or "none"
+    models = Counter(gpu.name or "unnamed" for gpu in machine.gpus)
+    yield "GPUs", ", ".join(f"{count} x {model}" for model, count in sorted(models.items())) or "none"
     for name in ("ecc", "mig", "persistence", "vbios"):
         values = sorted({str(value) for gpu in machine.gpus if (value := getattr(gpu, name)) is not None})
         if values:

@@ -5,7 +5,7 @@ Node names are folded (node[001-037]) by `fold`. The first lines say the most; a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
@@ -15,6 +15,7 @@ from cudadoctor.report.page import Style
 from cudadoctor.report.text import VERDICTS, Page
 
 Fold = Callable[[Iterable[str]], str]
+_LONGEST = 60  # characters of a set of nodes
 _MOST = 6  # entries of a list; -v shows all
 
 
@@ -28,14 +29,14 @@ def render(fleet: Fleet, knowledge: Knowledge, style: Style, fold: Fold = plain)
     word, colour = VERDICTS[_worst(fleet)]
     page.pair(word, colour, _headline(fleet))
     page.raw(one_line(" | ".join(f"{count} x {model}" for model, count in list(fleet.gpus.items())[:4])) or "no GPU was seen", "dim")
-    _list(page, "No answer", [f"{one.source}: {one.why}" for one in fleet.missing])
+    _list(page, "No report", list(_missing(fleet, fold, style)))
     faults = [group for group in fleet.groups if group.verdict != "healthy"]
     if faults:
         _head(page, "By cause")
     for group in _some(faults, style):
         _group(page, group, fold)
     _left(page, faults)
-    _list(page, "Not the same everywhere", [_drift(one, fold) for one in fleet.drift])
+    _list(page, "Not the same everywhere", [_drift(one, fold, style) for one in fleet.drift])
     _list(page, "Slower than their equals", [_slow(one, knowledge) for one in fleet.stragglers])
     page.gap()
     for note in fleet.notes:
@@ -86,7 +87,7 @@ def _list(page: Page, head: str, lines: Sequence[str]) -> None:
 def _group(page: Page, group: Group, fold: Fold) -> None:
     named = f"{group.title} [{group.cause}]" if group.cause is not None else group.verdict
     page.prose(f"{len(group.nodes)} {'nodes' if len(group.nodes) > 1 else 'node'} {group.verdict}: {named}", indent=2, hang=2)
-    page.prose(fold(group.nodes), "dim", indent=4, hang=2)
+    page.prose(_short(fold(group.nodes), page.style), "dim", indent=4, hang=2)
     if group.line is not None:
         page.prose(group.line, indent=4, hang=2)
     if group.command is not None:
@@ -97,8 +98,22 @@ def _group(page: Page, group: Group, fold: Fold) -> None:
         page.raw("the first step differs: cudadoctor fix on each", indent=6)
 
 
-def _drift(drift: Drift, fold: Fold) -> str:
-    odd = "; ".join(f"{one.value}: {fold(one.nodes)}" for one in drift.odd[:4])
+def _missing(fleet: Fleet, fold: Fold, style: Style) -> Iterator[str]:
+    """Those with the same reason together."""
+    by_why: dict[str, list[str]] = {}
+    for one in fleet.missing:
+        by_why.setdefault(one.why, []).append(one.source)
+    for why, sources in by_why.items():
+        yield f"{_short(fold(sources), style)}: {why}"
+
+
+def _short(names: str, style: Style) -> str:
+    """A set of nodes that is too long for a line is cut; -v shows the whole."""
+    return names if style.verbose or len(names) <= _LONGEST else f"{names[:_LONGEST]}..."
+
+
+def _drift(drift: Drift, fold: Fold, style: Style) -> str:
+    odd = "; ".join(f"{one.value}: {_short(fold(one.nodes), style)}" for one in drift.odd[:4])
     return f"{drift.setting}: {f'{drift.usual} on {drift.count} nodes; ' if drift.usual is not None else ''}{odd}"
 
 
