@@ -210,7 +210,7 @@ def test_two_thousand_nodes_are_one_screen() -> None:
     base = [next(read(name, report(name, name))) for name in (HEALTHY, BROKEN)]
     assert all(isinstance(one, Node) for one in base)
     nodes = [msgspec.structs.replace(base[number % 50 == 0], name=f"node{number:04}") for number in range(2000)]  # type: ignore[type-var]
-    found = picture.paint(nodes, [Missing(source=f"node{number}", why="no answer") for number in range(9)], (), LESS)  # type: ignore[arg-type]
+    found = picture.paint(nodes, [Missing(source=f"node{number}", why=f"no answer within {number} s") for number in range(9)], (), LESS)  # type: ignore[arg-type]
     folded = fleet_text.render(found, KNOWLEDGE, Style(width=80), lambda names: f"{len(list(names))} names")
     assert "40 of 2000 nodes broken; 1960 of 2000 nodes healthy; 9 gave no report" in folded
     assert "and 3 more (-v)" in folded
