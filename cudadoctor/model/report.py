@@ -62,6 +62,11 @@ class MachineGpu(Part, frozen=True, kw_only=True):
     compute_capability: str | None
     memory_bytes: Bytes | None
     visible: bool | None
+    ecc: str | None = None  # enabled | disabled, as mig and persistence
+    mig: str | None = None
+    persistence: str | None = None
+    power_limit_w: float | None = None
+    vbios: str | None = None
 
 
 class Machine(Part, frozen=True, kw_only=True):

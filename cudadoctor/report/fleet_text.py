@@ -42,7 +42,7 @@ def render(fleet: Fleet, knowledge: Knowledge, style: Style, fold: Fold = plain)
     for note in fleet.notes:
         page.prose(f"Note: {note}")
     repeated = f"; {fleet.repeated} older reports of the same nodes left out" if fleet.repeated else ""
-    page.prose(f"{fleet.nodes} nodes{repeated}; exit code {fleet.exit_code}", "dim")
+    page.prose(f"{fleet.nodes} {'node' if fleet.nodes == 1 else 'nodes'}{repeated}; exit code {fleet.exit_code}", "dim")
     return page.text()
 
 

@@ -184,6 +184,8 @@ def describe(nv: Any, handle: Any) -> Answers:
     ask("persistence", lambda: SWITCH.get(int(nv.nvmlDeviceGetPersistenceMode(handle))))
     ask("temperature_c", lambda: float(nv.nvmlDeviceGetTemperature(handle, 0)))
     ask("power_w", lambda: nv.nvmlDeviceGetPowerUsage(handle) / 1000.0)
+    ask("power_limit_w", lambda: nv.nvmlDeviceGetPowerManagementLimit(handle) / 1000.0)
+    ask("vbios", lambda: text(nv.nvmlDeviceGetVbiosVersion(handle)))
     ask("ecc_mode", lambda: SWITCH.get(int(nv.nvmlDeviceGetEccMode(handle)[0])))
     ask("ecc_uncorrected_volatile", lambda: int(nv.nvmlDeviceGetTotalEccErrors(handle, 1, 0)))
     ask("pcie_generation", lambda: int(nv.nvmlDeviceGetCurrPcieLinkGeneration(handle)))

@@ -58,6 +58,8 @@ def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
     for entry in nvml.gpus if nvml else ():
         target = by_address.setdefault(entry.address or f"index {entry.index}", {})
         target.update(index=entry.index, uuid=entry.uuid, name=entry.name or target.get("name"), memory_bytes=entry.memory_total_bytes)
+        target.update(ecc=entry.ecc_mode, mig=entry.mig_mode, persistence=entry.persistence, vbios=entry.vbios)
+        target["power_limit_w"] = entry.power_limit_w
         if entry.compute_capability is not None:
             target["compute_capability"] = str(entry.compute_capability)
     for device in ladder.devices if ladder else ():
@@ -82,6 +84,8 @@ def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
             compute_capability=_as(str, known.get("compute_capability")),
             memory_bytes=_as(int, known.get("memory_bytes")),
             visible=bool(known.get("visible")) if looked else None,
+            **{name: _as(str, known.get(name)) for name in ("ecc", "mig", "persistence", "vbios")},
+            power_limit_w=_as(float, known.get("power_limit_w")),
         )
         for address, known in sorted(by_address.items())
     )

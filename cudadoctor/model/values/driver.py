@@ -115,6 +115,8 @@ class NvmlGpu(Value, frozen=True, kw_only=True):
     persistence: str | None = None
     temperature_c: Celsius | None = None
     power_w: Watts | None = None
+    power_limit_w: Watts | None = None
+    vbios: str | None = None
     throttle_reasons: tuple[str, ...] = ()
     ecc_mode: str | None = None
     ecc_uncorrected_volatile: Count | None = None
