@@ -377,3 +377,30 @@ def test_names_whose_place_says_so(line: str) -> None:
     (text,) = (item.stdout or "" for item in redact(evidence).items if item.id == "text")
     assert "bobqz" not in text
     assert "crunchqz" not in text
+
+
+@pytest.mark.parametrize(
+    ("said", "secret"),
+    [
+        ("key NRAK-{}", "A1B2C3D4E5F6G7H8J9K0LMNOPQR"),
+        ("SQUARE=sq0atp-{}", "Ab3dEf6hIj9lMn2pQr5tUv"),
+        ("token dt0c01.{}", "ST2EY72KQINMH574WMNVI7YN.G3DFPBEJYMODIDAEX454M7YWBUVEFOWKPRVMWFASS64NFH52PX6BNDVFFM572RZM"),
+        ("pul-{} is mine", "4f2a9c1e8b7d6a5f4e3d2c1b0a9f8e7d6c5b4a39"),
+        ("modal token as-{}", "q9Zx3LmN7pR2sT5vW8yA1b"),
+        ("podman login -u ada -p {} quay.io", "hunter22"),
+        ("helm registry login -u ada -p {} r.io", "hunter22"),
+        ("twine upload -u ada -p {} dist/x.whl", "hunter22"),
+        ("skopeo copy --src-creds ada:{} docker://a docker://b", "hunter22"),
+        ("sqlplus scott/{}@db", "tiger99"),
+        ("7z x -p{} model.7z", "hunter22"),
+        ("htpasswd -bB users.htp ada {}", "hunter22"),
+        ("echo {} | sudo -S modprobe nvidia", "hunter22"),
+        ("snmpwalk -v2c -c {} 10.0.0.1", "comm0nity"),
+        ("mount -t cifs //srv/x /mnt -o user=ada,pass={}", "hunter22"),
+        ("[remote]\npass = {}\n", "hunter22obscured"),
+    ],
+)
+def test_a_secret_that_a_seventh_reader_found_is_gone(said: str, secret: str) -> None:
+    out = redact(pasted.evidence_of(said.format(secret).encode())).items[0].stdout or ""
+    assert secret not in out
+    assert "<redacted>" in out

@@ -28,6 +28,8 @@ _KNOWN_FORMS = re.compile(
     r"(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S{1,30}) [A-Za-z0-9+/]{20,4000}={0,3}|SHA256:[A-Za-z0-9+/]{43}|"
     r"AGE-SECRET-KEY-1[A-Z0-9]{40,80}|(?:AC|SK)[0-9a-f]{32}|[MNO][\w-]{22,28}\.[\w-]{6}\.[\w-]{27,40}|[hsb](?:v[sbr])?\.[A-Za-z0-9]{24,200}|"
     r"tskey-[\w-]{16,80}|\d{8,10}:[A-Za-z0-9_-]{34,36}(?![\w-])|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,80}|[\w.~-]{3}\dQ~[\w.~-]{31,36}|"
+    r"NRAK-[A-Z0-9]{20,40}|sq0[a-z]{3}-[\w-]{20,60}|dt0[a-z]\d\d\.[A-Z0-9]{16,30}\.[A-Z0-9]{40,70}|pul-[0-9a-f]{30,60}|pnu_\w{20,100}|"
+    r"rdme_[a-z0-9]{30,90}|sm_aat_\w{12,60}|a[ks]-(?=[A-Za-z]{0,25}\d)[A-Za-z0-9]{20,30}|"
     r"whsec_[\w+/-]{16,100}|pscale_(?:tkn|pw|oauth)_[\w.-]{16,100}|rpa_[A-Za-z0-9]{30,60}|(?<![\w+/])[A-Za-z0-9+/]{30,400}={1,2}(?![\w=]))"
 )
 # 40 letters of both cases and digits without a separator: what a cloud calls a secret key. Mangled names of C++ have _ before them.
@@ -95,6 +97,10 @@ _AT_A_DOOR = re.compile(
     r"[A-Z][A-Z0-9_]{0,40}(?:PASS|PW|PWD)=\{?|\b[Pp][Ww][Dd]=\{|"
     r"otpauth://\w{1,8}/|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user|--proxy-user|-U)|"
     r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
+    r"(?:podman|buildah|nerdctl|helm|oc|az|twine)\b[^\n]{0,120}?[ \t](?:login|upload)\b[^\n]{0,120}?[ \t]-p|"
+    r"skopeo\b[^\n]{0,120}?--(?:src-|dest-)?creds|sqlplus\b[^\n]{0,60}?[ \t][\w.$#-]{1,60}/|7z\w?\b[^\n]{0,120}?[ \t]-p|"
+    r"htpasswd[ \t]{1,4}-\w{0,4}b\w{0,4}[ \t]{1,4}\S{1,120}[ \t]{1,4}\S{1,80}|snmp\w{1,12}\b[^\n]{0,80}?[ \t]-c|"
+    r"(?:(?<=[\s,])|(?<![\s\S]))pass[ \t]{0,4}(?==)|"
     r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)"
     r"(?P<value>[^\s\"']{3,400})"
 )
@@ -102,6 +108,10 @@ _IN_PROSE = re.compile(
     r"(\b(?:\w{0,20}_)?(?:password|passphrase|token|secret key|recovery key)(?: is:?)?[ \t]{1,40}[\"']?)"
     r"(?P<value>(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~=.|:-]{6,400}|(?<= is: )[A-Z2-7]{16,64})",
     re.I,
+)
+_TO_SUDO = re.compile(
+    r"(\becho[ \t]{1,4}(?:-\w{1,3}[ \t]{1,4})?[\"']?)"
+    r"(?P<value>[^\s|\"']{3,200})(?=[\"']?[ \t]{0,4}\|[ \t]{0,4}sudo\b[^\n|]{0,60}[ \t]-\w{0,6}S)"
 )
 _BASIC = re.compile(r"(\bBasic )(?P<value>(?=[A-Za-z0-9+/]{0,80}[A-Z])(?=[A-Za-z0-9+/]{0,80}(?:\d|=))[A-Za-z0-9+/]{12,400}={0,2})(?![\w/])")
 _YAML = re.compile(
@@ -268,7 +278,7 @@ class Pseudonyms:
             text = _VAULT.sub(lambda match: match.group(1) + self.gone(match.group(2)) + "\n" * match.group(2).count("\n"), text)
         text = _PGPASS.sub(lambda match: match.group(1) + self.user(match.group(2)) + ":" + self.gone(match.group(3)), text)
         text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
-        for pattern in (_AT_A_DOOR, _COOKIES, _HEADER, _BASIC, _YAML, _ARGUMENT, _NAMED, _IN_PROSE):
+        for pattern in (_AT_A_DOOR, _TO_SUDO, _COOKIES, _HEADER, _BASIC, _YAML, _ARGUMENT, _NAMED, _IN_PROSE):
             text = pattern.sub(self.value, text)
         for pattern in (_OPAQUE, _LONG_OPAQUE, _BY_TURNS):
             text = pattern.sub(lambda match: self.gone(match.group()), text)
