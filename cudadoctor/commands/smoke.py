@@ -34,7 +34,7 @@ BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length
 @examining.evidence_options
 @groups.shown
 def smoke(memory: str, duration: float, **options: Any) -> None:
-    """Climb the ladder on every visible GPU and test its arithmetic, memory and streams. Exits 0 only when all of it was right."""
+    """Run test kernels on every visible GPU: arithmetic, memory, streams. Exits 0 only when every result was right."""
     started = time.monotonic()
     groups.outputs(options)
     options = {**options, **_on_gpus(memory, duration, verbose=options["verbose"], timeout=options["timeout"])}

@@ -58,7 +58,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         for status in STATUSES:
             page.add("cudadoctor_row", "1 for the status of a row.", row.status == status, {"row": row.id, "status": status})
     for result in report.requirements:
-        meaning = "Whether a requirement is met; 0 also where nobody knows."
+        meaning = "Whether a requirement is met; 0 where it is not known either."
         page.add("cudadoctor_requirement_met", meaning, result.met is True, {"requirement": result.text})
     _gpus(page, report)
     for figure in report.benchmark:
