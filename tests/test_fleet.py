@@ -241,3 +241,18 @@ def test_nodes_that_should_be_there_and_are_not_are_named(tmp_path: Path) -> Non
     assert "3 gave no report" in ended.out
     assert "n[3,5-6]: no report of this node" in ended.out
     assert run("fleet", str(tmp_path), "--expect", "n[1-").code == 2
+
+
+@pytest.mark.parametrize("name", ["node[1-999999999]", "@all", "@*", "a,b", "n[1-3]!n2", "x y", "", "n" * 300])
+def test_a_hostile_name_is_neither_expanded_nor_looked_up(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ClusterShell would run a command for a group and count a thousand million nodes."""
+    from ClusterShell import NodeUtils
+
+    def called(*_: Any, **__: Any) -> None:
+        raise AssertionError("a group was looked up")
+
+    monkeypatch.setattr(NodeUtils.UpcallGroupSource, "_upcall_read", called)
+    (tmp_path / "a.jsonl").write_bytes(report(BROKEN, name) + b"\n" + report(BROKEN, "n7"))
+    out = run("fleet", str(tmp_path), "-v").out
+    assert "2 nodes broken" in out
+    assert not name or name[:40] in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -11,6 +12,8 @@ import click
 
 from cudadoctor.commands import gathering, helping, terminal
 from cudadoctor.commands import options as groups
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")  # of a node's name
 
 if TYPE_CHECKING:
     from cudadoctor.model.fleet import Fleet, Missing, Node
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     summary="Put many machines' reports into one picture.",
     examples=(
         ("cudadoctor fleet reports/", "a folder of reports and recordings"),
-        ("srun -l ... | cudadoctor fleet -", "reports, one a line"),
+        ("jq -c . */gpu.json | cudadoctor fleet -", "reports, one a line"),
         ("cudadoctor fleet today/ --history runs/", "with earlier runs"),
     ),
 )
@@ -138,11 +141,11 @@ def _absent(expect: str | None, nodes: Iterable[Node]) -> list[Missing]:
     if expect is None:
         return []
     try:
-        from ClusterShell.NodeSet import NodeSet, NodeSetException
+        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
     except ImportError as error:
         raise terminal.usage("--expect reads sets of nodes with ClusterShell, which the extra `fleet` brings") from error
     try:
-        wanted = NodeSet(expect)
+        wanted = NodeSet(expect, resolver=RESOLVER_NOGROUP)
     except NodeSetException as error:
         raise terminal.usage(f"--expect {expect}: {error}") from error
     seen = {name for node in nodes for name in (node.name, node.name.partition(".")[0])}
@@ -154,19 +157,22 @@ def _figures(nodes: Iterable[Node]) -> set[str]:
 
 
 def _fold() -> Fold:
-    """Node sets as ClusterShell writes them, where it is installed (the extra `fleet`)."""
+    """Node sets as ClusterShell writes them, where it is installed (the extra `fleet`).
+
+    Only plain names are folded: a name comes from a report, and ClusterShell reads brackets as a million nodes and @ as a group, for which it
+    runs commands.
+    """
     from cudadoctor.report import fleet_text
 
     try:
-        from ClusterShell.NodeSet import NodeSet, NodeSetException
+        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
     except ImportError:
         return fleet_text.plain
 
     def fold(names: Iterable[str]) -> str:
         known = list(names)
-        try:
-            return str(NodeSet.fromlist(known))
-        except NodeSetException:  # a name that is none, such as a path
-            return fleet_text.plain(known)
+        plain = [name for name in known if _PLAIN.fullmatch(name)]
+        folded = [str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP))] if plain else []
+        return fleet_text.plain([*folded, *(name for name in known if not _PLAIN.fullmatch(name))])
 
     return fold
