@@ -159,7 +159,7 @@ def _figures(nodes: Iterable[Node]) -> set[str]:
 def _fold() -> Fold:
     """Node sets as ClusterShell writes them, where it is installed (the extra `fleet`).
 
-    Only plain names are folded: a name comes from a report, and ClusterShell reads brackets as a million nodes and @ as a group, for which it
+    Only plain names are folded: they come from reports, and ClusterShell reads brackets as a million nodes and @ as a group, for which it
     runs commands.
     """
     from cudadoctor.report import fleet_text
