@@ -248,14 +248,19 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+# A state of the GPUs lasts until the watch has read it several times, however busy the machine is.
 USES = """
 import os, sys, time
 path = os.environ["NVIDIA_FAKE_USE"]
+def looks():
+    return os.path.getsize(path + ".looks") if os.path.exists(path + ".looks") else 0
 for line in sys.argv[1:]:
     with open(path + ".new", "w") as file: file.write(line.replace("ME", str(os.getpid())).replace(";", "\\n") + "\\n")
     os.replace(path + ".new", path)
-    time.sleep(0.5)
+    enough, end = looks() + 12, time.monotonic() + 40
+    while looks() < enough and time.monotonic() < end: time.sleep(0.05)
 """
+NOBODY = "0 0 0"  # the file's line where no process computes
 
 
 def used(library: str, tmp_path: Path, program: Sequence[str], *options: str, **more: str) -> tuple[dict[str, Any], str, int]:
@@ -293,7 +298,7 @@ def test_a_childs_use_counts_and_a_strangers_does_not(library: str, tmp_path: Pa
 
 def test_require_gpu_turns_nothing_but_a_zero(library: str, tmp_path: Path) -> None:
     for own, theirs in ((0, 1), (5, 5)):
-        outcome, _, code = used(library, tmp_path, python(f"import time; time.sleep(0.3); raise SystemExit({own})"), "--require-gpu")
+        outcome, _, code = used(library, tmp_path, (*python(f"{USES}\nraise SystemExit({own})"), NOBODY), "--require-gpu")
         assert (outcome["used"], outcome["code"], outcome["exit_code"], code) == ("no", own, theirs, theirs)
     assert used(library, tmp_path, python("pass"))[2] == 0
 

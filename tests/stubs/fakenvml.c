@@ -7,6 +7,7 @@
  *   FAKE_NVML_PID      pid of one compute process on GPU 0 (1 GiB)
  *   FAKE_NVML_BUSY     percent of the time in which the GPU works (0)
  *   NVIDIA_FAKE_USE      a file with lines "GPU PID MIB": who computes where, read at each question
+ *                        (a byte is added to FILE.looks each time: a test waits until it has been read)
  *   FAKE_NVML_NOISE    text printed to stdout by nvmlInit
  *   FAKE_NVML_SLEEP    seconds that nvmlInit takes
  *   FAKE_NVML_CRASH    nvmlDeviceGetName of GPU 0 aborts
@@ -97,6 +98,11 @@ int nvmlDeviceGetMemoryBusWidth(void *h, u32 *v) { (void)h; *v = 384; return 0; 
 int nvmlDeviceGetMigMode(void *h, u32 *now, u32 *next) { (void)h; (void)now; (void)next; return 3; }
 int nvmlDeviceGetNvLinkState(void *h, u32 link, u32 *state) { (void)h; if (link >= 4) return 2; *state = link != 3; return 0; }
 int nvmlDeviceGetFieldValues(void *h, int n, field_t *f) { (void)h; for (int i = 0; i < n; i++) { f[i].code = f[i].id == 230 ? 0 : 3; f[i].value.u = 1; } return 0; }
+static void looked(void) {
+    char path[4096]; snprintf(path, sizeof path, "%s.looks", env("NVIDIA_FAKE_USE", ""));
+    FILE *count = fopen(path, "a");
+    if (count != NULL) { fputc('.', count); fclose(count); }
+}
 static u32 users(int gpu, process_t *table, u32 room, u64 *bytes) {
     FILE *file = fopen(env("NVIDIA_FAKE_USE", "/dev/null"), "r");
     u32 found = 0; int where; unsigned pid, mib; *bytes = 0;
@@ -105,7 +111,7 @@ static u32 users(int gpu, process_t *table, u32 room, u64 *bytes) {
         *bytes += (u64)mib << 20;
         if (pid != 0 && found < room) { table[found].pid = pid; table[found].used = (u64)mib << 20; found++; }
     }
-    if (file != NULL) fclose(file);
+    if (file != NULL) { fclose(file); looked(); }
     return found;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *h, u32 *n, process_t *table) {
