@@ -579,6 +579,13 @@ def test_nodes_and_containers() -> None:
     no_blame({**IN_CONTAINER, DEVICE_NODES: make.nodes(*ALL_NODES)}, "container-no-gpu-access", "device-nodes-missing")
 
 
+def test_a_slow_machine_without_gpu_and_driver_hangs_in_none() -> None:
+    """A node with more work than processors gave no answer of NVML in time: there is no driver that could hang."""
+    late = {HANGS: make.hangs("nvml", "ladder", step="init")}
+    no_blame({**NO_GPU, **late}, "driver-hung")
+    assert "driver-hung" in causes(host({**NO_GPU, **late, MODULES: make.modules("nvidia")}))
+
+
 def test_nvidia_smi_that_is_slow_is_no_driver_that_hangs() -> None:
     """NVML and cuInit answered: without persistence mode nvidia-smi starts every GPU anew."""
     no_blame({HANGS: make.hangs("nvidia-smi")}, "driver-hung")

@@ -24,7 +24,7 @@ from cudadoctor.checks.reading import (
     works_now,
 )
 from cudadoctor.checks.reading import unknown as not_known
-from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote
+from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -224,12 +224,20 @@ def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for entry in fact.value.entries if fact.value is not None else ():
         if entry.item == "nvidia-smi" and driver_answers(facts):
             continue
-        if entry.item in ASKED or entry.step in DRIVER_STEPS:
+        if (entry.item in ASKED or entry.step in DRIVER_STEPS) and not _no_driver_here(facts):
             yield Clue(cause="driver-hung", quotes=(_no_answer(entry),), values={"what": entry.what, "seconds": f"{entry.seconds:g}"})
             return
     silent = [name for name in (*ASKED, "ladder") if fact.value is None or name not in fact.value.asked]
     if silent:
         raise not_known(HANGS, f"{', '.join(silent)}: not asked")
+
+
+def _no_driver_here(facts: Facts) -> bool:
+    """Whether a machine has neither an NVIDIA GPU on the bus nor the module: what is slow there is the machine."""
+    bus = facts.get(PCI)
+    if isinstance(bus, Unknown) or bus.value is None or bus.origin == "text" or elsewhere(facts, bus) is not None:
+        return False
+    return not gpus(facts) and driver_is_out(facts, bus)
 
 
 def driver_answers(facts: Facts) -> bool:

@@ -1,0 +1,123 @@
+"""Nodes out of whatever `cudadoctor fleet` was handed: files, standard input, or answers of nodes that were asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from cudadoctor.commands import terminal
+from cudadoctor.model.fleet import Missing, Node
+
+if TYPE_CHECKING:
+    from cudadoctor.model.report import Report
+    from cudadoctor.sources.engines import Answer
+    from cudadoctor.sources.fleet_files import Piece
+    from cudadoctor.within.asking import Judge
+
+Found = Iterator[Node | Missing]
+
+
+class Reader:
+    """Reads reports as they are, and has recordings judged by one child, which reports alone never start."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+        self._judge: Judge | None = None
+
+    def close(self) -> None:
+        self._ends.close()
+
+    def files(self, paths: Iterable[str]) -> Found:
+        from cudadoctor.sources import fleet_files
+
+        for piece in fleet_files.pieces(paths, sys.stdin.buffer):
+            yield from self._piece(piece)
+
+    def _piece(self, piece: Piece) -> Found:
+        from cudadoctor.fleet import nodes
+
+        if piece.why is not None:
+            yield Missing(source=piece.source, why=piece.why)
+        elif piece.body is not None:
+            yield from nodes.read(piece.source, piece.body)
+        else:
+            yield from self._recording(piece.source, piece.recording or "")
+
+    def _recording(self, source: str, path: str) -> Found:
+        from cudadoctor.fleet import nodes
+        from cudadoctor.report import json
+        from cudadoctor.sources import bundles, recording
+
+        try:
+            for report in self._reports(path):
+                yield from nodes.read(source, json.render(report).encode())
+        except (recording.RecordingError, bundles.BundleError) as error:
+            yield Missing(source=source, why=str(error))
+
+    def _reports(self, path: str) -> Iterator[Report]:
+        from cudadoctor.model.judgement import Question
+        from cudadoctor.sources import bundles
+
+        for machine in bundles.replayed(path):
+            if self._judge is None:
+                from cudadoctor.within.asking import Judge
+
+                self._judge = self._ends.enter_context(closing(Judge()))
+            yield self._judge.answer(Question(machines=(machine,))).report
+
+    def report_of(self, answer: Answer) -> bytes | Missing:
+        """The JSON of the report that an engine brought, or whose recording it brought."""
+        from cudadoctor.report import json
+        from cudadoctor.sources import bundles, recording
+
+        if answer.report is not None:
+            return answer.report
+        if answer.recording is None:
+            return Missing(source=answer.asked, why=answer.why or "no report came")
+        with tempfile.TemporaryDirectory(prefix="cudadoctor-") as folder:
+            path = os.path.join(folder, "recording.tar.gz")
+            with open(path, "wb") as file:
+                file.write(answer.recording)
+            try:
+                return next(json.render(report).encode() for report in self._reports(path))
+            except (recording.RecordingError, bundles.BundleError, StopIteration) as error:
+                return Missing(source=answer.asked, why=str(error).replace(path, "its recording") or "its recording is empty")
+
+
+def parted(found: Iterable[Node | Missing]) -> tuple[list[Node], list[Missing]]:
+    """The nodes, and what is none."""
+    nodes: list[Node] = []
+    missing: list[Missing] = []
+    for one in found:
+        if isinstance(one, Node):
+            nodes.append(one)
+        else:
+            missing.append(one)
+    return nodes, missing
+
+
+def absent(expect: str | None, nodes: Iterable[Node], missing: Iterable[Missing]) -> list[Missing]:
+    """The nodes that should have been there and were neither seen nor named as missing."""
+    if expect is None:
+        return []
+    wanted = node_set(expect, "--expect")
+    seen = {name for node in nodes for name in (node.name, node.name.partition(".")[0])} | {one.source for one in missing}
+    return [Missing(source=name, why="no report of this node") for name in wanted if name not in seen]
+
+
+def node_set(text: str, option: str) -> list[str]:
+    """The names in a set such as node[001-037]."""
+    from cudadoctor.sources.engines import EngineError
+
+    try:
+        from cudadoctor.sources.engines import distant
+
+        return distant.names(text)
+    except ImportError as error:
+        raise terminal.usage(f"{option} needs ClusterShell, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
+    except EngineError as error:
+        raise terminal.usage(f"{option} {error}") from error

@@ -1,0 +1,99 @@
+"""Nodes of a cluster are asked by what the cluster has already: Slurm, ssh, Dask, Kubernetes. An engine only brings the answers.
+
+Each node runs `program`: the doctor where the node has one, else a program that needs nothing but Python 3.6 and records the evidence,
+which is judged here. An engine's key is no identity: whose answer it is stands in the answer itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import shlex
+from collections.abc import Callable
+from typing import NamedTuple
+
+FANOUT = 64  # nodes that are asked at a time
+_GRACE = 2  # seconds that each further limit waits for the one inside it
+
+
+class EngineError(Exception):
+    """Nobody can be asked; the message says why."""
+
+
+class Answer(NamedTuple):
+    """What one node gave: the text of a report, or a recording (.tar.gz), or `why` there is nothing. `asked`: the engine's name of it."""
+
+    asked: str
+    report: bytes | None = None
+    recording: bytes | None = None
+    why: str | None = None
+
+
+class Work(NamedTuple):
+    """What every node is to do. `seconds`: after which a check ends by itself; `doctor`: the program's name or path on the nodes."""
+
+    seconds: float
+    quick: bool
+    doctor: str
+    collector: bytes  # the program of `record --script`, by gzip, for standard input
+    fanout: int = FANOUT
+
+    @property
+    def killed_after(self) -> float:
+        """Seconds after which the node ends a check that did not end by itself."""
+        return self.seconds + _GRACE
+
+    @property
+    def given_up_after(self) -> float:
+        """Seconds after which a node is not waited for any longer."""
+        return self.killed_after + 2 * _GRACE
+
+
+Took = Callable[[Answer], None]
+
+
+def packed(script: str) -> bytes:
+    return gzip.compress(script.encode())
+
+
+def program(work: Work) -> str:
+    """The POSIX shell that a node runs, with the collector on standard input. The node's own limit ends what hangs there."""
+    quick = " --quick" if work.quick else ""
+    limit = f"timeout -k {_GRACE} {work.killed_after:g}"
+    doctor = shlex.quote(work.doctor)
+    return "; ".join((
+        "unset CUDA_VISIBLE_DEVICES",
+        f"if command -v {doctor} >/dev/null 2>&1",
+        f"then exec {limit} {doctor} check --format json --timeout {work.seconds:g}{quick} </dev/null",
+        "fi",
+        "d=$(mktemp -d) || exit 125",
+        """trap 'rm -rf "$d"' EXIT""",
+        "trap 'exit 143' TERM INT HUP",
+        'cd "$d" && gzip -dc >collect.py || exit 125',
+        f"{limit} python3 collect.py --no-redact --timeout {work.seconds:g}{quick} -o r.tar.gz >&2 </dev/null || exit",
+        "base64 r.tar.gz",
+    ))  # fmt: skip
+
+
+def answer(asked: str, out: bytes, errors: bytes, code: int | None) -> Answer:
+    """What a node's program printed and ended with, as an answer."""
+    body = out.strip()
+    if body.startswith(b"{"):
+        return Answer(asked, report=body)
+    try:
+        recording = base64.b64decode(body, validate=False) if code == 0 else b""
+    except binascii.Error:
+        recording = b""
+    if recording.startswith(b"\x1f\x8b"):
+        return Answer(asked, recording=recording)
+    return Answer(asked, why=_why(out, errors, code))
+
+
+def _why(out: bytes, errors: bytes, code: int | None) -> str:
+    """The last line that it wrote, which programs end with when they fail."""
+    if code in (124, 137):
+        return "it did not answer within the time limit"
+    lines = [line for line in (errors or out).decode("utf-8", "replace").splitlines() if line.strip()]
+    said = f": {lines[-1].strip()[:200]}" if lines else ""
+    return f"no report came, exit code {code}{said}" if code is not None else f"no report came{said}"

@@ -1,0 +1,149 @@
+"""Nodes that are asked: each one's silence has its line, and what came is whole. srun and ssh are stand-ins; tests/clusters has real ones."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cudadoctor.sources import collecting, engines
+from cudadoctor.sources.engines import distant
+from tests.command_line import host, run, start
+from tests.nodes_answering import SICK, doctor
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-ins are shell scripts")
+
+# Takes srun's and ssh's arguments apart as far as the engine uses them, and runs the command here as that node.
+_STAND_IN = """#!/bin/sh
+case ${0##*/} in
+  srun) for part; do
+          shift
+          case $part in --nodelist=*) NODE=${part#*=} ;; sh) set -- sh "$@"; break ;; esac
+        done ;;
+  ssh) while [ "${1#-}" != "$1" ]; do shift; done; NODE=$1; shift; set -- sh -c "$1" ;;
+esac
+export NODE
+case $NODE in n9) echo "ssh: connect to host n9 port 22: No route to host" >&2; exit 255 ;; esac
+exec "$@"
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The doctor of the nodes; srun, ssh and sinfo stand first on PATH."""
+    for name in ("srun", "ssh"):
+        (tmp_path / name).write_text(_STAND_IN)
+    (tmp_path / "sinfo").write_text("#!/bin/sh\necho 'n1|idle|none'; echo 'n1|idle|none'; echo 'n8|drained|bad fan'; echo 'n3|down*|x'\n")
+    for name in ("srun", "ssh", "sinfo"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    return doctor(tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["--slurm", "--ssh"])
+def test_each_node_that_gave_nothing_is_named_and_the_others_are_right(engine: str, cluster: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    arguments = (engine, "n[1-7],n9", "--doctor", str(cluster), "--timeout", "1", "--save", str(kept), "--format", "json")
+    ended = run("fleet", *arguments)
+    found = json.loads(ended.out)
+    why = {one["source"]: one["why"] for one in found["missing"]}
+    assert sorted(why) == sorted((*SICK, "n9"))
+    assert "time limit" in why["n2"]
+    assert "SyntaxError" in why["n5"]
+    assert "No route to host" in why["n9"]
+    assert "it is no report" in why["n7"]
+    assert [node for group in found["groups"] for node in group["nodes"]] == ["n1", "n6"]
+    assert sorted(path.name for path in kept.iterdir()) == ["n1.json", "n6.json"]
+    assert ended.code == 3
+    for name in ("n2", "n3"):
+        assert f"{name}: " in ended.err  # said as it came
+
+
+def test_what_hangs_on_a_node_is_ended_there(cluster: Path) -> None:
+    """The node's own limit: what an engine's local end kills is its local end."""
+    work = engines.Work(1, True, str(cluster), b"")
+    began = time.monotonic()
+    ended = subprocess.run(["sh", "-c", engines.program(work)], env={**os.environ, "NODE": "n2"}, check=False, capture_output=False)
+    assert ended.returncode in (124, 137, -9)
+    assert time.monotonic() - began < 10
+
+
+def test_a_node_without_the_doctor_is_recorded_and_judged_here(cluster: Path, tmp_path: Path) -> None:
+    """The collector comes by standard input; what it leaves in the node's temporary folder is nothing."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    work = engines.Work(20, True, "no-such-doctor", engines.packed(collecting.script()))
+    variables = {**os.environ, "TMPDIR": str(scratch)}
+    ended = subprocess.run(["sh", "-c", engines.program(work)], input=work.collector, env=variables, check=True, capture_output=True)
+    answer = engines.answer("here", ended.stdout, ended.stderr, 0)
+    assert answer.recording is not None
+    assert base64.b64decode(ended.stdout) == answer.recording
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_recording_that_an_engine_brought_is_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import tarfile
+
+    with tarfile.open(tmp_path / "r.tar.gz", "w:gz") as archive:
+        archive.add(host("driver-not-loaded"), "recording")
+    answers = [engines.Answer("n1", recording=(tmp_path / "r.tar.gz").read_bytes()), engines.Answer("n2", recording=b"\x1f\x8bno archive")]
+    monkeypatch.setattr(distant, "srun", lambda nodes, work, own, took: [took(answer) for answer in answers])
+    found = json.loads(run("fleet", "--slurm", "n[1-2]", "--format", "json").out)
+    assert [group["cause"] for group in found["groups"]] == ["driver-not-loaded"]
+    assert [one["source"] for one in found["missing"]] == ["n2"]
+
+
+def test_an_answer_of_another_node_counts_for_that_node(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = (cluster.parent / "report.json").read_bytes().replace(b"NAME", b"n1")
+    answers = [engines.Answer("n1", report=report), engines.Answer("n2", report=report)]
+    monkeypatch.setattr(distant, "ssh", lambda nodes, work, own, took: [took(answer) for answer in answers])
+    found = json.loads(run("fleet", "--ssh", "n[1-2]", "--format", "json").out)
+    assert found["nodes"] == 1
+    assert found["missing"] == [{"source": "n2", "why": "the answer that came is of n1"}]
+
+
+def test_nodes_that_slurm_gives_to_nobody_are_named_with_its_reason(cluster: Path) -> None:
+    found = json.loads(run("fleet", "--slurm", "all", "--doctor", str(cluster), "--format", "json").out)
+    assert {one["source"]: one["why"] for one in found["missing"]} == {
+        "n8": "Slurm has it as drained: bad fan",
+        "n3": "Slurm has it as down: x",
+    }
+    assert found["nodes"] == 1
+
+
+def test_an_interrupt_keeps_what_came(cluster: Path) -> None:
+    asked = start(
+        "fleet", "--slurm", "n[1-2]", "--doctor", str(cluster), "--timeout", "60", "--format", "json",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(3)
+    os.killpg(asked.pid, signal.SIGINT)
+    out, _ = asked.communicate(timeout=20)
+    found = json.loads(out)
+    assert found["nodes"] == 1
+    assert found["missing"] == [{"source": "n2", "why": "it was interrupted before it answered"}]
+
+
+@pytest.mark.parametrize("nodes", ["$(touch x)", "a b", "-oProxyCommand=x", "n1;id", "@all", "", "n[1-"])
+def test_a_name_that_no_node_has_reaches_no_shell(nodes: str) -> None:
+    ended = run("fleet", "--ssh", nodes)
+    assert ended.code == 2 or (nodes == "" and ended.code != 0)
+
+
+def test_an_endless_answer_is_cut(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distant, "_MOST", 1000)
+    ended = run("fleet", "--slurm", "n1", "--doctor", str(cluster), "--format", "json")
+    assert "larger than" in json.loads(ended.out)["missing"][0]["why"]
+
+
+def test_nobody_to_ask_and_nothing_to_read_is_an_error() -> None:
+    assert run("fleet").code == 2
