@@ -15,9 +15,9 @@ SICK = ("n2", "n3", "n4", "n5", "n7")
 _DOCTOR = """#!/bin/sh
 name=${NODE:-$(hostname)}
 case $name in
-  n2) setsid sleep 300 & sleep 300 ;;
+  n2) setsid sleep 40 & sleep 40 ;;
   n3) kill -9 $$ ;;
-  n4) echo "Welcome to $name"; head -c 300 /dev/urandom ;;
+  n4) printf 'Welcome\n\\377\\376\\001' ;;
   n5) echo "SyntaxError: invalid syntax" >&2; exit 1 ;;
   n7) head -c 4000 FOLDER/report.json ;;
   *) sed "s/NAME/$name/g" FOLDER/report.json ;;

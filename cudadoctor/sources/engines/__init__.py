@@ -9,12 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
+import re
 import shlex
 from collections.abc import Callable
 from typing import NamedTuple
 
 FANOUT = 64  # nodes that are asked at a time
 _GRACE = 2  # seconds that each further limit waits for the one inside it
+_TIMED_OUT, _KILLED = 124, 137  # exit codes of timeout(1): it ended the program; the program was killed
+_LATE = "it did not answer within the time limit"
+_WORD = re.compile(r"[^\W\d_]{2}")
+_OF_SRUN = re.compile(r"srun: error: \S+: tasks? [\d,-]+: |srun: (?:Job step aborted|forcing|got SIG|Force)|slurmstepd-?\S*: error: \*\*\*")
 
 
 class EngineError(Exception):
@@ -76,24 +81,23 @@ def program(work: Work) -> str:
     ))  # fmt: skip
 
 
-def answer(asked: str, out: bytes, errors: bytes, code: int | None) -> Answer:
-    """What a node's program printed and ended with, as an answer."""
+def answer(asked: str, out: bytes, errors: bytes, code: int | None, *, late: bool = False) -> Answer:
+    """What a node's program printed and ended with, as an answer. `late`: it took as long as it was allowed to."""
     body = out.strip()
     if body.startswith(b"{"):
         return Answer(asked, report=body)
     try:
-        recording = base64.b64decode(body, validate=False) if code == 0 else b""
+        recording = base64.b64decode(body) if code == 0 else b""
     except binascii.Error:
         recording = b""
     if recording.startswith(b"\x1f\x8b"):
         return Answer(asked, recording=recording)
-    return Answer(asked, why=_why(out, errors, code))
+    return Answer(asked, why=_LATE if late or code == _TIMED_OUT else _why(out, errors, code))
 
 
 def _why(out: bytes, errors: bytes, code: int | None) -> str:
-    """The last line that it wrote, which programs end with when they fail."""
-    if code in (124, 137):
-        return "it did not answer within the time limit"
-    lines = [line for line in (errors or out).decode("utf-8", "replace").splitlines() if line.strip()]
-    said = f": {lines[-1].strip()[:200]}" if lines else ""
-    return f"no report came, exit code {code}{said}" if code is not None else f"no report came{said}"
+    """With the last line that the program wrote, which is where programs say why they end."""
+    ended = "it was killed" if code == _KILLED else "no report came" if code is None else f"no report came, exit code {code}"
+    lines = [line.strip() for line in (errors or out).decode("utf-8", "replace").splitlines()]
+    said = [line for line in lines if line.isprintable() and _WORD.search(line) and "\ufffd" not in line and not _OF_SRUN.match(line)]
+    return f"{ended}: {said[-1][:200]}" if said else ended

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from cudadoctor.sources.engines import Answer, EngineError, Took, Work, answer, 
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
 _GONE = re.compile(r"(?:down|drain|drng|fail|unk|maint|boot|reboot|power|resv|inval|futr|plnd)", re.IGNORECASE)
-_PATIENCE = 10  # seconds to a connection, or to an allocation
+_PATIENCE = 5  # seconds to a connection, or to an allocation
 _MOST = 64 << 20  # bytes of one node's answer
 _IN_A_JOB, _OF_OUR_OWN = "--overlap", "--exclusive"
 
@@ -57,13 +58,13 @@ def nodes_of_slurm() -> tuple[list[str], list[Answer]]:
 def srun(nodes: list[str], work: Work, options: str | None, took: Took) -> None:
     """One srun a node, so that a node that cannot be had holds nobody. `options`: srun's own, in place of ours."""
     own = options if options is not None else _IN_A_JOB if "SLURM_JOB_ID" in os.environ else _OF_OUR_OWN
-    local = work.given_up_after + _PATIENCE
+    local = work.given_up_after + _PATIENCE  # its own end cancels the job, which a kill would not
     command = [
         "timeout", "-k", "2", f"{local:g}", "srun", "--quiet", "--nodelist=%h", "--nodes=1", "--ntasks=1", f"--immediate={_PATIENCE}",
         "--kill-on-bad-exit=0", "--job-name=cudadoctor", f"--time={math.ceil(local / 60)}", *shlex.split(own), "sh", "-c", program(work),
     ]  # fmt: skip
     line = "exec " + " ".join(part if part == "--nodelist=%h" else shlex.quote(part).replace("%", "%%") for part in command)
-    _ask(nodes, line, "Exec", work, local + 4, took)
+    _ask(nodes, line, "Exec", work, local + 3, took)
 
 
 def ssh(nodes: list[str], work: Work, options: str | None, took: Took) -> None:
@@ -85,7 +86,7 @@ def _ask(nodes: Iterable[str], command: str, kind: str, work: Work, seconds: flo
     task.set_info("connect_timeout", _PATIENCE)
     task.set_info("ssh_options", ssh_options)
     asked = NodeSet.fromlist(list(nodes), resolver=RESOLVER_NOGROUP)
-    listener = _listener(took)
+    listener = _listener(took, work.killed_after)
     worker = (WorkerSsh if kind == "Ssh" else ExecWorker)(asked, handler=listener, timeout=seconds, command=command, stderr=True)
     task.schedule(worker)
     worker.write(work.collector)
@@ -100,7 +101,7 @@ def _ask(nodes: Iterable[str], command: str, kind: str, work: Work, seconds: flo
         task_terminate()
 
 
-def _listener(took: Took) -> Any:
+def _listener(took: Took, limit: float) -> Any:
     from ClusterShell.Event import EventHandler
 
     class Listener(EventHandler):  # type: ignore[misc]
@@ -109,7 +110,11 @@ def _listener(took: Took) -> Any:
         def __init__(self) -> None:
             self.lines: dict[str, dict[str, list[bytes]]] = {}
             self.size: dict[str, int] = {}
+            self.began: dict[str, float] = {}
             self.done: set[str] = set()
+
+        def ev_pickup(self, worker: Any, node: str) -> None:
+            self.began[node] = time.monotonic()
 
         def ev_read(self, worker: Any, node: str, sname: str, msg: bytes) -> None:
             self.size[node] = self.size.get(node, 0) + len(msg) + 1
@@ -123,7 +128,7 @@ def _listener(took: Took) -> Any:
             if self.size.get(node, 0) > _MOST:
                 took(Answer(node, why=f"its answer is larger than {_MOST >> 20} MiB"))
             else:
-                took(answer(node, out, errors, rc))
+                took(answer(node, out, errors, rc, late=time.monotonic() - self.began[node] >= limit))
 
         def rest(self, asked: Iterable[str], why: str) -> None:
             for node in asked:
