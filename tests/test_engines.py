@@ -62,7 +62,7 @@ def test_each_node_that_gave_nothing_is_named_and_the_others_are_right(
     assert sorted(why) == sorted((*SICK, "n9"))
     assert "time limit" in why["n2"]
     assert why["n3"].startswith("it was killed")
-    assert why["n4"] == "no report came, exit code 0"
+    assert why["n4"] == "no report came, exit code 0: Welcome"
     assert why["n5"] == "no report came, exit code 1: SyntaxError: invalid syntax"
     assert "No route to host" in why["n9"]
     assert "it is no report" in why["n7"]
