@@ -8,27 +8,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from cudadoctor.commands import gathering, reading_nodes, terminal
-from cudadoctor.commands.options import Seconds, group
 from cudadoctor.model.fleet import Missing, Node
 
 if TYPE_CHECKING:
     from cudadoctor.sources.engines import Answer, Took, Work
 
-nodes_options = group(
-    click.option("--slurm", metavar="NODES", help="By srun: node[001-037], or all: the job's nodes in a job, else the cluster's."),
-    click.option("--ssh", metavar="NODES", help="By ssh, which asks no questions: node[001-037]."),
-    click.option("--quick", is_flag=True, help="Nodes launch no kernel and measure nothing."),
-    click.option("--timeout", type=Seconds(min=1), default=60.0, show_default=True, help="Seconds of a node's check; it is ended then."),
-    click.option("--fanout", type=click.IntRange(1, 1024), default=64, show_default=True, help="Nodes that are asked at a time."),
-    click.option("--doctor", metavar="PATH", default="cudadoctor", show_default=True, help="The doctor on the nodes."),
-    click.option("--srun", metavar="OPTIONS", help="Options of srun, in place of --exclusive (in a job: --overlap)."),
-    click.option("--ssh-options", metavar="OPTIONS", help="Options of ssh, such as '-l admin'."),
-    click.option("--save", metavar="FOLDER", help="Keep each node's report here, for --history of a later run."),
-    heading="Ask the nodes",
-)
 Ask = Callable[["Work", "Took"], None]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import asking_nodes, gathering, helping, reading_nodes, terminal
+from cudadoctor.commands import gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")  # of a node's name
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     group="Diagnose",
     summary="Put many machines' reports into one picture.",
     examples=(
-        ("cudadoctor fleet reports/", "a folder of reports and recordings"),
+        ("cudadoctor fleet reports/", "reports and recordings"),
         ("jq -c . */gpu.json | cudadoctor fleet -", "reports, one a line"),
         ("cudadoctor fleet today/ --history runs/", "with earlier runs"),
         ("cudadoctor fleet --slurm all --quick", "ask Slurm's nodes"),
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option("--expect", metavar="NODES", help="Nodes that should be there, such as node[001-037]: those without a report are named.")
 @click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 @click.option("--strict", is_flag=True, help="Exit 1 when a node is degraded or a GPU is slower than its equals.")
-@asking_nodes.nodes_options
+@groups.nodes_options
 @groups.shown
 def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, form: str, strict: bool, **options: Any) -> None:
     """Group many machines by cause, and name settings that drift, GPUs that are slow, and nodes that did not answer.
@@ -46,6 +46,7 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     name of a node stands in its report. In place of files, or beside them, nodes can be asked now: each runs the doctor where it has one,
     else a program that needs nothing but Python 3.6, and its recording is judged here.
     """
+    from cudadoctor.commands import asking_nodes, reading_nodes
     from cudadoctor.fleet import picture
 
     if not files and options["slurm"] is None and options["ssh"] is None:
