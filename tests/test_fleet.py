@@ -36,8 +36,8 @@ def report(name: str, node: str, **origin: Any) -> bytes:
 
 def picture_of(*bodies: bytes) -> Fleet:
     found = [one for number, body in enumerate(bodies) for one in read(f"file{number}", body)]
-    nodes = [one for one in found if isinstance(one, Node)]
-    return picture.paint(nodes, [one for one in found if isinstance(one, Missing)], (), LESS)
+    nodes, repeated = picture.each_once(one for one in found if isinstance(one, Node))
+    return picture.paint(nodes, [one for one in found if isinstance(one, Missing)], (), LESS, repeated=repeated)
 
 
 # ---------------------------------------------------------------- what is handed over

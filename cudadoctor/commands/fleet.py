@@ -12,12 +12,14 @@ import click
 
 from cudadoctor.commands import gathering, helping, terminal
 from cudadoctor.commands import options as groups
+from cudadoctor.report.fleet_formats import FORMATS
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")  # of a node's name
 
 if TYPE_CHECKING:
-    from cudadoctor.model.fleet import Fleet, Node
-    from cudadoctor.report.fleet_text import Fold
+    from cudadoctor.model.fleet import Node
+    from cudadoctor.report.fleet_formats import Fold, Seen
+    from cudadoctor.report.page import Style
 
 
 @click.command(
@@ -33,13 +35,19 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("files", nargs=-1)
-@click.option("--history", multiple=True, metavar="PATH", help="Reports of earlier runs: each GPU is held against itself too; repeatable.")
+@click.option(
+    "--history",
+    multiple=True,
+    metavar="PATH",
+    help="Earlier reports: what got worse is told, and each GPU is held against itself too; repeatable.",
+)
 @click.option("--expect", metavar="NODES", help="Nodes that should be there, such as node[001-037]: those without a report are named.")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(("text", *FORMATS)), default="text", show_default=True, help="What goes to stdout.")
+@click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Write another format to a file; may be repeated.")
 @click.option("--strict", is_flag=True, help="Exit 1 when a node is degraded or a GPU is slower than its equals.")
 @groups.nodes_options
 @groups.shown
-def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, form: str, strict: bool, **options: Any) -> None:
+def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, strict: bool, **options: Any) -> None:
     """Group many machines by cause, and name settings that drift, GPUs that are slow, and nodes that did not answer.
 
     FILES are reports (`check --format json`, one or one a line), recordings, and folders and archives of them; `-` is standard input. The
@@ -47,43 +55,57 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     else a program that needs nothing but Python 3.6, and its recording is judged here.
     """
     from cudadoctor.commands import asking_nodes, reading_nodes
-    from cudadoctor.fleet import picture
+    from cudadoctor.fleet import heat, picture
+    from cudadoctor.report.fleet_formats import Seen
 
     if not files and options["slurm"] is None and options["ssh"] is None:
         raise terminal.usage("give reports or recordings, or nodes to ask: --slurm, --ssh")
-    knowledge = gathering.knowledge()
+    written = terminal.outputs(options["output"], ("text", *FORMATS))
     with closing(reading_nodes.Reader()) as reader:
         nodes, missing = reading_nodes.parted(reader.files(files))
         answered, silent = asking_nodes.asked(options, reader)
         earlier, unread = reading_nodes.parted(reader.files(history))
-    nodes += answered
-    missing += silent
-    missing += reading_nodes.absent(expect, nodes, missing)
-    less = {name: row.less for name in _figures(nodes) if (row := knowledge.figure(name)) is not None}
-    found = picture.paint(nodes, missing, earlier, less, strict=strict)
-    if unread:
-        import msgspec
-
-        said = f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}"
-        found = msgspec.structs.replace(found, notes=(said,))
-    _show(found, form, options)
+    nodes, repeated = picture.each_once([*nodes, *answered])
+    missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
+    less = _compared(nodes)
+    notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
+    found = picture.paint(nodes, missing, earlier, less, strict=strict, repeated=repeated, notes=notes)
+    seen = Seen(found, nodes, lambda: heat.shares(nodes, less), _fold())
+    _show(seen, options)
+    _write(seen, options, written)
     sys.exit(found.exit_code)
 
 
-def _show(found: Fleet, form: str, options: dict[str, Any]) -> None:
-    if form == "json":
-        from cudadoctor.report import json
-
-        terminal.write_json(json.render(found), options["plain"])
+def _show(seen: Seen, options: dict[str, Any]) -> None:
+    knowledge = gathering.knowledge()
+    if options["form"] == "json":
+        terminal.write_json(FORMATS["json"](seen, knowledge), options["plain"])
+    elif options["form"] != "text":
+        terminal.write(FORMATS[options["form"]](seen, knowledge))
     elif not options["quiet"]:
-        from cudadoctor.report import fleet_text
-
-        style = terminal.style(options["color"], options["plain"], options["verbose"])
-        terminal.write(fleet_text.render(found, gathering.knowledge(), style, _fold()))
+        terminal.write(_text(seen, terminal.style(options["color"], options["plain"], options["verbose"])))
 
 
-def _figures(nodes: Iterable[Node]) -> set[str]:
-    return {measured.name for node in nodes for gpu in node.gpus for measured in gpu.figures}
+def _write(seen: Seen, options: dict[str, Any], written: Iterable[tuple[str, str]]) -> None:
+    """Every --output."""
+    from cudadoctor.report.page import Style
+
+    style = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
+    for form, path in written:
+        groups.write_file(path, _text(seen, style) if form == "text" else FORMATS[form](seen, gathering.knowledge()))
+
+
+def _text(seen: Seen, style: Style) -> str:
+    from cudadoctor.report import fleet_text
+
+    return fleet_text.render(seen.fleet, gathering.knowledge(), style, seen.fold)
+
+
+def _compared(nodes: Iterable[Node]) -> dict[str, bool]:
+    """The figures that are known, and whether less of each is better."""
+    knowledge = gathering.knowledge()
+    names = {measured.name for node in nodes for gpu in node.gpus for measured in gpu.figures}
+    return {row.name: row.less for row in knowledge.figures if row.name in names}
 
 
 def _fold() -> Fold:

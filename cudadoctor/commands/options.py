@@ -189,15 +189,16 @@ def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], s
     """Every --output, and the summary of a GitHub job where Markdown was asked for."""
     written = []
     for form, path in outputs(options):
-        _write(path, FORMATS[form].render(report, knowledge, style), mode="w")
+        write_file(path, FORMATS[form].render(report, knowledge, style))
         written.append((form, os.path.realpath(path)))
     summary = os.environ.get(SUMMARY)
     asked = options["form"] == "markdown" or any(form == "markdown" for form, _ in written)
     if summary and asked and ("markdown", os.path.realpath(summary)) not in written:
-        _write(summary, FORMATS["markdown"].render(report, knowledge, style), mode="a")
+        write_file(summary, FORMATS["markdown"].render(report, knowledge, style), mode="a")
 
 
-def _write(path: str, body: str, *, mode: str) -> None:
+def write_file(path: str, body: str, *, mode: str = "w") -> None:
+    """The file of an --output."""
     from cudadoctor.sources import writing
 
     try:

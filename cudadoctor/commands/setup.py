@@ -54,14 +54,17 @@ def completion(context: click.Context, /, shell: str, **_: Any) -> None:
     cls=helping.Command,
     group="Share and automate",
     summary="Print the JSON Schema of the report.",
-    examples=(("cudadoctor schema", "of check --format json"),),
+    examples=(("cudadoctor schema", "of check --format json"), ("cudadoctor schema fleet", "of fleet --format json")),
 )
+@click.argument("of", type=click.Choice(("report", "fleet")), default="report")
 @groups.shown
-def schema(**options: Any) -> None:
-    """Print the JSON Schema of the report."""
+def schema(of: str, **options: Any) -> None:
+    """Print the JSON Schema of one machine's report, or of the picture of many."""
+    from cudadoctor.model.fleet import Fleet
+    from cudadoctor.model.report import Report
     from cudadoctor.report import json
 
-    terminal.write_json(json.schema(), options["plain"])
+    terminal.write_json(json.schema(Fleet if of == "fleet" else Report), options["plain"])
 
 
 # One word a line: PowerShell has taken the quotes away. The last is the one to complete, empty where it is still to be begun.

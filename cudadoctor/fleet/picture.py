@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from cudadoctor.fleet import stragglers
+from cudadoctor.fleet.earlier import worse
 from cudadoctor.model import exit_codes
 from cudadoctor.model.fleet import Drift, Fleet, Group, Missing, Node, Odd
 
@@ -14,10 +15,16 @@ MOST_VALUES = 12  # of a setting that drifts: with more of them it is no setting
 
 
 def paint(
-    nodes: Iterable[Node], missing: Sequence[Missing], earlier: Sequence[Node], less: Mapping[str, bool], *, strict: bool = False
+    once: Sequence[Node],
+    missing: Sequence[Missing],
+    earlier: Sequence[Node],
+    less: Mapping[str, bool],
+    *,
+    strict: bool = False,
+    repeated: int = 0,
+    notes: tuple[str, ...] = (),
 ) -> Fleet:
-    """`less`: the figures that are compared, and whether less of each is better. `earlier`: nodes as other runs saw them."""
-    once, repeated = _once(nodes)
+    """`once`: each node once. `earlier`: as other runs saw them. `less`: the figures that are compared, and whether less is better."""
     slow = tuple(sorted(stragglers.find(once, earlier, less), key=lambda one: -one.behind))
     models = Counter(gpu.name or "unnamed GPU" for node in once for gpu in node.gpus)
     verdicts = Counter[str](node.verdict for node in once)
@@ -30,7 +37,10 @@ def paint(
         groups=tuple(_groups(once)),
         drift=tuple(_drift(once)),
         stragglers=slow,
+        worse=worse(once, each_once(earlier)[0]) if earlier else (),
         repeated=repeated,
+        strict=strict,
+        notes=notes,
     )
 
 
@@ -41,8 +51,8 @@ def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, slow:
     return exit_codes.UNDECIDED if verdicts.get("undecided") or missing or not verdicts else exit_codes.HEALTHY
 
 
-def _once(nodes: Iterable[Node]) -> tuple[list[Node], int]:
-    """Each machine once, by its newest report: the name and the boot stand in the report itself, whoever brought it."""
+def each_once(nodes: Iterable[Node]) -> tuple[list[Node], int]:
+    """Each machine once, by its newest report, and how many were left out. The name stands in the report itself, whoever brought it."""
     newest: dict[str, Node] = {}
     count = 0
     for node in nodes:

@@ -105,6 +105,16 @@ def find(nodes: Sequence[Node], earlier: Sequence[Node], less: Mapping[str, bool
                 yield _straggler(kind, number, usual, len(own[number]), "history")
 
 
+def shares(nodes: Sequence[Node], less: Mapping[str, bool]) -> Iterator[tuple[Place, float]]:
+    """Every figure as a share of the median of its equals; of 1 and more is usual. GPUs without equals have none."""
+    for key, places in _by_kind(nodes, less).items():
+        if len(places) > LEAST_PEERS:
+            scale = _clock(places)
+            values = [_comparable(one[2], less[key[0]], scale) for one in places]
+            middle = statistics.median(values)
+            yield from ((place, value / middle) for place, value in zip(places, values, strict=True))
+
+
 def _same(place: Place) -> tuple[str, str]:
     """Which GPU it is in every run."""
     node, gpu, _ = place

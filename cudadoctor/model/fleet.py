@@ -102,8 +102,15 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     against: Literal["peers", "history"]
 
 
+class Worse(msgspec.Struct, frozen=True, kw_only=True):
+    """What is worse on these nodes than in their last earlier report. `what` is a sentence that all of them share."""
+
+    what: str
+    nodes: tuple[str, ...]
+
+
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """The picture. `repeated`: reports that another report of the same node replaces."""
+    """The picture. `repeated`: reports that another of the same node replaces; `strict`: a degraded node and a slow GPU fail too."""
 
     schema: Literal["cudadoctor.fleet/1"] = SCHEMA
     exit_code: int
@@ -114,5 +121,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[Group, ...]
     drift: tuple[Drift, ...]
     stragglers: tuple[Straggler, ...]
+    worse: tuple[Worse, ...] = ()
     repeated: int = 0
+    strict: bool = False
     notes: tuple[str, ...] = ()

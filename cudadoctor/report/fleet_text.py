@@ -5,16 +5,16 @@ Node names are folded (node[001-037]) by `fold`. The first lines say the most; a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.fleet import Drift, Fleet, Group, Straggler
 from cudadoctor.report.clean import one_line
+from cudadoctor.report.fleet_formats import Fold
 from cudadoctor.report.page import Style
 from cudadoctor.report.text import VERDICTS, Page
 
-Fold = Callable[[Iterable[str]], str]
 _LONGEST = 60  # characters of a set of nodes
 _MOST = 6  # entries of a list; -v shows all
 
@@ -26,18 +26,19 @@ def plain(names: Iterable[str]) -> str:
 
 def render(fleet: Fleet, knowledge: Knowledge, style: Style, fold: Fold = plain) -> str:
     page = Page(style)
-    word, colour = VERDICTS[_worst(fleet)]
-    page.pair(word, colour, _headline(fleet))
-    page.raw(one_line(" | ".join(f"{count} x {model}" for model, count in list(fleet.gpus.items())[:4])) or "no GPU was seen", "dim")
-    _list(page, "No report", list(_missing(fleet, fold, style)))
+    word, colour = VERDICTS[worst(fleet)]
+    page.pair(word, colour, headline(fleet))
+    page.raw(models(fleet), "dim")
+    _list(page, "No report", [f"{_short(fold(sources), style)}: {why}" for why, sources in by_reason(fleet).items()])
     faults = [group for group in fleet.groups if group.verdict != "healthy"]
     if faults:
         _head(page, "By cause")
     for group in _some(faults, style):
         _group(page, group, fold)
     _left(page, faults)
-    _list(page, "Not the same everywhere", [_drift(one, fold, style) for one in fleet.drift])
-    _list(page, "Slower than their equals", [_slow(one, knowledge) for one in fleet.stragglers])
+    _list(page, "Not the same everywhere", [drifting(one, lambda names: _short(fold(names), style)) for one in fleet.drift])
+    _list(page, "Worse than before", [f"{_short(fold(one.nodes), style)}: {one.what}" for one in fleet.worse])
+    _list(page, "Slower than their equals", [*_by_gpu(fleet, knowledge, style)])
     page.gap()
     for note in fleet.notes:
         page.prose(f"Note: {note}")
@@ -46,7 +47,7 @@ def render(fleet: Fleet, knowledge: Knowledge, style: Style, fold: Fold = plain)
     return page.text()
 
 
-def _worst(fleet: Fleet) -> str:
+def worst(fleet: Fleet) -> str:
     order = ("broken", "undecided", "degraded", "healthy")
     found = next((verdict for verdict in order if fleet.verdicts.get(verdict)), "undecided")
     if found == "healthy":
@@ -54,12 +55,24 @@ def _worst(fleet: Fleet) -> str:
     return found
 
 
-def _headline(fleet: Fleet) -> str:
+def headline(fleet: Fleet) -> str:
     said = [f"{count} of {fleet.nodes} nodes {verdict}" for verdict, count in fleet.verdicts.items()]
     said += [f"{len(fleet.missing)} gave no report"] if fleet.missing else []
-    slow = len({(one.node, one.gpu) for one in fleet.stragglers})
-    said += [f"{slow} GPU{'s' if slow > 1 else ''} slower than {'their' if slow > 1 else 'its'} equals"] if slow else []
+    gpus = len({(one.node, one.gpu) for one in fleet.stragglers})
+    said += [f"{gpus} GPU{'s' if gpus > 1 else ''} slower than {'their' if gpus > 1 else 'its'} equals"] if gpus else []
     return "; ".join(said) or "nothing was read"
+
+
+def models(fleet: Fleet) -> str:
+    return one_line(" | ".join(f"{count} x {model}" for model, count in list(fleet.gpus.items())[:4])) or "no GPU was seen"
+
+
+def by_reason(fleet: Fleet) -> dict[str, list[str]]:
+    """Those without a report, by why."""
+    found: dict[str, list[str]] = {}
+    for one in fleet.missing:
+        found.setdefault(one.why, []).append(one.source)
+    return found
 
 
 def _head(page: Page, head: str) -> None:
@@ -98,26 +111,30 @@ def _group(page: Page, group: Group, fold: Fold) -> None:
         page.raw("the first step differs: cudadoctor fix on each", indent=6)
 
 
-def _missing(fleet: Fleet, fold: Fold, style: Style) -> Iterator[str]:
-    """Those with the same reason together."""
-    by_why: dict[str, list[str]] = {}
-    for one in fleet.missing:
-        by_why.setdefault(one.why, []).append(one.source)
-    for why, sources in by_why.items():
-        yield f"{_short(fold(sources), style)}: {why}"
-
-
 def _short(names: str, style: Style) -> str:
     """A set of nodes that is too long for a line is cut; -v shows the whole."""
     return names if style.verbose or len(names) <= _LONGEST else f"{names[:_LONGEST]}..."
 
 
-def _drift(drift: Drift, fold: Fold, style: Style) -> str:
-    odd = "; ".join(f"{one.value}: {_short(fold(one.nodes), style)}" for one in drift.odd[:4])
+def drifting(drift: Drift, fold: Fold) -> str:
+    odd = "; ".join(f"{one.value}: {fold(one.nodes)}" for one in drift.odd[:4])
     return f"{drift.setting}: {f'{drift.usual} on {drift.count} nodes; ' if drift.usual is not None else ''}{odd}"
 
 
-def _slow(one: Straggler, knowledge: Knowledge) -> str:
+def _by_gpu(fleet: Fleet, knowledge: Knowledge, style: Style) -> Iterator[str]:
+    """Of each GPU the figure that is furthest behind; -v shows all."""
+    by_gpu: dict[tuple[str, int], list[Straggler]] = {}
+    for one in fleet.stragglers:
+        by_gpu.setdefault((one.node, one.gpu), []).append(one)
+    for first, *others in by_gpu.values():
+        if style.verbose:
+            yield from (slow(one, knowledge) for one in (first, *others))
+        else:
+            yield slow(first, knowledge) + (f"; {len(others)} more of its figures (-v)" if others else "")
+
+
+def slow(one: Straggler, knowledge: Knowledge) -> str:
+    """One GPU's figure beside the usual one."""
     row = knowledge.figure(one.figure)
     than = f"{one.peers} equal GPUs" if one.against == "peers" else "it was before"
     said = f"{units.figure(one.value, one.unit)}, {one.behind:.0%} behind {units.figure(one.usual, one.unit)}"

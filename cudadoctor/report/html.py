@@ -1,35 +1,24 @@
 """The report as one HTML file that needs no network: it can be mailed, archived by a CI job and printed.
 
-The page is templates/report.html.jinja with its style and script beside it. Words of a machine are made visible (`clean`) and escaped
-wherever the template puts them, and the page's own policy (CSP) runs no script but ours and loads nothing.
+The page is templates/report.html.jinja with its style and script beside it.
 """
 
 from __future__ import annotations
 
-import base64
-import functools
-import hashlib
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-import jinja2
-from markupsafe import Markup, escape
-
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
-from cudadoctor.model.facts import Quote
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report, SmokeResult
-from cudadoctor.report import text, way, words
-from cudadoctor.report.clean import clean
+from cudadoctor.report import templates, text, way, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_HEAT = 45  # percent of the colour: words on it keep their contrast
-_CODE = lazy(r"`([^`\n]+)`")
 _HEADS: dict[Who, str] = {"user": "", "administrator": text.ADMINISTRATOR, "afterwards": text.AFTERWARDS}
 
 
@@ -98,7 +87,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         "smoke": _by_gpu(report.smoke),
         "words": words, "text": text, "way": way,
     }  # fmt: skip
-    return _environment().get_template("report.html.jinja").render(context)
+    return templates.render("report.html.jinja", context)
 
 
 # ---------------------------------------------------------------- what the template reads
@@ -173,44 +162,3 @@ def _cell(result: BenchmarkResult | None, most: float) -> Cell:
         return Cell(f"not measured: {result.why}")
     heat = f"{result.value / most * MOST_HEAT:.0f}%" if most > 0 else ""
     return Cell(units.figure(result.value, "").strip(), heat, result.verdict == "slow")
-
-
-# ---------------------------------------------------------------- jinja2
-@functools.cache
-def _environment() -> jinja2.Environment:
-    made = jinja2.Environment(
-        loader=jinja2.PackageLoader("cudadoctor.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_finalized,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    made.filters.update(prose=_prose, lines=_lines, because=words.because, size=units.size, figure=units.figure)
-    for name in ("report.css", "report.js"):
-        assert made.loader is not None
-        source = made.loader.get_source(made, name)[0].strip()
-        made.globals[name.partition(".")[2]] = Markup(source)  # noqa: S704 - a file of ours
-        made.globals[f"{name.partition('.')[2]}_hash"] = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    return made
-
-
-def _finalized(value: object) -> object:
-    """What every expression of the template goes through before it is escaped."""
-    if value is None:
-        return ""
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _prose(said: str) -> Markup:
-    """A sentence in which `commands` stand between backticks."""
-    pieces = _CODE.split(clean(said))
-    return Markup("").join(Markup("<code>{}</code>").format(piece) if odd % 2 else escape(piece) for odd, piece in enumerate(pieces))
-
-
-def _lines(quote: Quote) -> list[tuple[int | str, str]]:
-    """The lines of a quote with their numbers, where these are known."""
-    shown = clean(quote.text).split("\n")
-    known = quote.first is not None and quote.last is not None and quote.last - quote.first + 1 == len(shown)
-    return list(zip(itertools.count(quote.first or 1) if known else itertools.repeat(""), shown, strict=False))

@@ -47,9 +47,9 @@ def compact(body: Any) -> str:
     return clean_json(msgspec.json.encode(_encodable(body)).decode()) + "\n"
 
 
-def schema() -> str:
-    """The JSON Schema of the report: every key is always there, and later releases may add some."""
-    whole = msgspec.json.schema(Report)
+def schema(of: type[msgspec.Struct] = Report) -> str:
+    """The JSON Schema of what is published: every key is always there, and later releases may add some."""
+    whole = msgspec.json.schema(of)
     for part in whole["$defs"].values():
         if part.get("type") == "object":
             part["required"] = list(part["properties"])

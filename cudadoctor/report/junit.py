@@ -6,49 +6,27 @@ not met, or that nobody can answer, is a failure.
 
 from __future__ import annotations
 
-from html import escape
-
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.report import Report, RequirementResult, Row
-from cudadoctor.report import words
-from cudadoctor.report.clean import clean, one_line
-
-_NOT_XML = lazy("[\ufffe\uffff]")  # what XML 1.0 refuses and `clean` leaves
+from cudadoctor.report import junit_xml, words
 
 
 def render(report: Report, knowledge: Knowledge) -> str:
-    rows = [_row(row, report, knowledge) for row in report.checks]
-    asked = [_requirement(result) for result in report.requirements]
-    suites = [_suite("cudadoctor.rows", rows, report)] + ([_suite("cudadoctor.requirements", asked, None)] if asked else [])
-    cases = rows + asked
-    attributes = f'name="cudadoctor" {_counts(cases)} time="{report.timing.total_s or 0:.3f}"'
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + f"<testsuites {attributes}>\n" + "".join(suites) + "</testsuites>\n"
-
-
-def _counts(cases: list[str]) -> str:
-    failures, skipped = (sum(f"<{tag} " in case for case in cases) for tag in ("failure", "skipped"))
-    return f'tests="{len(cases)}" failures="{failures}" errors="0" skipped="{skipped}"'
-
-
-def _suite(name: str, cases: list[str], report: Report | None) -> str:
-    properties = ""
-    if report is not None:
-        root = report.diagnosis.root
-        known = {
-            "verdict": report.verdict, "cause": root.cause if root is not None else "", "action": report.action,
-            "url": (root.url or "") if root is not None else "",
-            "exit_code": str(report.exit_code), "version": report.tool.version,
-        }  # fmt: skip
-        entries = "".join(f'      <property name="{key}" value="{_attribute(value)}"/>\n' for key, value in known.items())
-        properties = f"    <properties>\n{entries}    </properties>\n"
-    return f'  <testsuite name="{name}" {_counts(cases)}>\n{properties}{"".join(cases)}  </testsuite>\n'
+    suites = {"cudadoctor.rows": [_row(row, report, knowledge) for row in report.checks]}
+    if report.requirements:
+        suites["cudadoctor.requirements"] = [_requirement(result) for result in report.requirements]
+    root = report.diagnosis.root
+    properties = {
+        "verdict": report.verdict, "cause": root.cause if root is not None else "", "action": report.action,
+        "url": (root.url or "") if root is not None else "",
+        "exit_code": str(report.exit_code), "version": report.tool.version,
+    }  # fmt: skip
+    return junit_xml.document(suites, properties, report.timing.total_s or 0)
 
 
 def _row(row: Row, report: Report, knowledge: Knowledge) -> str:
-    seconds = report.timing.rows.get(row.id)
-    head = f'classname="cudadoctor.rows" name="{_attribute(row.id)}" time="{seconds or 0:.3f}"'
+    head = junit_xml.head("rows", row.id, report.timing.rows.get(row.id) or 0)
     own = _findings(row, report, knowledge)
     failed = row.status == "fail" or (row.status == "warn" and words.degraded_fails(report) and _is_root(own, report))
     if failed:
@@ -59,12 +37,11 @@ def _row(row: Row, report: Report, knowledge: Knowledge) -> str:
         if _is_root(own, report) and prescription is not None:
             body += ["", "Fix:", *words.fix(report)]
         body += [f"Page of this cause: {first.url}"] if first is not None and first.url else []
-        return _case(head, f'<failure type="{_attribute(first.cause if first is not None else row.id)}"', message, body)
+        return junit_xml.not_passed(head, "failure", message, body, kind=first.cause if first is not None else row.id)
     if row.status in ("skip", "unknown"):
         why = f"{row.summary} (because: {row.because})" if row.because and row.because not in row.summary else row.summary
-        return _case(head, "<skipped", why, [])
-    said = [row.summary, *words.quoted(row.evidence)]
-    return f"    <testcase {head}>\n      <system-out>{_body(said)}</system-out>\n    </testcase>\n"
+        return junit_xml.not_passed(head, "skipped", why)
+    return junit_xml.passed(head, [row.summary, *words.quoted(row.evidence)])
 
 
 def _findings(row: Row, report: Report, knowledge: Knowledge) -> list[Finding]:
@@ -80,25 +57,7 @@ def _is_root(findings: list[Finding], report: Report) -> bool:
 
 
 def _requirement(result: RequirementResult) -> str:
-    head = f'classname="cudadoctor.requirements" name="{_attribute(result.text)}" time="0"'
+    head, asked = junit_xml.head("requirements", result.text), words.asked(result)
     if result.met:
-        return f"    <testcase {head}>\n      <system-out>{_body([words.asked(result)])}</system-out>\n    </testcase>\n"
-    return _case(head, '<failure type="requirement"', result.why or words.asked(result), [words.asked(result)])
-
-
-def _case(head: str, tag: str, message: str, body: list[str]) -> str:
-    name = tag.split()[0][1:]
-    inner = f'{tag} message="{_attribute(message)}">{_body(body)}</{name}>' if body else f'{tag} message="{_attribute(message)}"/>'
-    return f"    <testcase {head}>\n      {inner}\n    </testcase>\n"
-
-
-def _attribute(text: str) -> str:
-    return _xml(one_line(text))
-
-
-def _body(lines: list[str]) -> str:
-    return _xml(clean("\n".join(lines)))
-
-
-def _xml(text: str) -> str:
-    return escape(_NOT_XML.sub(lambda match: f"\\u{ord(match.group()):04x}", text), quote=True)
+        return junit_xml.passed(head, [asked])
+    return junit_xml.not_passed(head, "failure", result.why or asked, [asked], kind="requirement")

@@ -21,7 +21,7 @@ _METRICS = {
 Labels = Mapping[str, str]
 
 
-class _Page:
+class Page:
     """Metrics in order, each once; a series that comes twice keeps its first value, for the collector refuses the file otherwise."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def _label(text: str) -> str:
 
 
 def render(report: Report, knowledge: Knowledge) -> str:
-    page = _Page()
+    page = Page()
     page.add("cudadoctor_info", "The program that wrote this.", 1, {"version": report.tool.version})
     for verdict in VERDICTS:
         page.add("cudadoctor_verdict", "1 for the verdict of this run.", report.verdict == verdict, {"verdict": verdict})
@@ -68,7 +68,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
     return page.text()
 
 
-def _findings(page: _Page, report: Report) -> None:
+def _findings(page: Page, report: Report) -> None:
     diagnosis = report.diagnosis
     roles: tuple[tuple[str, tuple[Finding, ...]], ...] = (
         ("root", (diagnosis.root,) if diagnosis.root is not None else ()),
@@ -83,7 +83,7 @@ def _findings(page: _Page, report: Report) -> None:
             page.add("cudadoctor_finding", "1 for each finding, by cause and role.", 1, labels)
 
 
-def _gpus(page: _Page, report: Report) -> None:
+def _gpus(page: Page, report: Report) -> None:
     for place, gpu in enumerate(report.machine.gpus):
         where = gpu.address or gpu.uuid or str(gpu.index if gpu.index is not None else place)
         known = {"address": where, "uuid": gpu.uuid, "name": gpu.name, "architecture": gpu.architecture}
@@ -95,7 +95,7 @@ def _gpus(page: _Page, report: Report) -> None:
             page.add("cudadoctor_gpu_memory_bytes", "Memory of the GPU.", gpu.memory_bytes, {"address": where})
 
 
-def _figure(page: _Page, figure: BenchmarkResult) -> None:
+def _figure(page: Page, figure: BenchmarkResult) -> None:
     if figure.value is None or figure.unit not in _METRICS:
         return
     name, meaning = _METRICS[figure.unit]
