@@ -6,16 +6,18 @@ import io
 import json
 import random
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from cudadoctor.fleet import picture, stragglers
+from cudadoctor.fleet import picture
 from cudadoctor.fleet.nodes import read
+from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.fleet import Fleet, Measured, Missing, Node, NodeGpu
+from cudadoctor.model.fleet import Fleet, Measured, Missing, Node, NodeGpu, Straggler
 from cudadoctor.report import fleet_text
 from cudadoctor.report.json import render
 from cudadoctor.report.page import Style
@@ -37,7 +39,7 @@ def report(name: str, node: str, **origin: Any) -> bytes:
 def picture_of(*bodies: bytes) -> Fleet:
     found = [one for number, body in enumerate(bodies) for one in read(f"file{number}", body)]
     nodes, repeated = picture.each_once(one for one in found if isinstance(one, Node))
-    return picture.paint(nodes, [one for one in found if isinstance(one, Missing)], (), LESS, repeated=repeated)
+    return picture.paint(nodes, [one for one in found if isinstance(one, Missing)], (), Figures(nodes, LESS), repeated=repeated)
 
 
 # ---------------------------------------------------------------- what is handed over
@@ -143,9 +145,13 @@ def nodes_of(values: list[float], figure: str = "d2d", **more: Any) -> list[Node
     return [msgspec.structs.replace(base, name=f"n{number // 8}", gpus=(gpu(number, value),)) for number, value in enumerate(values)]
 
 
+def slow_ones(nodes: list[Node], past: Sequence[Node] = ()) -> list[Straggler]:
+    return list(find(Figures(nodes, LESS), Figures(past, LESS)))
+
+
 def flagged(values: list[float], earlier: list[list[float]] | None = None, figure: str = "d2d") -> list[str]:
     past = [node for run_ in earlier or [] for node in nodes_of(run_, figure)]
-    return sorted(one.uuid or "" for one in stragglers.find(nodes_of(values, figure), past, LESS))
+    return sorted(one.uuid or "" for one in slow_ones(nodes_of(values, figure), past))
 
 
 def scattered(count: int, spread: float, seed: int = 1) -> list[float]:
@@ -188,7 +194,7 @@ def test_who_falls_behind_itself_is_found_though_others_are_as_slow() -> None:
     usual = [1000.0, 900, 880, 920, 890, 910, 905, 895]
     chance = random.Random(3)
     past = [[value * chance.gauss(1, 0.002) for value in usual] for _ in range(6)]
-    found = list(stragglers.find(nodes_of([910.0, *usual[1:]]), [node for one in past for node in nodes_of(one)], LESS))
+    found = slow_ones(nodes_of([910.0, *usual[1:]]), [node for one in past for node in nodes_of(one)])
     assert [(one.uuid, one.against) for one in found] == [("GPU-0", "history")]
 
 
@@ -196,7 +202,7 @@ def test_a_lower_clock_is_no_slower_gpu() -> None:
     nodes = [node for number in range(8) for node in nodes_of([60.0 + number / 100], "fp32", clock_mhz=1980.0)]
     nodes = [msgspec.structs.replace(node, name=f"n{number}") for number, node in enumerate(nodes)]
     slow = nodes_of([60.0 * 1500 / 1980], "fp32", clock_mhz=1500.0)
-    assert list(stragglers.find([*nodes, msgspec.structs.replace(slow[0], name="slow")], (), LESS)) == []
+    assert slow_ones([*nodes, msgspec.structs.replace(slow[0], name="slow")]) == []
 
 
 def test_equal_figures_and_zeros_are_no_error() -> None:
@@ -210,7 +216,9 @@ def test_two_thousand_nodes_are_one_screen() -> None:
     base = [next(read(name, report(name, name))) for name in (HEALTHY, BROKEN)]
     assert all(isinstance(one, Node) for one in base)
     nodes = [msgspec.structs.replace(base[number % 50 == 0], name=f"node{number:04}") for number in range(2000)]  # type: ignore[type-var]
-    found = picture.paint(nodes, [Missing(source=f"node{number}", why=f"no answer within {number} s") for number in range(9)], (), LESS)  # type: ignore[arg-type]
+    found = picture.paint(
+        nodes, [Missing(source=f"node{number}", why=f"no answer within {number} s") for number in range(9)], (), Figures(nodes, LESS)
+    )  # type: ignore[arg-type]
     folded = fleet_text.render(found, KNOWLEDGE, Style(width=80), lambda names: f"{len(list(names))} names")
     assert "40 of 2000 nodes broken; 1960 of 2000 nodes healthy; 9 gave no report" in folded
     assert "and 3 more (-v)" in folded

@@ -56,6 +56,7 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     """
     from cudadoctor.commands import asking_nodes, reading_nodes
     from cudadoctor.fleet import heat, picture
+    from cudadoctor.fleet.stragglers import Figures
     from cudadoctor.report.fleet_formats import Seen
 
     if not files and options["slurm"] is None and options["ssh"] is None:
@@ -67,10 +68,10 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
         earlier, unread = reading_nodes.parted(reader.files(history))
     nodes, repeated = picture.each_once([*nodes, *answered])
     missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
-    less = _compared(nodes)
+    figures = Figures(nodes, _compared(nodes))
     notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
-    found = picture.paint(nodes, missing, earlier, less, strict=strict, repeated=repeated, notes=notes)
-    seen = Seen(found, nodes, lambda: heat.shares(nodes, less), _fold())
+    found = picture.paint(nodes, missing, earlier, figures, strict=strict, repeated=repeated, notes=notes)
+    seen = Seen(found, nodes, lambda: heat.by_figure(figures), _fold())
     _show(seen, options)
     _write(seen, options, written)
     sys.exit(found.exit_code)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from cudadoctor.fleet import stragglers
-from cudadoctor.model.fleet import Node
+from cudadoctor.fleet.stragglers import Figures, shares
 
 NONE = 255  # not measured, or without equals
 _MOST = 254
 
 
-def shares(nodes: Sequence[Node], less: Mapping[str, bool]) -> dict[str, bytes]:
-    """By figure: a byte for each GPU of each node, in order. `nodes`: each once; `less` as for stragglers."""
-    places = {(node.name, gpu.number): at for at, (node, gpu) in enumerate((node, gpu) for node in nodes for gpu in node.gpus)}
+def by_figure(figures: Figures) -> dict[str, bytes]:
+    """A byte for each GPU of each node, in order."""
     found: dict[str, bytearray] = {}
-    for (node, gpu, measured), share in stragglers.shares(nodes, less):
-        row = found.setdefault(measured.name, bytearray([NONE]) * len(places))
-        row[places[node.name, gpu.number]] = min(round(share * 100), _MOST)
+    for name, place, share in shares(figures):
+        row = found.get(name) or found.setdefault(name, bytearray([NONE]) * len(figures.gpus))
+        row[place] = min(round(share * 100), _MOST)
     return {name: bytes(row) for name, row in found.items()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from cudadoctor.fleet import stragglers
 from cudadoctor.fleet.earlier import worse
+from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.model import exit_codes
 from cudadoctor.model.fleet import Drift, Fleet, Group, Missing, Node, Odd
 
@@ -18,14 +18,14 @@ def paint(
     once: Sequence[Node],
     missing: Sequence[Missing],
     earlier: Sequence[Node],
-    less: Mapping[str, bool],
+    figures: Figures,
     *,
     strict: bool = False,
     repeated: int = 0,
     notes: tuple[str, ...] = (),
 ) -> Fleet:
-    """`once`: each node once. `earlier`: as other runs saw them. `less`: the figures that are compared, and whether less is better."""
-    slow = tuple(sorted(stragglers.find(once, earlier, less), key=lambda one: -one.behind))
+    """`once`: each node once, `figures`: theirs. `earlier`: as other runs saw them."""
+    slow = tuple(sorted(find(figures, Figures(earlier, figures.less)), key=lambda one: -one.behind))
     models = Counter(gpu.name or "unnamed GPU" for node in once for gpu in node.gpus)
     verdicts = Counter[str](node.verdict for node in once)
     return Fleet(

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from cudadoctor.model.fleet import Measured, Node, NodeGpu, Straggler
+from cudadoctor.model.fleet import Measured, Node, Straggler
 
 LET_THROUGH = 0.0008  # of healthy GPUs and figures that are flagged
 MANY = 24  # GPUs; of fewer less is let through, for leaving out what lies far off makes their deviation look small
@@ -25,7 +25,6 @@ FLOOR = 0.004  # of the figure: the least deviation that is assumed
 FELT = 0.03  # of the figure: who is nearer to the usual than this is not slow
 FAR = 4.0  # robust deviations from which a value is not used to say what is usual; more where they are known from few values
 _NORMAL = statistics.NormalDist()
-Place = tuple[Node, NodeGpu, Measured]
 
 
 def cut_off(freedom: int) -> float:
@@ -79,71 +78,81 @@ def behind_themselves(values: Sequence[float], own: Sequence[Sequence[float]]) -
 
 
 class _Kind(NamedTuple):
-    """One figure of equal GPUs. `places`: where it was measured; `values`: higher is better, at the usual clock."""
+    """One figure of equal GPUs, in columns. `at`: the GPUs, by their place among all; `values`: higher is better, at the usual clock."""
 
+    name: str
     less: bool
-    places: list[Place]
+    at: list[int]
+    measured: list[Measured]
     values: list[float]
 
 
-def find(nodes: Sequence[Node], earlier: Sequence[Node], less: Mapping[str, bool]) -> Iterator[Straggler]:
-    """`earlier`: nodes as other runs saw them. `less`: the figures of which less is better, and that are known at all."""
-    now, then = _by_kind(nodes, less), _by_kind(earlier, less)
-    for key, places in now.items():
-        past, is_less, scale = then.get(key, []), less[key[0]], _clock(places)
-        values, past_values = ([_comparable(one[2], is_less, scale) for one in found] for found in (places, past))
-        kind = _Kind(is_less, places, values)
-        flagged = dict(slow(values))
-        for number, usual in flagged.items():
-            yield _straggler(kind, number, usual, len(values) - 1, "peers")
-        before: dict[tuple[str, str], list[float]] = {}
-        for place, value in zip(past, past_values, strict=True):
-            before.setdefault(_same(place), []).append(value)
-        own = [before.get(_same(place), []) for place in places]
-        for number, usual in behind_themselves(values, own):
-            if number not in flagged:
-                yield _straggler(kind, number, usual, len(own[number]), "history")
+class Figures:
+    """The figures of many nodes, by kind. `less`: the figures that are compared, and whether less of each is better."""
 
-
-def shares(nodes: Sequence[Node], less: Mapping[str, bool]) -> Iterator[tuple[Place, float]]:
-    """Every figure as a share of the median of its equals; of 1 and more is usual. GPUs without equals have none."""
-    for key, places in _by_kind(nodes, less).items():
-        if len(places) > LEAST_PEERS:
-            scale = _clock(places)
-            values = [_comparable(one[2], less[key[0]], scale) for one in places]
-            middle = statistics.median(values)
-            yield from ((place, value / middle) for place, value in zip(places, values, strict=True))
-
-
-def _same(place: Place) -> tuple[str, str]:
-    """Which GPU it is in every run."""
-    node, gpu, _ = place
-    return node.name, gpu.uuid or str(gpu.number)
-
-
-def _by_kind(nodes: Sequence[Node], less: Mapping[str, bool]) -> dict[tuple[str, ...], list[Place]]:
-    kinds: dict[tuple[str, ...], list[Place]] = {}
-    for node in nodes:
-        for gpu in node.gpus:
+    def __init__(self, nodes: Sequence[Node], less: Mapping[str, bool]) -> None:
+        self.less = less
+        self.gpus = [(node, gpu) for node in nodes for gpu in node.gpus]
+        columns: dict[tuple[str, tuple[str, ...]], tuple[list[int], list[Measured]]] = {}
+        for place, (_, gpu) in enumerate(self.gpus):
             for measured in gpu.figures:
-                if measured.name in less and measured.value > 0:
-                    kinds.setdefault((measured.name, *measured.equal), []).append((node, gpu, measured))
-    return kinds
+                if measured.value > 0 and measured.name in less:
+                    key = measured.name, measured.equal
+                    column = columns.get(key) or columns.setdefault(key, ([], []))
+                    column[0].append(place)
+                    column[1].append(measured)
+        self.kinds = {
+            (name, equal): _Kind(name, less[name], at, measured, _comparable(measured, less[name]))
+            for (name, equal), (at, measured) in columns.items()
+        }
+
+    def same(self, place: int) -> tuple[str, str]:
+        """Which GPU it is in every run."""
+        node, gpu = self.gpus[place]
+        return node.name, gpu.uuid or str(gpu.number)
 
 
-def _clock(places: Sequence[Place]) -> float:
+def find(now: Figures, then: Figures) -> Iterator[Straggler]:
+    """`then`: what earlier runs measured."""
+    for key, kind in now.kinds.items():
+        flagged = dict(slow(kind.values))
+        for number, usual in flagged.items():
+            yield _straggler(now, kind, number, usual, len(kind.values) - 1, "peers")
+        past = then.kinds.get(key)
+        if past is None:
+            continue
+        before: dict[tuple[str, str], list[float]] = {}
+        for place, value in zip(past.at, _comparable(past.measured, past.less, _clock(kind.measured)), strict=True):
+            before.setdefault(then.same(place), []).append(value)
+        own = [before.get(now.same(place), []) for place in kind.at]
+        for number, usual in behind_themselves(kind.values, own):
+            if number not in flagged:
+                yield _straggler(now, kind, number, usual, len(own[number]), "history")
+
+
+def shares(figures: Figures) -> Iterator[tuple[str, int, float]]:
+    """By figure and place: the share of the median of the GPU's equals; 1 and more is usual. GPUs without equals have none."""
+    for kind in figures.kinds.values():
+        if len(kind.values) > LEAST_PEERS:
+            middle = statistics.median(kind.values)
+            yield from ((kind.name, place, value / middle) for place, value in zip(kind.at, kind.values, strict=True))
+
+
+def _clock(measured: Sequence[Measured]) -> float:
     """The usual clock under the load, to which figures are brought; 0 where it was not measured on all."""
-    clocks = [measured.clock_mhz for _, _, measured in places if measured.clock_mhz]
-    return statistics.median(clocks) if len(clocks) == len(places) else 0.0
+    clocks = [one.clock_mhz for one in measured if one.clock_mhz]
+    return statistics.median(clocks) if len(clocks) == len(measured) else 0.0
 
 
-def _comparable(measured: Measured, less: bool, scale: float) -> float:
-    value = measured.value * scale / measured.clock_mhz if scale and measured.clock_mhz else measured.value
-    return 1 / value if less else value
+def _comparable(measured: Sequence[Measured], less: bool, clock: float | None = None) -> list[float]:
+    """Higher is better, at the usual clock (`clock`, or that of these)."""
+    usual = _clock(measured) if clock is None else clock
+    values = [one.value * usual / one.clock_mhz if usual and one.clock_mhz else one.value for one in measured]
+    return [1 / value for value in values] if less else values
 
 
-def _straggler(kind: _Kind, number: int, usual: float, peers: int, against: Literal["peers", "history"]) -> Straggler:
-    node, gpu, measured = kind.places[number]
+def _straggler(figures: Figures, kind: _Kind, number: int, usual: float, peers: int, against: Literal["peers", "history"]) -> Straggler:
+    (node, gpu), measured = figures.gpus[kind.at[number]], kind.measured[number]
     return Straggler(
         node=node.name,
         gpu=gpu.number,

@@ -10,7 +10,7 @@ SCHEMA: Literal["cudadoctor.fleet/1"] = "cudadoctor.fleet/1"
 Verdict = Literal["healthy", "degraded", "broken", "undecided"]
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One figure of one GPU. `equal`: what equal GPUs share (model, link, power limit); `clock_mhz`: under this load."""
 
     name: str
