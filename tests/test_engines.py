@@ -11,8 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from cudadoctor.commands import policy_file
 from cudadoctor.sources import collecting, engines
 from cudadoctor.sources.engines import distant
 from tests.command_line import host, run, start
@@ -80,6 +82,26 @@ def test_what_hangs_on_a_node_is_ended_there(cluster: Path) -> None:
     ended = subprocess.run(["sh", "-c", engines.program(work)], env={**os.environ, "NODE": "n2"}, check=False, capture_output=False)
     assert ended.returncode in (124, 137, -9)
     assert time.monotonic() - began < 10
+
+
+def test_nodes_are_handed_the_demands(cluster: Path, tmp_path: Path) -> None:
+    """As a file of their own, for that of this machine is not there."""
+    policy = tmp_path / "demands.toml"
+    policy.write_text(
+        """require = ["gpus>=2", "driver>='1'"]
+[[ignore]]
+cause = "toolkit-missing"
+reason = "it's \\"wanted\\" here"
+until = 2099-01-01
+""".replace("'1'", "1")
+    )
+    seen = tmp_path / "seen"
+    asks = tmp_path / "asks"
+    asks.write_text(f'#!/bin/sh\nwhile [ "$1" != --policy ]; do shift; done\ncat "$2" >{seen}\nexec {cluster}\n')
+    asks.chmod(0o755)
+    assert json.loads(run("fleet", "--ssh", "n1", "--doctor", str(asks), "--policy", str(policy), "--format", "json").out)["nodes"] == 1
+    own, again = (policy_file.gathered(str(path), (), ["toolkit-missing"]).policy for path in (policy, seen.rename(tmp_path / "seen.toml")))
+    assert msgspec.structs.replace(again, source=own.source) == own
 
 
 def test_a_node_without_the_doctor_is_recorded_and_judged_here(cluster: Path, tmp_path: Path) -> None:

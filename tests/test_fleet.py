@@ -264,3 +264,19 @@ def test_a_hostile_name_is_neither_expanded_nor_looked_up(name: str, tmp_path: P
     out = run("fleet", str(tmp_path), "-v").out
     assert "2 nodes broken" in out
     assert not name or name[:40] in out
+
+
+# ---------------------------------------------------------------- demands
+def test_demands_that_reports_do_not_meet_are_told_once_for_their_nodes(tmp_path: Path) -> None:
+    """A report says itself what was demanded; a recording is held against this run's demands."""
+    for node, met in (("n1", False), ("n2", False), ("n3", True)):
+        body = json.loads(report(HEALTHY, node))
+        body["requirements"] = [{"text": "gpus>=8", "met": met, "found": None, "why": None if met else "asked for gpus>=8, found 2"}]
+        (tmp_path / f"{node}.json").write_text(json.dumps(body))
+    found = json.loads(run("fleet", str(tmp_path), host(HEALTHY), "--require", "gpus>=4", "--format", "json").out)
+    unmet = {one["text"]: one for one in found["demands"]}
+    assert unmet["gpus>=8"]["nodes"] == ["n1", "n2"]
+    assert len(unmet["gpus>=4"]["nodes"]) == 1
+    assert "found 2" in unmet["gpus>=4"]["found"]
+    assert found["exit_code"] == 1
+    assert "gpus>=8: asked for gpus>=8, found 2" in run("fleet", str(tmp_path)).out

@@ -12,6 +12,7 @@ from cudadoctor.commands import gathering, reading_nodes, terminal
 from cudadoctor.model.fleet import Missing, Node
 
 if TYPE_CHECKING:
+    from cudadoctor.model.requirements import Policy
     from cudadoctor.sources.engines import Answer, Took, Work
 
 Ask = Callable[["Work", "Took"], None]
@@ -22,7 +23,7 @@ def asked(options: dict[str, Any], reader: reading_nodes.Reader) -> tuple[list[N
     nodes: list[Node] = []
     missing: list[Missing] = []
     for ask, among, gone in _engines(options):
-        answers = _answers(ask, _work(options), _said(len(among), quiet=options["quiet"]))
+        answers = _answers(ask, _work(options, reader.policy), _said(len(among), quiet=options["quiet"]))
         found, without = _read([*answers, *gone], reader, options["save"])
         nodes += found
         missing += without
@@ -64,12 +65,13 @@ def _distant(engine: str, among: list[str], own: str | None, work: Work, took: T
         getattr(distant, engine)(among, work, own, took)
 
 
-def _work(options: dict[str, Any]) -> Work:
+def _work(options: dict[str, Any], policy: Policy | None) -> Work:
+    from cudadoctor.commands import policy_file
     from cudadoctor.sources import collecting
     from cudadoctor.sources.engines import Work, packed
 
     collector = packed(collecting.script(gathering.knowledge().more_probes))
-    return Work(options["timeout"], options["quick"], options["doctor"], collector, options["fanout"])
+    return Work(options["timeout"], options["quick"], options["doctor"], collector, options["fanout"], policy_file.written(policy))
 
 
 def _answers(ask: Ask, work: Work, said: Callable[[Answer], None]) -> list[Answer]:

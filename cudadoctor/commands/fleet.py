@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 @click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Write another format to a file; may be repeated.")
 @click.option("--strict", is_flag=True, help="Exit 1 when a node is degraded or a GPU is slower than its equals.")
 @groups.nodes_options
+@groups.policy_options
 @groups.shown
 def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, strict: bool, **options: Any) -> None:
     """Group many machines by cause, and name settings that drift, GPUs that are slow, and nodes that did not answer.
@@ -62,7 +63,8 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     if not files and options["slurm"] is None and options["ssh"] is None:
         raise terminal.usage("give reports or recordings, or nodes to ask: --slurm, --ssh")
     written = terminal.outputs(options["output"], ("text", *FORMATS))
-    with closing(reading_nodes.Reader()) as reader:
+    policy = groups.asked_policy(groups.found_policy(options, gathering.knowledge()))
+    with closing(reading_nodes.Reader(policy)) as reader:
         nodes, missing = reading_nodes.parted(reader.files(files))
         answered, silent = asking_nodes.asked(options, reader)
         earlier, unread = reading_nodes.parted(reader.files(history))

@@ -8,6 +8,7 @@ strict = true
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,6 +75,18 @@ def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], fol
         return Found(policy=Policy(requirements=asked), refused=refused)
     own, strict = _policy(path, table, causes)
     return Found(policy=msgspec.structs.replace(own, requirements=(*own.requirements, *asked)), strict=strict, refused=refused)
+
+
+def written(asked: Policy | None) -> str:
+    """The policy as the text of such a file; empty where nothing is demanded or expected. A text in JSON is one in TOML."""
+    if asked is None or not (asked.requirements or asked.ignores):
+        return ""
+    lines = [f"require = {json.dumps([one.text for one in asked.requirements])}"]
+    for one in asked.ignores:
+        lines += ["[[ignore]]", f"cause = {json.dumps(one.cause)}"]
+        lines += [f"reason = {json.dumps(one.reason)}"] if one.reason is not None else []
+        lines += [f"until = {one.until.isoformat()}"] if one.until is not None else []
+    return "\n".join(lines) + "\n"
 
 
 # ---------------------------------------------------------------- finding it

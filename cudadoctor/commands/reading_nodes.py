@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from cudadoctor.commands import terminal
+from cudadoctor.commands import options, terminal
 from cudadoctor.model.fleet import Missing, Node
 
 if TYPE_CHECKING:
     from cudadoctor.model.report import Report
+    from cudadoctor.model.requirements import Policy
     from cudadoctor.sources.engines import Answer
     from cudadoctor.sources.fleet_files import Piece
     from cudadoctor.within.asking import Judge
@@ -22,9 +23,13 @@ Found = Iterator[Node | Missing]
 
 
 class Reader:
-    """Reads reports as they are, and has recordings judged by one child, which reports alone never start."""
+    """Reads reports as they are, and has recordings judged by one child, which reports alone never start.
 
-    def __init__(self) -> None:
+    `policy`: what is demanded of recordings, and of nodes that are asked; a report says itself what was demanded.
+    """
+
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.policy = policy
         self._ends = ExitStack()
         self._judge: Judge | None = None
 
@@ -67,7 +72,7 @@ class Reader:
                 from cudadoctor.within.asking import Judge
 
                 self._judge = self._ends.enter_context(closing(Judge()))
-            yield self._judge.answer(Question(machines=(machine,))).report
+            yield self._judge.answer(Question(machines=(machine,), policy=self.policy, today=options.today())).report
 
     def report_of(self, answer: Answer) -> bytes | Missing:
         """The JSON of the report that an engine brought, or whose recording it brought."""

@@ -90,6 +90,12 @@ class _Figure(_Part, frozen=True, gc=False):
     clock_mhz: float | None = None
 
 
+class _Requirement(_Part, frozen=True):
+    text: str = ""
+    met: bool | None = None
+    why: str | None = None
+
+
 class _Origin(_Part, frozen=True):
     host: str | None = None
     boot_id: str | None = None
@@ -111,6 +117,7 @@ class _Report(_Part, frozen=True):
     machine: _Machine = _Machine()
     diagnosis: _Diagnosis = _Diagnosis()
     prescription: _Prescription | None = None
+    requirements: tuple[_Requirement, ...] = ()
     benchmark: tuple[_Figure, ...] = ()
 
 
@@ -160,6 +167,7 @@ def _node(source: str, report: _Report) -> Node:
         command=steps[0].shell if steps else None,
         settings=dict(_settings(report)),
         gpus=tuple(_gpus(report)),
+        demands={one.text: one.why for one in report.requirements if one.met is not True},
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cudadoctor.fleet.earlier import worse
 from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.model import exit_codes
-from cudadoctor.model.fleet import Drift, Fleet, Group, Missing, Node, Odd
+from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd
 
 _ORDER = {"broken": 0, "undecided": 1, "degraded": 2, "healthy": 3}
 MOST_VALUES = 12  # of a setting that drifts: with more of them it is no setting but a number of its own on each node
@@ -29,7 +29,7 @@ def paint(
     models = Counter(gpu.name or "unnamed GPU" for node in once for gpu in node.gpus)
     verdicts = Counter[str](node.verdict for node in once)
     return Fleet(
-        exit_code=_exit_code(verdicts, missing, slow=bool(slow), strict=strict),
+        exit_code=_exit_code(verdicts, missing, unmet=any(node.demands for node in once), slow=bool(slow), strict=strict),
         nodes=len(once),
         gpus=dict(models.most_common()),
         verdicts={verdict: verdicts[verdict] for verdict in _ORDER if verdicts[verdict]},
@@ -38,15 +38,16 @@ def paint(
         drift=tuple(_drift(once)),
         stragglers=slow,
         worse=worse(once, each_once(earlier)[0]) if earlier else (),
+        demands=tuple(_demands(once)),
         repeated=repeated,
         strict=strict,
         notes=notes,
     )
 
 
-def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, slow: bool, strict: bool) -> int:
+def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, unmet: bool, slow: bool, strict: bool) -> int:
     """As for one machine: the gravest counts, and what did not answer is not known."""
-    if verdicts.get("broken") or (strict and (verdicts.get("degraded") or slow)):
+    if verdicts.get("broken") or unmet or (strict and (verdicts.get("degraded") or slow)):
         return exit_codes.BROKEN
     return exit_codes.UNDECIDED if verdicts.get("undecided") or missing or not verdicts else exit_codes.HEALTHY
 
@@ -86,6 +87,16 @@ def _group(nodes: Sequence[Node]) -> Group:
         step=first.step if len(steps) == 1 else None,
         command=first.command if len(commands) == 1 else None,
     )
+
+
+def _demands(nodes: Sequence[Node]) -> list[Demand]:
+    """What is demanded and not met, the demand that most nodes do not meet first."""
+    by_text: dict[str, list[Node]] = {}
+    for node in nodes:
+        for text in node.demands:
+            by_text.setdefault(text, []).append(node)
+    found = [Demand(text=text, found=unmet[0].demands[text], nodes=tuple(node.name for node in unmet)) for text, unmet in by_text.items()]
+    return sorted(found, key=lambda one: -len(one.nodes))
 
 
 def _drift(nodes: Sequence[Node]) -> list[Drift]:

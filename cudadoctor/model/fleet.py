@@ -48,6 +48,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None  # its command
     settings: dict[str, str]
     gpus: tuple[NodeGpu, ...]
+    demands: dict[str, str | None] = {}  # what was demanded and is not met, with what was found
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +103,14 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     against: Literal["peers", "history"]
 
 
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """A demand that these nodes do not meet, or cannot answer. `found`: what the first of them has instead."""
+
+    text: str
+    found: str | None
+    nodes: tuple[str, ...]
+
+
 class Worse(msgspec.Struct, frozen=True, kw_only=True):
     """What is worse on these nodes than in their last earlier report. `what` is a sentence that all of them share."""
 
@@ -122,6 +131,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     drift: tuple[Drift, ...]
     stragglers: tuple[Straggler, ...]
     worse: tuple[Worse, ...] = ()
+    demands: tuple[Demand, ...] = ()
     repeated: int = 0
     strict: bool = False
     notes: tuple[str, ...] = ()

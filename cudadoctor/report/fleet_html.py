@@ -25,6 +25,7 @@ def render(seen: Seen, knowledge: Knowledge) -> str:
         "models": fleet_text.models(fleet),
         "missing": [(fold(sources), why) for why, sources in fleet_text.by_reason(fleet).items()],
         "groups": [(group, fold(group.nodes)) for group in fleet.groups],
+        "demands": [(fold(one.nodes), fleet_text.demanded(one)) for one in fleet.demands],
         "worse": [(fold(one.nodes), one.what) for one in fleet.worse],
         "slow": [("", fleet_text.slow(one, knowledge)) for one in fleet.stragglers],
         "drift": [("", fleet_text.drifting(one, fold)) for one in fleet.drift],

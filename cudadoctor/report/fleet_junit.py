@@ -29,6 +29,9 @@ def _node(node: Node, *, strict: bool) -> str:
     head = junit_xml.head("nodes", node.name)
     said = [text for text in (node.line, f"Fix: {node.step}" if node.step else None, node.command, node.url) if text]
     message = f"{node.title} [{node.cause}]" if node.cause is not None else node.verdict
+    if node.demands and node.verdict != "broken":
+        unmet = [f"{text}: {found}" if found else text for text, found in node.demands.items()]
+        return junit_xml.not_passed(head, "failure", unmet[0], [*unmet, *said], kind="requirement")
     if node.verdict == "broken" or (strict and node.verdict == "degraded"):
         return junit_xml.not_passed(head, "failure", message, said, kind=node.cause or node.verdict)
     if node.verdict == "undecided":

@@ -22,6 +22,9 @@ def render(seen: Seen, knowledge: Knowledge) -> str:
         labels = {"node": slow.node, "gpu": str(slow.gpu), "figure": slow.figure, "against": slow.against}
         meaning = "By which share of the usual figure a GPU is slower; GPUs that are not slow have none."
         page.add("cudadoctor_gpu_behind_ratio", meaning, slow.behind, labels)
+    for demand in fleet.demands:
+        meaning = "Nodes that do not meet a demand, or cannot answer it."
+        page.add("cudadoctor_fleet_unmet_nodes", meaning, len(demand.nodes), {"requirement": demand.text})
     for drift in fleet.drift:
         odd = sum(len(one.nodes) for one in drift.odd)
         page.add("cudadoctor_fleet_drift_nodes", "Nodes whose setting is not the usual one.", odd, {"setting": drift.setting})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
-from cudadoctor.model.fleet import Drift, Fleet, Group, Straggler
+from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Straggler
 from cudadoctor.report.clean import one_line
 from cudadoctor.report.fleet_formats import Fold
 from cudadoctor.report.page import Style
@@ -36,6 +36,7 @@ def render(fleet: Fleet, knowledge: Knowledge, style: Style, fold: Fold = plain)
     for group in _some(faults, style):
         _group(page, group, fold)
     _left(page, faults)
+    _list(page, "Demands that are not met", [f"{_short(fold(one.nodes), style)}: {demanded(one)}" for one in fleet.demands])
     _list(page, "Not the same everywhere", [drifting(one, lambda names: _short(fold(names), style)) for one in fleet.drift])
     _list(page, "Worse than before", [f"{_short(fold(one.nodes), style)}: {one.what}" for one in fleet.worse])
     _list(page, "Slower than their equals", [*_by_gpu(fleet, knowledge, style)])
@@ -114,6 +115,11 @@ def _group(page: Page, group: Group, fold: Fold) -> None:
 def _short(names: str, style: Style) -> str:
     """A set of nodes that is too long for a line is cut; -v shows the whole."""
     return names if style.verbose or len(names) <= _LONGEST else f"{names[:_LONGEST]}..."
+
+
+def demanded(demand: Demand) -> str:
+    """`gpus>=8: asked for gpus>=8, found 7`, as the first of its nodes has it."""
+    return f"{demand.text}: {demand.found}" if demand.found else demand.text
 
 
 def drifting(drift: Drift, fold: Fold) -> str:

@@ -43,6 +43,7 @@ class Work(NamedTuple):
     doctor: str
     collector: bytes  # the program of `record --script`, by gzip, for standard input
     fanout: int = FANOUT
+    policy: str = ""  # the text of a file of demands, which the node's doctor is given
 
     @property
     def killed_after(self) -> float:
@@ -67,14 +68,17 @@ def program(work: Work) -> str:
     quick = " --quick" if work.quick else ""
     limit = f"timeout -k {_GRACE} {work.killed_after:g}"
     doctor = shlex.quote(work.doctor)
+    policy = ' --policy "$d/cudadoctor.toml"' if work.policy else ""
     return "; ".join((
         "unset CUDA_VISIBLE_DEVICES",
-        f"if command -v {doctor} >/dev/null 2>&1",
-        f"then exec {limit} {doctor} check --format json --timeout {work.seconds:g}{quick} </dev/null",
-        "fi",
         "d=$(mktemp -d) || exit 125",
         """trap 'rm -rf "$d"' EXIT""",
         "trap 'exit 143' TERM INT HUP",
+        f"""printf %s {shlex.quote(work.policy)} >"$d/cudadoctor.toml" || exit 125""",
+        f"if command -v {doctor} >/dev/null 2>&1",
+        f"then {limit} {doctor} check --format json --timeout {work.seconds:g}{quick}{policy} </dev/null",
+        "exit",
+        "fi",
         'cd "$d" && gzip -dc >collect.py || exit 125',
         f"{limit} python3 collect.py --no-redact --timeout {work.seconds:g}{quick} -o r.tar.gz >&2 </dev/null || exit",
         "base64 r.tar.gz",
