@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cudadoctor.model.requirements import Policy
     from cudadoctor.sources.engines import Answer, Took, Work
 
+ENGINES = ("slurm", "ssh", "dask")
 Ask = Callable[["Work", "Took"], None]
 
 
@@ -37,6 +38,9 @@ def _engines(options: dict[str, Any]) -> list[tuple[Ask, list[str], list[Answer]
     if options["slurm"] is not None:
         among, gone = _of_slurm(options["slurm"])
         found.append((functools.partial(_distant, "srun", among, options["srun"]), among, gone))
+    if options["dask"] is not None:
+        workers, gone = _of_dask(options["dask"], options["fanout"])
+        found.append((functools.partial(_by_dask, options["dask"], workers), list(workers), gone))
     if options["ssh"] is not None:
         among = reading_nodes.node_set(options["ssh"], "--ssh")
         found.append((functools.partial(_distant, "ssh", among, options["ssh_options"]), among, []))
@@ -56,6 +60,24 @@ def _of_slurm(wanted: str) -> tuple[list[str], list[Answer]]:
         raise terminal.usage(f"--slurm all: {error}") from error
     except ImportError as error:
         raise terminal.usage("--slurm needs ClusterShell, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
+
+
+def _of_dask(address: str, fanout: int) -> tuple[dict[str, str], list[Answer]]:
+    from cudadoctor.sources.engines import EngineError, dask
+
+    try:
+        return dask.nodes(address, fanout)
+    except EngineError as error:
+        raise terminal.usage(f"--dask: {error}") from error
+    except ImportError as error:
+        raise terminal.usage("--dask needs distributed, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
+
+
+def _by_dask(address: str, workers: dict[str, str], work: Work, took: Took) -> None:
+    from cudadoctor.sources.engines import dask
+
+    if workers:
+        dask.ask(address, workers, work, took)
 
 
 def _distant(engine: str, among: list[str], own: str | None, work: Work, took: Took) -> None:

@@ -60,8 +60,8 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     from cudadoctor.fleet.stragglers import Figures
     from cudadoctor.report.fleet_formats import Seen
 
-    if not files and options["slurm"] is None and options["ssh"] is None:
-        raise terminal.usage("give reports or recordings, or nodes to ask: --slurm, --ssh")
+    if not files and all(options[engine] is None for engine in asking_nodes.ENGINES):
+        raise terminal.usage(f"give reports or recordings, or nodes to ask: {', '.join(f'--{engine}' for engine in asking_nodes.ENGINES)}")
     written = terminal.outputs(options["output"], ("text", *FORMATS))
     policy = groups.asked_policy(groups.found_policy(options, gathering.knowledge()))
     with closing(reading_nodes.Reader(policy)) as reader:

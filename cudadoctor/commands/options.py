@@ -96,6 +96,7 @@ policy_options = group(
 nodes_options = group(
     click.option("--slurm", metavar="NODES", help="By srun: node[001-037], or all: the job's nodes in a job, else the cluster's."),
     click.option("--ssh", metavar="NODES", help="By ssh, which asks no questions: node[001-037]."),
+    click.option("--dask", metavar="ADDRESS", help="By a Dask cluster's workers, one a node: the scheduler's address."),
     click.option("--quick", is_flag=True, help="Nodes launch no kernel and measure nothing."),
     click.option("--timeout", type=Seconds(min=1), default=60.0, show_default=True, help="Seconds of a node's check; it is ended then."),
     click.option("--fanout", type=click.IntRange(1, 1024), default=64, show_default=True, help="Nodes that are asked at a time."),

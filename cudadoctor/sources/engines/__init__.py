@@ -17,7 +17,8 @@ from typing import NamedTuple
 FANOUT = 64  # nodes that are asked at a time
 _GRACE = 2  # seconds that each further limit waits for the one inside it
 _TIMED_OUT, _KILLED = 124, 137  # exit codes of timeout(1): it ended the program; the program was killed
-_LATE = "it did not answer within the time limit"
+LATE = "it did not answer within the time limit"
+INTERRUPTED = "it was interrupted before it answered"
 _WORD = re.compile(r"[^\W\d_]{2}")
 _OF_SRUN = re.compile(r"srun: error: \S+: tasks? [\d,-]+: |srun: (?:Job step aborted|forcing|got SIG|Force)|slurmstepd-?\S*: error: \*\*\*")
 
@@ -96,7 +97,7 @@ def answer(asked: str, out: bytes, errors: bytes, code: int | None, *, late: boo
         recording = b""
     if recording.startswith(b"\x1f\x8b"):
         return Answer(asked, recording=recording)
-    return Answer(asked, why=_LATE if late or code == _TIMED_OUT else _why(out, errors, code))
+    return Answer(asked, why=LATE if late or code == _TIMED_OUT else _why(out, errors, code))
 
 
 def _why(out: bytes, errors: bytes, code: int | None) -> str:

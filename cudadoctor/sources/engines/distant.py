@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from cudadoctor.sources.engines import Answer, EngineError, Took, Work, answer, program
+from cudadoctor.sources.engines import INTERRUPTED, LATE, Answer, EngineError, Took, Work, answer, program
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
 _GONE = re.compile(r"(?:down|drain|drng|fail|unk|maint|boot|reboot|power|resv|inval|futr|plnd)", re.IGNORECASE)
@@ -93,9 +93,9 @@ def _ask(nodes: Iterable[str], command: str, kind: str, work: Work, seconds: flo
     worker.set_write_eof()
     try:
         task.run()
-        listener.rest(asked, "it did not answer within the time limit")
+        listener.rest(asked, LATE)
     except KeyboardInterrupt:
-        listener.rest(asked, "it was interrupted before it answered")
+        listener.rest(asked, INTERRUPTED)
         raise
     finally:
         task_terminate()
