@@ -123,7 +123,7 @@ def test_a_recording_that_an_engine_brought_is_judged(monkeypatch: pytest.Monkey
     with tarfile.open(tmp_path / "r.tar.gz", "w:gz") as archive:
         archive.add(host("driver-not-loaded"), "recording")
     answers = [engines.Answer("n1", recording=(tmp_path / "r.tar.gz").read_bytes()), engines.Answer("n2", recording=b"\x1f\x8bno archive")]
-    monkeypatch.setattr(distant, "srun", lambda nodes, work, own, took: [took(answer) for answer in answers])
+    monkeypatch.setattr(distant, "srun", lambda nodes, own, work, took: [took(answer) for answer in answers])
     found = json.loads(run("fleet", "--slurm", "n[1-2]", "--format", "json").out)
     assert [group["cause"] for group in found["groups"]] == ["driver-not-loaded"]
     assert [one["source"] for one in found["missing"]] == ["n2"]
@@ -132,7 +132,7 @@ def test_a_recording_that_an_engine_brought_is_judged(monkeypatch: pytest.Monkey
 def test_an_answer_of_another_node_counts_for_that_node(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report = (cluster.parent / "report.json").read_bytes().replace(b"NAME", b"n1")
     answers = [engines.Answer("n1", report=report), engines.Answer("n2", report=report)]
-    monkeypatch.setattr(distant, "ssh", lambda nodes, work, own, took: [took(answer) for answer in answers])
+    monkeypatch.setattr(distant, "ssh", lambda nodes, own, work, took: [took(answer) for answer in answers])
     found = json.loads(run("fleet", "--ssh", "n[1-2]", "--format", "json").out)
     assert found["nodes"] == 1
     assert found["missing"] == [{"source": "n2", "why": "the answer that came is of n1"}]
@@ -174,3 +174,72 @@ def test_an_endless_answer_is_cut(cluster: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_nobody_to_ask_and_nothing_to_read_is_an_error() -> None:
     assert run("fleet").code == 2
+
+
+# ---------------------------------------------------------------- Kubernetes
+# What kubectl prints, cut down to the keys that differ: one pod that ended, and one for each way not to.
+def _pod(
+    name: str, node: str | None, phase: str, *, terminated: object = None, waiting: object = None, **status: object
+) -> dict[str, object]:
+    state = {"terminated": terminated} if terminated is not None else {"waiting": waiting} if waiting is not None else {"running": {}}
+    containers = [{"name": "cudadoctor", "state": state, "image": "registry.example/cudadoctor"}]
+    named = {} if node is None else {"nodeName": node}
+    return {
+        "metadata": {"name": name, "namespace": "gpu", "labels": {"app": "cudadoctor"}},
+        "spec": {**named, "containers": [{"name": "cudadoctor"}]},
+        "status": {"phase": phase, **({"containerStatuses": containers} if node is not None else {}), **status},
+    }
+
+
+_UNSCHEDULABLE = "0/9 nodes are available: 9 node(s) didn't match Pod's node affinity/selector."
+_PODS = [
+    _pod("cudadoctor-0-abcde", "n1", "Succeeded", terminated={"exitCode": 0, "reason": "Completed"}),
+    _pod("cudadoctor-1-abcde", "n4", "Succeeded", terminated={"exitCode": 0, "reason": "Completed"}),
+    _pod("cudadoctor-2-abcde", "n5", "Failed", terminated={"exitCode": 137, "reason": "OOMKilled"}),
+    _pod("cudadoctor-3-abcde", "n8", "Pending", waiting={"reason": "ImagePullBackOff", "message": "Back-off pulling image"}),
+    _pod("cudadoctor-4-abcde", None, "Pending", conditions=[
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": _UNSCHEDULABLE}]),
+    _pod("cudadoctor-5-abcde", "n9", "Failed", reason="Evicted", message="The node was low on resource: memory."),
+    _pod("cudadoctor-6-abcde", "n2", "Running"),
+]  # fmt: skip
+_KUBECTL = """#!/bin/sh
+case "$*" in
+  *"get pods"*) cat FOLDER/pods.json ;;
+  *logs*cudadoctor-0-*) NODE=n1 exec DOCTOR ;;
+  *logs*cudadoctor-1-*) echo Welcome ;;
+  *logs*) echo "Error from server (BadRequest): container is waiting to start" >&2; exit 1 ;;
+esac
+"""
+
+
+def test_pods_that_printed_no_report_are_named_in_the_words_of_kubernetes(cluster: Path, tmp_path: Path) -> None:
+    (tmp_path / "pods.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": _PODS}))
+    (tmp_path / "kubectl").write_text(_KUBECTL.replace("FOLDER", str(tmp_path)).replace("DOCTOR", str(cluster)))
+    (tmp_path / "kubectl").chmod(0o755)
+    ended = run("fleet", "--kubernetes", "app=cudadoctor", "--kubectl=-n gpu", "--timeout", "1", "--format", "json")
+    found = json.loads(ended.out)
+    assert [node for group in found["groups"] for node in group["nodes"]] == ["n1"]
+    assert {one["source"]: one["why"] for one in found["missing"]} == {
+        "n4": "no report came, exit code 0: Welcome",
+        "n5": "its pod was ended: OOMKilled",
+        "n8": "its pod does not start: ImagePullBackOff: Back-off pulling image",
+        "cudadoctor-4-abcde": f"its pod has no node: Unschedulable: {_UNSCHEDULABLE}",
+        "n9": "its pod was ended: Evicted: The node was low on resource: memory.",
+        "n2": "its pod is Running and printed no report",
+    }
+    assert ended.code == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo '{\"items\": []}'", "no pod has the label app=x"),
+        ("echo 'error: You must be logged in to the server (Unauthorized)' >&2; exit 1", "You must be logged in"),
+        ("echo no JSON", "kubectl lists no pods"),
+    ],
+)
+def test_a_cluster_that_lists_no_pods_is_an_error(script: str, why: str, cluster: Path, tmp_path: Path) -> None:
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    ended = run("fleet", "--kubernetes", "app=x")
+    assert (ended.code, why in ended.err) == (2, True)

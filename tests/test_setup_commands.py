@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,8 +10,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from cudadoctor.commands import check, setup, terminal
 from cudadoctor.judge.stages import judge
@@ -76,7 +80,65 @@ def test_a_prolog_drains_nothing_unless_it_is_told_to(tmp_path: Path) -> None:
 
 
 @posix
-@pytest.mark.parametrize("name", setup.HOOKS)
+def test_a_health_check_drains_a_broken_node_only_where_it_is_told_to(tmp_path: Path) -> None:
+    """And with the one line as its reason, whatever stands in it."""
+    seen = tmp_path / "seen"
+    (tmp_path / "scontrol").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{seen}\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    broken = {"CUDADOCTOR": doctor(tmp_path, "driver-not-loaded"), "SLURMD_NODENAME": "n7", "PATH": path}
+    told = carried_out("slurm-healthcheck", tmp_path, **broken)
+    assert told.stdout.startswith("cudadoctor: would drain n7: driver-not-loaded")
+    assert (told.returncode, seen.exists()) == (0, False)
+    assert carried_out("slurm-healthcheck", tmp_path, **broken, CUDADOCTOR_DRAIN="1").returncode == 0
+    assert seen.read_text().splitlines()[:3] == ["update", "nodename=n7", "state=drain"]
+    assert seen.read_text().splitlines()[3].startswith("reason=cudadoctor: driver-not-loaded")
+    seen.unlink()
+    for working in (doctor(tmp_path, "h200-healthy"), "/no/such/doctor"):
+        assert carried_out("slurm-healthcheck", tmp_path, **{**broken, "CUDADOCTOR": working}, CUDADOCTOR_DRAIN="1").returncode == 0
+    assert not seen.exists()
+
+
+def manifest(name: str) -> Any:
+    text = run("hook", name).out
+    return yaml.safe_load(text.replace("NODES", "37").replace("IMAGE", "registry.example/cudadoctor").replace("REFUSE", "1"))
+
+
+@pytest.mark.parametrize("name", [name for name, ending in setup.HOOKS.items() if ending == "yaml"])
+@pytest.mark.parametrize("release", ["1.29", "1.37"])
+def test_a_manifest_is_one_by_the_schemas_of_kubernetes(name: str, release: str) -> None:
+    kubernetes_validate.validate(manifest(name), release, strict=True)
+
+
+@posix
+@pytest.mark.parametrize("name", ["kubernetes-job", "kubernetes-daemonset", "kubernetes-preflight"])
+def test_what_a_manifest_runs_is_the_doctor(name: str, tmp_path: Path) -> None:
+    """Its command, run here: a report of a broken node; only the preflight refuses, and only where the gate is closed."""
+    spec = manifest(name)["spec"]["template"]["spec"]
+    container = (spec.get("initContainers") or spec["containers"])[0]
+    words = [word.replace("/dev/termination-log", str(tmp_path / "log")) for word in container["command"]]
+    doctor(tmp_path, "driver-not-loaded")
+    gate = next((one["value"] for one in container["env"] if one["name"] == "GATE"), "")
+    for closed in dict.fromkeys((gate, "0" if gate else "")):
+        variables = environment({"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "GATE": closed})
+        done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == (1 if closed == "1" else 0)
+        assert "driver-not-loaded" in done.stdout
+        assert json.loads((tmp_path / "log").read_text())["cause"] == "driver-not-loaded"
+        assert (tmp_path / "log").stat().st_size < 4096  # what the kubelet keeps of it
+
+
+def test_the_plugin_of_node_problem_detector_calls_the_doctor() -> None:
+    """Within the limits that it gives a plugin: the doctor's own is shorter."""
+    rule = json.loads(run("hook", "node-problem-detector").out)["rules"][0]
+    arguments = rule["args"]
+    assert float(arguments[arguments.index("--timeout") + 1]) < float(rule["timeout"].rstrip("s"))
+    done = run(*arguments, "--replay", host("driver-not-loaded"))
+    assert (done.code, len(done.out.strip()) <= 80) == (1, True)
+
+
+@posix
+@pytest.mark.parametrize("name", [name for name, ending in setup.HOOKS.items() if ending == "sh"])
 def test_a_hook_is_a_script_for_any_shell(name: str, tmp_path: Path) -> None:
     text = run("hook", name).out
     for shell in ("sh", "bash", "dash"):

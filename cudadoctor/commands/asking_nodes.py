@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from cudadoctor.model.requirements import Policy
     from cudadoctor.sources.engines import Answer, Took, Work
 
-ENGINES = ("slurm", "ssh", "dask")
 Ask = Callable[["Work", "Took"], None]
+Opened = tuple[Ask, list[str], list["Answer"]]  # how nodes are asked, their names, and those that cannot be
 
 
 def asked(options: dict[str, Any], reader: reading_nodes.Reader) -> tuple[list[Node], list[Missing]]:
     """What the engines' nodes answered; nothing where none was asked."""
     nodes: list[Node] = []
     missing: list[Missing] = []
-    for ask, among, gone in _engines(options):
-        answers = _answers(ask, _work(options, reader.policy), _said(len(among), quiet=options["quiet"]))
+    for name in ENGINES:
+        if options[name] is None:
+            continue
+        ask, among, gone = _opened(name, options)
+        answers = _answers(ask, _work(options, reader.policy), _said(len(among), quiet=options["quiet"])) if among else []
         found, without = _read([*answers, *gone], reader, options["save"])
         nodes += found
         missing += without
@@ -32,61 +35,50 @@ def asked(options: dict[str, Any], reader: reading_nodes.Reader) -> tuple[list[N
     return nodes, missing
 
 
-def _engines(options: dict[str, Any]) -> list[tuple[Ask, list[str], list[Answer]]]:
-    """Each engine with the nodes that it asks, and those that it cannot."""
-    found: list[tuple[Ask, list[str], list[Answer]]] = []
-    if options["slurm"] is not None:
-        among, gone = _of_slurm(options["slurm"])
-        found.append((functools.partial(_distant, "srun", among, options["srun"]), among, gone))
-    if options["dask"] is not None:
-        workers, gone = _of_dask(options["dask"], options["fanout"])
-        found.append((functools.partial(_by_dask, options["dask"], workers), list(workers), gone))
-    if options["ssh"] is not None:
-        among = reading_nodes.node_set(options["ssh"], "--ssh")
-        found.append((functools.partial(_distant, "ssh", among, options["ssh_options"]), among, []))
-    return found
-
-
-def _of_slurm(wanted: str) -> tuple[list[str], list[Answer]]:
-    if wanted != "all":
-        return reading_nodes.node_set(wanted, "--slurm"), []
+# ---------------------------------------------------------------- engines
+def _opened(name: str, options: dict[str, Any]) -> Opened:
     from cudadoctor.sources.engines import EngineError
 
     try:
-        from cudadoctor.sources.engines import distant
-
-        return distant.nodes_of_slurm()
+        return ENGINES[name](options)
     except EngineError as error:
-        raise terminal.usage(f"--slurm all: {error}") from error
+        raise terminal.usage(f"--{name}: {error}") from error
     except ImportError as error:
-        raise terminal.usage("--slurm needs ClusterShell, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
+        raise terminal.usage(f"--{name} needs {error.name}, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
 
 
-def _of_dask(address: str, fanout: int) -> tuple[dict[str, str], list[Answer]]:
-    from cudadoctor.sources.engines import EngineError, dask
-
-    try:
-        return dask.nodes(address, fanout)
-    except EngineError as error:
-        raise terminal.usage(f"--dask: {error}") from error
-    except ImportError as error:
-        raise terminal.usage("--dask needs distributed, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
-
-
-def _by_dask(address: str, workers: dict[str, str], work: Work, took: Took) -> None:
-    from cudadoctor.sources.engines import dask
-
-    if workers:
-        dask.ask(address, workers, work, took)
-
-
-def _distant(engine: str, among: list[str], own: str | None, work: Work, took: Took) -> None:
+def _slurm(options: dict[str, Any]) -> Opened:
     from cudadoctor.sources.engines import distant
 
-    if among:
-        getattr(distant, engine)(among, work, own, took)
+    among, gone = distant.nodes_of_slurm() if options["slurm"] == "all" else (distant.names(options["slurm"]), [])
+    return functools.partial(distant.srun, among, options["srun"]), among, gone
 
 
+def _ssh(options: dict[str, Any]) -> Opened:
+    from cudadoctor.sources.engines import distant
+
+    among = distant.names(options["ssh"])
+    return functools.partial(distant.ssh, among, options["ssh_options"]), among, []
+
+
+def _dask(options: dict[str, Any]) -> Opened:
+    from cudadoctor.sources.engines import dask
+
+    workers, gone = dask.nodes(options["dask"], options["fanout"])
+    return functools.partial(dask.ask, options["dask"], workers), list(workers), gone
+
+
+def _kubernetes(options: dict[str, Any]) -> Opened:
+    from cudadoctor.sources.engines import kubernetes
+
+    pods, among = kubernetes.nodes(options["kubernetes"], options["kubectl"])
+    return functools.partial(kubernetes.ask, pods), among, []
+
+
+ENGINES: dict[str, Callable[[dict[str, Any]], Opened]] = {"slurm": _slurm, "ssh": _ssh, "dask": _dask, "kubernetes": _kubernetes}
+
+
+# ---------------------------------------------------------------- their answers
 def _work(options: dict[str, Any], policy: Policy | None) -> Work:
     from cudadoctor.commands import policy_file
     from cudadoctor.sources import collecting

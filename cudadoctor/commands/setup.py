@@ -11,21 +11,30 @@ import click
 from cudadoctor.commands import helping, terminal
 from cudadoctor.commands import options as groups
 
-HOOKS = ("github-runner", "gitlab-runner", "slurm-prolog")
+HOOKS = {
+    "github-runner": "sh", "gitlab-runner": "sh", "slurm-prolog": "sh", "slurm-healthcheck": "sh",
+    "kubernetes-job": "yaml", "kubernetes-daemonset": "yaml", "kubernetes-preflight": "yaml", "node-problem-detector": "json",
+}  # fmt: skip
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
 @click.command(
     cls=helping.Command,
     group="Share and automate",
-    summary="Print a script that keeps jobs away from a broken GPU.",
-    examples=(("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),),
+    summary="Print what a cluster or CI needs to look at its GPUs.",
+    examples=(
+        ("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),
+        ("cudadoctor hook kubernetes-daemonset > gpu.yaml", "a pod on each GPU node"),
+    ),
 )
-@click.argument("name", type=click.Choice(HOOKS))
+@click.argument("name", type=click.Choice(tuple(HOOKS)))
 @groups.shown
 def hook(name: str, **_: Any) -> None:
-    """Print a script that keeps jobs away from a broken GPU: for a CI runner or Slurm. Its first lines say how to set it up."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hooks", f"{name}.sh")
+    """Print what keeps jobs away from a broken GPU or looks at all of them: scripts of CI runners and Slurm, manifests of Kubernetes.
+
+    The first lines of each say how to set it up. node-problem-detector's is its configuration of a plugin.
+    """
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hooks", f"{name}.{HOOKS[name]}")
     with open(path, encoding="utf-8") as file:
         terminal.write(file.read())
 

@@ -23,6 +23,7 @@ from cudadoctor.sources.spawning import ON_WINDOWS, remembered, uninterrupted
 
 LEAST_FOR_FRAMEWORK = 3.0  # seconds: with less none of them can be imported
 Progress = Callable[[Item], None]
+NODE = "CUDADOCTOR_NODE"  # the name of the machine, where its own is another: in a pod
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -346,13 +347,13 @@ def stand_somewhere() -> tuple[str, ...]:
 
 
 def identity() -> tuple[str | None, str | None, str]:
-    """Which machine this is, which start of it, and when: name, boot id, UTC."""
+    """Which machine this is, which start of it, and when: name, boot id, UTC. A pod is told its node's name, which it cannot see."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot: str | None = file.read(64).strip()
     except (OSError, ValueError):
         boot = None
-    return platform.node() or None, boot, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return os.environ.get(NODE) or platform.node() or None, boot, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def useful(item: Item) -> bool:

@@ -77,12 +77,18 @@ def program(work: Work) -> str:
         "trap 'exit 143' TERM INT HUP",
         f"""printf %s {shlex.quote(work.policy)} >"$d/cudadoctor.toml" || exit 125""",
         f"if command -v {doctor} >/dev/null 2>&1",
-        f"then {limit} {doctor} check --format json --timeout {work.seconds:g}{quick}{policy} </dev/null",
-        "exit",
+        # To files: what the doctor leaves behind where it is killed must not hold the engine's streams.
+        f"""then {limit} {doctor} check --format json --timeout {work.seconds:g}{quick}{policy} </dev/null >"$d/out" 2>"$d/err\"""",
+        "code=$?",
+        """cat "$d/err" >&2""",
+        """cat "$d/out\"""",
+        "exit $code",
         "fi",
-        'cd "$d" && gzip -dc >collect.py || exit 125',
-        f"{limit} python3 collect.py --no-redact --timeout {work.seconds:g}{quick} -o r.tar.gz >&2 </dev/null || exit",
-        "base64 r.tar.gz",
+        """gzip -dc >"$d/collect.py" || exit 125""",
+        f"""{limit} python3 "$d/collect.py" --no-redact --timeout {work.seconds:g}{quick} -o "$d/r.tar.gz" </dev/null >"$d/out" 2>&1""",
+        "code=$?",
+        """[ $code -eq 0 ] || { cat "$d/out" >&2; exit $code; }""",
+        """base64 "$d/r.tar.gz\"""",
     ))  # fmt: skip
 
 

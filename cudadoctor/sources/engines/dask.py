@@ -45,7 +45,7 @@ async def _nodes(address: str, fanout: int) -> tuple[dict[str, str], list[Answer
     async def place(client: Any, worker: str) -> None:
         try:
             places.setdefault(await _evaluated(client, worker, _NODE, _PATIENCE), worker)
-        except Exception as error:  # noqa: BLE001 - whatever a worker raised is its answer
+        except Exception as error:
             silent.append(Answer(worker, why=_why(error)))
 
     async with await _client(address) as client:
@@ -65,7 +65,7 @@ async def _ask(address: str, workers: dict[str, str], work: Work, took: Took) ->
         try:
             done = await _evaluated(client, worker, expression, seconds + _PATIENCE)
             took(answer(name, done.stdout, done.stderr, done.returncode))
-        except Exception as error:  # noqa: BLE001 - whatever a worker raised is its answer
+        except Exception as error:
             took(Answer(name, why=_why(error)))
 
     async with await _client(address) as client:

@@ -55,7 +55,7 @@ def nodes_of_slurm() -> tuple[list[str], list[Answer]]:
     return [name for name, gone in there.items() if gone is None], [gone for gone in there.values() if gone is not None]
 
 
-def srun(nodes: list[str], work: Work, options: str | None, took: Took) -> None:
+def srun(nodes: list[str], options: str | None, work: Work, took: Took) -> None:
     """One srun a node, so that a node that cannot be had holds nobody. `options`: srun's own, in place of ours."""
     own = options if options is not None else _IN_A_JOB if "SLURM_JOB_ID" in os.environ else _OF_OUR_OWN
     local = work.given_up_after + _PATIENCE  # its own end cancels the job, which a kill would not
@@ -67,7 +67,7 @@ def srun(nodes: list[str], work: Work, options: str | None, took: Took) -> None:
     _ask(nodes, line, "Exec", work, local + 3, took)
 
 
-def ssh(nodes: list[str], work: Work, options: str | None, took: Took) -> None:
+def ssh(nodes: list[str], options: str | None, work: Work, took: Took) -> None:
     """By the user's own ssh, which asks no questions. `options`: ssh's own."""
     _ask(nodes, f"sh -c {shlex.quote(program(work))}", "Ssh", work, work.given_up_after + _PATIENCE, took, options)
 

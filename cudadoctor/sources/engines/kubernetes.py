@@ -1,0 +1,187 @@
+"""Nodes of Kubernetes: pods that `cudadoctor hook kubernetes-job` or `kubernetes-daemonset` started have each printed a report.
+
+kubectl lists the pods by a label and hands over their logs, as they end. What keeps a pod from running is why its node has no report.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+
+from cudadoctor.sources.engines import INTERRUPTED, Answer, EngineError, Took, Work, answer
+
+CONTAINER = "cudadoctor"
+_PATIENCE = 30  # seconds of one kubectl
+_PAUSE = 2.0  # seconds between two looks at the pods
+# Reasons for which the kubelet does not start a container before somebody changes something.
+_STUCK = ("ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError")
+
+
+class _Ended(msgspec.Struct, rename="camel"):
+    exit_code: int = 0
+    reason: str = ""
+
+
+class _Waiting(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+
+
+class _State(msgspec.Struct):
+    terminated: _Ended | None = None
+    waiting: _Waiting | None = None
+
+
+class _Container(msgspec.Struct):
+    name: str
+    state: _State = msgspec.field(default_factory=_State)
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: list[_Condition] = []
+    init_container_statuses: list[_Container] = []
+    container_statuses: list[_Container] = []
+
+
+class _Name(msgspec.Struct):
+    name: str
+    namespace: str = "default"
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Name
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def node(self) -> str:
+        """Its node's name; its own as long as it has none."""
+        return self.spec.node_name or self.metadata.name
+
+
+class _Pods(msgspec.Struct):
+    items: list[_Pod]
+
+
+class Pods(NamedTuple):
+    """The pods of a label. `kubectl`: the program with the user's options."""
+
+    kubectl: tuple[str, ...]
+    selector: str
+
+    def listed(self) -> list[_Pod]:
+        done = self.called("get", "pods", f"--selector={self.selector}", "--output=json")
+        if done.returncode:
+            raise EngineError(f"kubectl lists no pods: {_last_line(done.stderr) or f'exit code {done.returncode}'}")
+        try:
+            return msgspec.json.decode(done.stdout, type=_Pods).items
+        except msgspec.MsgspecError as error:
+            raise EngineError(f"kubectl lists no pods: {error}") from error
+
+    def log(self, pod: _Pod) -> Answer:
+        name = pod.metadata
+        try:
+            done = self.called("logs", f"--namespace={name.namespace}", f"--container={CONTAINER}", name.name)
+        except EngineError as error:
+            return Answer(pod.node, why=str(error))
+        ended = _ended(pod)
+        return answer(pod.node, done.stdout, done.stderr, done.returncode or (ended.exit_code if ended is not None else None))
+
+    def called(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        try:
+            return subprocess.run([*self.kubectl, *words], capture_output=True, timeout=_PATIENCE, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise EngineError(f"kubectl {words[0]} gave no answer within {_PATIENCE} s") from error
+        except OSError as error:
+            raise EngineError(f"{self.kubectl[0]}: {error.strerror}") from error
+
+
+def nodes(selector: str, options: str | None) -> tuple[Pods, list[str]]:
+    """The pods of this label, and their nodes. `options`: kubectl's own. EngineError where there are none."""
+    pods = Pods(("kubectl", *shlex.split(options or "")), selector)
+    there = pods.listed()
+    if not there:
+        raise EngineError(f"no pod has the label {selector}: cudadoctor hook kubernetes-daemonset prints what starts one on each GPU node")
+    return pods, [pod.node for pod in there]
+
+
+def ask(pods: Pods, work: Work, took: Took) -> None:
+    """Each pod's report as it ends; what has not ended by the limit is named with what keeps it."""
+    until = time.monotonic() + work.given_up_after
+    done: set[str] = set()
+    left: dict[str, _Pod] = {}
+    with ThreadPoolExecutor(work.fanout) as side_by_side:
+        try:
+            while True:
+                left = {pod.metadata.name: pod for pod in pods.listed() if pod.metadata.name not in done}
+                over = [pod for pod in left.values() if _is_over(pod)]
+                for pod, one in zip(over, side_by_side.map(pods.log, over), strict=True):
+                    done.add(left.pop(pod.metadata.name).metadata.name)
+                    took(one if one.report is not None else one._replace(why=_kept(pod) or one.why))
+                if not left or time.monotonic() >= until:
+                    break
+                time.sleep(_PAUSE)
+        except (KeyboardInterrupt, EngineError) as error:
+            for pod in left.values():
+                took(Answer(pod.node, why=INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)))
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return
+    for pod in left.values():
+        took(Answer(pod.node, why=_kept(pod) or f"its pod is {pod.status.phase or 'unknown'} and printed no report"))
+
+
+def _containers(pod: _Pod) -> Iterator[_Container]:
+    yield from (one for one in (*pod.status.init_container_statuses, *pod.status.container_statuses) if one.name == CONTAINER)
+
+
+def _ended(pod: _Pod) -> _Ended | None:
+    return next((one.state.terminated for one in _containers(pod) if one.state.terminated is not None), None)
+
+
+def _is_over(pod: _Pod) -> bool:
+    """Whether the report was printed, or never will be."""
+    stuck = any(one.state.waiting is not None and one.state.waiting.reason in _STUCK for one in _containers(pod))
+    return stuck or _ended(pod) is not None or pod.status.phase in ("Succeeded", "Failed")
+
+
+def _kept(pod: _Pod) -> str | None:
+    """What kept the pod from printing a report, in Kubernetes' own words."""
+    for one in _containers(pod):
+        if one.state.waiting is not None and one.state.waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
+            return _said("its pod does not start", one.state.waiting.reason, one.state.waiting.message)
+        if one.state.terminated is not None and one.state.terminated.reason not in ("", "Completed", "Error"):
+            return _said("its pod was ended", one.state.terminated.reason, "")
+    if pod.status.reason:
+        return _said("its pod was ended", pod.status.reason, pod.status.message)
+    waits = next((one for one in pod.status.conditions if one.status == "False" and one.reason == "Unschedulable"), None)
+    return _said("its pod has no node", waits.reason, waits.message) if waits is not None else None
+
+
+def _said(what: str, *words: str) -> str:
+    return ": ".join(part for part in (what, *words) if part)[:300]
+
+
+def _last_line(text: bytes) -> str:
+    lines: Sequence[str] = text.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:300] if lines else ""
