@@ -5,38 +5,78 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudadoctor.commands import gathering, reading_nodes, terminal
 from cudadoctor.model.fleet import Missing, Node
 
 if TYPE_CHECKING:
-    from cudadoctor.model.requirements import Policy
     from cudadoctor.sources.engines import Answer, Took, Work
 
-Ask = Callable[["Work", "Took"], None]
-Opened = tuple[Ask, list[str], list["Answer"]]  # how nodes are asked, their names, and those that cannot be
+
+class Engine(NamedTuple):
+    """How nodes are asked, their names, and those that cannot be. `once`: asked again they would say the same."""
+
+    ask: Callable[[list[str], Work, Took], None]
+    among: list[str]
+    gone: list[Answer]
+    once: bool = False
 
 
-def asked(options: dict[str, Any], reader: reading_nodes.Reader) -> tuple[list[Node], list[Missing]]:
-    """What the engines' nodes answered; nothing where none was asked."""
-    nodes: list[Node] = []
-    missing: list[Missing] = []
-    for name in ENGINES:
-        if options[name] is None:
-            continue
-        ask, among, gone = _opened(name, options)
-        answers = _answers(ask, _work(options, reader.policy), _said(len(among), quiet=options["quiet"])) if among else []
-        found, without = _read([*answers, *gone], reader, options["save"])
-        nodes += found
-        missing += without
-        missing += _of_another(answers, found, among)
-    return nodes, missing
+class Asking:
+    """The nodes that the options name, asked once, and those again whose figures are in question."""
+
+    def __init__(self, options: dict[str, Any], reader: reading_nodes.Reader) -> None:
+        self.options, self.reader = options, reader
+        self.engines = [_opened(name, options) for name in ENGINES if options[name] is not None]
+        self.asked: dict[str, tuple[Engine, str]] = {}  # by a node's own name: who asked it, under which name
+
+    def all(self) -> tuple[list[Node], list[Missing]]:
+        nodes: list[Node] = []
+        missing: list[Missing] = []
+        for engine in self.engines:
+            found, without = self._answered(engine, engine.among, engine.gone)
+            self.asked.update({node.name: (engine, node.source) for node in found})
+            nodes += found
+            missing += without
+        return nodes, missing
+
+    def again(self, names: Iterable[str]) -> list[Node]:
+        """These nodes' second answers, of those that give one."""
+        if self.options["quick"]:
+            return []
+        by_engine: dict[int, list[str]] = {}
+        for name in names:
+            engine, asked = self.asked.get(name, (None, ""))
+            if engine is not None and not engine.once:
+                by_engine.setdefault(self.engines.index(engine), []).append(asked)
+        found: list[Node] = []
+        for place, nodes in by_engine.items():
+            if not self.options["quiet"]:
+                terminal.say(f"Measured again, for a figure is low: {', '.join(nodes)[:200]}\n")
+            found += self._answered(self.engines[place], nodes, [])[0]
+        return found
+
+    def _answered(self, engine: Engine, among: list[str], gone: list[Answer]) -> tuple[list[Node], list[Missing]]:
+        ask = functools.partial(engine.ask, among)
+        answers = _answers(ask, self._work(), _said(len(among), quiet=self.options["quiet"])) if among else []
+        found, without = _read([*answers, *gone], self.reader, self.options["save"])
+        return found, [*without, *_of_another(answers, found, among)]
+
+    def _work(self) -> Work:
+        from cudadoctor.commands import policy_file
+        from cudadoctor.sources import collecting
+        from cudadoctor.sources.engines import Work, packed
+
+        options = self.options
+        collector = packed(collecting.script(gathering.knowledge().more_probes))
+        policy = policy_file.written(self.reader.policy)
+        return Work(options["timeout"], options["quick"], options["doctor"], collector, options["fanout"], policy)
 
 
 # ---------------------------------------------------------------- engines
-def _opened(name: str, options: dict[str, Any]) -> Opened:
+def _opened(name: str, options: dict[str, Any]) -> Engine:
     from cudadoctor.sources.engines import EngineError
 
     try:
@@ -47,48 +87,39 @@ def _opened(name: str, options: dict[str, Any]) -> Opened:
         raise terminal.usage(f"--{name} needs {error.name}, which the extra `fleet` brings: pip install 'cudadoctor[fleet]'") from error
 
 
-def _slurm(options: dict[str, Any]) -> Opened:
+def _slurm(options: dict[str, Any]) -> Engine:
     from cudadoctor.sources.engines import distant
 
     among, gone = distant.nodes_of_slurm() if options["slurm"] == "all" else (distant.names(options["slurm"]), [])
-    return functools.partial(distant.srun, among, options["srun"]), among, gone
+    return Engine(lambda nodes, *rest: distant.srun(nodes, options["srun"], *rest), among, gone)
 
 
-def _ssh(options: dict[str, Any]) -> Opened:
+def _ssh(options: dict[str, Any]) -> Engine:
     from cudadoctor.sources.engines import distant
 
     among = distant.names(options["ssh"])
-    return functools.partial(distant.ssh, among, options["ssh_options"]), among, []
+    return Engine(lambda nodes, *rest: distant.ssh(nodes, options["ssh_options"], *rest), among, [])
 
 
-def _dask(options: dict[str, Any]) -> Opened:
+def _dask(options: dict[str, Any]) -> Engine:
     from cudadoctor.sources.engines import dask
 
     workers, gone = dask.nodes(options["dask"], options["fanout"])
-    return functools.partial(dask.ask, options["dask"], workers), list(workers), gone
+    return Engine(lambda nodes, *rest: dask.ask(options["dask"], {node: workers[node] for node in nodes}, *rest), list(workers), gone)
 
 
-def _kubernetes(options: dict[str, Any]) -> Opened:
+def _kubernetes(options: dict[str, Any]) -> Engine:
     from cudadoctor.sources.engines import kubernetes
 
     pods, among = kubernetes.nodes(options["kubernetes"], options["kubectl"])
-    return functools.partial(kubernetes.ask, pods), among, []
+    return Engine(lambda _, *rest: kubernetes.ask(pods, *rest), among, [], once=True)
 
 
-ENGINES: dict[str, Callable[[dict[str, Any]], Opened]] = {"slurm": _slurm, "ssh": _ssh, "dask": _dask, "kubernetes": _kubernetes}
+ENGINES: dict[str, Callable[[dict[str, Any]], Engine]] = {"slurm": _slurm, "ssh": _ssh, "dask": _dask, "kubernetes": _kubernetes}
 
 
 # ---------------------------------------------------------------- their answers
-def _work(options: dict[str, Any], policy: Policy | None) -> Work:
-    from cudadoctor.commands import policy_file
-    from cudadoctor.sources import collecting
-    from cudadoctor.sources.engines import Work, packed
-
-    collector = packed(collecting.script(gathering.knowledge().more_probes))
-    return Work(options["timeout"], options["quick"], options["doctor"], collector, options["fanout"], policy_file.written(policy))
-
-
-def _answers(ask: Ask, work: Work, said: Callable[[Answer], None]) -> list[Answer]:
+def _answers(ask: Callable[[Work, Took], None], work: Work, said: Callable[[Answer], None]) -> list[Answer]:
     """All that came, also where the user had enough."""
     answers: list[Answer] = []
 

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,7 +17,8 @@ from cudadoctor.report.fleet_formats import FORMATS
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")  # of a node's name
 
 if TYPE_CHECKING:
-    from cudadoctor.model.fleet import Node
+    from cudadoctor.fleet.stragglers import Figures
+    from cudadoctor.model.fleet import Missing, Node
     from cudadoctor.report.fleet_formats import Fold, Seen
     from cudadoctor.report.page import Style
 
@@ -55,28 +56,53 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     name of a node stands in its report. In place of files, or beside them, nodes can be asked now: each runs the doctor where it has one,
     else a program that needs nothing but Python 3.6, and its recording is judged here.
     """
-    from cudadoctor.commands import asking_nodes, reading_nodes
+    from cudadoctor.commands import asking_nodes
     from cudadoctor.fleet import heat, picture
-    from cudadoctor.fleet.stragglers import Figures
     from cudadoctor.report.fleet_formats import Seen
 
     if not files and all(options[engine] is None for engine in asking_nodes.ENGINES):
         raise terminal.usage(f"give reports or recordings, or nodes to ask: {', '.join(f'--{engine}' for engine in asking_nodes.ENGINES)}")
     written = terminal.outputs(options["output"], ("text", *FORMATS))
-    policy = groups.asked_policy(groups.found_policy(options, gathering.knowledge()))
-    with closing(reading_nodes.Reader(policy)) as reader:
-        nodes, missing = reading_nodes.parted(reader.files(files))
-        answered, silent = asking_nodes.asked(options, reader)
-        earlier, unread = reading_nodes.parted(reader.files(history))
-    nodes, repeated = picture.each_once([*nodes, *answered])
-    missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
-    figures = Figures(nodes, _compared(nodes))
-    notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
+    nodes, missing, earlier, figures, repeated, notes = _gathered(files, history, expect, options)
     found = picture.paint(nodes, missing, earlier, figures, strict=strict, repeated=repeated, notes=notes)
     seen = Seen(found, nodes, lambda: heat.by_figure(figures), _fold())
     _show(seen, options)
     _write(seen, options, written)
     sys.exit(found.exit_code)
+
+
+class Gathered(NamedTuple):
+    """Each node once, what gave no report, the nodes of earlier runs, and the figures of all."""
+
+    nodes: list[Node]
+    missing: list[Missing]
+    earlier: list[Node]
+    figures: Figures
+    repeated: int
+    notes: tuple[str, ...]
+
+
+def _gathered(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, options: dict[str, Any]) -> Gathered:
+    from cudadoctor.commands import asking_nodes, reading_nodes
+    from cudadoctor.fleet.picture import each_once
+    from cudadoctor.fleet.stragglers import Figures, find, measured_twice
+
+    policy = groups.asked_policy(groups.found_policy(options, gathering.knowledge()))
+    with closing(reading_nodes.Reader(policy)) as reader:
+        read, missing = reading_nodes.parted(reader.files(files))
+        asking = asking_nodes.Asking(options, reader)
+        answered, silent = asking.all()
+        earlier, unread = reading_nodes.parted(reader.files(history))
+        nodes, repeated = each_once([*read, *answered])
+        less = _compared(nodes)
+        figures = Figures(nodes, less)
+        again = asking.again(dict.fromkeys(one.node for one in find(figures, Figures(earlier, less))))
+    if again:
+        nodes = measured_twice(nodes, again, less)
+        figures = Figures(nodes, less)
+    missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
+    notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
+    return Gathered(nodes, missing, earlier, figures, repeated, notes)
 
 
 def _show(seen: Seen, options: dict[str, Any]) -> None:

@@ -16,7 +16,9 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from cudadoctor.model.fleet import Measured, Node, Straggler
+import msgspec
+
+from cudadoctor.model.fleet import Measured, Node, NodeGpu, Straggler
 
 LET_THROUGH = 0.0008  # of healthy GPUs and figures that are flagged
 MANY = 24  # GPUs; of fewer less is let through, for leaving out what lies far off makes their deviation look small
@@ -128,6 +130,22 @@ def find(now: Figures, then: Figures) -> Iterator[Straggler]:
         for number, usual in behind_themselves(kind.values, own):
             if number not in flagged:
                 yield _straggler(now, kind, number, usual, len(own[number]), "history")
+
+
+def measured_twice(nodes: Sequence[Node], again: Sequence[Node], less: Mapping[str, bool]) -> list[Node]:
+    """The nodes, each with the better of two values of a figure: who is slow is slow each time. Kept is what the first answer says else."""
+    second = {(node.name, gpu.uuid or str(gpu.number), one.name): one for node in again for gpu in node.gpus for one in gpu.figures}
+    names = {node.name for node in again}
+
+    def better(node: Node, gpu: NodeGpu, one: Measured) -> Measured:
+        other = second.get((node.name, gpu.uuid or str(gpu.number), one.name), one)
+        return min(one, other, key=lambda figure: figure.value if less.get(one.name) else -figure.value)
+
+    def merged(node: Node) -> Node:
+        gpus = (msgspec.structs.replace(gpu, figures=tuple(better(node, gpu, one) for one in gpu.figures)) for gpu in node.gpus)
+        return msgspec.structs.replace(node, gpus=tuple(gpus))
+
+    return [merged(node) if node.name in names else node for node in nodes]
 
 
 def shares(figures: Figures) -> Iterator[tuple[str, int, float]]:

@@ -91,7 +91,8 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     control = free_port()
     ports = [free_port() for _ in range(NODES)]
     nodes = [
-        f"NodeName=n{number} NodeHostname=n{number} NodeAddr=127.0.0.1 Port={port} CPUs=2 State=UNKNOWN" for number, port in enumerate(ports, 1)
+        f"NodeName=n{number} NodeHostname=n{number} NodeAddr=127.0.0.1 Port={port} CPUs=2 State=UNKNOWN"
+        for number, port in enumerate(ports, 1)
     ]
     settings = {
         "ClusterName": "test", "SlurmctldHost": f"{socket.gethostname()}(127.0.0.1)", "SlurmctldPort": control, "SlurmUser": getpass.getuser(),

@@ -7,6 +7,7 @@ functions and texts are sent, so a worker needs neither this package nor the sam
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -50,7 +51,7 @@ async def _nodes(address: str, fanout: int) -> tuple[dict[str, str], list[Answer
 
     async with await _client(address) as client:
         listed = (await client.scheduler.identity(n_workers=-1))["workers"]
-        await _side_by_side([lambda worker=worker: place(client, worker) for worker in listed], fanout)
+        await _side_by_side([functools.partial(place, client, worker) for worker in listed], fanout)
     named: dict[str, str] = {}
     for (host, _), worker in places.items():
         named[host if host not in named else f"{host} ({worker})"] = worker
@@ -69,14 +70,15 @@ async def _ask(address: str, workers: dict[str, str], work: Work, took: Took) ->
             took(Answer(name, why=_why(error)))
 
     async with await _client(address) as client:
-        await _side_by_side([lambda pair=pair: one(client, *pair) for pair in workers.items()], work.fanout)
+        await _side_by_side([functools.partial(one, client, *pair) for pair in workers.items()], work.fanout)
 
 
 async def _client(address: str) -> Any:
     from distributed import Client
 
+    client: Any = Client
     try:
-        return await Client(address, asynchronous=True, timeout=_PATIENCE, set_as_default=False)
+        return await client(address, asynchronous=True, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise EngineError(f"no scheduler of Dask answers at {address}: {error}") from error
 
