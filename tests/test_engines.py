@@ -16,8 +16,8 @@ import pytest
 
 from cudadoctor.commands import policy_file
 from cudadoctor.sources import collecting, engines
-from cudadoctor.sources.engines import distant
-from tests.command_line import host, run, start
+from cudadoctor.sources.engines import calling, distant
+from tests.command_line import finished, host, run, start
 from tests.nodes_answering import SICK, doctor
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-ins are shell scripts")
@@ -189,9 +189,60 @@ def test_a_name_that_no_node_has_reaches_no_shell(nodes: str) -> None:
 
 
 def test_an_endless_answer_is_cut(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distant, "_MOST", 1000)
+    monkeypatch.setattr(calling, "_MOST", 1000)
     ended = run("fleet", "--slurm", "n1", "--doctor", str(cluster), "--format", "json")
-    assert "larger than" in json.loads(ended.out)["missing"][0]["why"]
+    assert "too large" in json.loads(ended.out)["missing"][0]["why"]
+
+
+@pytest.mark.parametrize("arguments", [("--slurm", "all"), ("--slurm", "n1"), ("--ssh", "n1"), ("--kubernetes", "app=x")])
+@pytest.mark.parametrize("way", ["", ".", "open"])
+def test_no_program_of_the_working_directory_or_of_others_is_run(
+    way: str, arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty and a relative entry of PATH, and as root a folder that everybody may write."""
+    place = tmp_path / "clone"
+    place.mkdir()
+    for name in ("sinfo", "srun", "timeout", "ssh", "kubectl", "sh"):
+        (place / name).write_text(f"#!/bin/sh\necho {name} >>{tmp_path}/ran\n")
+        (place / name).chmod(0o755)
+    monkeypatch.chdir(place)
+    if way == "open":
+        if os.geteuid() != 0:
+            pytest.skip("who is not root may run what is on PATH")
+        place.chmod(0o777)
+        monkeypatch.chdir("/")
+    monkeypatch.setenv("PATH", f"{place if way == 'open' else way}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    run("fleet", *arguments, "--timeout", "1", "--quick")
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root has its own environment")
+def test_as_root_an_engine_gets_nothing_that_a_shell_would_execute(cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it stands in /, whatever the working directory is."""
+    hostile = tmp_path / "hostile"
+    hostile.write_text(f"touch {tmp_path}/ran\n")
+    (tmp_path / "sinfo").write_text(f"#!/bin/bash\npwd >{tmp_path}/where\necho 'n1|down|x'\n")
+    monkeypatch.setenv("BASH_ENV", str(hostile))
+    monkeypatch.setenv("ENV", str(hostile))
+    (tmp_path / "clone").mkdir()
+    monkeypatch.chdir(tmp_path / "clone")
+    assert json.loads(run("fleet", "--slurm", "all", "--format", "json").out)["missing"] == [
+        {"source": "n1", "why": "Slurm has it as down: x"}
+    ]
+    assert (tmp_path / "where").read_text() == "/\n"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_settings_of_clustershell_are_not_read(tmp_path: Path) -> None:
+    """They can name a module to import."""
+    settings = tmp_path / "clustershell"
+    settings.mkdir()
+    (settings / "defaults.conf").write_text("[task.default]\nfanout: x\nlocal_workername: this\n")
+    variables = {"XDG_CONFIG_HOME": str(tmp_path), "PATH": "/nowhere"}
+    ended = finished("fleet", "--ssh", "n[1-2]", "--timeout", "1", variables=variables, cwd=tmp_path)
+    assert ended.code in (2, 3)
+    assert "itself failed" not in ended.err
+    assert "Zen of Python" not in ended.err + ended.out
 
 
 def test_nobody_to_ask_and_nothing_to_read_is_an_error() -> None:

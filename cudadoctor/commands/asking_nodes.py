@@ -61,8 +61,7 @@ class Asking:
     def _answered(self, engine: Engine, among: list[str], gone: list[Answer]) -> tuple[list[Node], list[Missing]]:
         ask = functools.partial(engine.ask, among)
         answers = _answers(ask, self._work(), _said(len(among), quiet=self.options["quiet"])) if among else []
-        found, without = _read([*answers, *gone], self.reader, self.options["save"])
-        return found, [*without, *_of_another(answers, found, among)]
+        return _read([*answers, *gone], engine.among, self.reader, self.options["save"])
 
     def _work(self) -> Work:
         from cudadoctor.commands import policy_file
@@ -151,37 +150,36 @@ def _said(count: int, *, quiet: bool) -> Callable[[Answer], None]:
     return say
 
 
-def _read(answers: list[Answer], reader: reading_nodes.Reader, folder: str | None) -> tuple[list[Node], list[Missing]]:
+def _read(answers: list[Answer], among: list[str], reader: reading_nodes.Reader, folder: str | None) -> tuple[list[Node], list[Missing]]:
     from cudadoctor.fleet import nodes
 
     found: list[Node | Missing] = []
     for answer in answers:
         body = reader.report_of(answer)
-        if isinstance(body, Missing):
-            found.append(body)
-            continue
-        found += (read := list(nodes.read(answer.asked, body)))
-        if folder is not None and read and isinstance(read[0], Node):
+        one = body if isinstance(body, Missing) else _of_its_own(nodes.one(answer.asked, body), among)
+        found.append(one)
+        if folder is not None and isinstance(one, Node) and not isinstance(body, Missing):
             _keep(folder, answer.asked, body)
     return reading_nodes.parted(found)
 
 
+def _of_its_own(found: Node | Missing, among: list[str]) -> Node | Missing:
+    """An engine may mix answers up, and a node may speak for another: what says that it is of another asked node counts for none."""
+    if isinstance(found, Missing):
+        return found
+    asked, name = (text.partition(".")[0] for text in (found.source, found.name))
+    others = {text.partition(".")[0] for text in among} - {asked}
+    return Missing(source=found.source, why=f"the answer that came is of {name}") if name in others else found
+
+
 def _keep(folder: str, name: str, body: bytes) -> None:
-    from cudadoctor.sources import writing
+    from cudadoctor.sources import trust, writing
 
     try:
+        strange = trust.strange_link(folder)
+        if strange is not None:
+            raise terminal.usage(f"--save {folder}: {strange} is a link that another user made")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         writing.text(os.path.join(folder, f"{name.replace(os.sep, '_')}.json"), body.decode("utf-8", "replace"))
     except OSError as error:
         raise terminal.usage(f"--save {folder}: {error.strerror}") from error
-
-
-def _of_another(answers: list[Answer], nodes: list[Node], among: list[str]) -> list[Missing]:
-    """Nodes whose answer was another asked node's: an engine may mix them up, and the report itself says whose it is."""
-    names = {node.source: node.name.partition(".")[0] for node in nodes}
-    asked = {name.partition(".")[0] for name in among}
-    return [
-        Missing(source=one.asked, why=f"the answer that came is of {names[one.asked]}")
-        for one in answers
-        if one.asked in names and names[one.asked] != one.asked.partition(".")[0] and names[one.asked] in asked
-    ]

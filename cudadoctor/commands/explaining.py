@@ -172,7 +172,7 @@ def _page(found: Explanation, knowledge: Knowledge, style: Style, distro: str | 
     return explanation_text.of_codes(found.matches, causes, style)
 
 
-def _steps(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | None = None) -> Prescription | None:
+def steps_of(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | None = None) -> Prescription | None:
     """What is known of the fix without a machine; `gpu`: the compute capability that the page is about."""
     from cudadoctor import prescribe
     from cudadoctor.model.facts import Fact, Facts
@@ -191,7 +191,7 @@ def _steps(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | N
 def _in_short(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str | None) -> explanation_text.InShort:
     """A cause on the page of something else."""
     cause = knowledge.cause(cause_id)
-    steps = _steps(cause_id, knowledge, distro, gpu)
+    steps = steps_of(cause_id, knowledge, distro, gpu)
     curable = steps is not None and cause.no_software_fix is None
     fix = cause.no_software_fix or ("none is known" if steps is None else _heads(steps.steps))
     return explanation_text.InShort(title=cause.title, tell_apart=cause.tell_apart, fix=fix, curable=curable)
@@ -216,7 +216,7 @@ def document(cause_id: str, knowledge: Knowledge, distro: str | None = None) -> 
         raise KeyError(cause_id)
     others = [other for other in knowledge.causes_naming(cause_id) if cause_id in knowledge.cause(other).yields_to]
     named = (*found.cause.yields_to, *others)
-    written = {system: _steps(cause_id, knowledge, system) for system in (*SYSTEMS, *filter(None, (distro,)))}
+    written = {system: steps_of(cause_id, knowledge, system) for system in (*SYSTEMS, *filter(None, (distro,)))}
     lists = {name: one.steps for name, one in written.items() if one is not None and any(step.id for step in one.steps)}
     alike: dict[str, list[str]] = {}
     for name, steps in lists.items():

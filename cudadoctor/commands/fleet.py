@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable
 from contextlib import closing
@@ -14,12 +13,11 @@ from cudadoctor.commands import gathering, helping, terminal
 from cudadoctor.commands import options as groups
 from cudadoctor.report.fleet_formats import FORMATS
 
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,250}")  # of a node's name
-
 if TYPE_CHECKING:
+    from cudadoctor.fleet.picture import Advice
     from cudadoctor.fleet.stragglers import Figures
     from cudadoctor.model.fleet import Missing, Node
-    from cudadoctor.report.fleet_formats import Fold, Seen
+    from cudadoctor.report.fleet_formats import Seen
     from cudadoctor.report.page import Style
 
 
@@ -64,8 +62,8 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
         raise terminal.usage(f"give reports or recordings, or nodes to ask: {', '.join(f'--{engine}' for engine in asking_nodes.ENGINES)}")
     written = terminal.outputs(options["output"], ("text", *FORMATS))
     nodes, missing, earlier, figures, repeated, notes = _gathered(files, history, expect, options)
-    found = picture.paint(nodes, missing, earlier, figures, strict=strict, repeated=repeated, notes=notes)
-    seen = Seen(found, nodes, lambda: heat.by_figure(figures), _fold())
+    found = picture.paint(nodes, missing, earlier, figures, _advise, strict=strict, repeated=repeated, notes=notes)
+    seen = Seen(found, nodes, lambda: heat.by_figure(figures))
     _show(seen, options)
     _write(seen, options, written)
     sys.exit(found.exit_code)
@@ -93,7 +91,7 @@ def _gathered(files: tuple[str, ...], history: tuple[str, ...], expect: str | No
         asking = asking_nodes.Asking(options, reader)
         answered, silent = asking.all()
         earlier, unread = reading_nodes.parted(reader.files(history))
-        nodes, repeated = each_once([*read, *answered])
+        nodes, repeated = each_once([*read, *answered], _soon())
         less = _compared(nodes)
         figures = Figures(nodes, less)
         again = asking.again(dict.fromkeys(one.node for one in find(figures, Figures(earlier, less))))
@@ -103,6 +101,13 @@ def _gathered(files: tuple[str, ...], history: tuple[str, ...], expect: str | No
     missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
     notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
     return Gathered(nodes, missing, earlier, figures, repeated, notes)
+
+
+def _soon() -> str:
+    """A quarter of an hour from now, as reports write it: clocks differ, and a report of tomorrow is none."""
+    import datetime as dt
+
+    return (dt.datetime.now(tz=dt.timezone.utc) + dt.timedelta(minutes=15)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _show(seen: Seen, options: dict[str, Any]) -> None:
@@ -127,7 +132,7 @@ def _write(seen: Seen, options: dict[str, Any], written: Iterable[tuple[str, str
 def _text(seen: Seen, style: Style) -> str:
     from cudadoctor.report import fleet_text
 
-    return fleet_text.render(seen.fleet, gathering.knowledge(), style, seen.fold)
+    return fleet_text.render(seen.fleet, gathering.knowledge(), style)
 
 
 def _compared(nodes: Iterable[Node]) -> dict[str, bool]:
@@ -137,23 +142,17 @@ def _compared(nodes: Iterable[Node]) -> dict[str, bool]:
     return {row.name: row.less for row in knowledge.figures if row.name in names}
 
 
-def _fold() -> Fold:
-    """Node sets as ClusterShell writes them, where it is installed (the extra `fleet`).
+def _advise(cause: str, system: str | None) -> Advice | None:
+    """What this release knows of a cause, on a system such as `ubuntu 24.04`: a report's own words and commands may be a stranger's."""
+    from cudadoctor.commands import explaining
+    from cudadoctor.fleet.picture import Advice
+    from cudadoctor.model import site
+    from cudadoctor.prescribe import distribution
 
-    Only plain names are folded: they come from reports, and ClusterShell reads brackets as a million nodes and @ as a group, for which it
-    runs commands.
-    """
-    from cudadoctor.report import fleet_text
-
-    try:
-        from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
-    except ImportError:
-        return fleet_text.plain
-
-    def fold(names: Iterable[str]) -> str:
-        known = list(names)
-        plain = [name for name in known if _PLAIN.fullmatch(name)]
-        folded = [str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP))] if plain else []
-        return fleet_text.plain([*folded, *(name for name in known if not _PLAIN.fullmatch(name))])
-
-    return fold
+    knowledge = gathering.knowledge()
+    if cause not in knowledge.causes:
+        return None
+    word = system.replace(" ", "-") if system is not None else ""
+    steps = explaining.steps_of(cause, knowledge, word if distribution.known_word(word, knowledge) else None)
+    first = steps.steps[0] if steps is not None and steps.steps else None
+    return Advice(knowledge.cause(cause).title, site.of_cause(cause), first.text if first else None, first.shell if first else None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
@@ -13,6 +11,7 @@ from cudadoctor.commands import options, terminal
 from cudadoctor.model.fleet import Missing, Node
 
 if TYPE_CHECKING:
+    from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
     from cudadoctor.model.requirements import Policy
     from cudadoctor.sources.engines import Answer
@@ -58,39 +57,33 @@ class Reader:
         from cudadoctor.sources import bundles, recording
 
         try:
-            for report in self._reports(path):
-                yield from nodes.read(source, json.render(report).encode())
+            for machine in bundles.replayed(path):
+                yield nodes.one(source, json.render(self._report(machine)).encode())
         except (recording.RecordingError, bundles.BundleError) as error:
             yield Missing(source=source, why=str(error))
 
-    def _reports(self, path: str) -> Iterator[Report]:
+    def _report(self, machine: Evidence) -> Report:
         from cudadoctor.model.judgement import Question
-        from cudadoctor.sources import bundles
 
-        for machine in bundles.replayed(path):
-            if self._judge is None:
-                from cudadoctor.within.asking import Judge
+        if self._judge is None:
+            from cudadoctor.within.asking import Judge
 
-                self._judge = self._ends.enter_context(closing(Judge()))
-            yield self._judge.answer(Question(machines=(machine,), policy=self.policy, today=options.today())).report
+            self._judge = self._ends.enter_context(closing(Judge()))
+        return self._judge.answer(Question(machines=(machine,), policy=self.policy, today=options.today())).report
 
     def report_of(self, answer: Answer) -> bytes | Missing:
         """The JSON of the report that an engine brought, or whose recording it brought."""
         from cudadoctor.report import json
-        from cudadoctor.sources import bundles, recording
+        from cudadoctor.sources import recording
 
         if answer.report is not None:
             return answer.report
         if answer.recording is None:
             return Missing(source=answer.asked, why=answer.why or "no report came")
-        with tempfile.TemporaryDirectory(prefix="cudadoctor-") as folder:
-            path = os.path.join(folder, "recording.tar.gz")
-            with open(path, "wb") as file:
-                file.write(answer.recording)
-            try:
-                return next(json.render(report).encode() for report in self._reports(path))
-            except (recording.RecordingError, bundles.BundleError, StopIteration) as error:
-                return Missing(source=answer.asked, why=str(error).replace(path, "its recording") or "its recording is empty")
+        try:
+            return json.render(self._report(recording.read("its recording", answer.recording))).encode()
+        except recording.RecordingError as error:
+            return Missing(source=answer.asked, why=str(error))
 
 
 def parted(found: Iterable[Node | Missing]) -> tuple[list[Node], list[Missing]]:

@@ -50,8 +50,13 @@ _NOT_GIVEN = {
 }
 
 
+_NO_MEMORY = "cudadoctor could not go on, and that says nothing of a GPU: there was no memory left for it.\n"
+
+
 def own_fault(error: BaseException) -> str:
     """What to say where the doctor itself failed: a limit that it ran into, or a line to report, with the place in its own code."""
+    if isinstance(error, MemoryError):
+        return _NO_MEMORY
     import traceback
 
     limit = _NOT_GIVEN.get(error.errno or 0) if isinstance(error, OSError) else None

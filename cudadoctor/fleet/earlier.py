@@ -28,7 +28,8 @@ def worse(nodes: Iterable[Node], earlier: Sequence[Node]) -> tuple[Worse, ...]:
 def _changes(before: Node, now: Node) -> Iterator[str]:
     if _GRAVER[now.verdict] > _GRAVER[before.verdict] or (now.verdict == before.verdict and now.cause not in (before.cause, None)):
         yield f"{_state(before)} before, now {_state(now)}"
-    yield from (f"GPU {uuid} is gone" for uuid in _uuids(before) if uuid not in _uuids(now))
+    there = _uuids(now)
+    yield from (f"GPU {uuid} is gone" for uuid in _uuids(before) if uuid not in there)
 
 
 def _state(node: Node) -> str:

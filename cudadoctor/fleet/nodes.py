@@ -1,11 +1,13 @@
 """One report to what the picture of many needs of it: a few kB of each machine. Pure.
 
-Only the keys that are read here are decoded, so reports of earlier and later releases serve too.
+Only the keys that are read here are decoded, so reports of earlier and later releases serve too. A report may be a stranger's: its words
+for a cause, its links and its commands are not taken over, for this release knows its own.
 """
 
 from __future__ import annotations
 
 import functools
+import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -14,8 +16,12 @@ import msgspec
 from cudadoctor.model.fleet import Measured, Missing, Node, NodeGpu, Verdict
 
 SCHEMA = "cudadoctor.report/1"
+LARGEST = 16 << 20  # bytes of one report
 PACKAGES = ("numba", "numba-cuda", "numpy", "torch", "tensorflow", "jax", "cupy")  # whose versions drift where it matters
-_LONGEST = 300  # characters of a quoted line or a step
+_MOST_WRONG = 20  # lines of one file that are named each
+_HOPELESS = 1000  # of them after which it is not read any further
+_LONGEST = 300  # characters of a quoted line
+_LEAST, _LARGEST = 1e-6, 1e9  # of a figure and of a clock: what lies beyond is none
 _LINKS = ("PCIe", "NVLink")
 
 
@@ -30,22 +36,11 @@ class _Quote(_Part, frozen=True):
 
 class _Finding(_Part, frozen=True):
     cause: str
-    title: str = ""
-    url: str | None = None
     evidence: tuple[_Quote, ...] = ()
 
 
 class _Diagnosis(_Part, frozen=True):
     root: _Finding | None = None
-
-
-class _Step(_Part, frozen=True):
-    text: str = ""
-    shell: str | None = None
-
-
-class _Prescription(_Part, frozen=True):
-    steps: tuple[_Step, ...] = ()
 
 
 class _Driver(_Part, frozen=True):
@@ -116,7 +111,6 @@ class _Report(_Part, frozen=True):
     origin: _Origin = _Origin()
     machine: _Machine = _Machine()
     diagnosis: _Diagnosis = _Diagnosis()
-    prescription: _Prescription | None = None
     requirements: tuple[_Requirement, ...] = ()
     benchmark: tuple[_Figure, ...] = ()
 
@@ -125,19 +119,37 @@ _decoder = msgspec.json.Decoder(_Report)
 
 
 def read(source: str, body: bytes) -> Iterator[Node | Missing]:
-    """The node of a report; of several where each stands on a line of its own. What is none becomes a sentence."""
-    whole = _one(source, body)
-    lines = [line for line in body.split(b"\n") if line.strip()]
-    if isinstance(whole, Node) or len(lines) < 2 or not all(line.lstrip().startswith(b"{") for line in lines[:2]):
+    """The node of a report; of several where each stands on a line of its own. What is none becomes a sentence, many of them one."""
+    whole = one(source, body)
+    if isinstance(whole, Node) or not _is_of_lines(body):
         yield whole
         return
-    for number, line in enumerate(lines, 1):
-        yield _one(f"{source}, line {number}", line)
+    right = wrong = 0
+    for number, line in enumerate(io.BytesIO(body), 1):
+        if not line.strip():
+            continue
+        found = one(f"{source}, line {number}", line)
+        right, wrong = right + isinstance(found, Node), wrong + isinstance(found, Missing)
+        if isinstance(found, Node) or wrong <= _MOST_WRONG:
+            yield found
+        if wrong > max(_HOPELESS, right):
+            yield Missing(source=source, why=f"it was not read beyond line {number}: {wrong} lines were no reports")
+            return
+    if wrong > _MOST_WRONG:
+        yield Missing(source=source, why=f"{wrong - _MOST_WRONG} more of its lines are no reports")
 
 
-def _one(source: str, body: bytes) -> Node | Missing:
+def _is_of_lines(body: bytes) -> bool:
+    """Whether its first two lines each begin as a report does."""
+    first, _, rest = body.lstrip().partition(b"\n")
+    return first.startswith(b"{") and rest.lstrip()[:1] == b"{"
+
+
+def one(source: str, body: bytes) -> Node | Missing:
     if not body.strip():
         return Missing(source=source, why="it is empty")
+    if len(body) > LARGEST:
+        return Missing(source=source, why=f"it is larger than {LARGEST >> 20} MiB, which no report is")
     try:
         report = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -148,7 +160,7 @@ def _one(source: str, body: bytes) -> Node | Missing:
 
 
 def _node(source: str, report: _Report) -> Node:
-    root, steps = report.diagnosis.root, report.prescription.steps if report.prescription is not None else ()
+    root = report.diagnosis.root
     quote = root.evidence[0] if root is not None and root.evidence else None
     return Node(
         name=report.origin.host or report.origin.node or source,
@@ -160,11 +172,7 @@ def _node(source: str, report: _Report) -> Node:
         action=report.action,
         exit_code=report.exit_code,
         cause=root.cause if root is not None else None,
-        title=root.title if root is not None else "",
-        url=root.url if root is not None else None,
         line=f"{quote.source}: {quote.text}"[:_LONGEST] if quote is not None else None,
-        step=steps[0].text[:_LONGEST] if steps else None,
-        command=steps[0].shell if steps else None,
         settings=dict(_settings(report)),
         gpus=tuple(_gpus(report)),
         demands={one.text: one.why for one in report.requirements if one.met is not True},
@@ -196,7 +204,7 @@ def _gpus(report: _Report) -> Iterator[NodeGpu]:
     known = {gpu.cuda_index if gpu.cuda_index is not None else gpu.index: gpu for gpu in report.machine.gpus}
     figures: dict[int, dict[str, _Figure]] = {}
     for figure in report.benchmark:
-        if figure.value is not None:
+        if figure.value is not None and _LEAST <= figure.value <= _LARGEST:
             of = figures.setdefault(figure.gpu, {})
             before = of.setdefault(figure.name, figure)
             if before is not figure and figure.value < (before.value or 0.0):  # of the copies to other GPUs the slowest link alone
@@ -215,7 +223,7 @@ def _measured(gpu: _Gpu, figures: Iterable[_Figure]) -> list[Measured]:
             value=figure.value or 0.0,
             unit=figure.unit,
             equal=_equal(name, figure.limit_from, limit),
-            clock_mhz=figure.clock_mhz,
+            clock_mhz=figure.clock_mhz if _LEAST <= (figure.clock_mhz or 0.0) <= _LARGEST else None,
         )
         for figure in figures
     ]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from cudadoctor.fleet.earlier import worse
 from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.model import exit_codes
 from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd
 
+
+class Advice(NamedTuple):
+    """What this release knows of a cause."""
+
+    title: str
+    url: str
+    step: str | None
+    command: str | None
+
+
 _ORDER = {"broken": 0, "undecided": 1, "degraded": 2, "healthy": 3}
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 MOST_VALUES = 12  # of a setting that drifts: with more of them it is no setting but a number of its own on each node
 
 
@@ -19,12 +32,14 @@ def paint(
     missing: Sequence[Missing],
     earlier: Sequence[Node],
     figures: Figures,
+    advise: Callable[[str, str | None], Advice | None],
     *,
     strict: bool = False,
     repeated: int = 0,
     notes: tuple[str, ...] = (),
 ) -> Fleet:
-    """`once`: each node once, `figures`: theirs. `earlier`: as other runs saw them."""
+    """`once`: each node once, `figures`: theirs. `earlier`: as other runs saw them. `advise`: of a cause, on a distribution where all
+    nodes have the same."""
     slow = tuple(sorted(find(figures, Figures(earlier, figures.less)), key=lambda one: -one.behind))
     models = Counter(gpu.name or "unnamed GPU" for node in once for gpu in node.gpus)
     verdicts = Counter[str](node.verdict for node in once)
@@ -34,7 +49,7 @@ def paint(
         gpus=dict(models.most_common()),
         verdicts={verdict: verdicts[verdict] for verdict in _ORDER if verdicts[verdict]},
         missing=tuple(missing),
-        groups=tuple(_groups(once)),
+        groups=tuple(_groups(once, advise)),
         drift=tuple(_drift(once)),
         stragglers=slow,
         worse=worse(once, each_once(earlier)[0]) if earlier else (),
@@ -52,40 +67,50 @@ def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, unmet
     return exit_codes.UNDECIDED if verdicts.get("undecided") or missing or not verdicts else exit_codes.HEALTHY
 
 
-def each_once(nodes: Iterable[Node]) -> tuple[list[Node], int]:
-    """Each machine once, by its newest report, and how many were left out. The name stands in the report itself, whoever brought it."""
+def each_once(nodes: Iterable[Node], now: str = "9") -> tuple[list[Node], int]:
+    """Each machine once, by its newest report, and how many were left out. The name stands in the report itself, whoever brought it.
+
+    A report whose time is none, or lies after `now` (UTC, as reports write it), never takes the place of another; of two that say the same
+    time the graver counts.
+    """
     newest: dict[str, Node] = {}
     count = 0
+
+    def rank(node: Node) -> tuple[str, int]:
+        known = node.time is not None and _TIME.fullmatch(node.time) and node.time <= now
+        return (node.time or "") if known else "", -_ORDER[node.verdict]
+
     for node in nodes:
         count += 1
         before = newest.get(node.name)
-        if before is None or (node.time or "") >= (before.time or ""):
+        if before is None or rank(node) > rank(before):
             newest[node.name] = node
     return sorted(newest.values(), key=lambda node: node.name), count - len(newest)
 
 
-def _groups(nodes: Sequence[Node]) -> list[Group]:
+def _groups(nodes: Sequence[Node], advise: Callable[[str, str | None], Advice | None]) -> list[Group]:
     """The gravest and largest first."""
     by_cause: dict[tuple[str, str | None], list[Node]] = {}
     for node in nodes:
         by_cause.setdefault((node.verdict, node.cause), []).append(node)
-    groups = [_group(found) for found in by_cause.values()]
+    groups = [_group(found, advise) for found in by_cause.values()]
     return sorted(groups, key=lambda group: (_ORDER[group.verdict], -len(group.nodes), group.title))
 
 
-def _group(nodes: Sequence[Node]) -> Group:
+def _group(nodes: Sequence[Node], advise: Callable[[str, str | None], Advice | None]) -> Group:
     first = nodes[0]
-    commands, steps = ({getattr(node, name) for node in nodes} for name in ("command", "step"))
+    systems = {node.settings.get("distribution") for node in nodes}
+    advice = advise(first.cause, systems.pop() if len(systems) == 1 else None) if first.cause is not None else None
     return Group(
         verdict=first.verdict,
         cause=first.cause,
-        title=first.title if first.cause is not None else first.verdict,
-        url=first.url,
+        title=advice.title if advice is not None else first.verdict if first.cause is None else "A cause that this release does not know",
+        url=advice.url if advice is not None else None,
         action=first.action if len({node.action for node in nodes}) == 1 else "differs",
         nodes=tuple(node.name for node in nodes),
         line=first.line,
-        step=first.step if len(steps) == 1 else None,
-        command=first.command if len(commands) == 1 else None,
+        step=advice.step if advice is not None else None,
+        command=advice.command if advice is not None else None,
     )
 
 

@@ -41,11 +41,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     action: str
     exit_code: int
     cause: str | None
-    title: str
-    url: str | None
     line: str | None  # that shows the cause
-    step: str | None  # the first of the fix, in words
-    command: str | None  # its command
     settings: dict[str, str]
     gpus: tuple[NodeGpu, ...]
     demands: dict[str, str | None] = {}  # what was demanded and is not met, with what was found
@@ -59,7 +55,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes with the same verdict and cause. `command`: the first of the fix where it is the same on all of them."""
+    """Nodes with the same verdict and cause. `step`, `command`: the first of the fix, as this release knows it for their distribution."""
 
     verdict: Verdict
     cause: str | None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.fleet import Fleet, Node
-
-Fold = Callable[[Iterable[str]], str]
 
 
 class Seen(NamedTuple):
@@ -19,7 +17,6 @@ class Seen(NamedTuple):
     fleet: Fleet
     nodes: Sequence[Node]
     heat: Callable[[], Mapping[str, bytes]]
-    fold: Fold
 
 
 Render = Callable[[Seen, "Knowledge"], str]

@@ -17,7 +17,8 @@ from cudadoctor.report.fleet_formats import Seen
 
 
 def render(seen: Seen, knowledge: Knowledge) -> str:
-    fleet, fold = seen.fleet, seen.fold
+    fleet, fold = seen.fleet, fleet_text.folded
+    groups = {(group.verdict, group.cause): group for group in fleet.groups}
     context = {
         "fleet": fleet,
         "verdict": fleet_text.worst(fleet),
@@ -28,8 +29,8 @@ def render(seen: Seen, knowledge: Knowledge) -> str:
         "demands": [(fold(one.nodes), fleet_text.demanded(one)) for one in fleet.demands],
         "worse": [(fold(one.nodes), one.what) for one in fleet.worse],
         "slow": [("", fleet_text.slow(one, knowledge)) for one in fleet.stragglers],
-        "drift": [("", fleet_text.drifting(one, fold)) for one in fleet.drift],
-        "sick": [node for node in seen.nodes if node.verdict != "healthy"],
+        "drift": [("", fleet_text.drifting(one)) for one in fleet.drift],
+        "sick": [(node, groups[node.verdict, node.cause]) for node in seen.nodes if node.verdict != "healthy"],
         "heat": _heat(seen, knowledge),
     }
     return templates.render("fleet.html.jinja", context)
@@ -43,7 +44,7 @@ def _heat(seen: Seen, knowledge: Knowledge) -> Markup:
         return Markup("")
     data = {
         "names": [one_line(node.name) for node in nodes],
-        "states": [node.verdict if node.cause is None else f"{node.verdict}: {one_line(node.title)}" for node in nodes],
+        "states": [node.verdict if node.cause is None else f"{node.verdict}: {one_line(node.cause)}" for node in nodes],
         "gpus": [[gpu.number for gpu in node.gpus] for node in nodes],
         "maps": [{"title": row.title, "shares": base64.b64encode(shares[row.name]).decode()} for row in rows],
     }

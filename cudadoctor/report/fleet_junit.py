@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.fleet import Fleet, Node
+from cudadoctor.model.fleet import Fleet, Group, Node
 from cudadoctor.report import fleet_text, junit_xml
 from cudadoctor.report.fleet_formats import Seen
 
 
 def render(seen: Seen, knowledge: Knowledge) -> str:
     fleet = seen.fleet
-    nodes = [_node(node, strict=fleet.strict) for node in seen.nodes]
+    groups = {(group.verdict, group.cause): group for group in fleet.groups}
+    nodes = [_node(node, groups[node.verdict, node.cause], strict=fleet.strict) for node in seen.nodes]
     nodes += [junit_xml.not_passed(junit_xml.head("nodes", one.source), "error", one.why, kind="no-report") for one in fleet.missing]
     suites = {"cudadoctor.nodes": nodes}
     if fleet.stragglers:
@@ -25,10 +26,10 @@ def render(seen: Seen, knowledge: Knowledge) -> str:
     return junit_xml.document(suites, {**counts, "exit_code": str(fleet.exit_code)}, 0)
 
 
-def _node(node: Node, *, strict: bool) -> str:
+def _node(node: Node, group: Group, *, strict: bool) -> str:
     head = junit_xml.head("nodes", node.name)
-    said = [text for text in (node.line, f"Fix: {node.step}" if node.step else None, node.command, node.url) if text]
-    message = f"{node.title} [{node.cause}]" if node.cause is not None else node.verdict
+    said = [text for text in (node.line, f"Fix: {group.step}" if group.step else None, group.command, group.url) if text]
+    message = f"{group.title} [{node.cause}]" if node.cause is not None else node.verdict
     if node.demands and node.verdict != "broken":
         unmet = [f"{text}: {found}" if found else text for text, found in node.demands.items()]
         return junit_xml.not_passed(head, "failure", unmet[0], [*unmet, *said], kind="requirement")

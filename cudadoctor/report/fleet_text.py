@@ -1,44 +1,64 @@
 """Many machines as a person reads them: who did not answer, what is wrong by cause, what drifts, who is slow. -v shows all of it.
 
-Node names are folded (node[001-037]) by `fold`. The first lines say the most; a list that is cut says how much it left out.
+Node names are folded (node[001-037]). The first lines say the most; a list that is cut says how much it left out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Straggler
 from cudadoctor.report.clean import one_line
-from cudadoctor.report.fleet_formats import Fold
 from cudadoctor.report.page import Style
 from cudadoctor.report.text import VERDICTS, Page
 
+_NUMBERED = re.compile(r"(.*\D|)(\d{1,9})(\D*)", re.DOTALL)
 _LONGEST = 60  # characters of a set of nodes
 _MOST = 6  # entries of a list; -v shows all
 
 
-def plain(names: Iterable[str]) -> str:
-    """Names one after the other, where nothing folds them."""
-    return ", ".join(names)
+def folded(names: Iterable[str]) -> str:
+    """`node[001-037,040], login`: names that differ in their last number alone stand together."""
+    sets: dict[tuple[str, str], list[str]] = {}
+    for name in dict.fromkeys(names):
+        match = _NUMBERED.fullmatch(name)
+        sets.setdefault((match[1], match[3]) if match else (name, ""), []).append(match[2] if match else "")
+    return ", ".join(f"{before}{_ranges(numbers)}{after}" for (before, after), numbers in sets.items())
 
 
-def render(fleet: Fleet, knowledge: Knowledge, style: Style, fold: Fold = plain) -> str:
+def _ranges(numbers: list[str]) -> str:
+    """`[001-037,040]`; a single number as it is. 9 and 10 follow each other, 09 and 9 are two names."""
+    if len(numbers) == 1:
+        return numbers[0]
+    ends: list[list[str]] = []
+    for number in sorted(numbers, key=lambda text: (int(text), len(text))):
+        last = ends[-1][1] if ends else ""
+        grown = len(number) == len(last) or "0" not in (number[0], last[:1])
+        if last and int(number) == int(last) + 1 and grown:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    return "[" + ",".join(first if first == last else f"{first}-{last}" for first, last in ends) + "]"
+
+
+def render(fleet: Fleet, knowledge: Knowledge, style: Style) -> str:
     page = Page(style)
     word, colour = VERDICTS[worst(fleet)]
     page.pair(word, colour, headline(fleet))
     page.raw(models(fleet), "dim")
-    _list(page, "No report", [f"{_short(fold(sources), style)}: {why}" for why, sources in by_reason(fleet).items()])
+    _list(page, "No report", [f"{_short(folded(sources), style)}: {why}" for why, sources in by_reason(fleet).items()])
     faults = [group for group in fleet.groups if group.verdict != "healthy"]
     if faults:
         _head(page, "By cause")
     for group in _some(faults, style):
-        _group(page, group, fold)
+        _group(page, group)
     _left(page, faults)
-    _list(page, "Demands that are not met", [f"{_short(fold(one.nodes), style)}: {demanded(one)}" for one in fleet.demands])
-    _list(page, "Not the same everywhere", [drifting(one, lambda names: _short(fold(names), style)) for one in fleet.drift])
-    _list(page, "Worse than before", [f"{_short(fold(one.nodes), style)}: {one.what}" for one in fleet.worse])
+    _list(page, "Demands that are not met", [f"{_short(folded(one.nodes), style)}: {demanded(one)}" for one in fleet.demands])
+    _list(page, "Not the same everywhere", [drifting(one, style) for one in fleet.drift])
+    _list(page, "Worse than before", [f"{_short(folded(one.nodes), style)}: {one.what}" for one in fleet.worse])
     _list(page, "Slower than their equals", [*_by_gpu(fleet, knowledge, style)])
     page.gap()
     for note in fleet.notes:
@@ -98,18 +118,16 @@ def _list(page: Page, head: str, lines: Sequence[str]) -> None:
         _left(page, lines)
 
 
-def _group(page: Page, group: Group, fold: Fold) -> None:
+def _group(page: Page, group: Group) -> None:
     named = f"{group.title} [{group.cause}]" if group.cause is not None else group.verdict
     page.prose(f"{len(group.nodes)} {'nodes' if len(group.nodes) > 1 else 'node'} {group.verdict}: {named}", indent=2, hang=2)
-    page.prose(_short(fold(group.nodes), page.style), "dim", indent=4, hang=2)
+    page.prose(_short(folded(group.nodes), page.style), "dim", indent=4, hang=2)
     if group.line is not None:
         page.prose(group.line, indent=4, hang=2)
     if group.command is not None:
         page.raw(group.command, "cyan", indent=6)
     elif group.step is not None:
         page.prose(group.step, indent=6)
-    elif group.cause is not None:
-        page.raw("the first step differs: cudadoctor fix on each", indent=6)
 
 
 def _short(names: str, style: Style) -> str:
@@ -122,8 +140,9 @@ def demanded(demand: Demand) -> str:
     return f"{demand.text}: {demand.found}" if demand.found else demand.text
 
 
-def drifting(drift: Drift, fold: Fold) -> str:
-    odd = "; ".join(f"{one.value}: {fold(one.nodes)}" for one in drift.odd[:4])
+def drifting(drift: Drift, style: Style | None = None) -> str:
+    """`style`: whether sets of nodes are cut."""
+    odd = "; ".join(f"{one.value}: {folded(one.nodes) if style is None else _short(folded(one.nodes), style)}" for one in drift.odd[:4])
     return f"{drift.setting}: {f'{drift.usual} on {drift.count} nodes; ' if drift.usual is not None else ''}{odd}"
 
 

@@ -37,11 +37,12 @@ class Child:
         shown: tuple[str, ...],
         talks: bool = False,
         keeper: Keeper | None = None,
+        most: int = OUTPUT_LIMIT,
     ) -> None:
         self.item, self.kind, self.shown = item, kind, shown
         self.started = time.monotonic()
         self.deadline = self.started + limit
-        self.limit = limit
+        self.limit, self.most = limit, most
         self.status: Status = "ok"
         self.why: str | None = None
         self.over = False
@@ -99,7 +100,7 @@ class Child:
                 return True
             if not chunk:
                 return False
-            room = OUTPUT_LIMIT - len(self.buffers[stream])
+            room = self.most - len(self.buffers[stream])
             self.buffers[stream] += chunk[:room]
             self.dropped += max(0, len(chunk) - room)
             if stream == "stdout" and room > 0:

@@ -12,7 +12,7 @@ from typing import IO, NamedTuple
 from cudadoctor.sources import inputs, recording
 from cudadoctor.sources.bundles import unpacking
 
-LARGEST = 1 << 30  # bytes of one file
+LARGEST = 256 << 20  # bytes of one file, some 3,000 reports; there may be any number of files
 _REPORTS = (".json", ".jsonl", ".ndjson")
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar.zst", ".zip")
 
@@ -30,35 +30,46 @@ def pieces(paths: Iterable[str], stdin: IO[bytes]) -> Iterator[Piece]:
     """Everything below these paths, in order; `-` is standard input."""
     for path in paths:
         if path == "-":
-            yield Piece("standard input", body=inputs.of_stream(stdin, "standard input", lambda _: LARGEST).body)
+            content = inputs.of_stream(stdin, "standard input", lambda _: LARGEST)
+            yield Piece("standard input", body=content.body)
+            yield from _left_out("standard input", content)
         elif os.path.isdir(path):
             yield from _of_folder(path)
         else:
             yield from _of_file(path)
 
 
+def _left_out(source: str, content: inputs.Content) -> Iterator[Piece]:
+    if content.left_out is not None:
+        yield Piece(source, why=f"only its first {LARGEST >> 20} MiB were read; give the reports as several files")
+
+
 def _of_folder(path: str) -> Iterator[Piece]:
     """A recording, or whatever in it looks like reports and recordings by its name. Links are not followed."""
-    if os.path.isfile(os.path.join(path, recording.MEMBER)):
-        yield Piece(path, recording=path)
-        return
-    try:
-        entries = sorted(os.scandir(path), key=lambda entry: entry.name)
-    except OSError as error:
-        yield Piece(path, why=f"{error.strerror}")
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _of_folder(entry.path)
-        elif entry.is_file(follow_symlinks=False) and entry.name.endswith(_REPORTS + _ARCHIVES):
-            yield from _of_file(entry.path)
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        if os.path.isfile(os.path.join(folder, recording.MEMBER)):
+            yield Piece(folder, recording=folder)
+            continue
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            yield Piece(folder, why=f"{error.strerror}")
+            continue
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False) and entry.name.endswith(_REPORTS + _ARCHIVES):
+                yield from _of_file(entry.path)
+        waiting += [entry.path for entry in reversed(entries) if entry.is_dir(follow_symlinks=False)]
 
 
 def _of_file(path: str) -> Iterator[Piece]:
     try:
-        body = inputs.of_path(path, lambda _: LARGEST).body
+        content = inputs.of_path(path, lambda _: LARGEST)
+        body = content.body
         if not unpacking.is_archive(body):
             yield Piece(path, body=body)
+            yield from _left_out(path, content)
             return
         held = unpacking.unpacked(body, lambda name: name.endswith(_REPORTS))
     except (inputs.InputError, unpacking.BundleError) as error:
@@ -67,8 +78,8 @@ def _of_file(path: str) -> Iterator[Piece]:
     if any(name.rpartition("/")[2] == recording.MEMBER for name in held.names):
         yield Piece(path, recording=path)
         return
-    for name, content in held.members.items():
-        yield Piece(f"{path}:{name}", body=content)
+    for name, member in held.members.items():
+        yield Piece(f"{path}:{name}", body=member)
     for remark in held.remarks:
         yield Piece(path, why=remark)
     if not held.members and not held.remarks:

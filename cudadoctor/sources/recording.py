@@ -251,11 +251,11 @@ def _remove(path: str) -> None:
         pass
 
 
-def _archive_files(path: Path) -> dict[str, bytes]:
+def _archive_files(path: Path, body: bytes | None) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(path, "r:*", tarinfo=members()) as archive:
+        with tarfile.open(path, "r:*", fileobj=None if body is None else io.BytesIO(body), tarinfo=members()) as archive:
             for number, member in enumerate(iter(archive.next, None)):
                 archive.members = []  # type: ignore[attr-defined]  # or it would keep each
                 total += member.size
@@ -310,12 +310,12 @@ def _head(source: str, body: bytes) -> Recording:
     return head
 
 
-def read(source: str) -> Evidence:
-    """The evidence of a recording; RecordingError with what is wrong with it."""
+def read(source: str, body: bytes | None = None) -> Evidence:
+    """The evidence of a recording, or of an archive's content that came without a file; RecordingError with what is wrong with it."""
     path = Path(source)
-    if not path.exists():
+    if body is None and not path.exists():
         raise RecordingError(f"{source}: no such file or directory")
-    archive = None if path.is_dir() else _archive_files(path)
+    archive = None if body is None and path.is_dir() else _archive_files(path, body)
 
     def content(name: str) -> bytes:
         if archive is None:

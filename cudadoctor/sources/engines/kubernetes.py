@@ -6,15 +6,14 @@ kubectl lists the pods by a label and hands over their logs, as they end. What k
 from __future__ import annotations
 
 import shlex
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
-from cudadoctor.sources.engines import INTERRUPTED, Answer, EngineError, Took, Work, answer
+from cudadoctor.sources.children import Child
+from cudadoctor.sources.engines import INTERRUPTED, Answer, EngineError, Took, Work, answer, calling
 
 CONTAINER = "cudadoctor"
 _PATIENCE = 30  # seconds of one kubectl
@@ -91,34 +90,25 @@ class Pods(NamedTuple):
 
     def listed(self) -> list[_Pod]:
         done = self.called("get", "pods", f"--selector={self.selector}", "--output=json")
-        if done.returncode:
-            raise EngineError(f"kubectl lists no pods: {_last_line(done.stderr) or f'exit code {done.returncode}'}")
+        if done.status != "ok":
+            raise EngineError(f"kubectl lists no pods: {_last_line(done.text('stderr')) or done.why or 'it failed'}")
         try:
-            return msgspec.json.decode(done.stdout, type=_Pods).items
+            return msgspec.json.decode(done.text("stdout"), type=_Pods).items
         except msgspec.MsgspecError as error:
             raise EngineError(f"kubectl lists no pods: {error}") from error
 
-    def log(self, pod: _Pod) -> Answer:
+    def log(self, pod: _Pod) -> list[str]:
+        """The command that prints it."""
         name = pod.metadata
-        try:
-            done = self.called("logs", f"--namespace={name.namespace}", f"--container={CONTAINER}", name.name)
-        except EngineError as error:
-            return Answer(pod.node, why=str(error))
-        ended = _ended(pod)
-        return answer(pod.node, done.stdout, done.stderr, done.returncode or (ended.exit_code if ended is not None else None))
+        return [*self.kubectl, "logs", f"--namespace={name.namespace}", f"--container={CONTAINER}", name.name]
 
-    def called(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        try:
-            return subprocess.run([*self.kubectl, *words], capture_output=True, timeout=_PATIENCE, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise EngineError(f"kubectl {words[0]} gave no answer within {_PATIENCE} s") from error
-        except OSError as error:
-            raise EngineError(f"{self.kubectl[0]}: {error.strerror}") from error
+    def called(self, *words: str) -> Child:
+        return calling.called([*self.kubectl, *words], _PATIENCE)
 
 
 def nodes(selector: str, options: str | None) -> tuple[Pods, list[str]]:
     """The pods of this label, and their nodes. `options`: kubectl's own. EngineError where there are none."""
-    pods = Pods(("kubectl", *shlex.split(options or "")), selector)
+    pods = Pods((calling.path_of("kubectl"), *shlex.split(options or "")), selector)
     there = pods.listed()
     if not there:
         raise EngineError(f"no pod has the label {selector}: cudadoctor hook kubernetes-daemonset prints what starts one on each GPU node")
@@ -128,27 +118,37 @@ def nodes(selector: str, options: str | None) -> tuple[Pods, list[str]]:
 def ask(pods: Pods, work: Work, took: Took) -> None:
     """Each pod's report as it ends; what has not ended by the limit is named with what keeps it."""
     until = time.monotonic() + work.given_up_after
-    done: set[str] = set()
     left: dict[str, _Pod] = {}
-    with ThreadPoolExecutor(work.fanout) as side_by_side:
-        try:
-            while True:
-                left = {pod.metadata.name: pod for pod in pods.listed() if pod.metadata.name not in done}
-                over = [pod for pod in left.values() if _is_over(pod)]
-                for pod, one in zip(over, side_by_side.map(pods.log, over), strict=True):
-                    done.add(left.pop(pod.metadata.name).metadata.name)
-                    took(one if one.report is not None else one._replace(why=_kept(pod) or one.why))
-                if not left or time.monotonic() >= until:
-                    break
-                time.sleep(_PAUSE)
-        except (KeyboardInterrupt, EngineError) as error:
-            for pod in left.values():
-                took(Answer(pod.node, why=INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)))
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            return
+    done: set[str] = set()
+
+    def over(name: str, child: Child) -> None:
+        done.add(name)
+        took(_answer(left.pop(name), child))
+
+    try:
+        while True:
+            left = {pod.metadata.name: pod for pod in pods.listed() if pod.metadata.name not in done}
+            ended = {name: pods.log(pod) for name, pod in left.items() if _is_over(pod)}
+            calling.side_by_side(ended, b"", _PATIENCE, work.fanout, over)
+            if not left or time.monotonic() >= until:
+                break
+            time.sleep(_PAUSE)
+    except (KeyboardInterrupt, EngineError) as error:
+        for pod in left.values():
+            took(Answer(pod.node, why=INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)))
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return
     for pod in left.values():
         took(Answer(pod.node, why=_kept(pod) or f"its pod is {pod.status.phase or 'unknown'} and printed no report"))
+
+
+def _answer(pod: _Pod, child: Child) -> Answer:
+    code = child.process.returncode if child.process is not None else None
+    ended = _ended(pod)
+    out, errors = (bytes(child.buffers[name]) for name in ("stdout", "stderr"))
+    found = answer(pod.node, out, errors, code or (ended.exit_code if ended is not None else None))
+    return found if found.report is not None else found._replace(why=_kept(pod) or found.why)
 
 
 def _containers(pod: _Pod) -> Iterator[_Container]:
@@ -182,6 +182,6 @@ def _said(what: str, *words: str) -> str:
     return ": ".join(part for part in (what, *words) if part)[:300]
 
 
-def _last_line(text: bytes) -> str:
-    lines: Sequence[str] = text.decode("utf-8", "replace").strip().splitlines()
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
     return lines[-1][:300] if lines else ""

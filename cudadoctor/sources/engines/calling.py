@@ -1,0 +1,97 @@
+"""Programs of a cluster (ssh, srun, sinfo, kubectl), run as every other child is: by a trusted path, from /, under the supervisor.
+
+As root nothing is run that another user may write, and nothing that the environment would have a shell or a library load.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from typing import IO
+
+from cudadoctor.sources import programs, trust
+from cudadoctor.sources.children import Child, watch
+from cudadoctor.sources.engines import EngineError
+from cudadoctor.sources.keeping import Keeper
+
+# Places that lead a client to its cluster and hold no code. As root they go to a child where nobody else may write them.
+_PLACES = ("SSH_AUTH_SOCK", "SLURM_CONF", "KUBECONFIG", "MUNGE_SOCKET")
+_MOST = 64 << 20  # bytes that are kept of what a client prints
+_FAREWELL = 2.0  # seconds for a client to cancel what it has begun
+
+
+def path_of(program: str) -> str:
+    """EngineError where there is none that may be run."""
+    found = programs.found(program)
+    if found is None:
+        raise EngineError(programs.refused(program) or f"{program}: command not found")
+    return found
+
+
+def called(words: Iterable[str], seconds: float) -> Child:
+    """A program, to its end. The first word is a path."""
+    with closing(Keeper()) as keeper:
+        child = _child("command", list(words), seconds, keeper, talks=False)
+        watch([child])
+    return child
+
+
+def side_by_side(commands: dict[str, list[str]], feed: bytes, seconds: float, most: int, over: Callable[[str, Child], None]) -> None:
+    """A program for each node, `most` at a time, with `feed` on its standard input. An interrupt ends what runs and goes on."""
+    waiting, running = list(commands), list[Child]()
+    with closing(Keeper()) as keeper:
+        try:
+            while waiting or running:
+                while waiting and len(running) < most:
+                    node = waiting.pop(0)
+                    child = _child(node, commands[node], seconds, keeper, talks=True)
+                    if child.over:
+                        over(node, child)
+                        continue
+                    assert child.process is not None
+                    assert child.process.stdin is not None
+                    threading.Thread(target=_feed, args=(child.process.stdin, feed), daemon=True).start()
+                    running.append(child)
+                watch(running, functools.partial(_one_is_over, running), lambda child: over(child.item, child))
+                running = [child for child in running if not child.over]
+        except KeyboardInterrupt:
+            _ask_to_end(running)
+            raise
+
+
+def _one_is_over(running: list[Child]) -> bool:
+    return any(child.over for child in running)
+
+
+def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, talks: bool) -> Child:
+    variables = trust.environment()
+    variables.update({name: os.environ[name] for name in _PLACES if name in os.environ and trust.changeable(os.environ[name]) is None})
+    shown = (os.path.basename(words[0]), *words[1:2])
+    return Child(name, "command", words, limit=seconds, environment=variables, shown=shown, talks=talks, keeper=keeper, most=_MOST)
+
+
+def _feed(pipe: IO[bytes], body: bytes) -> None:
+    try:
+        pipe.write(body)
+        pipe.close()
+    except (OSError, ValueError):
+        pass  # it ended before it had read all
+
+
+def _ask_to_end(children: list[Child]) -> None:
+    """A client that is killed leaves a job behind; one that is asked to end takes it along."""
+    for child in children:
+        if child.process is not None:
+            try:
+                os.killpg(child.process.pid, signal.SIGTERM)
+            except OSError:
+                continue
+    end = time.monotonic() + _FAREWELL
+    watch(children, lambda: time.monotonic() >= end)
+    for child in children:
+        child.kill("interrupted")
