@@ -27,6 +27,7 @@ from cudadoctor.model.values import (
     LADDER,
     LIMITS,
     LOADED_DRIVER,
+    MODULES,
     NVML,
     PCI,
     PROCESSES,
@@ -42,6 +43,7 @@ from cudadoctor.model.values import (
     Nvml,
     NvmlGpu,
     Package,
+    PciFunction,
     Process,
     Processes,
     RungResult,
@@ -186,7 +188,7 @@ def test_mig_without_an_instance() -> None:
     ("state", "status", "climb", "causes"),
     [
         ("in-progress", "Success", make.ladder("init", code=802), ["fabric-manager-not-running"]),
-        ("completed", "Unknown Error", make.ladder("init", code=802), ["fabric-manager-not-running"]),
+        ("completed", "Unknown Error", make.ladder("init", code=802), []),
         ("completed", "Success", make.ladder("init", code=802), []),
         ("not-supported", None, make.ladder("init", code=802), []),
         ("in-progress", "Success", make.ladder(), []),
@@ -196,6 +198,44 @@ def test_mig_without_an_instance() -> None:
 def test_fabric(state: str | None, status: str | None, climb: Any, causes: list[str]) -> None:
     gpu = make.nvml_gpu(fabric_state=state, fabric_status=status)
     assert found(device_state.fabric, {NVML: nvml_with(gpu), LADDER: climb}) == causes
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "causes"),
+    [
+        ("completed", "Insufficient Resources", ["nvlink-fabric-incomplete"]),
+        ("completed", "Success", []),
+        ("completed", None, []),
+        ("in-progress", "Unknown Error", []),
+        ("not-supported", "Success", []),
+    ],
+)
+def test_fabric_refused(state: str, status: str | None, causes: list[str]) -> None:
+    """Whether cuInit works decides nothing: a GPU without the fabric works alone."""
+    gpu = make.nvml_gpu(fabric_state=state, fabric_status=status)
+    for climb in (make.ladder(), make.ladder("init", code=802)):
+        assert found(device_state.fabric_refused, {NVML: nvml_with(gpu), LADDER: climb}) == causes
+
+
+PORT = PciFunction(address="0000:05:00.0", vendor="15b3", device="1021", class_code="0207")
+
+
+@pytest.mark.parametrize(
+    ("name", "modules", "ports", "cause"),
+    [
+        ("NVIDIA B200", ("mlx5_core",), (PORT,), "nvlink-subnet-manager-missing"),
+        ("NVIDIA B300 SXM6 AC", ("mlx5_core", "mlx5_ib"), (PORT,), "nvlink-subnet-manager-missing"),
+        ("NVIDIA B200", ("mlx5_core", "mlx5_ib", "ib_umad"), (PORT,), "fabric-manager-not-running"),
+        ("NVIDIA B200", ("mlx5_core",), (), "fabric-manager-not-running"),  # a guest: its host manages the switches
+        ("NVIDIA H200", (), (PORT,), "fabric-manager-not-running"),
+        ("NVIDIA GB200", (), (PORT,), "fabric-manager-not-running"),  # its switches stand in the rack
+    ],
+)
+def test_what_the_fabric_waits_for(name: str, modules: tuple[str, ...], ports: tuple[PciFunction, ...], cause: str) -> None:
+    gpu = make.nvml_gpu(name=name, fabric_state="in-progress")
+    state = {NVML: nvml_with(gpu), LADDER: make.ladder("init", code=802), PCI: make.bus(make.gpu(), *ports)}
+    assert found(device_state.fabric, {**state, MODULES: make.modules("nvidia", *modules)}) == [cause]
+    assert found(device_state.fabric, state, (MODULES,)) == ["fabric-manager-not-running"]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from cudadoctor.model.values import (
     ENVIRONMENT,
     FRAMEWORK_BUILDS,
     HANGS,
+    KERNEL_LOG,
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
@@ -225,7 +226,10 @@ HALF_GONE = """Traceback (most recent call last):
     from .dylib import *
 ModuleNotFoundError: No module named 'llvmlite.binding.dylib'
 """
+NO_SHARED_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359"
+GB10 = on_gpu(gpu=make.nvml_gpu(name="NVIDIA GB10", memory_used_bytes=None, errors={"memory": "Not Supported"}))
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
+    "unified-memory-exhausted": ({NVML: GB10, KERNEL_LOG: make.log(NO_SHARED_MEMORY)}, (KERNEL_LOG,)),
     "nvidia-smi-missing": ({SMI: None}, (SMI, WSL, TEGRA)),
     "libcuda-missing": ({LADDER: climb("libcuda", output=NOT_FOUND)}, (LADDER,)),
     "libcuda-stub-loaded": ({LADDER: msgspec.structs.replace(climb("init", code=34), library_path=STUB_PATH)}, (LADDER,)),
@@ -917,6 +921,14 @@ def test_a_numba_without_a_target_of_its_own() -> None:
 def test_waiting_is_not_hanging() -> None:
     assert causes({PROCESSES: table(process(state="uninterruptible"))}) == set()
     assert causes({HANGS: make.hangs("nvml")}) == set()
+
+
+def test_memory_that_cpu_and_gpu_share() -> None:
+    """On a card with memory of its own the same line says that this card's, or the host's, ran out."""
+    assert causes({NVML: on_gpu(), KERNEL_LOG: make.log(NO_SHARED_MEMORY)}) == set()
+    assert causes({NVML: GB10, KERNEL_LOG: make.log("NVRM: loading NVIDIA UNIX Open Kernel Module")}) == set()
+    untold = on_gpu(gpu=make.nvml_gpu(memory_used_bytes=None, errors={"memory": "Unknown Error"}))
+    assert causes({NVML: untold, KERNEL_LOG: make.log(NO_SHARED_MEMORY)}) == set()
 
 
 def test_processes_line() -> None:

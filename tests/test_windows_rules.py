@@ -262,7 +262,7 @@ def test_rows_that_say_nothing_on_windows_are_skipped() -> None:
 LINUX_ALONE = {
     "container-engine-sandboxed", "device-permission-denied", "driver-wrong-platform", "libcuda-stub-loaded", "vfio-bound", "wsl-linux-driver-installed",
     "nouveau-bound", "device-nodes-missing", "uvm-unavailable", "driver-module-missing-for-kernel", "driver-build-failed", "process-limits", "mps-problem",
-    "security-policy-denies-devices", "driver-version-mismatch", "fabric-manager-not-running", "zombie-gpu-process",
+    "security-policy-denies-devices", "driver-version-mismatch", "fabric-manager-not-running", "zombie-gpu-process", "gpu-memory-not-onlined",
 }  # fmt: skip
 LINUX_WORDS = re.compile(
     r"(?<![\w/.-])/(?:etc|usr|dev|proc|sys)/|\b(?:modprobe|dmesg|lsmod|systemctl|ldconfig|modinfo|journalctl|grep)\b|~/\."

@@ -14,19 +14,25 @@ from cudadoctor.checks.processes import holders
 from cudadoctor.checks.reading import plain_address, same_address, told, unknown
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import ENVIRONMENT, LADDER, NVML, PROCESSES, CudaDevice, Ladder, Nvml, NvmlGpu, RungResult
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import ENVIRONMENT, LADDER, MODULES, NVML, PCI, PROCESSES, CudaDevice, Ladder, Nvml, NvmlGpu, RungResult
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 MODE, MPS, MIG = "compute-mode-blocks", "mps-problem", "mig-without-instances"
 FABRIC, CONFIDENTIAL, VGPU = "fabric-manager-not-running", "confidential-compute-not-ready", "vgpu-problem"
+SUBNET, REFUSED = "nvlink-subnet-manager-missing", "nvlink-fabric-incomplete"
 UNAVAILABLE = 46  # CUDA_ERROR_DEVICE_UNAVAILABLE
 NOT_READY = 802  # CUDA_ERROR_SYSTEM_NOT_READY
 MPS_CODES = range(805, 811)
 OLD_MPS_CODES = (3, 46, 304, 999)  # what drivers before 470 answer where MPS does not serve
 PIPES = "CUDA_MPS_PIPE_DIRECTORY"
 _UNREADY_FABRIC = ("not-started", "in-progress")
+_REGISTERED = ("Success", "N/A")
+_OVER_INFINIBAND = lazy(r"\bB[123]00\b")  # HGX B200 and its like manage their switches so; those of a GB200 stand in the rack
+_SUBNET_MODULES = ("mlx5_ib", "ib_umad")
+MELLANOX = "15b3"  # PCI vendor of the ports through which the switches are managed
 _UNLICENSED = ("unlicensed", "expired")
 
 
@@ -150,15 +156,42 @@ def _refused(facts: Facts, base: Fact[Nvml]) -> tuple[Quote, ...] | None:
 def fabric(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """GPUs behind NVSwitch have not joined the fabric, and CUDA does not start."""
     nvml, gpus = _nvml(facts)
-    waiting = [gpu for gpu in gpus if gpu.fabric_state in _UNREADY_FABRIC or (gpu.fabric_status or "Success") not in ("Success", "N/A")]
+    waiting = [gpu for gpu in gpus if gpu.fabric_state in _UNREADY_FABRIC]
     if not waiting:
         return
     refused = _refused(facts, nvml)
     if refused is None:
         return
     gpu = waiting[0]
-    quote = _said(nvml, gpu, f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}", "fabric")
-    yield Clue(cause=FABRIC, quotes=(*refused, quote), values={"state": gpu.fabric_state or ""})
+    missing = _subnet_modules_missing(facts, gpu)
+    quotes = (*refused, _fabric_line(nvml, gpu), *missing)
+    yield Clue(cause=SUBNET if missing else FABRIC, quotes=quotes, values={"state": gpu.fabric_state or ""})
+
+
+def _fabric_line(nvml: Fact[Nvml], gpu: NvmlGpu) -> Quote:
+    return _said(nvml, gpu, f"fabric state {gpu.fabric_state}, status {gpu.fabric_status}", "fabric")
+
+
+def _subnet_modules_missing(facts: Facts, gpu: NvmlGpu) -> tuple[Quote, ...]:
+    """The modules that reach this GPU's switches and are known not to be loaded. Where no port of the switches is seen, as in a virtual
+    machine that was given some GPUs, somebody else manages them."""
+    listings = [fact for fact in facts.all(MODULES) if fact.whole and fact.value is not None]
+    if not listings or not _OVER_INFINIBAND.search(gpu.name or "") or not _has_mellanox(facts):
+        return ()
+    gone = [name for name in _SUBNET_MODULES if all(fact.need().find(name) is None for fact in listings)]
+    return tuple(Quote(source=listings[0].quotes[0].source, text=f"kernel module {name}: not loaded") for name in gone)
+
+
+def _has_mellanox(facts: Facts) -> bool:
+    return any(function.vendor == MELLANOX for fact in facts.all(PCI) if fact.value is not None for function in fact.value.functions)
+
+
+def fabric_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The registration of a GPU with the fabric is over and has failed: alone it works, its links lead nowhere."""
+    nvml, gpus = _nvml(facts)
+    for gpu in gpus:
+        if gpu.fabric_state == "completed" and (gpu.fabric_status or "Success") not in _REGISTERED:
+            yield Clue(cause=REFUSED, quotes=(_fabric_line(nvml, gpu),), subject=_subject(gpu), values={"status": gpu.fabric_status or ""})
 
 
 def confidential(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -189,4 +222,8 @@ def vgpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 OF_PROCESSES = (Rule("processes", (MODE,), compute_mode), Rule("processes", (MPS,), mps))
 OF_NVML = (Rule("nvml", (MIG,), mig), Rule("nvml", (VGPU,), vgpu))
-OF_HEALTH = (Rule("health", (FABRIC,), fabric), Rule("health", (CONFIDENTIAL,), confidential))
+OF_HEALTH = (
+    Rule("health", (FABRIC, SUBNET), fabric),
+    Rule("health", (REFUSED,), fabric_refused),
+    Rule("health", (CONFIDENTIAL,), confidential),
+)

@@ -95,7 +95,7 @@ CHECK = Check(
     id="health",
     title="Health",
     looks_at="NVML: temperature, power, throttling, ECC, PCIe link, NVLink; the kernel log for GPUs that the driver could not start",
-    items=("nvml", "kernel-log", "ladder", "pnp-devices", "video-controllers"),
+    items=("nvml", "kernel-log", "ladder", "modules", "pci", "pnp-devices", "video-controllers"),
     rules=(
         Rule("driver", ("gpu-init-failed",), init_failed),
         Rule("health", (memory_errors.ECC,), memory_errors.uncorrected_counted),

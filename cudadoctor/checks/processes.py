@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, broken, line_with, plural, rung_quote
-from cudadoctor.checks.reading import WINDOWS, Quotes, marks_of_container, plain_address, same_address, some, unknown
+from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, plain_address, same_address, some, unknown
 from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
@@ -19,6 +19,7 @@ from cudadoctor.model.values import (
     CONTAINER_MARKS,
     HANGS,
     KERNEL,
+    KERNEL_LOG,
     LADDER,
     NVML,
     PROCESSES,
@@ -35,7 +36,8 @@ from cudadoctor.model.values import (
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-OTHERS, ZOMBIE, HUNG = "gpu-memory-held-by-others", "zombie-gpu-process", "driver-hung"
+OTHERS, ZOMBIE, HUNG, SHARED = "gpu-memory-held-by-others", "zombie-gpu-process", "driver-hung", "unified-memory-exhausted"
+_NO_MEMORY = "returned from _memdescAllocInternal("  # open kernel modules, src/nvidia/src/kernel/gpu/mem_mgr/mem_desc.c
 MUCH = 0.10  # of a GPU's memory: from here on others stand in a program's way
 IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
 OUT_OF_MEMORY, OUT_OF_MEMORY_NAME = 2, "CUDA_ERROR_OUT_OF_MEMORY"
@@ -296,6 +298,19 @@ def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue
             return
 
 
+# ---------------------------------------------------------------- unified-memory-exhausted
+def _shared_memory_gone(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver got no memory, for a GPU that has none of its own: NVML has no figure for it, since the host's memory is its memory."""
+    _, gpus = _gpus(facts)
+    if not any(gpu.memory_total_bytes is None and gpu.errors.get("memory") == "Not Supported" for gpu in gpus):
+        return
+    log = facts[KERNEL_LOG]
+    events = log.value.events if log.value is not None else ()
+    failed = [event for event in events if _NO_MEMORY in event.text and not log.need().past(event.line, None)]
+    if failed:
+        yield Clue(cause=SHARED, quotes=(event_line(log, failed[-1]),))
+
+
 # ---------------------------------------------------------------- the row's line
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     nvml, gpus = _gpus(facts)
@@ -319,11 +334,12 @@ CHECK = Check(
     id="processes",
     title="Processes",
     looks_at="who holds the GPUs' memory: NVML's lists, open /dev/nvidia* files, orphaned and defunct processes",
-    items=("nvml", "processes", "ladder", "cgroup", "dockerenv"),
+    items=("nvml", "processes", "ladder", "kernel-log", "cgroup", "dockerenv"),
     rules=(
         Rule("processes", (OTHERS,), _held),
         Rule("processes", (ZOMBIE,), _zombie),
         Rule("driver", (HUNG,), _waiting_for_the_driver),
+        Rule("processes", (SHARED,), _shared_memory_gone),
     ),
     describe=_describe,
 )

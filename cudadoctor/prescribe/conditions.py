@@ -44,6 +44,8 @@ _UNVERSIONED = (
 )  # fmt: skip
 
 
+OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
+
 # The driver's branch fits and its kernel modules are of the wrong kind.
 _OTHER_FLAVOUR = ("open-module-required", "open-module-unsupported-gpu")
 
@@ -212,6 +214,12 @@ _CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompa
 def _libc_clash(case: Case) -> bool:
     """The error is in the C library's own headers: another compiler does not help."""
     return any(_CLASH.search(quote.text) for quote in case.root.evidence)
+
+
+def _tileiras_knows(case: Case) -> bool:
+    """The GPU that tileiras was asked to compile for is of a generation that some release of it knows, or nobody says which it is."""
+    number = re.match(r"\d{2,3}", case.value("capability") or "")
+    return number is None or int(number[0]) >= OLDEST_OF_TILEIRAS
 
 
 def _has(name: str) -> Condition:
@@ -399,6 +407,8 @@ CONDITIONS: dict[str, Condition] = {
     "arch-unknown": _not(_has("arch_list")),
     "windows-said": frameworks.on_windows,
     "not-windows-said": _not(frameworks.on_windows),
+    "tileiras-knows": _tileiras_knows,
+    "tileiras-knows-not": _not(_tileiras_knows),
     "libc-clash": _libc_clash,
     "no-libc-clash": _not(_libc_clash),
     "gcc-known": _has("gcc"),
