@@ -22,6 +22,9 @@ LONG_HOST = ("h2d_pinned", "d2h_pinned", "both_pinned", "h2d_pageable", "d2h_pag
 LONG_DEVICE = (
     "d2d", "d2d_kernel", "device_read", "memory_latency", "launch_latency", "launch_queued", "launch_graph", "fp32", "fp64", "fp16",
     "bf16", "shared_memory", "atomics", "atomics_same",
+    "tensor_fp16", "tensor_bf16", "tensor_tf32", "tensor_fp8", "tensor_int8", "tensor_fp64",
+    "product_bf16", "cublas_bf16", "product_fp16", "cublas_fp16", "product_tf32", "cublas_tf32", "product_fp8", "product_int8",
+    "cublas_int8",
 )  # fmt: skip
 ONCE = ("context_creation", "jit_compile")
 RUNS = 2
@@ -42,6 +45,8 @@ class Figures:
         self.place = sibling("copy_steps")
         self.card = bench_card.Card(driver, gpu, sibling("bench_ptx"), short=short)
         self.copies, self.compute = copies.Copies(self.card, self.place), compute.Compute(self.card)
+        self.sibling = sibling
+        self.tensor: Any = None
         self.units = dict(copies.UNITS, **compute.UNITS)
         self.unfit, self.wrong = bench_card.UnfitError, (bench_card.WrongError, self.place.WrongError)
         self.card.look = watch.look if watch is not None else None
@@ -49,8 +54,15 @@ class Figures:
     def one(self, name: str) -> dict[str, Any]:
         """The fields of one figure; what could not be measured has value null and the reason."""
         started = time.monotonic()
-        record: dict[str, Any] = {"name": name, "value": None, "unit": self.units[name], "limit": None, "limit_from": None, "why": None}
-        measure = getattr(self.copies if hasattr(self.copies, name) else self.compute, name)
+        record: dict[str, Any] = {
+            "name": name,
+            "value": None,
+            "unit": self.units.get(name, "TFLOP/s"),
+            "limit": None,
+            "limit_from": None,
+            "why": None,
+        }
+        measure = self.measuring(name)
         try:
             record.update(measure())
             if self.card.seen is not None:
@@ -67,6 +79,14 @@ class Figures:
             record["distorted"] = distorted
         record["seconds"] = round(time.monotonic() - started, 6)
         return record
+
+    def measuring(self, name: str) -> Callable[[], Any]:
+        """What measures a figure."""
+        if name.partition("_")[0] in ("tensor", "product", "cublas"):
+            if self.tensor is None:
+                self.tensor = self.sibling("bench_tensor").Tensor(self.card, self.sibling("tensor_ptx"))
+            return lambda: self.tensor.one(name)
+        return getattr(self.copies if hasattr(self.copies, name) else self.compute, name)  # type: ignore[no-any-return]
 
     def again(self, measure: Callable[[], Any]) -> str:
         """What was wrong is looked at again: chance, or a GPU that computes wrong."""
@@ -90,6 +110,8 @@ class Figures:
 
     def close(self) -> None:
         """Give everything back."""
+        if self.tensor is not None:
+            self.tensor.close()
         self.copies.close()
         self.card.close()
 

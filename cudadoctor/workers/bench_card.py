@@ -163,13 +163,14 @@ class Card:
         )
         return int(found or 1)
 
-    def launch(self, kernel: Any, blocks: int, threads: int, kinds: str, *values: Any, stream: Any = None) -> None:
-        """Queue a kernel. `kinds`: a letter for each argument, p pointer, u 32 bit, q 64 bit, f float, d double."""
-        held: list[Any] = [ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
+    def launch(self, kernel: Any, blocks: int, threads: int, kinds: str, *values: Any, stream: Any = None, shared: int = 0) -> None:
+        """Queue a kernel. `kinds`: a letter for each argument, p pointer, u 32 bit, q 64 bit, f float, d double, m a block of memory as it
+        is. `shared`: bytes of dynamic shared memory."""
+        held: list[Any] = [value if kind == "m" else ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
         array = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
-        one, none = ctypes.c_uint(1), ctypes.c_uint(0)
+        one = ctypes.c_uint(1)
         self.driver.call(
-            "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, none,
+            "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, ctypes.c_uint(shared),
             stream if stream is not None else self.stream, array, None,
         )  # fmt: skip
 
@@ -225,6 +226,45 @@ class Card:
         if self.look is not None:
             self.batch(queue, count, self.look_now)  # a sample of its own: what asks the driver could hold up what is timed
         return Samples(seconds)
+
+    def measure_steady(self, queue: Callable[[int], None], warm: float, sample: float) -> Samples:
+        """The same of work that meets the power limit: all is queued at once, for after each gap the clock begins high and falls."""
+        self.prepare()
+        once = max(self.batch(queue, 1), 1e-5)
+        count = max(1, int(sample / once))
+        events = [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(self.samples + 1)]
+        for number in range(int(warm / once) + 1):
+            queue(number)
+        self.record(events[0])
+        for event in events[1:]:
+            for number in range(count):
+                queue(number)
+            self.record(event)
+        self.driver.call("cuEventSynchronize", events[-1])
+        seconds = [self.elapsed(before, after) / count for before, after in zip(events, events[1:])]
+        for event in events:
+            self.release(event)
+        if self.look is not None:
+            self.batch(queue, count, self.look_now)
+        return Samples(seconds)
+
+    def of_clock(self, value: float, seconds: Samples) -> dict[str, Any]:
+        """A figure with what its limit is made of."""
+        return {
+            "value": value, "spread": seconds.spread, "sm_count": self.sm_count, "clock_mhz": self.clock_mhz(),
+            "compute_capability": self.gpu.capability,
+        }  # fmt: skip
+
+    def long_enough(self, launch: Callable[[int], None]) -> tuple[int, Samples]:
+        """Choose the turns of a kernel so that a launch fills a sample; then its seconds."""
+        turns, once = 16, 0.0
+        while turns < 1 << 24:
+            once = min(self.batch(lambda _, count=turns: launch(count), 1) for _ in range(2))  # type: ignore[misc]
+            if once > self.sample_seconds / 16:
+                break
+            turns *= 4
+        turns = max(1, min(1 << 26, int(turns * self.sample_seconds / 2 / max(once, 1e-6))))
+        return turns, self.measure(lambda _: launch(turns), most=2)
 
     def look_now(self) -> None:
         """Ask for the state of the GPU under load."""

@@ -11,7 +11,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 MIB = 1 << 20
@@ -66,35 +65,15 @@ class Compute:
         card.clear_out()
         letter, factor, addend = FACTORS[kind]
         kinds = "pu" + 2 * letter
-        turns, seconds = self.long_enough(lambda turns: card.launch(kernel, blocks, THREADS, kinds, card.out, turns, factor, addend))
+        turns, seconds = self.card.long_enough(lambda turns: card.launch(kernel, blocks, THREADS, kinds, card.out, turns, factor, addend))
         wrong = card.read_out(3)[2]
         if wrong:
             raise card.wrong("{} of {} results of the {} kernel are wrong".format(wrong, blocks * THREADS * ptx.CHAINS, kind))
-        record = self.of_clock(round(per_turn * turns / seconds.median / 1e12, 4), seconds)
+        record: dict[str, Any] = self.card.of_clock(round(per_turn * turns / seconds.median / 1e12, 4), seconds)
         ratio = self.driver.attribute(87, card.device)
         if kind == "fp64" and ratio:
             record["single_to_double"] = int(ratio)
         return record
-
-    def of_clock(self, value: float, seconds: Any) -> dict[str, Any]:
-        """A figure with what its limit is made of."""
-        card = self.card
-        return {
-            "value": value, "spread": seconds.spread, "sm_count": card.sm_count, "clock_mhz": card.clock_mhz(),
-            "compute_capability": card.gpu.capability,
-        }  # fmt: skip
-
-    def long_enough(self, launch: Callable[[int], None]) -> tuple[int, Any]:
-        """Choose the turns of a kernel so that a launch fills a sample; then its seconds."""
-        card = self.card
-        turns, once = 16, 0.0
-        while turns < 1 << 24:
-            once = min(card.batch(lambda _, turns=turns: launch(turns), 1) for _ in range(2))
-            if once > card.sample_seconds / 16:
-                break
-            turns *= 4
-        turns = max(1, min(1 << 26, int(turns * card.sample_seconds / 2 / max(once, 1e-6))))
-        return turns, card.measure(lambda _: launch(turns), most=2)
 
     # -------------------------------------------------------- memory
     def shared_memory(self) -> dict[str, Any]:
@@ -104,9 +83,10 @@ class Compute:
         kernel, threads = card.kernel("shared", "shared"), 512
         blocks = card.sm_count * min(2, card.blocks_per_sm(kernel, threads))
         card.clear_out()
-        turns, seconds = self.long_enough(lambda turns: card.launch(kernel, blocks, threads, "pu", card.out, turns))
+        turns, seconds = self.card.long_enough(lambda turns: card.launch(kernel, blocks, threads, "pu", card.out, turns))
         read = 16 * ptx.SHARED_LOADS * threads * blocks * turns
-        return self.of_clock(round(read / seconds.median / 1e9, 1), seconds)
+        record: dict[str, Any] = self.card.of_clock(round(read / seconds.median / 1e9, 1), seconds)
+        return record
 
     def memory_latency(self) -> dict[str, Any]:
         """How long one thread waits for a value of device memory that no cache holds."""

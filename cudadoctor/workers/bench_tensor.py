@@ -1,0 +1,286 @@
+"""Figures of the tensor cores: the rate of their instructions, whole matrix products, and cuBLAS on the same operands.
+
+Loaded by bench.py by its path. The rate kernels prove their own sums; of a product some numbers are computed again on the host. What a
+multiprocessor can do in one cycle is the doctor's knowledge; here only its parts are measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import struct
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MIB = 1 << 20
+SIZES = (8192, 4096)  # rows of A, rows of B, and length of the sums
+SAMPLES = 24  # numbers of a product that are computed again
+SAMPLE_SECONDS = 0.1
+WARM_SECONDS = 0.4  # until the power limit binds: the clock falls by a fifth within the first tenths of a second
+SEEDS = (0x0A0A0A0A, 0x0B0B0B0B)
+KINDS = ("fp16", "bf16", "tf32", "fp8", "int8")
+# How far a sum may be off, as a share of the sum of all magnitudes, beside the rounding of the result itself. Hopper's sums of FP8 keep
+# fewer digits.
+SLACK = {"fp16": 2.0**-16, "bf16": 2.0**-16, "tf32": 2.0**-16, "fp8": 2.0**-11, "int8": 0.0}
+# cudaDataType of operands and result, cublasComputeType, and the type of the factors
+CUBLAS: dict[str, tuple[int, int, int, Any]] = {
+    "fp16": (2, 2, 68, ctypes.c_float), "bf16": (14, 14, 68, ctypes.c_float), "tf32": (0, 0, 77, ctypes.c_float),
+    "int8": (3, 10, 72, ctypes.c_int),
+}  # fmt: skip
+
+
+class Tensor:
+    """One GPU; a figure is called by what is measured and the type of the operands, such as `product_bf16`."""
+
+    def __init__(self, card: Any, ptx: Any) -> None:
+        self.card, self.driver, self.ptx = card, card.driver, ptx
+        self.modules: dict[str, Any] = {}
+        self.operands: tuple[str, int, Any, Any, Any] | None = None
+        self.library: Any = None
+        self.capability = tuple(int(part) for part in (card.gpu.capability or "0.0").split("."))
+
+    def one(self, name: str) -> dict[str, Any]:
+        """A figure by its name."""
+        what, _, kind = name.partition("_")
+        return {"tensor": self.rate, "product": self.product, "cublas": self.cublas}[what](kind)
+
+    # -------------------------------------------------------- rate
+    def rate(self, kind: str) -> dict[str, Any]:
+        """Multiply-adds with operands at hand: by wgmma on Hopper, by mma.sync elsewhere."""
+        card, ptx = self.card, self.ptx
+        needs = (8, 0) if kind == "fp64" else ptx.KINDS[kind][3][2]
+        if self.capability < needs:
+            raise card.unfit("compute capability {} does not have it".format(card.gpu.capability))
+        card.prepare()
+        groups = self.capability == ptx.HOPPER and kind != "fp64"
+        if kind == "fp64":
+            hopper = self.capability == ptx.HOPPER
+            text, per_turn = ptx.rate_fp64(hopper=hopper), (16 * 8 * 16 if hopper else 8 * 8 * 4) * 2 * ptx.CHAINS * ptx.ROUNDS
+        elif groups:
+            text, per_turn = ptx.rate_of_groups(kind), 64 * ptx.TILE_N * 2 * ptx.SLICE // ptx.KINDS[kind][0]
+        else:
+            text, per_turn = ptx.rate(kind), 16 * 8 * ptx.ROW // ptx.KINDS[kind][0] * ptx.CHAINS * ptx.ROUNDS
+        kernel = self.kernel("rate_" + kind, text, "rate", ptx.GROUPS_SHARED if groups else 0)
+        blocks = card.sm_count * (1 if groups else min(4, card.blocks_per_sm(kernel, ptx.THREADS)))
+        workers = ptx.THREADS // (128 if groups else 32)  # groups or warps, each of which does `per_turn`
+        shared = ptx.GROUPS_SHARED if groups else 0
+        card.clear_out()
+
+        def launch(turns: int) -> None:
+            card.launch(kernel, blocks, ptx.THREADS, "pu", card.out, turns, shared=shared)
+
+        turns, seconds = card.long_enough(launch)
+        wrong = card.read_out(3)[2]
+        if wrong:
+            raise card.wrong("{} sums of the tensor cores ({}) are wrong".format(wrong, kind))
+        record: dict[str, Any] = card.of_clock(round(2 * per_turn * workers * blocks * turns / seconds.median / 1e12, 3), seconds)
+        return dict(record, unit=unit(kind), why="wgmma on shared memory" if groups else "mma.sync on registers")
+
+    def kernel(self, module: str, text: str, name: str, shared: int) -> Any:
+        """Compiled by the driver on first use."""
+        if module not in self.modules:
+            self.modules[module] = self.card.compile(text, module)
+        entry = ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
+        function = ctypes.c_void_p(self.driver.value(ctypes.c_void_p, "cuModuleGetFunction", self.modules[module], entry))
+        if shared:
+            self.driver.call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(shared))
+        return function
+
+    # -------------------------------------------------------- products
+    def given(self, kind: str) -> tuple[int, Any, Any, Any]:
+        """Random operands of a product, and room for the result: the same for our kernel and for cuBLAS."""
+        if self.operands is not None and self.operands[0] == kind:
+            return self.operands[1:]
+        self.forget()
+        card, ptx = self.card, self.ptx
+        card.prepare()
+        width = ptx.KINDS[kind][0]
+        size = next((one for one in SIZES if 3 * one * one * max(width, 4) < card.free_now() // 2), 0)
+        if not size:
+            raise card.unfit("too little free memory on the GPU: {} MiB".format(card.free_now() // MIB))
+        a, b, c = (card.memory(size * size * one) for one in (width, width, 4))
+        fill = self.kernel("fill", ptx.fill(), "fill", 0)
+        for buffer, seed in ((a, SEEDS[0]), (b, SEEDS[1])):
+            card.launch(fill, 8 * card.sm_count, 256, "pquuu", buffer, size * size * width // 4, seed, *ptx.RANDOM[kind])
+        self.driver.call("cuMemsetD8_v2", c, ctypes.c_ubyte(0xFF), ctypes.c_size_t(size * size * 4))
+        self.driver.call("cuCtxSynchronize")
+        self.operands = (kind, size, a, b, c)
+        return size, a, b, c
+
+    def forget(self) -> None:
+        """Give the operands back."""
+        if self.operands is not None:
+            for buffer in self.operands[2:]:
+                self.card.release(buffer)
+            self.operands = None
+
+    def product(self, kind: str) -> dict[str, Any]:
+        """C = A x B^T of random numbers, whole."""
+        card, ptx = self.card, self.ptx
+        if self.capability != ptx.HOPPER:
+            raise card.unfit("a kernel for whole products is here for compute capability 9.0 alone")
+        size, a, b, c = self.given(kind)
+        width = ptx.KINDS[kind][0]
+        kernel = self.kernel("product_{}_{}".format(kind, size), ptx.product(kind, size, size * width), "product", ptx.PRODUCT_SHARED)
+        maps = [self.tensor_map(buffer, size, size * width, ptx.TILE_M) for buffer in (a, b)]
+        blocks = card.sm_count // 2 * 2
+        card.clear_out()
+
+        def launch(_: int) -> None:
+            card.launch(kernel, blocks, ptx.PRODUCT_THREADS, "mmpp", *maps, c, card.out, shared=ptx.PRODUCT_SHARED)
+
+        seconds = card.measure_steady(launch, WARM_SECONDS, SAMPLE_SECONDS)
+        record: dict[str, Any] = card.of_clock(round(2 * size**3 / seconds.median / 1e12, 3), seconds)
+        self.check(kind)
+        return dict(record, unit=unit(kind), why="{0} x {0} x {0}, random numbers, wgmma".format(size))
+
+    def tensor_map(self, buffer: Any, rows: int, row_bytes: int, box: int) -> Any:
+        """What the copy engine needs to fetch `box` rows of 128 bytes, swizzled. It is aligned as the driver asks for."""
+        raw = (ctypes.c_ubyte * 256)()
+        place = (ctypes.c_ubyte * 128).from_buffer(raw, -ctypes.addressof(raw) % 64)
+        sizes, strides = (ctypes.c_uint64 * 2)(row_bytes // 4, rows), (ctypes.c_uint64 * 1)(row_bytes)
+        boxes, steps = (ctypes.c_uint32 * 2)(self.ptx.SLICE // 4, box), (ctypes.c_uint32 * 2)(1, 1)
+        words = ctypes.c_int(2)  # of 32 bits, whatever the numbers are
+        none, swizzle, promotion = (
+            ctypes.c_int(0),
+            ctypes.c_int(3),
+            ctypes.c_int(3),
+        )  # of 128 bytes; 256 bytes into the second level of cache
+        self.driver.call(
+            "cuTensorMapEncodeTiled", ctypes.byref(place), words, ctypes.c_uint32(2), buffer, sizes, strides, boxes, steps, none, swizzle,
+            promotion, none,
+        )  # fmt: skip
+        return place
+
+    # -------------------------------------------------------- the result
+    def check(self, kind: str) -> None:
+        """Some numbers of the product, computed again in double precision; of integers all digits count."""
+        assert self.operands is not None
+        _, size, a, b, c = self.operands
+        narrow = self.ptx.KINDS[kind][0] < 4 and kind != "int8"
+        width, result = (2, "bf16") if narrow else (4, "int32" if kind == "int8" else "fp32")
+        for number in range(SAMPLES):
+            row, column = (number * 7919 + 13) % size, (number * 104729 + 7) % size
+            left, right = self.row_of(a, row, size, kind), self.row_of(b, column, size, kind)
+            exact, all_of_it = sum(x * y for x, y in zip(left, right)), sum(abs(x * y) for x, y in zip(left, right))
+            got = _number(self.read(c.value + (row * size + column) * width, width), result)
+            slack = SLACK[kind] * all_of_it + (abs(exact) * 2.0**-8 if narrow else 0.0)
+            if not abs(got - exact) <= slack:
+                raise self.card.wrong("row {}, column {} of the product ({}) is {:.6g}, not {:.6g}".format(row, column, kind, got, exact))
+
+    def row_of(self, buffer: Any, row: int, size: int, kind: str) -> list[float]:
+        """One row of an operand."""
+        width = self.ptx.KINDS[kind][0]
+        return numbers(self.read(buffer.value + row * size * width, size * width), kind)
+
+    def read(self, place: int, size: int) -> bytes:
+        """Bytes of device memory."""
+        back = ctypes.create_string_buffer(size)
+        self.driver.call("cuMemcpyDtoH_v2", back, ctypes.c_uint64(place), ctypes.c_size_t(size))
+        return back.raw
+
+    # -------------------------------------------------------- cuBLAS
+    def cublas(self, kind: str) -> dict[str, Any]:
+        """The same product by the cuBLAS of the examined Python or toolkit: what others reach here."""
+        card = self.card
+        if self.library is None:
+            self.library = Cublas.found(card.stream) or False
+        if not self.library:
+            raise card.unfit("no cuBLAS that fits this driver was found")
+        size, a, b, c = self.given(kind)
+        seconds = card.measure_steady(lambda _: self.library.multiply(kind, size, a, b, c), WARM_SECONDS, SAMPLE_SECONDS)
+        value = round(2 * size**3 / seconds.median / 1e12, 3)
+        why = "{0} x {0} x {0}, {1}".format(size, self.library.name)
+        return {"value": value, "unit": unit(kind), "spread": seconds.spread, "why": why}
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.forget()
+        if self.library:
+            self.library.close()
+
+
+class Cublas:
+    """A library of cuBLAS with its handle."""
+
+    def __init__(self, library: Any, name: str, stream: Any) -> None:
+        self.library, self.name = library, name
+        self.handle = ctypes.c_void_p()
+        if library.cublasCreate_v2(ctypes.byref(self.handle)) or library.cublasSetStream_v2(self.handle, stream):
+            raise OSError("cuBLAS does not start")
+
+    @classmethod
+    def found(cls, stream: Any) -> Cublas | None:
+        """The first one that starts with this driver."""
+        for path in places():
+            try:
+                return cls(ctypes.CDLL(path), os.path.basename(path), stream)
+            except OSError:
+                continue
+        return None
+
+    def multiply(self, kind: str, size: int, a: Any, b: Any, c: Any) -> None:
+        """Queue one product."""
+        operand, result, compute, factor = CUBLAS[kind]
+        alpha, beta, n = factor(1), factor(0), ctypes.c_int(size)
+        code = self.library.cublasGemmEx(
+            self.handle, ctypes.c_int(1), ctypes.c_int(0), n, n, n, ctypes.byref(alpha), ctypes.c_void_p(a.value), ctypes.c_int(operand), n,
+            ctypes.c_void_p(b.value), ctypes.c_int(operand), n, ctypes.byref(beta), ctypes.c_void_p(c.value), ctypes.c_int(result), n,
+            ctypes.c_int(compute), ctypes.c_int(-1),
+        )  # fmt: skip
+        if code:
+            raise OSError("cublasGemmEx gave {}".format(code))
+
+    def close(self) -> None:
+        """Give the handle back."""
+        self.library.cublasDestroy_v2(self.handle)
+
+
+def places() -> Iterator[str]:
+    """Libraries of cuBLAS: those of the Python packages, the toolkit's, and what the loader finds."""
+    for folder in sys.path:
+        for found in sorted(glob.glob(os.path.join(glob.escape(folder), "nvidia", "cu*", "lib", "libcublas.so.*")), reverse=True):
+            yield found
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(name):
+            yield os.path.join(os.environ[name], "lib64", "libcublas.so")
+    yield from ("libcublas.so.13", "libcublas.so.12", "libcublas.so.11")
+
+
+def unit(kind: str) -> str:
+    """Additions and multiplications counted one by one."""
+    return "TOP/s" if kind == "int8" else "TFLOP/s"
+
+
+def numbers(raw: bytes, kind: str) -> list[float]:
+    """The numbers of a row."""
+    if kind == "tf32":
+        return list(struct.unpack("<{}f".format(len(raw) // 4), raw))
+    if kind == "fp16":
+        return list(struct.unpack("<{}e".format(len(raw) // 2), raw))
+    if kind == "bf16":
+        wide = b"".join(b"\0\0" + raw[place : place + 2] for place in range(0, len(raw), 2))
+        return list(struct.unpack("<{}f".format(len(raw) // 2), wide))
+    if kind == "int8":
+        return [float(value) for value in struct.unpack("<{}b".format(len(raw)), raw)]
+    return [_E4M3[value] for value in raw]
+
+
+def _number(raw: bytes, kind: str) -> float:
+    if kind == "int32":
+        return float(struct.unpack("<i", raw)[0])
+    return numbers(raw, "tf32" if kind == "fp32" else kind)[0]
+
+
+def _e4m3(code: int) -> float:
+    exponent, digits = code >> 3 & 15, code & 7
+    value = (8 + digits) * 2.0 ** (exponent - 10) if exponent else digits * 2.0**-9
+    return -value if code & 128 else value
+
+
+_E4M3 = [_e4m3(code) for code in range(256)]

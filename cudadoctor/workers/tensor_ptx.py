@@ -1,0 +1,615 @@
+"""The kernels of the tensor cores in PTX: their rate with operands at hand, and whole matrix products on Hopper.
+
+All types are laid out alike in bytes: one instruction takes 32 bytes of each row of A and of each column of B, both stored with the summed
+index innermost, so a kernel differs between types in the name of its instruction alone. The driver compiles them.
+"""
+
+from __future__ import annotations
+
+# Bytes of one number; the instruction's K; its types as mma.sync and as wgmma write them; the least PTX version, target and capability of
+# mma.sync; what wgmma writes after its operands; whether sums are integers.
+KINDS = {
+    "fp16": (2, "f32.f16.f16.f32", "f32.f16.f16", ("7.0", "sm_80", (8, 0)), "p, 1, 1, 0, 0", False),
+    "bf16": (2, "f32.bf16.bf16.f32", "f32.bf16.bf16", ("7.0", "sm_80", (8, 0)), "p, 1, 1, 0, 0", False),
+    "tf32": (4, "f32.tf32.tf32.f32", "f32.tf32.tf32", ("7.0", "sm_80", (8, 0)), "p, 1, 1", False),
+    "fp8": (1, "f32.e4m3.e4m3.f32", "f32.e4m3.e4m3", ("8.4", "sm_89", (8, 9)), "p, 1, 1", False),
+    "int8": (1, "s32.s8.s8.s32", "s32.s8.s8", ("7.0", "sm_80", (8, 0)), "p", True),
+}
+# A word of ones, and what makes each of them -1.
+ONE = {"fp16": 0x3C003C00, "bf16": 0x3F803F80, "tf32": 0x3F800000, "fp8": 0x38383838, "int8": 0x01010101}
+SIGN = {"fp16": 0x80008000, "bf16": 0x80008000, "tf32": 0x80000000, "fp8": 0x80808080, "int8": 0xFEFEFEFE}
+# Random operands of a product, word by word: the bits that are random, and those that are set. Numbers from 1/8 to 2, or all bytes.
+RANDOM = {
+    "fp16": (0x8FFF8FFF, 0x30003000), "bf16": (0x81FF81FF, 0x3E003E00), "tf32": (0x81FFE000, 0x3E000000), "fp8": (0x9F9F9F9F, 0x20202020),
+    "int8": (0xFFFFFFFF, 0),
+}  # fmt: skip
+ROW = 32  # bytes of a row that one instruction takes
+HOPPER = (9, 0)
+THREADS = 256  # of the kernels that measure the rate
+CHAINS = 8  # independent sums of a warp: hides the time that one instruction takes
+ROUNDS = 8  # instructions of a chain in one turn; even: each second one takes back what the first added
+
+# A product of tiles: each block of 3 groups of 128 threads computes TILE_M x TILE_N of C. One group fetches, two multiply, 64 rows each.
+TILE_M, TILE_N, SLICE = 128, 256, 128  # rows of A, rows of B, bytes of the summed index at once
+STAGES = 4  # slices under way
+PRODUCT_THREADS = 384
+A_BYTES, B_BYTES = TILE_M * SLICE, TILE_N * SLICE
+PRODUCT_SHARED = STAGES * (A_BYTES + B_BYTES) + 2 * 8 * STAGES + 1024  # what is left aligns the first slice
+GROUPS_SHARED = 2 * A_BYTES + B_BYTES + 1024  # of the kernel that measures the rate of wgmma
+A_POLICY, B_POLICY = "evict_last", "evict_first"
+GROUP = 8  # pairs of blocks along M that run side by side, so that they share rows of A and B in the second level of cache
+
+
+def _head(version: str, target: str) -> str:
+    return ".version {}\n.target {}\n.address_size 64\n\n".format(version, target)
+
+
+# ------------------------------------------------------------------ operands
+def fill() -> str:
+    """Random operands: each 32-bit word of the buffer is a hash of its place, cut by p_mask and set by p_base."""
+    return (
+        _head("6.0", "sm_50")
+        + """.visible .entry cudadoctor_fill(
+    .param .u64 p_to, .param .u64 p_words, .param .u32 p_seed, .param .u32 p_mask, .param .u32 p_base)
+{
+    .reg .pred %p<2>; .reg .b32 %r<16>; .reg .b64 %rd<12>;
+    ld.param.u64 %rd1, [p_to];
+    ld.param.u64 %rd2, [p_words];
+    ld.param.u32 %r1, [p_seed];
+    ld.param.u32 %r2, [p_mask];
+    ld.param.u32 %r3, [p_base];
+    cvta.to.global.u64 %rd1, %rd1;
+    mov.u32 %r4, %ctaid.x;
+    mov.u32 %r5, %ntid.x;
+    mov.u32 %r6, %tid.x;
+    mad.wide.u32 %rd3, %r4, %r5, 0;
+    cvt.u64.u32 %rd4, %r6;
+    add.u64 %rd3, %rd3, %rd4;
+    mov.u32 %r7, %nctaid.x;
+    mul.wide.u32 %rd5, %r7, %r5;
+WORD:
+    setp.ge.u64 %p1, %rd3, %rd2;
+    @%p1 bra DONE;
+    cvt.u32.u64 %r8, %rd3;
+    add.u32 %r8, %r8, %r1;
+    mul.lo.u32 %r8, %r8, 0x9E3779B1;
+    shr.u32 %r9, %r8, 16; xor.b32 %r8, %r8, %r9;
+    mul.lo.u32 %r8, %r8, 0x85EBCA6B;
+    shr.u32 %r9, %r8, 13; xor.b32 %r8, %r8, %r9;
+    mul.lo.u32 %r8, %r8, 0xC2B2AE35;
+    shr.u32 %r9, %r8, 16; xor.b32 %r8, %r8, %r9;
+    and.b32 %r8, %r8, %r2;
+    or.b32 %r8, %r8, %r3;
+    shl.b64 %rd6, %rd3, 2;
+    add.u64 %rd6, %rd1, %rd6;
+    st.global.u32 [%rd6], %r8;
+    add.u64 %rd3, %rd3, %rd5;
+    bra WORD;
+DONE:
+    ret;
+}
+"""
+    )
+
+
+# ------------------------------------------------------------------ the rate, by mma.sync
+_BEGIN = """    mov.u64 %rd20, %clock64;
+    mov.u64 %rd21, %globaltimer;
+"""
+# Cycles and nanoseconds that the first thread saw: their quotient is the clock under this very load.
+_END = """    mov.u64 %rd22, %clock64;
+    mov.u64 %rd23, %globaltimer;
+    sub.s64 %rd22, %rd22, %rd20;
+    sub.s64 %rd23, %rd23, %rd21;
+    setp.ne.u32 %p7, %r4, 0;
+    @%p7 bra CLOCKED;
+    st.global.u64 [%rd2], %rd22;
+    st.global.u64 [%rd2 + 8], %rd23;
+CLOCKED:
+"""
+
+
+def _list(prefix: str, first: int, count: int) -> str:
+    return "{" + ", ".join("{}{}".format(prefix, first + number) for number in range(count)) + "}"
+
+
+def rate(kind: str) -> str:
+    """m16n8k(32 bytes) on registers. Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an
+    even number every sum holds its first value again: p_out + 16 counts those that do not. Sums of integers take -A too."""
+    size, types, _, (version, target, _), _, integer = KINDS[kind]
+    shape = "m16n8k{}".format(ROW // size)
+    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
+    start = "cvt.rn.f32.u32 %f1, %r4;" if not integer else ""
+    first = "%r4" if integer else "%f1"
+    body = "\n".join(
+        "    mma.sync.aligned.{}.row.col.{} {}, {}, {{%b0, %b1}}, {};".format(
+            shape, types, _list("%a", 4 * chain, 4), _list("%x" if turn % 2 == 0 else "%y", 0, 4), _list("%a", 4 * chain, 4)
+        )
+        for turn in range(ROUNDS)
+        for chain in range(CHAINS)
+    )
+    sums = ["%a{}".format(one_) for one_ in range(4 * CHAINS)]
+    return (
+        _head(version, target)
+        + """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+{{
+    .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f32 %f<4>; .reg .b32 %x<4>; .reg .b32 %y<4>; .reg .b32 %b<2>;
+    .reg {number}<{sums_count}>;
+    ld.param.u64 %rd2, [p_out];
+    ld.param.u32 %r6, [p_turns];
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.s32 %r4, %r1, %r2, %r3;
+    and.b32 %r5, %r3, 1;
+    neg.s32 %r7, %r5;
+    and.b32 %r7, %r7, {sign};
+    xor.b32 %b0, %r7, {one};
+    mov.b32 %b1, {one};
+    mov.b32 %x0, {one}; mov.b32 %x1, {one}; mov.b32 %x2, %b0; mov.b32 %x3, {one};
+{negated}
+    and.b32 %r4, %r3, 15;
+    {start}
+{starts}
+    mad.lo.s32 %r4, %r1, %r2, %r3;
+{begin}TURN:
+{body}
+    sub.u32 %r6, %r6, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra TURN;
+{end}    and.b32 %r4, %r3, 15;
+    {start}
+{checks}
+    ret;
+}}
+""".format(
+            number=number,
+            sums_count=4 * CHAINS,
+            sign="0x{:08X}".format(SIGN[kind]),
+            one="0x{:08X}".format(ONE[kind]),
+            negated="\n".join("    xor.b32 %y{0}, %x{0}, 0x{1:08X};".format(part, SIGN[kind]) for part in range(4)),
+            start=start,
+            starts="\n".join("    {} {}, {};".format(move, name, first) for name in sums),
+            begin=_BEGIN,
+            body=body,
+            end=_END,
+            checks="\n".join(
+                "    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, first) for name in sums
+            ),
+        )
+    )
+
+
+def rate_fp64(*, hopper: bool) -> str:
+    """The same in double precision: m16n8k16 on Hopper, m8n8k4 before."""
+    shape, a_count, b_count, sums_count = ("m16n8k16", 8, 4, 4) if hopper else ("m8n8k4", 1, 1, 2)
+    chains = 2 * CHAINS
+    body = "\n".join(
+        "    mma.sync.aligned.{}.row.col.f64.f64.f64.f64 {}, {{{}}}, {{{}}}, {};".format(
+            shape,
+            _list("%a", sums_count * chain, sums_count),
+            ", ".join(["%d1" if turn % 2 == 0 else "%d2"] * a_count),
+            ", ".join(["%d0"] * b_count),
+            _list("%a", sums_count * chain, sums_count),
+        )
+        for turn in range(ROUNDS)
+        for chain in range(chains)
+    )
+    sums = ["%a{}".format(number) for number in range(sums_count * chains)]
+    return (
+        _head(*(("7.8", "sm_90") if hopper else ("7.0", "sm_80")))
+        + """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+{{
+    .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f64 %d<4>; .reg .f64 %a<{count}>;
+    ld.param.u64 %rd2, [p_out];
+    ld.param.u32 %r6, [p_turns];
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    and.b32 %r5, %r3, 15;
+    cvt.rn.f64.u32 %d3, %r5;
+    mov.f64 %d0, 0d3FF0000000000000;
+    add.f64 %d1, %d3, %d0;
+    neg.f64 %d2, %d1;
+    mad.lo.s32 %r4, %r1, %r2, %r3;
+{starts}
+{begin}TURN:
+{body}
+    sub.u32 %r6, %r6, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra TURN;
+{end}{checks}
+    ret;
+}}
+""".format(
+            count=len(sums),
+            starts="\n".join("    mov.f64 {}, %d3;".format(name) for name in sums),
+            begin=_BEGIN,
+            body=body,
+            end=_END,
+            checks="\n".join("    setp.neu.f64 %p2, {}, %d3;\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(name) for name in sums),
+        )
+    )
+
+
+# ------------------------------------------------------------------ Hopper
+def _wgmma(kind: str, n: int, registers: str, a: str, b: str, scale: str = "p") -> str:
+    size, _, types, _, after, _ = KINDS[kind]
+    shape = "m64n{}k{}".format(n, ROW // size)
+    return "    wgmma.mma_async.sync.aligned.{}.{} {}, {}, {}, {};".format(shape, types, registers, a, b, after.replace("p", scale, 1))
+
+
+def _descriptor(target: str, address: str) -> str:
+    """Of a tile in shared memory: rows of 128 bytes, swizzled, eight of them 1024 bytes apart."""
+    return """    and.b32 %r40, {address}, 0x3FFFF;
+    shr.u32 %r40, %r40, 4;
+    cvt.u64.u32 {target}, %r40;
+    or.b64 {target}, {target}, 0x4000004000010000;
+""".format(target=target, address=address)
+
+
+def rate_of_groups(kind: str) -> str:
+    """wgmma on operands in shared memory: two groups of 128 threads, 64 x 256 sums each. As in `rate`, each second slice has -A."""
+    integer = KINDS[kind][5]
+    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
+    sums = ["%a{}".format(one) for one in range(TILE_N // 2)]
+    multiply = []
+    for a in ("%rd8", "%rd9"):
+        for part in range(SLICE // ROW):
+            multiply.append("    add.u64 %rd11, {}, {}; add.u64 %rd12, %rd10, {};".format(a, part * ROW // 16, part * ROW // 16))
+            multiply.append(_wgmma(kind, TILE_N, _list("%a", 0, TILE_N // 2), "%rd11", "%rd12", "%p4"))
+    words = TILE_M * SLICE // 4
+    return (
+        _head("8.0", "sm_90a")
+        + """.extern .shared .align 1024 .b8 memory[];
+
+.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+.maxntid 256, 1, 1
+.minnctapersm 1
+{{
+    .reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<4>; .reg {number}<{sums_count}>;
+    ld.param.u64 %rd2, [p_out];
+    ld.param.u32 %r6, [p_turns];
+    cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r3, %tid.x;
+    mov.u32 %r7, memory;
+    add.u32 %r7, %r7, 1023;
+    and.b32 %r7, %r7, 0xFFFFFC00;               // A, then -A, then B
+    mov.u32 %r8, %r3;
+FILL:
+    mul.lo.u32 %r9, %r8, 0x9E3779B1;
+    shr.u32 %r9, %r9, 31;
+    neg.s32 %r9, %r9;
+    and.b32 %r9, %r9, {sign};
+    xor.b32 %r9, %r9, {one};
+    xor.b32 %r10, %r9, {sign};
+    mad.lo.u32 %r11, %r8, 4, %r7;
+    st.shared.b32 [%r11], %r9;
+    st.shared.b32 [%r11 + {a_bytes}], %r10;
+    st.shared.b32 [%r11 + {b_place}], %r10;
+    st.shared.b32 [%r11 + {b_middle}], %r9;
+    add.u32 %r8, %r8, 256;
+    setp.lt.u32 %p1, %r8, {words};
+    @%p1 bra FILL;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    shr.u32 %r9, %r3, 7;
+    mad.lo.u32 %r28, %r9, {half_a}, %r7;
+    add.u32 %r29, %r28, {a_bytes};
+    add.u32 %r30, %r7, {b_place};
+{descriptors}    setp.eq.u32 %p4, %r6, %r6;
+    and.b32 %r4, %r3, 15;
+    cvt.rn.f32.u32 %f1, %r4;
+{starts}
+    mov.u32 %r1, %ctaid.x;
+    mad.lo.s32 %r4, %r1, 256, %r3;
+{begin}TURN:
+    wgmma.fence.sync.aligned;
+{multiply}
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned 0;
+    sub.u32 %r6, %r6, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra TURN;
+{end}    and.b32 %r4, %r3, 15;
+{checks}
+    ret;
+}}
+""".format(
+            number=number,
+            sums_count=TILE_N // 2,
+            sign="0x{:08X}".format(SIGN[kind]),
+            one="0x{:08X}".format(ONE[kind]),
+            a_bytes=A_BYTES,
+            b_place=2 * A_BYTES,
+            b_middle=2 * A_BYTES + B_BYTES // 2,
+            half_a=A_BYTES // 2,
+            words=words,
+            descriptors=_descriptor("%rd8", "%r28") + _descriptor("%rd9", "%r29") + _descriptor("%rd10", "%r30"),
+            starts="\n".join("    {} {}, {};".format(move, name, "%r4" if integer else "%f1") for name in sums),
+            begin=_BEGIN,
+            multiply="\n".join(multiply),
+            end=_END,
+            checks="\n".join(
+                "    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, "%r4" if integer else "%f1")
+                for name in sums
+            ),
+        )
+    )
+
+
+def product(kind: str, size: int, row_bytes: int) -> str:
+    """C = A x B^T on Hopper. A and B: `size` rows of `row_bytes` bytes; C: size x size, 32-bit numbers for tf32 and int8, else bf16.
+
+    Two blocks of a cluster multiply different rows of A by the same rows of B, of which each fetches one half for both. p_out: cycles and
+    nanoseconds of the first block.
+    """
+    integer, narrow = KINDS[kind][5], KINDS[kind][0] < 4 and not KINDS[kind][5]
+    number = ".b32 %a" if integer else ".f32 %a"
+    slices = row_bytes // SLICE
+    tiles = size // (2 * TILE_M), size // TILE_N
+    sums = _list("%a", 0, TILE_N // 2)
+    multiply = []
+    for part in range(SLICE // ROW):
+        multiply.append("    add.u64 %rd10, %rd8, {0}; add.u64 %rd11, %rd9, {0};".format(part * ROW // 16))
+        multiply.append(_wgmma(kind, TILE_N, sums, "%rd10", "%rd11", "%p3" if part == 0 else "%p4"))
+    width = 2 if narrow else 4
+    stores = _narrow_stores() if narrow else _wide_stores()
+    return (
+        _head("8.0", "sm_90a")
+        + """.extern .shared .align 1024 .b8 memory[];
+
+.visible .entry cudadoctor_product(.param .align 64 .b8 p_a[128], .param .align 64 .b8 p_b[128], .param .u64 p_c, .param .u64 p_out)
+.explicitcluster
+.reqnctapercluster 2, 1, 1
+.maxntid {threads}, 1, 1
+.minnctapersm 1
+{{
+    .reg .pred %p<12>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg {number}<{sums_count}>;
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 7;                        // group of 128 threads
+    mov.u32 %r3, %cluster_ctarank;
+    mov.u32 %r4, %ctaid.x;
+    shr.u32 %r5, %r4, 1;                        // the pair's first tile
+    mov.u32 %r6, %nctaid.x;
+    shr.u32 %r6, %r6, 1;                        // number of pairs
+    mov.u32 %r7, memory;
+    add.u32 %r7, %r7, 1023;
+    and.b32 %r7, %r7, 0xFFFFFC00;               // slices of A
+    add.u32 %r8, %r7, {b_place};                // slices of B
+    add.u32 %r9, %r7, {full};                   // barriers: full, then empty
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra READY;
+{barriers}
+    fence.mbarrier_init.release.cluster;
+READY:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    mov.u32 %r10, 0;                            // stage
+    mov.u32 %r11, 0;                            // its phase
+    setp.eq.u32 %p4, %r10, 0;                   // true
+    setp.ne.u32 %p1, %r2, 0;
+    @%p1 bra MULTIPLY;
+
+    setmaxnreg.dec.sync.aligned.u32 40;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra END;
+    mov.u64 %rd20, %clock64;
+    mov.u64 %rd21, %globaltimer;
+    mov.b64 %rd1, p_a;
+    cvta.param.u64 %rd1, %rd1;
+    mov.b64 %rd2, p_b;
+    cvta.param.u64 %rd2, %rd2;
+    mov.u16 %h1, 3;
+    createpolicy.fractional.L2::{a_policy}.b64 %rd4, 1.0;   // the rows of A serve every column of a group of tiles
+    createpolicy.fractional.L2::{b_policy}.b64 %rd5, 1.0;
+FETCH_TILE:
+    setp.ge.u32 %p1, %r5, {tiles};
+    @%p1 bra FETCHED;
+{where}
+    mad.lo.u32 %r20, %r16, 2, %r3;
+    mul.lo.u32 %r20, %r20, {tile_m};            // first row of A
+    mul.lo.u32 %r21, %r17, {tile_n};
+    mad.lo.u32 %r21, %r3, {half_n}, %r21;       // first row of this block's half of B
+    mov.u32 %r22, 0;                            // first word of the slice
+FETCH:
+    shl.b32 %r24, %r10, 3;
+    add.u32 %r25, %r9, %r24;
+    add.u32 %r26, %r25, {empty};
+    xor.b32 %r27, %r11, 1;
+WAIT_EMPTY:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r26], %r27;
+    @!%p2 bra WAIT_EMPTY;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r25], {slice_bytes};
+    mad.lo.u32 %r28, %r10, {a_bytes}, %r7;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint
+        [%r28], [%rd1, {{%r22, %r20}}], [%r25], %rd4;
+    mad.lo.u32 %r29, %r10, {b_bytes}, %r8;
+    mad.lo.u32 %r29, %r3, {half_b}, %r29;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint
+        [%r29], [%rd2, {{%r22, %r21}}], [%r25], %h1, %rd5;
+    add.u32 %r10, %r10, 1;
+    setp.eq.u32 %p2, %r10, {stages};
+    selp.u32 %r10, 0, %r10, %p2;
+    selp.u32 %r24, 1, 0, %p2;
+    xor.b32 %r11, %r11, %r24;
+    add.u32 %r22, %r22, {slice_words};
+    setp.lt.u32 %p2, %r22, {row_words};
+    @%p2 bra FETCH;
+    add.u32 %r5, %r5, %r6;
+    bra FETCH_TILE;
+FETCHED:
+    mov.u64 %rd22, %clock64;
+    mov.u64 %rd23, %globaltimer;
+    setp.ne.u32 %p1, %r4, 0;
+    @%p1 bra END;
+    ld.param.u64 %rd3, [p_out];
+    cvta.to.global.u64 %rd3, %rd3;
+    sub.s64 %rd22, %rd22, %rd20;
+    sub.s64 %rd23, %rd23, %rd21;
+    st.global.u64 [%rd3], %rd22;
+    st.global.u64 [%rd3 + 8], %rd23;
+    bra END;
+
+MULTIPLY:
+    setmaxnreg.inc.sync.aligned.u32 232;
+    ld.param.u64 %rd3, [p_c];
+    cvta.to.global.u64 %rd3, %rd3;
+    sub.u32 %r12, %r2, 1;                       // which 64 rows of the tile
+    and.b32 %r13, %r1, 127;
+    setp.lt.u32 %p5, %r13, 2;                   // these threads tell one block each that a stage is free
+    shr.u32 %r14, %r13, 5;
+    shl.b32 %r14, %r14, 4;
+    and.b32 %r15, %r13, 31;
+    shr.u32 %r30, %r15, 2;
+    add.u32 %r14, %r14, %r30;
+    mad.lo.u32 %r14, %r12, 64, %r14;            // this thread's row of the tile
+    and.b32 %r15, %r15, 3;
+    and.b32 %r52, %r15, 1;
+    setp.ne.u32 %p6, %r52, 0;
+    setp.gt.u32 %p7, %r15, 1;
+    mul.lo.u32 %r15, %r15, {columns};           // and its first column
+    mapa.shared::cluster.u32 %r31, %r9, %r13;   // the barriers of the block that it tells
+TILE:
+    setp.ge.u32 %p1, %r5, {tiles};
+    @%p1 bra END;
+{where}
+    mov.u32 %r22, 0;
+SLICE:
+    shl.b32 %r24, %r10, 3;
+    add.u32 %r25, %r9, %r24;
+WAIT_FULL:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r25], %r11;
+    @!%p2 bra WAIT_FULL;
+    mad.lo.u32 %r28, %r10, {a_bytes}, %r7;
+    mad.lo.u32 %r28, %r12, {half_a}, %r28;
+    mad.lo.u32 %r29, %r10, {b_bytes}, %r8;
+{descriptors}    setp.ne.u32 %p3, %r22, 0;
+    wgmma.fence.sync.aligned;
+{multiply}
+    wgmma.commit_group.sync.aligned;
+    setp.eq.u32 %p2, %r22, 0;
+    @%p2 bra HELD;
+    wgmma.wait_group.sync.aligned 1;
+    @!%p5 bra HELD;
+    add.u32 %r33, %r32, {empty};
+    add.u32 %r33, %r31, %r33;
+    mbarrier.arrive.shared::cluster.b64 _, [%r33];
+HELD:
+    mov.u32 %r32, %r24;                         // the stage that is still read
+    add.u32 %r10, %r10, 1;
+    setp.eq.u32 %p2, %r10, {stages};
+    selp.u32 %r10, 0, %r10, %p2;
+    selp.u32 %r24, 1, 0, %p2;
+    xor.b32 %r11, %r11, %r24;
+    add.u32 %r22, %r22, 1;
+    setp.lt.u32 %p2, %r22, {slices};
+    @%p2 bra SLICE;
+    wgmma.wait_group.sync.aligned 0;
+    @!%p5 bra STORE;
+    add.u32 %r33, %r32, {empty};
+    add.u32 %r33, %r31, %r33;
+    mbarrier.arrive.shared::cluster.b64 _, [%r33];
+STORE:
+    mad.lo.u32 %r20, %r16, 2, %r3;
+    mad.lo.u32 %r20, %r20, {tile_m}, %r14;
+    mad.lo.u32 %r21, %r17, {tile_n}, %r15;
+    mul.wide.u32 %rd12, %r20, {size};
+    cvt.u64.u32 %rd13, %r21;
+    add.u64 %rd12, %rd12, %rd13;
+    mul.lo.u64 %rd12, %rd12, {width};
+    add.u64 %rd13, %rd3, %rd12;
+    add.u64 %rd14, %rd13, {eight_rows};
+{stores}
+    add.u32 %r5, %r5, %r6;
+    bra TILE;
+END:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;
+}}
+""".replace(".reg .pred %p<12>;", ".reg .pred %p<12>; .reg .b16 %h<2>; .reg .b32 %x<4>; .reg .b32 %y<2>;").format(
+            threads=PRODUCT_THREADS,
+            number=number,
+            sums_count=TILE_N // 2,
+            b_place=STAGES * A_BYTES,
+            full=STAGES * (A_BYTES + B_BYTES),
+            empty=8 * STAGES,
+            barriers="\n".join(
+                "    mbarrier.init.shared::cta.b64 [%r9 + {}], 1;\n    mbarrier.init.shared::cta.b64 [%r9 + {}], 4;".format(
+                    8 * stage, 8 * (STAGES + stage)
+                )
+                for stage in range(STAGES)
+            ),
+            where=_where(tiles),
+            tiles=tiles[0] * tiles[1],
+            tile_m=TILE_M,
+            tile_n=TILE_N,
+            half_n=TILE_N // 2,
+            a_policy=A_POLICY,
+            b_policy=B_POLICY,
+            half_a=A_BYTES // 2,
+            half_b=B_BYTES // 2,
+            a_bytes=A_BYTES,
+            b_bytes=B_BYTES,
+            slice_bytes=A_BYTES + B_BYTES,
+            slice_words=SLICE // 4,
+            slices=slices,
+            stages=STAGES,
+            row_words=row_bytes // 4,
+            size=size,
+            width=width,
+            eight_rows=8 * size * width,
+            descriptors=_descriptor("%rd8", "%r28") + _descriptor("%rd9", "%r29"),
+            multiply="\n".join(multiply),
+            stores="\n".join(stores),
+            columns=8 if narrow else 2,
+        )
+    )
+
+
+def _wide_stores() -> list[str]:
+    """Sums of 32 bits as they are: four lanes hold eight of a row."""
+    return [
+        "    st.global.v2.b32 [%rd{} + {}], {{%a{}, %a{}}};".format(13 + half, 32 * part, 4 * part + 2 * half, 4 * part + 2 * half + 1)
+        for part in range(TILE_N // 8)
+        for half in range(2)
+    ]
+
+
+def _narrow_stores() -> list[str]:
+    """Sums as bf16. Four lanes hold two columns each of four times eight; they change, so that each has all of one and stores 16 bytes."""
+    lines = []
+    for half in range(2):
+        for part in range(TILE_N // 32):
+            for block in range(4):
+                low = 16 * part + 4 * block + 2 * half
+                lines.append("    cvt.rn.bf16x2.f32 %x{}, %a{}, %a{};".format(block, low + 1, low))
+            lines += _exchanged(("%x0", "%x1"), ("%x2", "%x3"), "%p6", 1)
+            lines += _exchanged(("%x0", "%x2"), ("%x1", "%x3"), "%p7", 2)
+            lines.append("    st.global.v4.b32 [%rd{} + {}], {{%x0, %x1, %x2, %x3}};".format(13 + half, 64 * part))
+    return lines
+
+
+def _exchanged(one: tuple[str, str], other: tuple[str, str], odd: str, distance: int) -> list[str]:
+    """Of each pair the even lane keeps the first and the odd lane the second; what it does not keep becomes what its partner did not."""
+    lines = []
+    for first, second in (one, other):
+        lines.append("    selp.b32 %y0, {}, {}, {};".format(first, second, odd))
+        lines.append("    shfl.sync.bfly.b32 %y1, %y0, {}, 0x1F, 0xFFFFFFFF;".format(distance))
+        lines.append("    selp.b32 {0}, %y1, {0}, {1};".format(first, odd))
+        lines.append("    selp.b32 {0}, {0}, %y1, {1};".format(second, odd))
+    return lines
+
+
+def _where(tiles: tuple[int, int]) -> str:
+    """Of tile %r5 the pair of rows of blocks in %r16 and the column in %r17: GROUP rows at a time, column by column."""
+    group = min(GROUP, tiles[0])
+    return """    div.u32 %r50, %r5, {in_group};
+    mul.lo.u32 %r51, %r50, {in_group};
+    sub.u32 %r51, %r5, %r51;
+    rem.u32 %r16, %r51, {group};
+    mad.lo.u32 %r16, %r50, {group}, %r16;
+    div.u32 %r17, %r51, {group};""".format(in_group=group * tiles[1], group=group)
