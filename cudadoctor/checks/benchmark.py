@@ -41,7 +41,7 @@ def limit_of(measurement: Measurement, row: FigureRow | None, knowledge: Knowled
     """What the hardware can do, how that is known, and why it is not."""
     if row is not None and row.of == "peer" and measurement.links and figure(measurement.limit) is None:
         return _of_links(measurement, knowledge)
-    if figure(measurement.limit) is not None or row is None or row.of not in ("arithmetic", "shared"):
+    if figure(measurement.limit) is not None or row is None or row.of not in ("arithmetic", "tensor", "shared"):
         return figure(measurement.limit), measurement.limit_from, None
     count, clock, capability = measurement.sm_count, figure(measurement.clock_mhz), measurement.compute_capability
     if not count or not clock or capability is None:
@@ -54,7 +54,8 @@ def limit_of(measurement: Measurement, row: FigureRow | None, knowledge: Knowled
         return None, None, f"what a multiprocessor of compute capability {capability} does in a cycle is not known"
     if row.of == "shared":
         return count * per_cycle * clock / 1e3, f"{count} SMs x {per_cycle} bytes x {clock:.0f} MHz, measured under this load", None
-    rate = f"{count} SMs x {per_cycle} lanes x 2 x {clock:.0f} MHz, measured under this load"
+    lanes = "lanes" if row.of == "arithmetic" else "multiply-adds"
+    rate = f"{count} SMs x {per_cycle} {lanes} x 2 x {clock:.0f} MHz, measured under this load"
     return count * per_cycle * 2 * clock / 1e6, rate, None
 
 

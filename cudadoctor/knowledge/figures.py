@@ -8,7 +8,7 @@ from cudadoctor.knowledge.dcgm import DcgmTables
 from cudadoctor.knowledge.tables import Architectures, Row, Source, Table
 from cudadoctor.model.version import ComputeCapability
 
-FigureClass = Literal["pcie", "memory", "arithmetic", "shared", "peer", "none"]
+FigureClass = Literal["pcie", "memory", "arithmetic", "tensor", "shared", "peer", "none"]
 SHARED_BYTES = 128  # that one multiprocessor reads in a cycle, from Maxwell on
 
 
@@ -27,11 +27,12 @@ class FigureRow(Row, frozen=True, kw_only=True, rename={"of": "class"}):
 
 
 class RateRow(Row, frozen=True, kw_only=True):
-    """What one multiprocessor does in a cycle."""
+    """What one multiprocessor does in a cycle, in multiply-adds."""
 
     cc: str
     fp16: int | None = None
     bf16: int | None = None
+    tensor: dict[str, int] | None = None  # multiply-adds of the tensor cores, dense, by the type of the operands
     shared_bytes: int | None = None
     nvlink: float | None = None  # GB/s of one link in one direction
     source: Source
@@ -58,10 +59,14 @@ class FigureTables(DcgmTables):
         return next((row.nvlink for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
 
     def per_cycle(self, capability: ComputeCapability, kind: str) -> int | None:
-        """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory. None: not known."""
+        """Multiply-adds of one multiprocessor in a cycle; `shared`: bytes of shared memory; `tensor_bf16`, `product_bf16`: of its tensor
+        cores. None: not known."""
         rate = next((row for row in self._table("benchmark", Figures).rate if row.cc == capability.text), None)
         if kind == "shared":
             return (rate.shared_bytes if rate is not None else None) or SHARED_BYTES
+        what, _, operands = kind.partition("_")
+        if what in ("tensor", "product"):
+            return (rate.tensor or {}).get(operands) if rate is not None else None
         if kind in ("fp16", "bf16"):
             return getattr(rate, kind) if rate is not None else None
         row = next((row for row in self._table("architectures", Architectures).capability if row.compute_capability == capability), None)

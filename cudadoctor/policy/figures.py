@@ -46,7 +46,7 @@ def figure(name: str) -> Question:
             if entry.value is None:
                 yield Answer(where=where, why=entry.why or "not measured")
                 continue
-            factor = {"ns": 1e-3, "ms": 1e3, "s": 1e6}.get(entry.unit, 1.0)
+            factor = {"ns": 1e-3, "ms": 1e3, "s": 1e6, "TOP/s": 1e3}.get(entry.unit, 1.0)
             share = f", {entry.share:.0%} of {entry.limit:.0f} {entry.unit}" if entry.share is not None and entry.limit else ""
             shown = f"{units.figure(entry.value, entry.unit)}{share}"
             yield Answer(where=where, value=entry.value * factor, shown=shown, share=entry.share)

@@ -68,6 +68,11 @@ QUESTIONS: Mapping[str, Entry] = {
     **{name.replace("_", "-"): Entry("time", figures.figure(name), f"the benchmark's figure {name}") for name in _TIMES},
     **{name: Entry("flops", figures.figure(name), f"arithmetic, {name}") for name in ("fp16", "bf16", "fp32", "fp64")},
     **{
+        f"{what}-{kind}": Entry("operations" if kind == "int8" else "flops", figures.figure(f"{what}_{kind}"), f"{words}, {kind}")
+        for what, words in (("tensor", "rate of the tensor cores"), ("product", "matrix product on the tensor cores"))
+        for kind in ("fp16", "bf16", "tf32", "fp8", "int8")
+    },
+    **{
         name.replace("_", "-"): Entry("operations", figures.figure(name), f"the benchmark's figure {name}")
         for name in ("atomics", "atomics_same")
     },

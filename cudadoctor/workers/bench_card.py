@@ -35,6 +35,7 @@ class Samples:
 
     def __init__(self, seconds: list[float]) -> None:
         self.all = sorted(seconds)
+        self.middle = seconds.index(self.all[len(self.all) // 2])  # which of them is the median
         self.median = max(self.all[len(self.all) // 2], 1e-12)
         self.spread = round((self.all[-1] - self.all[0]) / self.median, 4)
 
@@ -228,16 +229,19 @@ class Card:
         return Samples(seconds)
 
     def measure_steady(self, queue: Callable[[int], None], warm: float, sample: float) -> Samples:
-        """The same of work that meets the power limit: all is queued at once, for after each gap the clock begins high and falls."""
+        """The same of work that meets the power limit: all is queued at once, for after each gap the clock begins high and falls.
+
+        `queue` is given the number of the sample, the number of samples while it warms up.
+        """
         self.prepare()
         once = max(self.batch(queue, 1), 1e-5)
         count = max(1, int(sample / once))
         events = [self.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(self.samples + 1)]
-        for number in range(int(warm / once) + 1):
-            queue(number)
+        for _ in range(int(warm / once) + 1):
+            queue(self.samples)
         self.record(events[0])
-        for event in events[1:]:
-            for number in range(count):
+        for number, event in enumerate(events[1:]):
+            for _ in range(count):
                 queue(number)
             self.record(event)
         self.driver.call("cuEventSynchronize", events[-1])
@@ -248,10 +252,10 @@ class Card:
             self.batch(queue, count, self.look_now)
         return Samples(seconds)
 
-    def of_clock(self, value: float, seconds: Samples) -> dict[str, Any]:
+    def of_clock(self, value: float, seconds: Samples, slot: int = 0) -> dict[str, Any]:
         """A figure with what its limit is made of."""
         return {
-            "value": value, "spread": seconds.spread, "sm_count": self.sm_count, "clock_mhz": self.clock_mhz(),
+            "value": value, "spread": seconds.spread, "sm_count": self.sm_count, "clock_mhz": self.clock_mhz(slot),
             "compute_capability": self.gpu.capability,
         }  # fmt: skip
 
@@ -308,10 +312,10 @@ class Card:
 
     def clear_out(self) -> None:
         """Zeros before a kernel counts there."""
-        self.driver.call("cuMemsetD8_v2", self.out, ctypes.c_ubyte(0), ctypes.c_size_t(64))
+        self.driver.call("cuMemsetD8_v2", self.out, ctypes.c_ubyte(0), ctypes.c_size_t(OUT_BYTES))
         self.driver.call("cuCtxSynchronize")
 
-    def clock_mhz(self) -> float | None:
-        """The clock under load, from the cycles and nanoseconds that the last kernel counted. None: a clock that stands still."""
-        cycles, nanoseconds = self.read_out(2)
+    def clock_mhz(self, slot: int = 0) -> float | None:
+        """The clock under load, from the cycles and nanoseconds that kernels counted there. None: a clock that stands still."""
+        cycles, nanoseconds = self.read_out(2 * slot + 2)[-2:]
         return round(cycles / nanoseconds * 1000, 1) if 0 < nanoseconds < 1 << 40 and 0 < cycles < 1 << 44 else None

@@ -343,8 +343,8 @@ FILL:
 def product(kind: str, size: int, row_bytes: int) -> str:
     """C = A x B^T on Hopper. A and B: `size` rows of `row_bytes` bytes; C: size x size, 32-bit numbers for tf32 and int8, else bf16.
 
-    Two blocks of a cluster multiply different rows of A by the same rows of B, of which each fetches one half for both. p_out: cycles and
-    nanoseconds of the first block.
+    Two blocks of a cluster multiply different rows of A by the same rows of B, of which each fetches one half for both. p_out: the sums of
+    the cycles and nanoseconds of the first block.
     """
     integer, narrow = KINDS[kind][5], KINDS[kind][0] < 4 and not KINDS[kind][5]
     number = ".b32 %a" if integer else ".f32 %a"
@@ -449,8 +449,8 @@ FETCHED:
     cvta.to.global.u64 %rd3, %rd3;
     sub.s64 %rd22, %rd22, %rd20;
     sub.s64 %rd23, %rd23, %rd21;
-    st.global.u64 [%rd3], %rd22;
-    st.global.u64 [%rd3 + 8], %rd23;
+    red.global.add.u64 [%rd3], %rd22;
+    red.global.add.u64 [%rd3 + 8], %rd23;
     bra END;
 
 MULTIPLY:

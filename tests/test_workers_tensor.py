@@ -1,0 +1,140 @@
+"""The tensor-core figures: kernels that a compiler takes, numbers as the host reads them, and a product that is wrong is named.
+
+What the kernels compute is seen on a GPU (tests/benchmarks/tensor.py); here the driver is a stand-in that multiplies on the CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cudadoctor.checks.benchmark import assess
+from cudadoctor.knowledge.load import load as knowledge_of_package
+from cudadoctor.model.values import Measurement
+from cudadoctor.model.version import ComputeCapability
+from tests.worker_runs import load
+
+PTX, TENSOR, CARD = load("tensor_ptx"), load("bench_tensor"), load("bench_card")
+KINDS = tuple(PTX.KINDS)
+SIZE = 64
+
+
+def compilers() -> list[str]:
+    """ptxas of a toolkit or of a package."""
+    found = [shutil.which("ptxas"), *(str(path) for folder in sys.path for path in Path(folder).glob("nvidia/c*/bin/ptxas"))]
+    return [path for path in found if path]
+
+
+@pytest.mark.skipif(not compilers(), reason="no ptxas here")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compiler_takes_the_kernels(kind: str, tmp_path: Path) -> None:
+    for target, text in (
+        (PTX.KINDS[kind][3][1], PTX.rate(kind)),
+        ("sm_90a", PTX.rate_of_groups(kind)),
+        *(("sm_90a", PTX.product(kind, size, size * PTX.KINDS[kind][0])) for size in TENSOR.SIZES),
+        ("sm_75", PTX.fill()),
+        ("sm_90", PTX.rate_fp64(hopper=True)),
+        ("sm_80", PTX.rate_fp64(hopper=False)),
+    ):
+        (tmp_path / "kernel.ptx").write_text(text)
+        command = [compilers()[0], "-v", "-arch", target, str(tmp_path / "kernel.ptx"), "-o", str(tmp_path / "kernel.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "0 bytes spill stores" in done.stderr
+        assert "Potential Performance Loss" not in done.stderr  # said where wgmma is serialised
+
+
+def test_numbers_are_read_as_the_types_say() -> None:
+    assert TENSOR.numbers(struct.pack("<3f", 1.5, -2.0, 0.25), "tf32") == [1.5, -2.0, 0.25]
+    assert TENSOR.numbers(struct.pack("<2e", 1.5, -0.125), "fp16") == [1.5, -0.125]
+    assert TENSOR.numbers(bytes.fromhex("803f40c0"), "bf16") == [1.0, -3.0]
+    assert TENSOR.numbers(bytes([0, 0x7F, 0x80, 0xFF]), "int8") == [0.0, 127.0, -128.0, -1.0]
+    # OCP 8-bit floating point, E4M3: 1, -1, the largest, the smallest normal and subnormal numbers
+    assert TENSOR.numbers(bytes([0x38, 0xB8, 0x7E, 0x08, 0x01]), "fp8") == [1.0, -1.0, 448.0, 2.0**-6, 2.0**-9]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_operands_are_numbers_of_moderate_size(kind: str) -> None:
+    """Whatever the hash gives: no infinity, nothing so large that a sum of 8192 of them overflows."""
+    mask, base = PTX.RANDOM[kind]
+    chance = random.Random(kind)
+    for _ in range(200):
+        word = struct.pack("<I", chance.getrandbits(32) & mask | base)
+        assert all(abs(value) < (129 if kind == "int8" else 2.01) for value in TENSOR.numbers(word, kind))
+    assert {abs(value) for value in TENSOR.numbers(struct.pack("<I", PTX.ONE[kind]), kind)} == {1.0}
+    assert {*TENSOR.numbers(struct.pack("<I", PTX.ONE[kind] ^ PTX.SIGN[kind]), kind)} == {-1.0}
+
+
+class _Memory:
+    """The driver's part in `check`: a copy from the device is one from this process's memory."""
+
+    def call(self, function: str, *arguments: Any) -> None:
+        assert function == "cuMemcpyDtoH_v2"
+        target, source, size = arguments
+        ctypes.memmove(target, source.value, size.value)
+
+
+class _Card:
+    def __init__(self) -> None:
+        self.driver, self.wrong = _Memory(), CARD.WrongError
+        self.gpu = type("Gpu", (), {"capability": "9.0"})()
+
+
+def multiplied(kind: str, wrong: tuple[int, int] | None = None) -> Any:
+    """A Tensor whose operands and product lie in this process's memory; `wrong`: a place of the product that is off."""
+    tensor = TENSOR.Tensor(_Card(), PTX)
+    chance, width = random.Random(kind), PTX.KINDS[kind][0]
+    mask, base = PTX.RANDOM[kind]
+    words = SIZE * SIZE * width // 4
+    raw = [struct.pack(f"<{words}I", *(chance.getrandbits(32) & mask | base for _ in range(words))) for _ in range(2)]
+    rows = [[TENSOR.numbers(one[row * SIZE * width : (row + 1) * SIZE * width], kind) for row in range(SIZE)] for one in raw]
+    narrow = width < 4 and kind != "int8"
+    result = b""
+    for row, left in enumerate(rows[0]):
+        for column, right in enumerate(rows[1]):
+            exact = sum(x * y for x, y in zip(left, right, strict=True))
+            exact = exact * 1.02 + 1 if (row, column) == wrong else exact
+            single = struct.pack("<I", struct.unpack("<I", struct.pack("<f", exact))[0] + (0x8000 if narrow else 0))  # rounded, not cut
+            result += struct.pack("<i", int(exact)) if kind == "int8" else single[2:] if narrow else single
+    held = [ctypes.create_string_buffer(one, len(one)) for one in (*raw, result)]
+    tensor.held = held
+    tensor.operands = (kind, SIZE, *(ctypes.c_uint64(ctypes.addressof(one)) for one in held))
+    return tensor
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_right_product_is_right_and_a_wrong_number_is_named(kind: str) -> None:
+    multiplied(kind).check(kind)
+    place = (7919 + 13) % SIZE, (104729 + 7) % SIZE  # of the second sample
+    with pytest.raises(CARD.WrongError, match=rf"row {place[0]}, column {place[1]} of the product \({kind}\)"):
+        multiplied(kind, place).check(kind)
+
+
+def measured(name: str, value: float, capability: str = "9.0") -> Measurement:
+    return Measurement(
+        gpu=0, name=name, value=value, unit="TFLOP/s", sm_count=132, clock_mhz=1400.0, compute_capability=ComputeCapability(capability)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "capability", "verdict"),
+    [
+        ("tensor_bf16", 740.0, "9.0", "ok"),
+        ("tensor_bf16", 500.0, "9.0", "slow"),
+        ("tensor_fp8", 1480.0, "9.0", "ok"),
+        ("product_tf32", 350.0, "9.0", "ok"),
+        ("product_bf16", 400.0, "9.0", "slow"),
+        ("tensor_bf16", 200.0, "8.0", "cannot judge"),  # no machine was at hand: its rate is not in the table
+        ("cublas_bf16", 700.0, "9.0", "cannot judge"),
+    ],
+)
+def test_a_figure_is_judged_where_the_rate_was_seen(name: str, value: float, capability: str, verdict: str) -> None:
+    assert assess(measured(name, value, capability), knowledge_of_package()).verdict == verdict
