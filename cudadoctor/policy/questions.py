@@ -35,6 +35,11 @@ _RATES = {
 _TIMES = ("launch_latency", "launch_queued", "launch_graph", "memory_latency", "context_creation", "jit_compile", "peer_latency")
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy")
 
+_TENSOR = {
+    "tensor": ("rate of the tensor cores", ("fp16", "bf16", "tf32", "fp8", "int8", "fp64")),
+    "product": ("matrix product on the tensor cores", ("fp16", "bf16", "tf32", "fp8", "int8")),
+    "cublas": ("the same product by cuBLAS", ("fp16", "bf16", "tf32", "int8")),
+}
 QUESTIONS: Mapping[str, Entry] = {
     "gpus": Entry("count", gpus.gpus, "GPUs that CUDA shows"),
     "gpu-name": Entry("words", gpus.name, "every GPU's name; ~ asks for a part of it"),
@@ -68,9 +73,9 @@ QUESTIONS: Mapping[str, Entry] = {
     **{name.replace("_", "-"): Entry("time", figures.figure(name), f"the benchmark's figure {name}") for name in _TIMES},
     **{name: Entry("flops", figures.figure(name), f"arithmetic, {name}") for name in ("fp16", "bf16", "fp32", "fp64")},
     **{
-        f"{what}-{kind}": Entry("operations" if kind == "int8" else "flops", figures.figure(f"{what}_{kind}"), f"{words}, {kind}")
-        for what, words in (("tensor", "rate of the tensor cores"), ("product", "matrix product on the tensor cores"))
-        for kind in ("fp16", "bf16", "tf32", "fp8", "int8")
+        f"{what}-{kind}": Entry("operations" if kind == "int8" else "flops", figures.figure(f"{what}_{kind}"), f"{meaning}, {kind}")
+        for what, (meaning, kinds) in _TENSOR.items()
+        for kind in kinds
     },
     **{
         name.replace("_", "-"): Entry("operations", figures.figure(name), f"the benchmark's figure {name}")
