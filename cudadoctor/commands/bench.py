@@ -11,6 +11,8 @@ import click
 from cudadoctor.commands import examining, helping
 from cudadoctor.commands import options as groups
 
+BESIDE_LOAD = 60.0  # seconds that all else may take
+
 
 @click.command(
     cls=helping.Command,
@@ -19,14 +21,21 @@ from cudadoctor.commands import options as groups
     examples=(
         ("cudadoctor bench --save before.json", "keep the figures"),
         ("cudadoctor bench --against before.json", "compare with them"),
+        ("cudadoctor bench --sustained 60", "which GPU slows down when warm"),
     ),
 )
 @click.option("--save", metavar="FILE", help="Keep the figures of this run, for --against.")
 @click.option("--against", metavar="FILE", help="Compare with figures that --save kept.")
+@click.option(
+    "--sustained",
+    type=groups.Seconds(min=1),
+    metavar="SECONDS",
+    help="In place of the figures: all GPUs under the load of their tensor cores at once, with clock, power and heat over time.",
+)
 @groups.policy_options
 @examining.evidence_options
 @groups.shown
-def bench(save: str | None, against: str | None, **options: Any) -> None:
+def bench(save: str | None, against: str | None, sustained: float | None, **options: Any) -> None:
     """Measure every visible GPU beside what its link, memory and clocks can do: copies, arithmetic, launches, copies between GPUs."""
     started = time.monotonic()
     groups.outputs(options)
@@ -34,9 +43,20 @@ def bench(save: str | None, against: str | None, **options: Any) -> None:
     from cudadoctor.report import bench_text
 
     saved = saved_figures.read(against) if against is not None else None
-    answer, knowledge = examining.judge({**options, "on_gpus": ("bench",)}, examining.requirements(options), started)
+    answer, knowledge = examining.judge({**options, **_on_gpus(sustained, options["timeout"])}, examining.requirements(options), started)
     report = saved_figures.compared(answer.report, saved, knowledge, strict=options["strict"])
     if save is not None:
         saved_figures.save(report, save)
     examining.finish(report, knowledge, options, bench_text.render(report, knowledge, examining.style(options), against=against))
     sys.exit(groups.exit_code(report, options))
+
+
+def _on_gpus(sustained: float | None, timeout: float) -> dict[str, Any]:
+    """The options of a run that does more on every GPU."""
+    if sustained is None:
+        return {"on_gpus": ("bench",)}
+    return {
+        "on_gpus": ("sustained",),
+        "sustained_arguments": ("--seconds", f"{sustained:g}"),
+        "timeout": max(timeout, sustained + BESIDE_LOAD),
+    }

@@ -125,6 +125,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         busy=bool(options.get("busy") or options.get("on_gpus")),
         on_gpus=options.get("on_gpus", ()),
         smoke=options.get("smoke_arguments", ()),
+        sustained=options.get("sustained_arguments", ()),
         more=knowledge().more_probes,
     )
     if judge is not None:

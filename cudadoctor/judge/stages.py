@@ -160,6 +160,7 @@ def _assembled(found: Judgement, knowledge: Knowledge, wanted: Requirements, gua
         smoke=guard.run("assemble", "smoke", (), assemble.smoke, facts, lambda text: _planted(text, knowledge)),
         benchmark=found.figures,
         lessons=guard.run("assemble", "lessons", (), assemble.lessons, facts),
+        sustained=guard.run("assemble", "sustained", (), assemble.sustained, facts),
         timing=assemble.timing(evidence, knowledge),
         notes=guard.run("assemble", "notes", (), assemble.notes, facts, evidence, judged, found.past, knowledge),
     )

@@ -132,6 +132,19 @@ class LessonResult(Part, frozen=True, kw_only=True):
     compiled_us: float | None = None  # that loop compiled for the CPU
 
 
+class SustainedSample(Part, frozen=True, kw_only=True):
+    """A moment of `bench --sustained`. `clock_mhz`: counted by the kernels; `reasons`: what held the clocks down."""
+
+    gpu: Count
+    seconds: float  # since the load began
+    value: float
+    unit: str
+    clock_mhz: float | None
+    power_w: float | None
+    temperature_c: float | None
+    reasons: tuple[str, ...]
+
+
 class BenchmarkResult(Part, frozen=True, kw_only=True):
     gpu: Count
     name: str
@@ -171,5 +184,6 @@ class Report(Part, frozen=True, kw_only=True):
     smoke: tuple[SmokeResult, ...]
     benchmark: tuple[BenchmarkResult, ...]
     lessons: tuple[LessonResult, ...] = ()
+    sustained: tuple[SustainedSample, ...] = ()
     timing: Timing
     notes: tuple[str, ...] = ()  # what a reader should know: probing changed the machine, another Python has Numba ...

@@ -1,4 +1,4 @@
-"""What the workers of `bench` and `smoke` wrote, one a GPU: figures measured more than once become one, steps join the ladder's.
+"""What workers wrote that do more on a GPU than the ladder: figures measured more than once become one, steps join the ladder's.
 
 A worker that hung or crashed says so by the step that it had begun; the other GPUs' workers are not touched by it.
 """
@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact, Unknown
-from cudadoctor.model.values import GPU_WORK, LADDER, GpuLoad, GpuWork, Guest, Ladder, Lesson, Measurement, RungResult, SmokeStep
+from cudadoctor.model.values import GPU_WORK, LADDER, GpuLoad, GpuWork, Guest, Ladder, Lesson, Measurement, RungResult, SmokeStep, Sustained
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.json_lines import Record, ending, nothing_read, records, said
 from cudadoctor.parsers.worker_ladder import of, rungs_of, spoken_line, unfinished
 
 MOST_GPUS = 64
-WORKERS = ("benchmark", "smoke")
+WORKERS = ("benchmark", "smoke", "sustained")
 PEER = "peer copy"
 TIMES = ("ns", "us", "ms", "s")  # units of which less is better
 ITEMS = tuple(f"{worker}-{place}" for worker in WORKERS for place in (*range(MOST_GPUS), "peers"))
@@ -61,6 +61,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         smoke=(*of(SmokeStep, "smoke", entries, True), *_broken_off(text, entries)),
         lessons=of(Lesson, "lesson", entries, False),
         loads=of(GpuLoad, "load", entries, True),
+        sustained=of(Sustained, "sustained", entries, True),
         guests=of(Guest, "guest", entries, True),
         results=(*results, *((broken,) if broken is not None else ())),
     )
@@ -100,6 +101,7 @@ def joined(facts: list[Fact[Any]]) -> list[Fact[Any]]:
         guests=ladder.guests + tuple({guest.gpu: guest for guest in guests}.values()),
         rungs=ladder.rungs + broken,
         loads=tuple(one for work in works for one in work.loads),
+        sustained=tuple(one for work in works for one in work.sustained),
         lessons=tuple(one for work in works for one in work.lessons),
     )
     quotes = first.quotes + tuple(quote for fact in of_gpus for quote in fact.quotes)

@@ -39,6 +39,7 @@ _TENSOR = {
     "tensor": ("rate of the tensor cores", ("fp16", "bf16", "tf32", "fp8", "int8", "fp64")),
     "product": ("matrix product on the tensor cores", ("fp16", "bf16", "tf32", "fp8", "int8")),
     "cublas": ("the same product by cuBLAS", ("fp16", "bf16", "tf32", "int8")),
+    "sustained": ("throughput in the second half of bench --sustained", ("bf16", "fp32")),
 }
 QUESTIONS: Mapping[str, Entry] = {
     "gpus": Entry("count", gpus.gpus, "GPUs that CUDA shows"),

@@ -8,7 +8,7 @@ import msgspec
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report
-from cudadoctor.report import smoke_text, text
+from cudadoctor.report import smoke_text, sustained, text
 from cudadoctor.report.clean import one_line
 
 BAR = 20  # columns
@@ -22,6 +22,8 @@ def render(report: Report, knowledge: Knowledge, style: text.Style, *, against: 
     if not report.benchmark:
         return text.render(report, knowledge, style)
     page = text.Page(style)
+    if report.sustained:
+        sustained.render(page, report)
     for gpu in sorted({result.gpu for result in report.benchmark if result.peer is None}):
         page.raw(_heading(gpu, report.machine.gpus), style="bold")
         for result in report.benchmark:

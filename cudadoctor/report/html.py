@@ -13,7 +13,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report, SmokeResult
-from cudadoctor.report import templates, text, way, words
+from cudadoctor.report import sustained, templates, text, way, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,6 +71,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
     steps = prescription.steps if prescription is not None else ()
     context = {
         "report": report,
+        "courses": sustained.courses(report) if report.sustained else (),
         "headline": words.headline(report),
         "proof": words.proof(report),
         "tried": tuple(words.experiments(report)),

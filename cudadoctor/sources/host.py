@@ -34,7 +34,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 60.0
     benchmark: bool = True
     busy: bool = False  # measure on GPUs too on which others compute
-    on_gpus: tuple[str, ...] = ()  # the workers that do more on every GPU: bench, smoke
+    on_gpus: tuple[str, ...] = ()  # the workers that do more on every GPU: bench, smoke, sustained
+    sustained: tuple[str, ...] = ()  # arguments of the last
     smoke: tuple[str, ...] = ()  # arguments of the smoke worker
     leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
     frameworks: tuple[str, ...] = ()  # those to import, where they are installed
@@ -292,7 +293,7 @@ class Collector:
             gpu_workers.run(
                 name,
                 gpus,
-                (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else (),
+                (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else self.plan.sustained,
                 python=(numba if name == "smoke" else None) or self.python or sys.executable,
                 end=self.end,
                 keeper=self.keeper,

@@ -53,34 +53,43 @@ class Tensor:
     # -------------------------------------------------------- rate
     def rate(self, kind: str) -> dict[str, Any]:
         """Multiply-adds with operands at hand: by wgmma on Hopper, by mma.sync elsewhere."""
+        card = self.card
+        launch, operations = self.instructions(kind)
+        card.clear_out()
+        turns, seconds = card.long_enough(launch)
+        wrong = card.read_out(3)[2]
+        if wrong:
+            raise card.wrong("{} sums of the tensor cores ({}) are wrong".format(wrong, kind))
+        record = card.of_clock(round(operations * turns / seconds.median / 1e12, 3), seconds)
+        return dict(record, unit=unit(kind), why="wgmma on shared memory" if self.by_groups(kind) else "mma.sync on registers")
+
+    def by_groups(self, kind: str) -> bool:
+        """Whether groups of warps multiply together."""
+        return bool(self.capability == self.ptx.HOPPER and kind != "fp64")
+
+    def instructions(self, kind: str) -> tuple[Any, float]:
+        """What queues the instructions, for a number of turns, and the operations of one turn. The cycles are counted in `out`."""
         card, ptx = self.card, self.ptx
         needs = (8, 0) if kind == "fp64" else ptx.KINDS[kind][3][2]
         if self.capability < needs:
             raise card.unfit("compute capability {} does not have it".format(card.gpu.capability))
         card.prepare()
-        groups = self.capability == ptx.HOPPER and kind != "fp64"
+        groups, shared = self.by_groups(kind), 0
         if kind == "fp64":
             hopper = self.capability == ptx.HOPPER
-            text, per_turn = ptx.rate_fp64(hopper=hopper), (16 * 8 * 16 if hopper else 8 * 8 * 4) * 2 * ptx.CHAINS * ptx.ROUNDS
+            text, each = ptx.rate_fp64(hopper=hopper), (16 * 8 * 16 if hopper else 8 * 8 * 4) * 2 * ptx.CHAINS * ptx.ROUNDS
         elif groups:
-            text, per_turn = ptx.rate_of_groups(kind), 64 * ptx.TILE_N * 2 * ptx.SLICE // ptx.KINDS[kind][0]
+            text, each, shared = ptx.rate_of_groups(kind), 64 * ptx.TILE_N * 2 * ptx.SLICE // ptx.KINDS[kind][0], ptx.GROUPS_SHARED
         else:
-            text, per_turn = ptx.rate(kind), 16 * 8 * ptx.ROW // ptx.KINDS[kind][0] * ptx.CHAINS * ptx.ROUNDS
-        kernel = self.kernel("rate_" + kind, text, "rate", ptx.GROUPS_SHARED if groups else 0)
+            text, each = ptx.rate(kind), 16 * 8 * ptx.ROW // ptx.KINDS[kind][0] * ptx.CHAINS * ptx.ROUNDS
+        kernel = self.kernel("rate_" + kind, text, "rate", shared)
         blocks = card.sm_count * (1 if groups else min(4, card.blocks_per_sm(kernel, ptx.THREADS)))
-        workers = ptx.THREADS // (128 if groups else 32)  # groups or warps, each of which does `per_turn`
-        shared = ptx.GROUPS_SHARED if groups else 0
-        card.clear_out()
+        workers = blocks * ptx.THREADS // (128 if groups else 32)  # groups or warps, each of which does `each` multiply-adds in a turn
 
         def launch(turns: int) -> None:
             card.launch(kernel, blocks, ptx.THREADS, "pu", card.out, turns, shared=shared)
 
-        turns, seconds = card.long_enough(launch)
-        wrong = card.read_out(3)[2]
-        if wrong:
-            raise card.wrong("{} sums of the tensor cores ({}) are wrong".format(wrong, kind))
-        record: dict[str, Any] = card.of_clock(round(2 * per_turn * workers * blocks * turns / seconds.median / 1e12, 3), seconds)
-        return dict(record, unit=unit(kind), why="wgmma on shared memory" if groups else "mma.sync on registers")
+        return launch, 2.0 * each * workers
 
     def kernel(self, module: str, text: str, name: str, shared: int) -> Any:
         """Compiled by the driver on first use."""
@@ -122,24 +131,30 @@ class Tensor:
 
     def product(self, kind: str) -> dict[str, Any]:
         """C = A x B^T of random numbers, whole."""
-        card, ptx = self.card, self.ptx
-        if self.capability != ptx.HOPPER:
-            raise card.unfit("a kernel for whole products is here for compute capability 9.0 alone")
-        size, a, b, c = self.given(kind)
-        width = ptx.KINDS[kind][0]
-        kernel = self.kernel("product_{}_{}".format(kind, size), ptx.product(kind, size, size * width), "product", ptx.PRODUCT_SHARED)
-        maps = [self.tensor_map(buffer, size, size * width, ptx.TILE_M) for buffer in (a, b)]
-        blocks = card.sm_count // 2 * 2
+        card = self.card
+        launch, size = self.launching(kind)
         card.clear_out()
-
-        def launch(sample: int) -> None:
-            place = card.out.value + SLOT_BYTES * sample
-            card.launch(kernel, blocks, ptx.PRODUCT_THREADS, "mmpp", *maps, c, place, shared=ptx.PRODUCT_SHARED)
-
         seconds = card.measure_steady(launch, WARM_SECONDS, SAMPLE_SECONDS)
         record = card.of_clock(round(2 * size**3 / seconds.median / 1e12, 3), seconds, seconds.middle)
         self.check(kind)
         return dict(record, unit=unit(kind), why="{0} x {0} x {0}, random numbers, wgmma".format(size))
+
+    def launching(self, kind: str) -> tuple[Any, int]:
+        """What queues one product, whose cycles are added to a slot of `out`, and the rows of A."""
+        card, ptx = self.card, self.ptx
+        if self.capability != ptx.HOPPER:
+            raise card.unfit("a kernel for whole products is here for compute capability 9.0 alone")
+        size, a, b, c = self.given(kind)
+        row_bytes = size * ptx.KINDS[kind][0]
+        kernel = self.kernel("product_{}_{}".format(kind, size), ptx.product(kind, size, row_bytes), "product", ptx.PRODUCT_SHARED)
+        maps = [self.tensor_map(buffer, size, row_bytes, ptx.TILE_M) for buffer in (a, b)]
+        blocks = card.sm_count // 2 * 2
+
+        def launch(slot: int) -> None:
+            place = card.out.value + SLOT_BYTES * slot
+            card.launch(kernel, blocks, ptx.PRODUCT_THREADS, "mmpp", *maps, c, place, shared=ptx.PRODUCT_SHARED)
+
+        return launch, size
 
     def tensor_map(self, buffer: Any, rows: int, row_bytes: int, box: int) -> Any:
         """What the copy engine needs to fetch `box` rows of 128 bytes, swizzled. It is aligned as the driver asks for."""

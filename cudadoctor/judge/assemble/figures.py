@@ -71,6 +71,25 @@ def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
     )
 
 
+def sustained(facts: Facts) -> tuple[report.SustainedSample, ...]:
+    """How a long load went, moment by moment."""
+    ladder = value(facts, LADDER)
+    return tuple(
+        report.SustainedSample(
+            gpu=one.gpu,
+            seconds=one.at,
+            value=one.value,
+            unit=one.unit,
+            clock_mhz=figure(one.clock_mhz),
+            power_w=figure(one.load.power_w) if one.load is not None else None,
+            temperature_c=one.load.temperature_c if one.load is not None else None,
+            reasons=(one.load.reasons or ()) if one.load is not None else (),
+        )
+        for one in (ladder.sustained if ladder is not None else ())
+        if isfinite(one.at) and isfinite(one.value)
+    )
+
+
 def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResult, ...]:
     """Each figure with its share of what the hardware can do, in the order of the table."""
     ladder = value(facts, LADDER)

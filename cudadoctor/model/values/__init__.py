@@ -68,6 +68,7 @@ from cudadoctor.model.values.ladder import (
     RungName,
     RungResult,
     SmokeStep,
+    Sustained,
 )
 from cudadoctor.model.values.links import (
     COPY_RATES,
@@ -311,6 +312,7 @@ __all__ = [
     "SmokeStep",
     "SpacedName",
     "Start",
+    "Sustained",
     "Toolkit",
     "Toolkits",
     "User",

@@ -108,6 +108,18 @@ class GpuLoad(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
+class Sustained(Value, frozen=True, kw_only=True):
+    """A moment of a long load: seconds since it began, throughput, the clock that the kernels counted, and what NVML said."""
+
+    gpu: GpuIndex
+    at: Seconds
+    value: Figure
+    unit: str
+    clock_mhz: Figure | None = None
+    load: Load | None = None
+    line: int = 0
+
+
 class Lesson(Value, frozen=True, kw_only=True):
     """One computation at one size, timed in several ways (microseconds)."""
 
@@ -166,6 +178,7 @@ class Ladder(Value, frozen=True, kw_only=True):
     benchmark: tuple[Measurement, ...] = ()
     guests: tuple[Guest, ...] = ()
     loads: tuple[GpuLoad, ...] = ()
+    sustained: tuple[Sustained, ...] = ()
     lessons: tuple[Lesson, ...] = ()
     quick: bool = False
     withheld: tuple[str, ...] = ()  # variables of the user's of which the climb did not get all
@@ -183,6 +196,7 @@ class GpuWork(Value, frozen=True, kw_only=True):
     results: tuple[RungResult, ...] = ()  # the context, and what broke off
     lessons: tuple[Lesson, ...] = ()
     loads: tuple[GpuLoad, ...] = ()
+    sustained: tuple[Sustained, ...] = ()
 
 
 LADDER = Key[Ladder]("ladder")
