@@ -18,7 +18,7 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import BenchmarkResult, LessonResult, Report
 from cudadoctor.model.requirements import Requirements
-from cudadoctor.model.values import Guest, Load, Measurement
+from cudadoctor.model.values import CudaDevice, Guest, Ladder, Load, Measurement
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.report import bench_text, smoke_text
 from cudadoctor.report.page import Style
@@ -314,3 +314,16 @@ def test_the_break_even_is_between_the_sizes() -> None:
 def test_the_memory_to_test(size: str, good: bool) -> None:
     done = CliRunner().invoke(cli.cli, ["smoke", "--memory", size, "--replay", str(HOSTS / "h200-smoke")])
     assert (done.exit_code != 2) == good, done.output
+
+
+def test_a_gpu_behind_its_equals_is_told_whatever_the_limit() -> None:
+    """Eight of one model: the fifth is 12 % slower in copies, and at a lower clock as fast in arithmetic as the others."""
+    devices = tuple(CudaDevice(index=index, name="NVIDIA H100") for index in range(8))
+    measured = [
+        Measurement(gpu=gpu, name=name, value=value * (0.88 if gpu == 4 else 1 + gpu / 1000), unit="GB/s", clock_mhz=clock)
+        for gpu in range(8)
+        for name, value, clock in (("d2d", 3000.0, None), ("fp32", 60.0, 1980.0 * (0.88 if gpu == 4 else 1.0)))
+    ]
+    results = benchmark.assess_all(measured, Ladder(devices=devices), KNOWLEDGE)
+    assert [(one.gpu, one.name) for one in results if one.behind is not None] == [(4, "d2d")]
+    assert [one.behind for one in benchmark.assess_all(measured[:6], Ladder(devices=devices), KNOWLEDGE)] == [None] * 6  # three are too few

@@ -10,9 +10,12 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_REACHED, passed, spoken
 from cudadoctor.checks.smoke import QUICK
+from cudadoctor.inventory import equals
 from cudadoctor.inventory.devices import plain_address
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
@@ -103,6 +106,28 @@ def assess(measurement: Measurement, knowledge: Knowledge, guests: Iterable[Gues
     )
 
 
+def assess_all(measured: Iterable[Measurement], ladder: Ladder, knowledge: Knowledge) -> list[BenchmarkResult]:
+    """Each measurement, also beside those of equal GPUs of this machine: of five or more a slow one is told, whatever the limit."""
+    results = [assess(one, knowledge, ladder.guests) for one in measured]
+    names = {device.index: device.name for device in ladder.devices}
+    by_kind: dict[tuple[str, str | None], list[int]] = {}
+    for place, one in enumerate(results):
+        if one.value and one.peer is None and names.get(one.gpu) is not None:
+            by_kind.setdefault((one.name, names[one.gpu]), []).append(place)
+    for (name, _), places in by_kind.items():
+        row = knowledge.figure(name)
+        values = [_comparable(results[place], less=row is not None and row.less) for place in places]
+        for at, usual in equals.slow(values):
+            results[places[at]] = msgspec.structs.replace(results[places[at]], behind=round(1 - values[at] / usual, 4))
+    return results
+
+
+def _comparable(result: BenchmarkResult, *, less: bool) -> float:
+    """Higher is better; of arithmetic, at one clock."""
+    value = result.value or 0.0
+    return 1 / value if less else value / (result.clock_mhz or 1.0)
+
+
 def _doubt(
     measurement: Measurement, row: FigureRow | None, share: float | None, guest: Guest | None, limit: float | None, unlimited: str | None
 ) -> str | None:
@@ -168,6 +193,8 @@ def _said(result: BenchmarkResult, row: FigureRow | None) -> str:
         return f"{words}: not measured ({result.why})"
     shown = f"{result.value:.0f}" if result.value >= 100 else f"{result.value:.3g}"
     said = f"{shown} {result.unit} {words}"
+    if result.behind is not None:
+        said += f" ({result.behind:.0%} behind equal GPUs here)"
     if result.share is not None and result.verdict != "cannot judge":
         source = (result.limit_from or "the limit").split(":")[0].split(",")[0]
         said += f" ({round(result.share * 100)} % of {source}{', slow' if result.verdict == 'slow' else ''})"
@@ -189,10 +216,11 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         reached = passed(ladder, "ptx-kernel")
         return Line("nothing was measured", fact.quotes[:1], because=None if reached else NOT_REACHED)
     gpus = sorted({entry.gpu for entry in ladder.benchmark})
+    assessed = dict(zip(ladder.benchmark, assess_all(ladder.benchmark, ladder, knowledge), strict=True))
     lines, quotes = [], []
     for gpu in gpus:
         chosen = _chosen([entry for entry in ladder.benchmark if entry.gpu == gpu and entry.peer is None], knowledge)
-        said = ", ".join(_said(assess(entry, knowledge, ladder.guests), knowledge.figure(entry.name)) for entry in chosen)
+        said = ", ".join(_said(assessed[entry], knowledge.figure(entry.name)) for entry in chosen)
         lines.append(said if len(gpus) == 1 else f"GPU {gpu}: {said}")
         quotes += [spoken("benchmark", entry.line, f"GPU {gpu}: {entry.name}: {entry.value} {entry.unit}") for entry in chosen]
     lines += [f"{in_use(guest)}: not measured; {BUSY_WORDS}" for guest in ladder.guests if guest.gpu not in gpus]

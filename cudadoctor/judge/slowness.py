@@ -16,6 +16,7 @@ _SUSPECTED = {
     "pcie": ("pcie-link-degraded",),
     "memory": ("row-remap-needed", "thermal-or-power-throttling"),
     "arithmetic": ("thermal-or-power-throttling",),
+    "tensor": ("thermal-or-power-throttling",),
     "shared": ("thermal-or-power-throttling",),
     "peer": ("nvlink-error", "peer-access-broken"),
 }

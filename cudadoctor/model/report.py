@@ -159,6 +159,7 @@ class BenchmarkResult(Part, frozen=True, kw_only=True):
     spread: float | None = None  # distance of the extreme samples, in parts of the median
     runs: tuple[float, ...] = ()  # the figure in each run, where it was measured more than once
     clock_mhz: float | None = None  # measured under this very load
+    behind: float | None = None  # the share by which it lies below those of equal GPUs of this machine, where that is no chance
     saved: float | None = None  # the figure of the file given with --against
     change: float | None = None  # against that: 0.05 is 5 % more
 

@@ -65,6 +65,8 @@ def _figure(page: text.Page, result: BenchmarkResult, knowledge: Knowledge) -> N
         words += f" {round(result.share * 100):>3} %"
     if result.verdict != "cannot judge":
         words += f"  {result.verdict}"
+    if result.behind is not None:
+        words += f"  {result.behind:.0%} behind equal GPUs"
     if result.change is not None:
         words += f"  {result.change:+.1%} against {_short(result.saved or 0.0)}"
     page.pair(f"  {title:<{TITLE}}", VERDICT_STYLE[result.verdict] if result.verdict == "slow" else "", words.rstrip())

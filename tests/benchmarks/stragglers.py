@@ -1,7 +1,7 @@
 """How often a healthy GPU is called slow, and how often a slow one is found: python -m tests.benchmarks.stragglers [RUNS]
 
 Fleets of 2 to 10,000 equal GPUs whose figures scatter by 0.3 to 8 %, one GPU in 64 (at least one) slower by 3 to 30 %; with and without five
-earlier runs. Beside our rule (fleet/stragglers.py): 5 % below the median, |z| > 3.5 of the median absolute deviation, and 5 % below a GPU's
+earlier runs. Beside our rule (inventory/equals.py): 5 % below the median, |z| > 3.5 of the median absolute deviation, and 5 % below a GPU's
 own median of earlier runs.
 """
 
@@ -12,7 +12,8 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 
-from cudadoctor.fleet.stragglers import behind_themselves, slow
+from cudadoctor.fleet.stragglers import behind_themselves
+from cudadoctor.inventory.equals import slow
 
 SIZES = (2, 8, 64, 1000, 10_000)
 SPREADS = (0.003, 0.005, 0.01, 0.02, 0.04, 0.08)

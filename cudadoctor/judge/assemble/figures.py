@@ -8,7 +8,7 @@ from math import isfinite
 import msgspec
 
 from cudadoctor.checks import rows
-from cudadoctor.checks.benchmark import assess, figure
+from cudadoctor.checks.benchmark import assess_all, figure
 from cudadoctor.judge.assemble.known import value
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
@@ -99,7 +99,7 @@ def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResul
     found = sorted(
         ladder.benchmark, key=lambda entry: (entry.peer is not None, entry.gpu, order.get(entry.name, len(order)), entry.peer or 0)
     )
-    return tuple(assess(_with_memory_limit(entry, ladder, facts, knowledge), knowledge, ladder.guests) for entry in found)
+    return tuple(assess_all((_with_memory_limit(entry, ladder, facts, knowledge) for entry in found), ladder, knowledge))
 
 
 def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowledge: Knowledge) -> Measurement:

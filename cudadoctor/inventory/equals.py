@@ -1,0 +1,61 @@
+"""Which of some equal GPUs are slower than the others. Pure.
+
+Each is held against the others, itself left out: its distance from their mean in their own standard deviations is Student-distributed, so
+the cut-off that lets 8 healthy GPUs in 10,000 through is known for every number of GPUs. What lies far off is left out of mean and
+deviation first, so that several slow GPUs do not hide each other. The deviation has a floor, for equal GPUs may by chance agree better than
+they do the next time, and a difference that nobody would feel is none.
+
+Source of the method: studentised deleted residuals (Cook and Weisberg, Residuals and Influence in Regression, 1982); expansion of Student's
+quantiles: Abramowitz and Stegun 26.7.5. tests/benchmarks/stragglers.py simulates it beside other rules.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+LET_THROUGH = 0.0008  # of healthy GPUs and figures that are flagged
+MANY = 24  # GPUs; of fewer less is let through, for leaving out what lies far off makes their deviation look small
+LEAST_PEERS = 4  # with fewer nobody can say what is usual
+FLOOR = 0.004  # of the figure: the least deviation that is assumed
+FELT = 0.03  # of the figure: who is nearer to the usual than this is not slow
+FAR = 4.0  # robust deviations from which a value is not used to say what is usual; more where they are known from few values
+_NORMAL = statistics.NormalDist()
+
+
+def cut_off(freedom: int) -> float:
+    """Student's quantile of 1 - LET_THROUGH. `freedom`: degrees of it, 3 or more."""
+    z, v = _NORMAL.inv_cdf(1 - LET_THROUGH * min(1.0, freedom / MANY)), float(freedom)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / v**power for power, term in enumerate(terms, 1))
+
+
+def slow(values: Sequence[float], more: Sequence[float] = ()) -> list[tuple[int, float]]:
+    """The places of the values that are too low, each with the usual value. `more`: others of which none is in question."""
+    known = [*values, *more]
+    if len(known) - 1 < LEAST_PEERS:
+        return []
+    middle = statistics.median(known)
+    spread = max(1.4826 * statistics.median(abs(value - middle) for value in known), FLOOR * middle)
+    far = max(FAR, cut_off(len(known) - 2)) * spread
+    usual = [value for value in known if abs(value - middle) <= far]
+    count, total, squares = len(usual), sum(usual), sum((value - middle) ** 2 for value in usual)
+    found = []
+    for place, value in enumerate(values):
+        if value > (1 - FELT) * middle:
+            continue
+        inside = abs(value - middle) <= far
+        others = count - inside
+        if others < LEAST_PEERS:
+            continue
+        mean = (total - value * inside) / others
+        variance = (squares - (value - middle) ** 2 * inside) / others - (mean - middle) ** 2
+        deviation = max((max(variance, 0.0) * others / (others - 1)) ** 0.5, FLOOR * middle)
+        if (mean - value) / (deviation * (1 + 1 / others) ** 0.5) > cut_off(others - 1):
+            found.append((place, mean))
+    return found
