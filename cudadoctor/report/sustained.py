@@ -13,6 +13,7 @@ from cudadoctor.report import text
 SETTLED = 1.0  # seconds until the power limit has bound: before that each GPU is faster
 FELT = 0.05  # of the throughput: a fall that is said, and one by which a GPU falls more than the others
 COLUMNS = 48
+DRAWN = 0.25  # of the highest value: what a curve shows at least
 STEPS = {False: "▁▂▃▄▅▆▇█", True: "12345678"}
 WIDTH, HEIGHT = 480, 60  # of a curve in HTML
 
@@ -30,9 +31,15 @@ class Curve(msgspec.Struct, frozen=True):
         part = max(1, len(self.values) // 4)
         return statistics.median(self.values[:part]), statistics.median(self.values[-part:])
 
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The lowest and the highest value that is drawn: a flicker of one percent is no mountain."""
+        high = max(self.values)
+        return min(*self.values, high * (1 - DRAWN)), high
+
     def line(self, *, ascii_only: bool) -> str:
-        """A sign for each of at most COLUMNS moments, from the lowest value to the highest."""
-        signs, low, high = STEPS[ascii_only], min(self.values), max(self.values)
+        """A sign for each of at most COLUMNS moments, the higher the more."""
+        signs, (low, high) = STEPS[ascii_only], self.scale
         count = min(COLUMNS, len(self.values))
         chosen = [self.values[place * len(self.values) // count] for place in range(count)]
         return "".join(signs[round((value - low) / (high - low) * (len(signs) - 1)) if high > low else 0] for value in chosen)
@@ -40,7 +47,7 @@ class Curve(msgspec.Struct, frozen=True):
     @property
     def points(self) -> str:
         """The curve in a box of WIDTH x HEIGHT, for SVG."""
-        low, high = min(self.values), max(self.values)
+        low, high = self.scale
         step = WIDTH / max(1, len(self.values) - 1)
         height = [(value - low) / (high - low) if high > low else 0.5 for value in self.values]
         return " ".join(f"{place * step:.1f},{HEIGHT - 4 - share * (HEIGHT - 8):.1f}" for place, share in enumerate(height))
