@@ -138,3 +138,31 @@ def measured(name: str, value: float, capability: str = "9.0") -> Measurement:
 )
 def test_a_figure_is_judged_where_the_rate_was_seen(name: str, value: float, capability: str, verdict: str) -> None:
     assert assess(measured(name, value, capability), knowledge_of_package()).verdict == verdict
+
+
+# ---------------------------------------------------------------- memory that CPU and GPU share
+class _Shared:
+    """A driver of a GPU whose memory is the host's, or of one with memory of its own."""
+
+    def __init__(self, free: int, total: int, *, integrated: bool) -> None:
+        self.free, self.total, self.integrated = free, total, integrated
+
+    def attribute(self, number: int, device: int) -> int:
+        return int(self.integrated) if number == CARD.INTEGRATED else 1
+
+    def call(self, function: str, free: Any, total: Any) -> None:
+        free._obj.value, total._obj.value = self.free, self.total
+
+
+@pytest.mark.parametrize(
+    ("integrated", "free", "available", "taken"),
+    [
+        (False, 70 << 30, 4 << 30, 70 << 30),  # a card of its own
+        (True, 100 << 30, 10 << 30, 8 << 30),  # GB10: most of what is free is promised to somebody
+        (True, 2 << 30, 50 << 30, 40 << 30),  # the page cache counts as used there
+    ],
+)
+def test_of_memory_that_is_shared_no_more_is_taken_than_the_host_can_give(integrated: bool, free: int, available: int, taken: int) -> None:
+    gpu = type("Gpu", (), {"device": ctypes.c_int(0), "capability": "12.1"})()
+    card = CARD.Card(_Shared(free, 120 << 30, integrated=integrated), gpu, None, short=True, host_memory=lambda: available)
+    assert card.free_now() == taken

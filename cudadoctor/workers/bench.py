@@ -43,7 +43,7 @@ class Figures:
     def __init__(self, sibling: Callable[[str], Any], driver: Any, gpu: Any, watch: Any, *, short: bool) -> None:
         bench_card, copies, compute = (sibling(name) for name in ("bench_card", "bench_copies", "bench_compute"))
         self.place = sibling("copy_steps")
-        self.card = bench_card.Card(driver, gpu, sibling("bench_ptx"), short=short)
+        self.card = bench_card.Card(driver, gpu, sibling("bench_ptx"), short=short, host_memory=self.place.available_memory)
         self.copies, self.compute = copies.Copies(self.card, self.place), compute.Compute(self.card)
         self.sibling = sibling
         self.tensor: Any = None

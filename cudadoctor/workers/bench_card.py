@@ -20,6 +20,8 @@ GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold 
 WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
 ARGUMENTS = {"p": ctypes.c_uint64, "u": ctypes.c_uint32, "q": ctypes.c_uint64, "f": ctypes.c_float, "d": ctypes.c_double}
 OUT_BYTES = 4096
+INTEGRATED = 18  # CU_DEVICE_ATTRIBUTE_INTEGRATED
+HOST_SHARE = 0.8  # of what the host can give that a test takes of shared memory
 
 
 class UnfitError(Exception):
@@ -41,11 +43,13 @@ class Samples:
 
 
 class Card:
-    """One visible device whose context is current in this thread. `short`: the form that `check` runs."""
+    """One visible device whose context is current in this thread. `short`: the form that `check` runs; `host_memory`: bytes that the host
+    can give."""
 
     unfit, wrong, samples_of = UnfitError, WrongError, Samples  # for the modules beside this one, which import nothing of ours
 
-    def __init__(self, driver: Any, gpu: Any, ptx: Any, *, short: bool) -> None:
+    def __init__(self, driver: Any, gpu: Any, ptx: Any, *, short: bool, host_memory: Callable[[], int]) -> None:
+        self.host_memory = host_memory
         self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx, short
         self.device = gpu.device.value
         self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.02)
@@ -299,10 +303,13 @@ class Card:
         return self.buffers[0], self.buffers[1], self.buffer_size
 
     def free_now(self) -> int:
-        """Bytes of device memory that are free."""
+        """Bytes of device memory that may be taken. What a GPU shares with the host (Jetson, GB10) is not all for the taking: the kernel would
+        end programs for it, and cuMemGetInfo counts the page cache as used."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        return int(free.value)
+        if not self.driver.attribute(INTEGRATED, self.device):
+            return int(free.value)
+        return int(min(total.value, self.host_memory() * HOST_SHARE))
 
     def read_out(self, count: int) -> list[int]:
         """The first 64-bit words that a kernel left in the small buffer."""

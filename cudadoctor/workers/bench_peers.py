@@ -28,7 +28,9 @@ class Side:
     def __init__(self, sibling: Any, driver: Any, gpu: Any, watch: Any) -> None:
         self.gpu, self.driver = gpu, driver
         gpu.context()
-        self.card = sibling("bench_card").Card(driver, gpu, sibling("bench_ptx"), short=True)
+        self.card = sibling("bench_card").Card(
+            driver, gpu, sibling("bench_ptx"), short=True, host_memory=sibling("copy_steps").available_memory
+        )
         self.card.sample_seconds = 0.004  # many pairs; one copy of this size takes less than a millisecond over NVLink
         self.to, self.back, self.size = self.card.two_buffers(COPIED)
         self.links, self.link_rate = watch.nvlinks()

@@ -29,7 +29,9 @@ def work(job: Any) -> None:
     if "--lesson-only" in arguments:
         ladder.sibling("smoke_numba").carry_out(ladder, worker, gpu.index, detailed=True, alone=True)
         return
-    card = ladder.sibling("bench_card").Card(job.driver, gpu, ladder.sibling("smoke_ptx").Modules(ladder.sibling("bench_ptx")), short=True)
+    modules = ladder.sibling("smoke_ptx").Modules(ladder.sibling("bench_ptx"))
+    memory = ladder.sibling("copy_steps").available_memory
+    card = ladder.sibling("bench_card").Card(job.driver, gpu, modules, short=True, host_memory=memory)
     kernels = ladder.sibling("smoke_kernels")
     test = kernels.Kernels(
         card,

@@ -94,7 +94,8 @@ def work(job: Any) -> None:
     if job.peers or not worker.climb("context", gpu.context, gpu.index):
         return
     seconds = float(job.option("--seconds", "20"))
-    card = sibling("bench_card").Card(job.driver, gpu, sibling("bench_ptx"), short=False)
+    memory = sibling("copy_steps").available_memory
+    card = sibling("bench_card").Card(job.driver, gpu, sibling("bench_ptx"), short=False, host_memory=memory)
     tensor = sibling("bench_tensor").Tensor(card, sibling("tensor_ptx"))
     looks: list[dict[str, Any]] = []
 

@@ -35,7 +35,8 @@ def ours() -> Any:
     driver.call("cuInit", 0)
     gpu = steps.Gpu(driver, steps.describe(driver, 0), ladder.RungError)
     gpu.context()
-    return sibling("bench_tensor").Tensor(card.Card(driver, gpu, sibling("bench_ptx"), short=False), sibling("tensor_ptx"))
+    whole = card.Card(driver, gpu, sibling("bench_ptx"), short=False, host_memory=sibling("copy_steps").available_memory)
+    return sibling("bench_tensor").Tensor(whole, sibling("tensor_ptx"))
 
 
 def theirs(tensor: Any, kind: str) -> Any:

@@ -99,6 +99,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 75: *value = 9; break;
     case 76: *value = 0; break;
     case 1: *value = 1024; break;     /* threads of a block */
+    case 18: *value = 0; break;       /* integrated with the host */
     default: *value = 1;
     }
     return 0;
