@@ -303,8 +303,8 @@ class Card:
         return self.buffers[0], self.buffers[1], self.buffer_size
 
     def free_now(self) -> int:
-        """Bytes of device memory that may be taken. What a GPU shares with the host (Jetson, GB10) is not all for the taking: the kernel would
-        end programs for it, and cuMemGetInfo counts the page cache as used."""
+        """Bytes of device memory that may be taken. What a GPU shares with the host (Jetson, GB10) is not all for the taking: the kernel
+        would end programs for it, and cuMemGetInfo counts the page cache as used."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         if not self.driver.attribute(INTEGRATED, self.device):
