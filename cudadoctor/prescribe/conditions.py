@@ -368,6 +368,7 @@ CONDITIONS: dict[str, Condition] = {
     "pip": _not(_conda),
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
+    "failed-at-resume": lambda case: any("failed at resume" in quote.text for quote in case.root.evidence),
     "lacks-nvpl": lambda case: case.value("nvpl") is not None,
     "lacks-cudss": lambda case: case.value("cudss") is not None,
     "lacks-cuda-library": lambda case: case.value("nvpl") is None and case.value("cudss") is None,
