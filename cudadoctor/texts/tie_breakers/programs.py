@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks.reading import Quotes, line_of, lines_with
 from cudadoctor.model.facts import Fact, Facts
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
+from cudadoctor.model.values import PROCESSES, SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, stated, suspected
 
@@ -213,4 +213,17 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
                 return
 
 
-TIES = (nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)
+def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Memory ran out, and of those that hold a GPU ps shows one that is dead, or that lost its parent. In a container 1 is a parent."""
+    lines, table, place = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.get(PROCESSES), Place(facts)
+    if not lines or not isinstance(table, Fact) or table.value is None or place.container:
+        return
+    listed = {entry.pid for fact in facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
+    for process in table.value.processes:
+        if process.state in ("defunct", "orphaned") and (process.devices or process.pid in listed):
+            basis: Basis = "derived" if process.state == "defunct" else "suspected"
+            values = {"pid": str(process.pid), "command": process.command or "", "state": process.state}
+            yield finding(ZOMBIE, line_of(table, process.line), lines, basis=basis, values=values)
+
+
+TIES = (left_over, nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)
