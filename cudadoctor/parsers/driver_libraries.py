@@ -82,7 +82,7 @@ PARSERS = (
         reads=("driver-libraries",),
         keys=(DRIVER_FILES.name,),
         parse=parse,
-        wakes=("libcuda.so", "libnvidia-ml.so"),
+        wakes=("/libcuda.so", "/libnvidia-ml.so", "-> libcuda.so", "-> libnvidia-ml.so", "libcuda.so  "),
     ),
     Parser(name="wsl_lib", reads=("wsl-lib",), keys=(WSL_LIBRARIES.name,), parse=parse_wsl, absent=(WSL_LIBRARIES.name,)),
 )

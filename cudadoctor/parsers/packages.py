@@ -29,9 +29,7 @@ _ZYPPER = lazy(
 )
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
 _APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")
-_APT_ENTRY = lazy(
-    r" ([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? \((?:\d[^\s,()]{0,80}, )?(\d[^\s,()]{0,80})(?:, automatic)?\)"
-)
+_APT_ENTRY = lazy(r" ([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? \((?:\d[^\s,()]{0,80}, )?(\d[^\s,()]{0,80})(?:, automatic)?\)")
 # Other histories have a line for each package: `out` where it left, `version` the one since then. dnf's lines of the version before
 # (Upgraded, Replaced) match none of these.
 _HISTORY = (
@@ -115,7 +113,9 @@ def _told(line: str, number: int) -> dict[str, Package | None]:
     run = _APT.search(line) if len(line) <= _LONGEST_HISTORY else None
     if run is not None:
         entries = ((found[1], found[2]) for found in _APT_ENTRY.finditer(line, run.end() - 1))
-        return {name: None if run["out"] else Package(name=name, version=version, line=number) for name, version in entries if _of_nvidia(name)}
+        return {
+            name: None if run["out"] else Package(name=name, version=version, line=number) for name, version in entries if _of_nvidia(name)
+        }
     done = next((found for form in _HISTORY if (found := form.search(line)) is not None), None)
     if done is None or not _of_nvidia(done["name"]):
         return {}

@@ -26,9 +26,12 @@ _TYPED = (
     (lazy(r"\bps -(?:ef|Af)\w{0,3}\b"), "UID PID PPID C STIME TTY TIME CMD"),
 )
 _FUSER = lazy(
-    r"^(?:(?P<node>/dev/nvidia[\w-]{1,20}):)?\s{1,40}(?P<user>[a-z_][\w.-]{0,31})\s{1,20}(?P<pid>\d{1,8}) [cefFrmo.]{3,8}\s{1,10}(?P<command>\S.{0,80})$"
+    r"^(?:(?P<node>/dev/nvidia[\w-]{1,20}):)?\s{1,40}(?P<user>[a-z_][\w.-]{0,31})\s{1,20}(?P<pid>\d{1,8})"
+    r" [cefFrmo.]{3,8}\s{1,10}(?P<command>\S.{0,80})$"
 )
-_LSOF = lazy(r"^(?P<command>\S{1,32})\s{1,20}(?P<pid>\d{1,8})\s(?:.{1,60}\s)?(?P<user>[a-z_][\w.-]{0,31})\s.{1,80}(?P<node>/dev/nvidia[\w-]{1,20})$")
+_LSOF = lazy(
+    r"^(?P<command>\S{1,32})\s{1,20}(?P<pid>\d{1,8})\s(?:.{1,60}\s)?(?P<user>[a-z_][\w.-]{0,31})\s.{1,80}(?P<node>/dev/nvidia[\w-]{1,20})$"
+)
 _LETTERS: dict[str, State] = {"T": "stopped", "t": "stopped", "Z": "defunct", "X": "defunct", "D": "uninterruptible"}
 
 
