@@ -164,6 +164,10 @@ INIT_FAILED: State = {
     LADDER: make.ladder("init", code=100),
 }
 
+HYPER_V: State = {
+    **make.no_driver(), PCI: make.bus(), DEVICE_NODES: make.nodes("dxg"), NVML: make.nvml(17, gpus=()), LADDER: make.ladder("libcuda"),
+}  # fmt: skip
+
 # Each cause, the machine that shows it, what else is found there on its own facts, and the facts that decide it.
 FIRES: list[tuple[str, State, set[str], tuple[Key[Any], ...]]] = [
     ("no-nvidia-gpu", NO_GPU, set(), (PCI, NVML, LADDER, SMI, WSL, TEGRA, DEVICE_NODES)),
@@ -203,6 +207,7 @@ FIRES: list[tuple[str, State, set[str], tuple[Key[Any], ...]]] = [
     ("wsl-gpu-unavailable", {**IN_WSL, DEVICE_NODES: make.nodes(), LADDER: make.ladder("libcuda")}, set(), (WSL, DEVICE_NODES)),
     ("wsl-linux-driver-installed", {**IN_WSL, DRIVER_PACKAGES: make.packages("libnvidia-compute-535")}, set(), (WSL, DRIVER_PACKAGES)),
     ("wsl-linux-driver-installed", {**IN_WSL, LADDER: make.ladder("init")}, set(), (WSL, LADDER)),
+    ("hyperv-gpu-incomplete", HYPER_V, set(), (WSL, DEVICE_NODES, LADDER)),
     ("gpu-init-failed", INIT_FAILED, set(), (KERNEL_LOG, NVML, LADDER)),
 ]  # fmt: skip
 NAMES = [f"{number}-{case[0]}" for number, case in enumerate(FIRES)]

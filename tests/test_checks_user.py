@@ -27,6 +27,7 @@ from cudadoctor.model.values import (
     LADDER,
     LIBRARIES,
     LOADED_DRIVER,
+    MODULES,
     NVCC,
     NVML,
     PCI,
@@ -232,6 +233,9 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
     "unified-memory-exhausted": ({NVML: GB10, KERNEL_LOG: make.log(NO_SHARED_MEMORY)}, (KERNEL_LOG,)),
     "nvidia-smi-missing": ({SMI: None}, (SMI, WSL, TEGRA)),
     "libcuda-missing": ({LADDER: climb("libcuda", output=NOT_FOUND)}, (LADDER,)),
+    "vgpu-manager-without-cuda": (
+        {LADDER: climb("libcuda", output=NOT_FOUND), MODULES: make.modules("nvidia", "nvidia_vgpu_vfio")}, (LADDER, MODULES),
+    ),
     "libcuda-stub-loaded": ({LADDER: msgspec.structs.replace(climb("init", code=34), library_path=STUB_PATH)}, (LADDER,)),
     "driver-libraries-incomplete": ({LADDER: climb("libcuda", output="/usr/lib/libcuda.so.1: file too short")}, (LADDER,)),
     "forward-compat-unsupported": ({LADDER: msgspec.structs.replace(climb("init", code=803), library_path=COMPAT_PATH)}, (LADDER,)),
@@ -452,6 +456,12 @@ def test_what_the_loader_says_decides() -> None:
     other = {LADDER: climb("libcuda", output="libnvidia-ptxjitcompiler.so.1: cannot open shared object file: No such file or directory")}
     assert causes(other) == {"driver-libraries-incomplete"}
     assert "libcuda-missing" not in causes({LADDER: climb("libcuda", output="something else")})
+
+
+def test_the_module_of_the_vgpu_manager_alone_accuses_nobody() -> None:
+    assert causes({MODULES: make.modules("nvidia", "nvidia_vgpu_vfio")}) == set()
+    other = {LADDER: climb("libcuda", output="something else"), MODULES: make.modules("nvidia_vgpu_vfio")}
+    assert "vgpu-manager-without-cuda" not in causes(other)
 
 
 def test_nvml_missing_beside_a_working_cuda() -> None:

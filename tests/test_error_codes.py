@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cudadoctor.knowledge import lookup
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.facts import Quote
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.error_codes import CodeHit, clues, code_clues, codes_in
+from tests.pasted import report
 
 KNOWLEDGE = load()
 
@@ -313,6 +315,23 @@ def test_every_message_and_name_of_the_tables_is_recognised() -> None:
                 assert codes(f"NVML: {message}") == [("nvml", nvml.code)], message
     for smi_message in KNOWLEDGE.smi_messages:
         assert codes(smi_message.text, smi(1))[0] == ("nvidia-smi", smi_message.code)
+
+
+ALONE = {
+    **{name: f"CUDA error: {name}\n" for error in KNOWLEDGE.cuda_errors for name in (error.driver_name, error.runtime_name) if name},
+    **{error.name: f"NVML error: {error.name}\n" for error in KNOWLEDGE.nvml_errors},
+    **{f"Xid {xid.number}": f"NVRM: Xid (PCI:0000:01:00): {xid.number}, pid=1234, name=python\n" for xid in KNOWLEDGE.xids},
+}
+# What a text says by naming nothing else: no driver (35), no cuda-compat package (803).
+WEIGHED = ("cudaErrorInsufficientDriver", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "cudaErrorSystemDriverMismatch")
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_text_and_the_page_of_its_code_lead_to_the_same_causes(name: str) -> None:
+    diagnosis = report(ALONE[name]).diagnosis
+    text = [finding.cause for finding in (*((diagnosis.root,) if diagnosis.root is not None else ()), *diagnosis.suspects)]
+    page = list(lookup.explain_code(name, KNOWLEDGE).matches[0].causes)
+    assert set(text) <= set(page) if name in WEIGHED else text == page
 
 
 FRAGMENTS = st.sampled_from(

@@ -33,6 +33,12 @@ def test_a_line_that_was_wrapped_between_words(at: int, indent: str) -> None:
     assert first(f"It says\n{indent}{ARCH[:cut]}\n{indent}{ARCH[cut + 1 :]}\n") == "framework-lacks-gpu-arch"
 
 
+@pytest.mark.parametrize("sign", ["> ", ">> ", "> > ", ">"])
+def test_a_wrapped_line_within_quoted_mail(sign: str) -> None:
+    cut = ARCH.rindex(" ", 0, 51)
+    assert first(f"It is still so:\n{sign}{ARCH[:cut]}\n{sign}{ARCH[cut + 1 :]}\n{sign}Thanks\n") == "framework-lacks-gpu-arch"
+
+
 def test_all_lines_of_the_sentence_are_quoted() -> None:
     found = report(f"It says\n{ARCH[:58]}\n{ARCH[59:]}\n").diagnosis.root
     assert found is not None

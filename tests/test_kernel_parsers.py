@@ -49,6 +49,27 @@ def test_a_pattern_that_matches_nothing_is_no_gap() -> None:
     assert [package.name for package in fact.value.packages] == ["nvidia-driver-535"]
 
 
+def test_of_a_history_the_last_line_of_a_package_counts() -> None:
+    told = (
+        "[2025-11-01T09:00:00+0100] [ALPM] installed nvidia-utils (575.64.05-2)",
+        "[2025-11-01T09:00:00+0100] [ALPM] installed nvidia-settings (575.64.05-1)",
+        "[2025-11-14T09:03:49+0100] [ALPM] upgraded nvidia-utils (575.64.05-2 -> 580.105.08-1)",
+        "[2025-11-15T10:00:00+0100] [ALPM] removed nvidia-settings (575.64.05-1)",
+        "2025-11-01 09:00:00 upgrade nvidia-driver-570:amd64 570.1 570.2",
+        "2025-11-02 09:00:00 purge nvidia-driver-570:amd64 570.2 <none>",
+        "Install: cuda-drivers:amd64 (580.82.07-1), nvidia-dkms-580:amd64 (580.82.07-1, automatic)",
+        "Remove: cuda-drivers:amd64 (580.82.07-1)",
+        "2025-10-02 08:15:13|install|nvidia-gl-G06|570.1-1|x86_64||NVIDIA|55aa|",
+        "2025-10-03 08:15:13|remove |nvidia-gl-G06|570.1-1|x86_64|root@tux|",
+    )
+    (fact,) = packages.PARSER.parse(Text("\n".join(told), source="text", origin="text", whole=False))
+    assert isinstance(fact, Fact)
+    assert {(package.name, package.version) for package in fact.value.packages} == {
+        ("nvidia-utils", "580.105.08-1"),
+        ("nvidia-dkms-580", "580.82.07-1"),
+    }
+
+
 def test_no_packages_at_all_is_known() -> None:
     (fact,) = query("", "dpkg-query: no packages found matching *nvidia*\n" + NO_CUDA, 1)
     assert fact.whole

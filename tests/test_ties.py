@@ -52,6 +52,14 @@ def test_the_text_itself_decides(text: str, cause: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "likeliest"), [("driver 470.256.02", "toolkit-newer-than-driver"), ("driver 580.95.05", "libcuda-missing")]
+)
+def test_a_driver_that_is_only_spoken_of_orders_the_suspects(words: str, likeliest: str) -> None:
+    text = f"A Tesla P100 with {words}.\n>>> torch.__version__, torch.version.cuda, torch.cuda.is_available()\n('2.3.0+cu121', '12.1', False)\n"
+    assert (root(text), suspects(text)[0]) == (None, likeliest)
+
+
+@pytest.mark.parametrize(
     ("value", "path"),
     [("$CUDA_HOME:/usr/local/cuda-11.8", "/usr/local/cuda-11.8"), ("/usr/local/cuda-11.8:/opt/cuda-12", None), ("~/my", None)],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pasted import first, root, suspects
+from tests.pasted import KNOWLEDGE, first, root, suspects
 
 NO_CONTACT = "$ nvidia-smi\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest\n"
 NONE = "RuntimeError: no CUDA-capable device is detected\n"
@@ -61,6 +61,19 @@ TWO_CARDS = (
     "01:00.0 VGA compatible controller: NVIDIA Corporation TU117 [GeForce GTX 1650] (rev a1)\n"
     "05:00.0 VGA compatible controller: NVIDIA Corporation GK107 [GeForce GT 640] (rev a1)\n"
 )
+
+
+def test_a_line_that_says_no_more_than_no_such_device_dilutes_none() -> None:
+    """Beside any line that states why a driver finds no device, before or behind it."""
+    causes = [cause for cause in KNOWLEDGE.causes.values() if {"driver", "pci"} & set(cause.breaks)]
+    said = [
+        (cause.id, line) for cause in causes for match in cause.match for line in match.examples if not (match.suspects or match.advice)
+    ]
+    clear = [(cause, line) for cause, line in said if (root(line), suspects(line)) == (cause, [])]
+    assert len(clear) > 100
+    for cause, line in clear:
+        for text in (f"{INSERT}{line}\n", f"{line}\n{INSERT}"):
+            assert (root(text), suspects(text)) == (cause, []), text
 
 
 def named(text: str) -> tuple[str | None, str | None]:

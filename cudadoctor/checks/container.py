@@ -196,6 +196,16 @@ def wsl_without_library(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause="wsl-gpu-unavailable", quotes=merged(some(wsl)[:1], (nothing,)))
 
 
+# ---------------------------------------------------------------- Hyper-V
+def lent_by_hyper_v(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """/dev/dxg outside WSL, where nobody brings the driver's files along, and CUDA counts no device."""
+    wsl, nodes, ladder = facts[WSL], facts[DEVICE_NODES], facts[LADDER]
+    device = nodes.value.find(WSL_DEVICE) if nodes.value is not None else None
+    if device is None or wsl.value or marks_of_container(facts, nodes) or passed(ladder.value, "devices"):
+        return
+    yield Clue(cause="hyperv-gpu-incomplete", quotes=merged(line_of(nodes, device.line), some(ladder)[-1:]))
+
+
 # ---------------------------------------------------------------- what the image asks for
 def image_too_new(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The image's condition is not met, and nobody checked it: the check was switched off, or the engine (CDI, WSL) makes none."""
@@ -278,6 +288,7 @@ CHECK = Check(
         Rule("container", ("wsl-gpu-unavailable", "container-no-gpu-access"), wsl_without_gpu),
         Rule("container", ("wsl-gpu-unavailable",), wsl_without_library),
         Rule("container", ("wsl-linux-driver-installed",), wsl_linux_driver),
+        Rule("container", ("hyperv-gpu-incomplete",), lent_by_hyper_v),
         Rule("container", ("container-cuda-too-new",), image_too_new),
     ),
     describe=describe,

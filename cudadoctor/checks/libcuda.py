@@ -11,7 +11,7 @@ import msgspec
 from cudadoctor.checks import limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
-from cudadoctor.checks.reading import line_of, lines_with, some, unknown
+from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 MISSING, STUB = "libcuda-missing", "libcuda-stub-loaded"
+MANAGER, MANAGERS_MODULE = "vgpu-manager-without-cuda", "nvidia_vgpu_vfio"
 INCOMPLETE, COMPAT = "driver-libraries-incomplete", "forward-compat-unsupported"
 STUB_LIBRARY = 34
 MISMATCH, NOT_ON_DEVICE = 803, 804
@@ -74,6 +75,15 @@ def _nowhere(facts: Facts, quote: Quote) -> Clue:
             values = {"library": "libcuda.so.1", "path": copies[0].path, "libcuda_folder": copies[0].path.rpartition("/")[0]}
             return Clue(cause=MISSING, quotes=(quote, *line_of(found, copies[0].line)), from_rung="libcuda", values=values)
     return Clue(cause=MISSING, quotes=(quote,), from_rung="libcuda", values={"library": "libcuda.so.1"})
+
+
+def _for_guests_only(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The loader finds no libcuda, and the driver that runs is the one for hosts of virtual machines, which brings none."""
+    fact, ladder = _climb(facts)
+    for result in broken(ladder, "libcuda")[:1]:
+        module = module_named(facts, MANAGERS_MODULE)
+        if module and _NOT_FOUND.search(result.output):
+            yield Clue(cause=MANAGER, quotes=(rung_quote(fact, result), *module), from_rung="libcuda")
 
 
 def _nvml_not_found(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -174,9 +184,10 @@ CHECK = Check(
     id="libcuda",
     title="CUDA driver library",
     looks_at="the libcuda that the loader finds, cuInit and the number of devices",
-    items=("ladder", "ldconfig", "driver-libraries", "nvml", "limits", "control-group", "control-group-after"),
+    items=("ladder", "ldconfig", "driver-libraries", "modules", "nvml", "limits", "control-group", "control-group-after"),
     rules=(
         Rule("libcuda", (MISSING, INCOMPLETE), _incomplete),
+        Rule("libcuda", (MANAGER,), _for_guests_only),
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),
         *limits.RULES,

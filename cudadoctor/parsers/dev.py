@@ -9,15 +9,13 @@ from cudadoctor.model.facts import Fact, Key, Quote, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DeviceNode, DeviceNodes
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.listing import Entry, entry_of, missing_path
+from cudadoctor.parsers.listing import Entry, Folder, entry_of, missing_path
 from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
 
-_FOLDER = lazy(r"^\s{0,16}(?P<path>/dev(?:/[\w.-]{1,60}){0,2}):$")
-_LS = lazy(r"^(?:sudo )?ls(?: -\w{1,10}){0,4} (?P<path>/dev(?:/[\w.-]{1,60}){0,2})/?(?: .{0,200})?$")
 _NAME = lazy(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
 _INSIDE = lazy(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
 _ALL = "/dev/nvidia*"
-_HINTS = ("/dev", "nvidia", "nvhost", "nvmap", "card", "renderD", "dxg", "kfd", "ls ")  # no other line bears on device nodes
+_HINTS = ("/dev", "nvidia", "nvhost", "nvmap", "card", "renderD", "dxg", "kfd", "ls ", "cd ")  # no other line bears on device nodes
 
 
 def _path(entry: Entry, folder: str | None) -> str | None:
@@ -27,7 +25,7 @@ def _path(entry: Entry, folder: str | None) -> str | None:
     if "/" in entry.path or not _NAME.match(entry.path):
         return None
     if folder is not None:
-        return f"{folder}/{entry.path}"
+        return f"{folder}/{entry.path}" if folder.startswith("/dev") else None
     return None if _INSIDE.match(entry.path) else f"/dev/{entry.path}"
 
 
@@ -38,7 +36,7 @@ def _is_node(entry: Entry) -> bool:
 def _parse(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
     nodes: dict[str, DeviceNode] = {}
     absent: dict[str, int] = {}
-    folder: str | None = None
+    folder = Folder()
     unread = False  # an entry that could not be looked at: the listing is not whole
     for number, line in enumerate(plain_lines(text), 1):
         if not line or not any(hint in line for hint in _HINTS):
@@ -49,18 +47,15 @@ def _parse(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
                 absent.setdefault(missing, number)
             continue
         unread = unread or "cannot access" in line
-        header = _FOLDER.match(line)
-        if header is not None:
-            folder = header["path"]
+        if folder.header(line):
             continue
         entry = entry_of(line)
         if entry is None:
             typed = root_command(line)
             if typed is not None:
-                listed = _LS.match(typed)
-                folder = listed["path"] if listed else None
+                folder.typed(typed)
             continue
-        path = _path(entry, folder)
+        path = _path(entry, folder.listed)
         if path is not None and _is_node(entry):
             nodes[path] = DeviceNode(
                 path=path,

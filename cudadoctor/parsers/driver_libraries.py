@@ -11,12 +11,13 @@ from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_FILES, WSL_LIBRARIES, Libraries, LibraryFile
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.listing import entry_of
-from cudadoctor.parsers.shell import pasted, plain_lines, whole
+from cudadoctor.parsers.listing import Folder, entry_of
+from cudadoctor.parsers.shell import command, pasted, plain_lines, whole
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
 _NAME = lazy(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
 _BARE = lazy(r"^\s{0,16}(?P<path>/(?:[\w.+@-]{1,100}/){1,20}lib(?:cuda|nvidia-ml)\.so[\d.]{0,40})$")
+_COLUMNS = lazy(r"^(?:[\w.+@-]{1,120}(?:\s{1,120}|$)){1,40}$")  # `ls` without -l
 _FOREIGN = lazy(r"^(?P<path>/\S{1,300}): ELF for (?P<machine>[\w-]{1,20}), this machine runs [\w-]{1,20}$")
 _DLL = lazy(r"^\s{0,16}(?P<path>[A-Za-z]:\\(?:[^\\/:*?\"<>|]{1,100}\\){1,20}(?P<name>nvcuda|nvml)\.dll)$")
 _NOTHING = {"System32": "System32: neither nvcuda.dll nor nvml.dll"}  # by the item's name; elsewhere there are several folders
@@ -26,7 +27,10 @@ _WSL_NAME = lazy(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvidia-smi
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact from all lines that show such a file with its full path: `ls -l`, `find`, `locate`."""
     files: dict[str, LibraryFile] = {}
+    folder = Folder()
     for number, line in enumerate(plain_lines(text), 1):
+        if "/" in line and not folder.header(line) and (typed := command(line)) is not None:
+            folder.typed(typed)
         dll = _DLL.match(line) if ".dll" in line else None
         if dll is not None:
             files[dll["path"]] = LibraryFile(name=f"{dll['name']}.dll", path=dll["path"], line=number)
@@ -36,18 +40,29 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if foreign is not None and foreign["path"] in files:
             files[foreign["path"]] = msgspec.structs.replace(files[foreign["path"]], foreign=foreign["machine"], line=number)
             continue
-        bare = _BARE.match(line)
-        entry = None if bare else entry_of(line)
-        path = bare["path"] if bare else (entry.path if entry else "")
-        name = path.rpartition("/")[2]
-        if path.startswith("/") and _NAME.match(name):
-            files[path] = LibraryFile(name=name, path=path, target=entry.target if entry else None, line=number)
+        for path, target in _shown(line, folder.listed):
+            name = path.rpartition("/")[2]
+            if _NAME.match(name):
+                files[path] = LibraryFile(name=name, path=path, target=target, line=number)
     if files:
         quotes = (text.quote(file.line) for file in files.values())
         yield text.fact(DRIVER_FILES, Libraries(files=tuple(files.values())), *quotes, whole=whole(text))
     elif not pasted(text) and text.whole and not text.text.strip():
         words = _NOTHING.get(text.source, "no libcuda.so or libnvidia-ml.so in the usual library folders")
         yield text.fact(DRIVER_FILES, Libraries(files=()), text.absent(words))
+
+
+def _shown(line: str, folder: str | None) -> Iterator[tuple[str, str | None]]:
+    """The full paths on this line, with what a link leads to. A bare name stands in the folder that is listed."""
+    bare, entry = _BARE.match(line), entry_of(line)
+    if bare is not None:
+        yield bare["path"], None
+    elif entry is not None and entry.path.startswith("/"):
+        yield entry.path, entry.target
+    elif folder is not None and entry is not None and "/" not in entry.path:
+        yield f"{folder}/{entry.path}", entry.target
+    elif folder is not None and _COLUMNS.match(line):
+        yield from ((f"{folder}/{name}", None) for name in line.split())
 
 
 def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -67,7 +82,7 @@ PARSERS = (
         reads=("driver-libraries",),
         keys=(DRIVER_FILES.name,),
         parse=parse,
-        wakes=("/libcuda.so", "/libnvidia-ml.so"),
+        wakes=("/libcuda.so", "/libnvidia-ml.so", "-> libcuda.so", "-> libnvidia-ml.so", "libcuda.so  "),
     ),
     Parser(name="wsl_lib", reads=("wsl-lib",), keys=(WSL_LIBRARIES.name,), parse=parse_wsl, absent=(WSL_LIBRARIES.name,)),
 )

@@ -47,8 +47,11 @@ _RUNTIME = lazy(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")
 _DRIVER = lazy(r"(?:Nvidia driver version|gpu_driver): {1,12}(?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
 _LIST = lazy(r"\[(?P<list>'(?:sm|compute)_\w{2,5}'(?:, '(?:sm|compute)_\w{2,5}'){0,20})\]")
 _SUPPORTED = lazy(r"supports CUDA capabilities (?P<list>(?:sm|compute)_\w{2,5}(?: (?:sm|compute)_\w{2,5}){0,20})")
-# What `print(torch.__version__, torch.version.cuda, torch.cuda.is_available())` gives.
-_THREE = lazy(rf"^\s{{0,4}}{_TORCH},? (?P<cuda>{_NUMBER}|None),? (?P<yes>True)?(?P<no>False)?$")
+# What torch.__version__, torch.version.cuda, torch.cuda.is_available() give: printed, or as the tuple that Python and IPython echo.
+_THREE = lazy(
+    rf"^\s{{0,4}}(?:Out\[\d{{1,4}}\]: ?)?\(?['\"]?{_TORCH}['\"]?,? ['\"]?(?P<cuda>{_NUMBER}|None)['\"]?,? (?P<yes>True)?(?P<no>False)?\)?$"
+)
+_TWO = lazy(rf"^\s{{0,4}}(?:Out\[\d{{1,4}}\]: ?)?\(?['\"]?(?=[^ ]{{1,30}}\+){_TORCH}['\"]?,? (?:(?P<yes>True)|(?P<no>False))\)?$")
 # What `print(torch.__version__, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())` gives.
 _ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
 _ARCHITECTURE = lazy(r"(?:sm|compute)_\w{2,5}")
@@ -90,7 +93,7 @@ def _may_say(line: str) -> bool:
         or "vidia d" in line
         or "gpu_d" in line
     )
-    return near or line.endswith(("True", "False"))
+    return near or line.endswith(("True", "False", "True)", "False)"))
 
 
 def _placed(found: dict[str, Any], number: int) -> dict[str, Any]:
@@ -103,6 +106,8 @@ def _said(line: str, before: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if (three := _THREE.match(line)) is not None:
         said |= _version(three) | _cuda(three["cuda"]) | _answer(three)
+    elif (two := _TWO.match(line)) is not None:
+        said |= _version(two) | _answer(two)
     elif (
         version := _VERSION.search(line)
         or _BANNER.search(line)

@@ -37,7 +37,10 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def joined_lines(raw: Sequence[str], entries: Sequence[str], *, whole: bool) -> Iterator[Joined]:
-    """`raw`: the lines; `entries`: the same without prefixes. `whole`: look for sentences broken anywhere too, for a short text."""
+    """`raw`: the lines, without signs of quotation; `entries`: the same without prefixes.
+
+    `whole`: look for sentences broken anywhere too, for a short text.
+    """
     tagged = frozenset() if whole else _ends_of([index for index, entry in enumerate(entries) if _TAG.match(entry)])
     for index, (line, following) in enumerate(pairwise(raw)):
         if len(line) in WRAP_WIDTHS and following and not line.startswith(_FRAME):

@@ -1,4 +1,4 @@
-"""The kernel log (dmesg, dmesg -T and -x, journalctl -k, syslog): lines about the GPU, its drivers, and modules that were refused.
+"""The kernel log (dmesg with any option, journalctl -k in any form, syslog): lines about the GPU, its drivers, and refused modules.
 
 A log is history. What was said before the last boot that it shows, before the driver was last loaded, or before a GPU was reset, is past.
 """
@@ -14,6 +14,7 @@ from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, KernelEvent, KernelLog
+from cudadoctor.parsers import journal
 from cudadoctor.parsers.base import QUOTE_LENGTH, Parser, Text
 from cudadoctor.parsers.log_dates import long_over, well_since
 
@@ -141,8 +142,11 @@ def past_lines(text: Text) -> frozenset[int]:
 
 def _event(line: str, number: int, *, trusted: bool) -> KernelEvent | None:
     """The line as an event, or None where it does not come from the kernel (a pasted text holds other programs' lines too)."""
+    entry = journal.message(line)
+    stamp = journal.seconds(line) if entry is not None else None
+    line = line if entry is None else entry
     start, seconds, prefixed = _prefix(line)
-    message = line[start:]
+    message, seconds = line[start:], seconds if stamp is None else stamp
     if not (trusted or prefixed or message.startswith("NVRM: ")):
         return None
     if message[:1] == "(" and message[3:4] == ")":  # Xorg's log has the same stamp: [     6.573] (II) NVIDIA(0): ...

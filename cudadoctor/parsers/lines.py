@@ -16,10 +16,12 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers import journal
 from cudadoctor.parsers.base import LONG, Text
 from cudadoctor.parsers.in_quotes import InQuotes
 from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.literals import Literals, Places, each
+from cudadoctor.parsers.shell import plain_lines
 
 MANY = 250  # places of one literal that are judged at each end of a text
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
@@ -84,7 +86,7 @@ class Lines:
         plain = raw if meant == text.text else Text(meant, source="").lines
         self._count = len(raw)
         entries = [without_prefix(line) if line else line for line in plain]
-        self._joined: list[Joined] = list(joined_lines(raw, entries, whole=len(text.text) < LONG))
+        self._joined: list[Joined] = list(joined_lines(plain_lines(text), entries, whole=len(text.text) < LONG))
         entries.extend(joined.text for joined in self._joined)
         self.entries = entries
         self.text = "\n".join(entries)
@@ -199,6 +201,7 @@ def prepared(text: Text) -> Lines:
 
 def without_prefix(line: str) -> str:
     """The line without what a logger put before it."""
+    line = journal.message(line) or line
     at = 0
     for _ in range(_PREFIXES_IN_A_ROW):
         match = _PREFIX.match(line, at)

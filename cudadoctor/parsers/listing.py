@@ -1,4 +1,4 @@
-"""One line of `ls -l`, in the form of this tool's own listings (full path, no date) and of a user's `ls`."""
+"""Listings: one line of `ls -l`, in the form of this tool's own (full path, no date) and of a user's, and the folder in which it stands."""
 
 from __future__ import annotations
 
@@ -20,6 +20,34 @@ _MISSING = lazy(
     r"(?:cannot access|无法访问|Zugriff auf) ?['\"‘`]?(?P<path>/[^'\"’`:]{1,300})['\"’`]?(?: nicht möglich)?: "
     r"(?:No such file|没有那个文件|Datei oder Verzeichnis nicht)"
 )
+
+_HEADER = lazy(r"^\s{0,16}(?P<path>/(?:[\w.+@-]{1,100}/){0,20}[\w.+@-]{0,100}):$")
+_LS = lazy(
+    r"^(?:sudo )?(?:ls|ll|dir)(?: --?[\w=-]{1,24}){0,4}(?: (?P<path>/(?:[\w.+@-]{1,100}/){0,20}[\w.+@-]{0,100})(?=\s|$|[|;])|(?! /))"
+)
+_CD = lazy(r"^cd (?P<path>/(?:[\w.+@-]{1,100}/){0,20}[\w.+@-]{0,100})(?: ?(?:&&|;) (?P<then>\S.{0,400}))?$")
+
+
+class Folder:
+    """The folder whose names the lines of a text list, as far as headers and typed commands tell."""
+
+    def __init__(self) -> None:
+        self.listed: str | None = None
+        self._here: str | None = None  # where `cd` led
+
+    def typed(self, command: str) -> None:
+        moved = _CD.match(command)
+        if moved is not None:
+            self._here, command = moved["path"].rstrip("/"), moved["then"] or ""
+        asked = _LS.match(command)
+        self.listed = None if asked is None else asked["path"].rstrip("/") if asked["path"] else self._here
+
+    def header(self, line: str) -> bool:
+        """Whether the line is the header that ls puts over each of several folders."""
+        found = _HEADER.match(line)
+        if found is not None:
+            self.listed = found["path"].rstrip("/")
+        return found is not None
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

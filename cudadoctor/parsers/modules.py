@@ -20,7 +20,7 @@ _NAME = lazy(r"[\w-]{1,64}$")
 _WAKES = (
     "lsmod",
     "Module                  Size  Used by", "Module Size Used by", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nouveau", "mxm_wmi",
-    "vfio_pci",
+    "vfio_pci", "nvidia_vgpu_vfio",
 )  # fmt: skip
 _GPU = ("nvidia", "nouveau", "nova", "vfio_pci", "vfio_iommu")
 

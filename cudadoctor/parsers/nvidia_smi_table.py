@@ -29,6 +29,7 @@ _AMOUNT = r"[\d.]{1,9}|N/A|ERR!"
 _MEMORY = lazy(
     rf"^\s{{0,40}}(?P<used>{_AMOUNT})\s?(?P<unit>[MG]i?B)?\s{{0,20}}/\s{{0,20}}(?P<total>{_AMOUNT})\s?(?P<all>[MG]i?B)?\s{{0,40}}$"
 )
+_NO_MEMORY = "Not Supported"  # a GPU that shares the machine's memory has none of its own to show
 _USE = lazy(r"^\s{0,40}(?P<load>\d{1,3}\s?%|N/A|ERR!|\[N/A\])\s{1,40}(?P<mode>\S.{0,40})$")
 _COMPUTE_MODE = lazy(r"^(?:Default|Prohibited|E\. ?(?:Process|Thread)|Exclusive_\w{1,20})$")
 _MIG_MODE = lazy(r"^(?:Enabled|Disabled)\*?$")
@@ -115,7 +116,7 @@ def further_line(current: Row, row: list[str], number: int) -> None:
         return
     third = row[2].strip() if len(row) > 2 else ""
     memory = _MEMORY.match(row[1])
-    if row[0].strip() and (memory is not None or _FAILED.search(row[1])):
+    if row[0].strip() and (memory is not None or _NO_MEMORY in row[1] or _FAILED.search(row[1])):
         if current.has_memory or not ("/" in row[0] or _FAILED.search(row[0])):
             return
         current.has_memory = True

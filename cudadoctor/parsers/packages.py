@@ -1,7 +1,8 @@
 """Installed packages whose name speaks of NVIDIA or CUDA: dpkg-query, dpkg -l, dpkg --get-selections, rpm -qa, dnf list, pacman -Q and -Qs.
 
 A package that dpkg merely remembers (`un`, `rc`) is not installed and not listed; a half-installed one is, with its state.
-In a paste a list filtered for nvidia with nothing below it says that there is none.
+Histories say it too, the last line of a package counts: /var/log/apt/history.log, dpkg.log, pacman.log, dnf.rpm.log, yum.log, zypp/history,
+`dnf history info`, and what dnf prints while it works. In a paste a list filtered for nvidia with nothing below it says that there is none.
 """
 
 from __future__ import annotations
@@ -26,16 +27,35 @@ _ZYPPER = lazy(
     r"[ \t>|]{0,8}i\+? {0,4}\| ([a-zA-Z0-9][\w.+-]{2,80}) {1,60}\|(?: [^|\n]{0,60}\|)? package {1,20}\|"
     r" (\d[\w.:+~-]{1,60}) {0,40}(?:\||$)"
 )
-# What /var/log/apt/history.log says of an upgrade, and /var/log/dpkg.log: the later version is the one on the disk.
-_UPGRADED = lazy(r"(?:^Upgrade: |, )([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? \((\d[^\s,()]{0,80}), (\d[^\s,()]{0,80})\)")
-_LOGGED = lazy(
-    r"^[ \t>|]{0,20}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d upgrade ([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? (\d\S{0,80}) (\d\S{0,80})\s*$"
+# apt writes all packages of a run on one line, those that it upgraded with both versions.
+_APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")
+_APT_ENTRY = lazy(r" ([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{1,12})? \((?:\d[^\s,()]{0,80}, )?(\d[^\s,()]{0,80})(?:, automatic)?\)")
+# Other histories have a line for each package: `out` where it left, `version` the one since then. dnf's lines of the version before
+# (Upgraded, Replaced) match none of these.
+_HISTORY = (
+    lazy(
+        r"^[ \t>|]{0,20}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?:(?P<out>remove|purge)|upgrade|install) (?P<name>[a-z0-9][a-z0-9+.-]{1,120})"
+        r"(?::[\w-]{1,12})? \S{1,81} (?P<version>[\d<]\S{0,80})\s*$"
+    ),
+    lazy(
+        r"\[ALPM\] (?:(?P<out>removed)|upgraded|downgraded|installed|reinstalled) (?P<name>[a-z0-9@_+][a-z0-9@._+-]{1,120})"
+        r" \((?:\S{1,80} -> )?(?P<version>\d\S{0,80})\)"
+    ),
+    lazy(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\|(?:(?P<out>remove )|install)\|(?P<name>[a-zA-Z0-9][\w.+-]{1,80})\|(?P<version>\d[^|\s]{0,80})\|"
+    ),
+    lazy(
+        r"(?:^|[\s\]|])(?:(?P<out>Remov(?:e|ed|ing)|Eras(?:e|ed|ing))|(?:Up|Down)grad(?:e|ing)|(?:Rei|I)nstall(?:ed|ing)?|Updated)"
+        r"\s{0,12}:?\s{1,40}(?:\d{1,3}:)?(?P<name>[\w.+-]{2,120}?)-(?P<version>(?:\d{1,3}:)?\d[\w.~^+]{0,60}-[\w.~^+]{1,60})"
+        r"\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)(?:\s|$)"
+    ),
 )
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
 _QUOTES = 12
 _WAKES = (
     "libnvidia-", "nvidia-driver", "nvidia-utils", "nvidia-dkms", "nvidia-kernel", "nvidia-open", "nvidia-x11", "cuda-drivers",
-    "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia",
+    "kmod-nvidia", "xorg-x11-drv-nvidia", "cuda-toolkit", "local/nvidia", "nvidia-compute-utils", "nvidia-gl-G0", "nvidia-video-G0",
+    "[ALPM] ",
     "grep nvidia", "grep -i nvidia", "pacman -Q", "| package ", "no packages found matching",
 )  # fmt: skip
 _FILTERED = lazy(
@@ -50,15 +70,20 @@ _LONGEST_HISTORY = 20000  # characters of one line of apt's history
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
+    history: dict[str, Package | None] = {}  # None: taken out
     for number, line in enumerate(text.lines, 1):
         if "nvidia" not in line and "cuda" not in line:
             continue
-        for package in (_package(line, number), *_upgraded(line, number)):
-            if package and ("nvidia" in package.name or "cuda" in package.name):
-                found.setdefault((package.name, package.version, package.state), package)
+        told = _told(line, number)
+        history.update(told)
+        package = _package(line, number) if not told else None
+        if package and _of_nvidia(package.name):
+            found.setdefault((package.name, package.version, package.state), package)
     whole = text.whole or _only_unmatched(text)
-    packages = DriverPackages(packages=tuple(found.values()))
-    if found:
+    listed = {package.name for package in found.values()}
+    since = (package for package in history.values() if package is not None and package.name not in listed)
+    packages = DriverPackages(packages=(*found.values(), *since))
+    if packages.packages:
         quotes = [text.quote(entry.line) for entry in packages.packages[:_QUOTES]]
         yield text.fact(DRIVER_PACKAGES, packages, *quotes, whole=whole)
     elif pasted(text):
@@ -79,13 +104,22 @@ def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
             return
 
 
-def _upgraded(line: str, number: int) -> tuple[Package, ...]:
-    """The packages that a log of apt or dpkg says were upgraded, with the versions that they have since."""
-    if "Upgrade: " in line and len(line) <= _LONGEST_HISTORY:
-        start = line.index("Upgrade: ")
-        return tuple(Package(name=found[1], version=found[3], line=number) for found in _UPGRADED.finditer(line[start:]))
-    logged = _LOGGED.match(line) if " upgrade " in line else None
-    return (Package(name=logged[1], version=logged[3], line=number),) if logged is not None else ()
+def _of_nvidia(name: str) -> bool:
+    return "nvidia" in name or "cuda" in name
+
+
+def _told(line: str, number: int) -> dict[str, Package | None]:
+    """What a line of a history says became of packages of NVIDIA: the one that is there since, None where it was taken out."""
+    run = _APT.search(line) if len(line) <= _LONGEST_HISTORY else None
+    if run is not None:
+        entries = ((found[1], found[2]) for found in _APT_ENTRY.finditer(line, run.end() - 1))
+        return {
+            name: None if run["out"] else Package(name=name, version=version, line=number) for name, version in entries if _of_nvidia(name)
+        }
+    done = next((found for form in _HISTORY if (found := form.search(line)) is not None), None)
+    if done is None or not _of_nvidia(done["name"]):
+        return {}
+    return {done["name"]: None if done["out"] else Package(name=done["name"], version=done["version"], line=number)}
 
 
 def _package(line: str, number: int) -> Package | None:

@@ -51,6 +51,7 @@ from cudadoctor.parsers import (
     pci_names,
     pci_sysfs,
     pcie_link,
+    process_table,
     setting,
     setting_files,
     shown_files,
@@ -81,7 +82,7 @@ _MODULES = (
     worker_nvml, nvml_of_smi, worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed,
     package_lists, frameworks, framework_names, gpu_names, driver_names, numba_report, slurm_client, spaced_names,
     cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
-    launches, container_stack, setting_files, shown_files, majors, pci_names,
+    launches, container_stack, setting_files, shown_files, majors, pci_names, process_table,
 )  # fmt: skip
 PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
 HANG_STATUSES = ("timed-out", "abandoned")

@@ -94,6 +94,8 @@ _HEAD = lazy(
     r".{0,120})$"
 )
 _PROMPT = lazy(r"^\s{0,8}(?:\([\w. -]{1,40}\) )?(?:PS [A-Z]:\\[^>]{0,200}>|[A-Z]:\\[^>|\"*]{0,200}>)|^\s{0,8}File \"[A-Z]:\\")
+# gcc 13.2.0 (Ubuntu 13.2.0-23ubuntu4): who packed a compiler, and perhaps built a module with it on another machine.
+_COMPILER = lazy(r"\([A-Z][\w/. -]{1,30} \d{1,2}\.\d{1,2}\.\d{1,2}-[\w.~+-]{1,40}\)")
 _WSL = lazy(r"\bWSL|microsoft-standard|\bwsl\b")
 
 # ---------------------------------------------------------------- kernels
@@ -137,7 +139,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     """One fact, from the best statement: a form or neofetch, a release file, the kernel, a prompt of Windows, a name in prose."""
     if not pasted(text) and (text.item is None or text.item.id != "issue"):
         return
-    lines = plain_lines(text)
+    lines = [_COMPILER.sub("", line) if "(" in line else line for line in plain_lines(text)]
     found = [statement for index in _spots("\n".join(lines)) for statement in _statements(lines[index][:_LONGEST], index)]
     if any(_WSL.search(lines[index]) is not None for _, index, _ in found) or "WSL" in text.text:
         # Windows is then the system around: the program's own is Linux.

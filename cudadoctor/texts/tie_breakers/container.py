@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 TOO_NEW, HOOK, TOOLKIT = "container-cuda-too-new", "container-hook-failed", "container-toolkit-missing"
 CAPABILITIES, LIBCUDA = "container-driver-capabilities", "libcuda-missing"
 NO_ACCESS, LOST = "container-no-gpu-access", "container-lost-devices"
+MISCONFIGURED = "container-toolkit-misconfigured"
 _REQUIRED = lazy(r"cuda ?>= ?(?P<version>\d{1,2}\.\d)")
 _ALTERNATIVE = lazy(r"driver>=(?P<first>\d{3})(?:\.\d+)*,driver<(?P<end>\d{3})")
 _NO_DEVICE = codes("cuda 100", words=r"No CUDA GPUs are available|No devices (?:were )?found")
 _INSUFFICIENT = codes("cuda 35")
+_UNKNOWN_ERROR = codes("nvml 999", words=r"initialize NVML: Unknown Error")
+_UNRESOLVABLE = lazy(r"unresolvable CDI devices|stat nvidia\.com/gpu|custom device \"nvidia\.com/gpu")
 
 
 def demand_of_the_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -90,4 +93,22 @@ def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding(LOST, lines, rules, given)
 
 
-TIES = (demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, nothing_inside, rules_without_a_gpu)
+def rules_not_written(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver's control node is refused in a container, and the toolkit was told to leave its device rules alone."""
+    place = Place(facts)
+    lines, shown = suspected(said, LOST, _UNKNOWN_ERROR), place.said("no-cgroups")
+    if lines and shown and not place.said("rootless-engine"):
+        yield finding(MISCONFIGURED, lines, shown, setting="no-cgroups")
+
+
+def devices_in_another_folder(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The engine finds no device of that name, and the toolkit lists it: the specification is there, in a folder that is not read."""
+    lines, listed = stated(said, TOOLKIT, words=_UNRESOLVABLE), Place(facts).said("cdi-devices")
+    if lines and listed:
+        yield finding(MISCONFIGURED, lines, listed, setting="cdi-spec-dirs")
+
+
+TIES = (
+    demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, nothing_inside, rules_without_a_gpu, rules_not_written,
+    devices_in_another_folder,
+)  # fmt: skip

@@ -13,8 +13,20 @@ from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, FRAMEWORKS, LISTED_PACKAGES, NAMED_GPUS, NVCC, PCI, SETTING, SMI, Framework, ListedPackage
-from cudadoctor.model.version import ToolkitVersion
+from cudadoctor.model.values import (
+    ENVIRONMENT,
+    FRAMEWORKS,
+    LISTED_PACKAGES,
+    NAMED_DRIVERS,
+    NAMED_GPUS,
+    NVCC,
+    PCI,
+    SETTING,
+    SMI,
+    Framework,
+    ListedPackage,
+)
+from cudadoctor.model.version import CudaVersion, ToolkitVersion
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, finding, stated, sure, suspicions
 from cudadoctor.texts.tie_breakers.toolkit import driver_cuda_of_text, listed, needs_newer_driver
@@ -78,7 +90,17 @@ def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     if built is not None and driver is not None and needs_newer_driver(built[0], driver[0]):
         yield finding(NEWER, lines, built[1], driver[1], version=built[0].text, driver_cuda=driver[0].text)
     elif not suspicions(said, CPU):
-        yield from (finding(cause, lines, basis="suspected") for cause in _NO_GPU_SEEN if built is None or cause != CPU)
+        older = built is not None and any(needs_newer_driver(built[0], cuda) for cuda in _spoken_of(facts, knowledge))
+        causes = sorted(_NO_GPU_SEEN, key=lambda cause: older and cause != NEWER)
+        yield from (finding(cause, lines, basis="suspected") for cause in causes if built is None or cause != CPU)
+
+
+def _spoken_of(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion, ...]:
+    """The newest CUDA of each driver that the text names: its user's word, which only orders suspects."""
+    named = facts.get(NAMED_DRIVERS)
+    drivers = named.value.drivers if isinstance(named, Fact) and named.value is not None else ()
+    branches = (knowledge.branch(driver.branch) for driver in drivers if driver.branch is not None)
+    return tuple(branch.cuda for branch in branches if branch is not None and branch.cuda is not None)
 
 
 def _gpu_beside(facts: Facts) -> bool:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from cudadoctor.checks.reading import Quotes, line_of, lines_with
 from cudadoctor.model.facts import Fact, Facts
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
+from cudadoctor.model.values import PROCESSES, SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, stated, suspected
 
@@ -34,6 +34,7 @@ _PLAIN = lazy(r"(?:RuntimeError|AcceleratorError): CUDA error: out of memory")
 _ALLOC_STATUS = lazy(r"_STATUS_ALLOC_FAILED")
 _PYTHON = lazy(r"(?i)python|jupyter|torchrun|/bin/|\.\.\.")  # may be the failed program itself, seen while it ran
 _NUMBER = lazy(r"^(\d{1,8})(?: MiB)?$")
+_SERVICE = lazy(r"/(?:usr|opt|s?bin)/")
 IDLE = 600  # MiB in use, the driver's own reserve with it, that an idle GPU does not reach
 NEARLY_ALL = 0.9  # of the memory free: nobody else is there
 MUCH = 0.3  # of a GPU's memory
@@ -213,4 +214,21 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
                 return
 
 
-TIES = (nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)
+def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Memory ran out, and of those that hold a GPU ps shows one that is dead, or that lost its parent.
+
+    In a container 1 is a parent like others, and so it is for a service, which is started by its full path.
+    """
+    lines, table, place = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.get(PROCESSES), Place(facts)
+    if not lines or not isinstance(table, Fact) or table.value is None or place.container:
+        return
+    listed = {entry.pid for fact in facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
+    for process in table.value.processes:
+        alone = process.state == "orphaned" and not _SERVICE.match(process.command or "")
+        if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
+            basis: Basis = "derived" if process.state == "defunct" else "suspected"
+            values = {"pid": str(process.pid), "command": process.command or "", "state": process.state}
+            yield finding(ZOMBIE, line_of(table, process.line), lines, basis=basis, values=values)
+
+
+TIES = (left_over, nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)

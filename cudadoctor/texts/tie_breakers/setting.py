@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
+HYPER_V = "hyperv-gpu-incomplete"
 SCHEDULER, NO_GPU, LIBCUDA = "scheduler-gave-no-gpu", "no-nvidia-gpu", "libcuda-missing"
 NODES = "device-nodes-missing"
 CAPABILITIES = "container-driver-capabilities"
@@ -214,6 +215,14 @@ def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
         yield finding(NODES, lines, some(loaded)[:1])
 
 
+def in_hyper_v(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand."""
+    place = Place(facts)
+    lines, built = suspected(said, WSL_GPU, _BLOCKED) or stated(said, LIBCUDA), place.said("dxgkrnl-built")
+    if lines and built and not place.in_wsl:
+        yield finding(HYPER_V, lines, built)
+
+
 def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
     place = Place(facts)
@@ -344,6 +353,6 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 
 TIES = (
-    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_wsl,
-    job_without_gpu, held_by_the_job, written_value, no_card_at_all,
+    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_hyper_v,
+    in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all,
 )  # fmt: skip

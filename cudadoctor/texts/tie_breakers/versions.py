@@ -9,6 +9,7 @@ from cudadoctor.checks import traces
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.driver_fit import same_release
+from cudadoctor.checks.libcuda import MANAGER, MANAGERS_MODULE, MISSING
 from cudadoctor.checks.reading import Quotes, line_of, some
 from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Unknown
@@ -20,6 +21,7 @@ from cudadoctor.model.values import (
     FRAMEWORKS,
     LIBRARIES,
     LOADED_DRIVER,
+    MODULES,
     NAMED_DRIVERS,
     SMI,
     LibraryFile,
@@ -152,6 +154,14 @@ def insufficient_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding("libcuda-missing", lines, basis="suspected")
 
 
+def host_of_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Code 35, or no libcuda, where the module of the vGPU manager is loaded: that driver has no CUDA."""
+    lines, modules = suspected(said, "toolkit-newer-than-driver", _INSUFFICIENT) or stated(said, MISSING), facts.get(MODULES)
+    module = modules.value.find(MANAGERS_MODULE) if isinstance(modules, Fact) and modules.value is not None else None
+    if lines and module is not None and isinstance(modules, Fact):
+        yield finding(MANAGER, lines, line_of(modules, module.line))
+
+
 def _driver_named(facts: Facts) -> Quotes:
     """The line in which the text speaks of its driver's version."""
     found = facts.get(NAMED_DRIVERS)
@@ -175,4 +185,4 @@ def _tables(facts: Facts) -> tuple[Fact[Smi], ...]:
     return tuple(fact for fact in facts.all(SMI) if fact.value is not None and isinstance(fact.value.module, ModuleVersion))
 
 
-TIES = (capabilities, malformed_home, two_driver_versions, cuda_above_the_branch, insufficient_driver)
+TIES = (capabilities, malformed_home, two_driver_versions, cuda_above_the_branch, insufficient_driver, host_of_guests)
