@@ -26,7 +26,7 @@ from tests.test_report_text import CONTROL, HOSTILE
 
 ATTRIBUTES = {
     "aria-hidden", "aria-label", "aria-labelledby", "charset", "checked", "class", "content", "data-line", "data-of", "hidden", "href", "http-equiv",
-    "id", "lang", "name", "rel", "role", "scope", "start", "style", "type",
+    "id", "lang", "name", "points", "rel", "role", "scope", "start", "style", "type", "viewbox",
 }  # fmt: skip
 MANY = ("h200x2-bench", "h200-smoke", NARROW, NOUVEAU, "partial-recording", "laptop-gt740m-nouveau-nothing-installed")
 
