@@ -458,6 +458,25 @@ def test_what_the_steps_do_to_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert applying.after("false") is None
 
 
+def test_the_shell_and_its_programs_get_what_every_child_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stand in /, load nothing from the working directory, and the result still is the user's own shell with the steps done."""
+    monkeypatch.chdir(tmp_path)
+    own = {"LD_LIBRARY_PATH": ":relative:/opt/mine", "LD_PRELOAD": "", "KEPT": "a\nb"} | (
+        {"BASH_ENV": "/tmp/x"} if os.geteuid() == 0 else {}
+    )
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    found = applying.after('export SEEN="$(pwd; env)"')
+    assert found is not None
+    assert found["SEEN"].startswith("/\n")
+    assert re.search("relative|BASH_ENV", found["SEEN"]) is None
+    assert {name: found[name] for name in own} == own
+    found = applying.after('export LD_LIBRARY_PATH=/cuda/lib64:"$(env | grep relative)${LD_LIBRARY_PATH}"\nunset KEPT')
+    assert found is not None
+    assert found["LD_LIBRARY_PATH"] == "/cuda/lib64::relative:/opt/mine"
+    assert "KEPT" not in found
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [("export CURE=found", "found"), ("ulimit -S -c 0\nexport CURE=limited", "limited"), ("", "none"), ("false", "none")],

@@ -14,6 +14,7 @@ from cudadoctor.sources import journal
 from cudadoctor.sources.journal import Entry, JournalError, State
 
 resource = pytest.importorskip("resource", reason="Unix")
+AS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,7 @@ def test_a_journal_that_others_may_write_is_not_used(folder: Path, mode: int) ->
     journal.write(entry())
     (folder / journal.NAME).chmod(mode)
     for use in (journal.read, lambda: journal.write(entry())):
-        with pytest.raises(JournalError, match="another user may write it"):
+        with pytest.raises(JournalError, match="may be written by another user"):
             use()
 
 
@@ -76,11 +77,11 @@ def test_a_folder_that_others_may_write_is_not_used(folder: Path) -> None:
     journal.write(entry())
     folder.chmod(0o777)
     for use in (journal.read, lambda: journal.write(entry())):
-        with pytest.raises(JournalError, match="another user may write it"):
+        with pytest.raises(JournalError, match="may be written by another user"):
             use()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.skipif(not AS_ROOT, reason="only root can give a file away")
 def test_another_users_journal_is_not_used(folder: Path) -> None:
     journal.write(entry())
     os.chown(folder / journal.NAME, 65534, 65534)
@@ -97,6 +98,43 @@ def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(JournalError):
             use()
     assert kept.read_bytes().count(b"\n") == 1
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can make a link another user's")
+def test_a_link_of_another_user_on_the_way_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root who kept the HOME of another user (sudo -E): he would choose where root makes folders and files."""
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    victim, link = tmp_path / "victim", tmp_path / "home" / ".local" / "state"
+    victim.mkdir()
+    link.parent.mkdir(parents=True)
+    link.symlink_to(victim)
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    for use in (lambda: journal.write(entry()), journal.read):
+        with pytest.raises(JournalError, match="a link that another user made"):
+            use()
+    assert list(victim.iterdir()) == []
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_folder_of_another_user_on_the_way_is_not_used(folder: Path) -> None:
+    journal.write(entry())
+    os.chown(folder.parent, 65534, 65534)
+    for use in (lambda: journal.write(entry()), journal.read):
+        with pytest.raises(JournalError, match="may be written by another user"):
+            use()
+
+
+@pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="Linux")
+def test_a_link_that_comes_after_the_look_is_not_followed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal.write(entry())
+    real = os.path.realpath(folder)
+    folder.parent.rename(tmp_path / "elsewhere")
+    folder.parent.symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr(os.path, "realpath", lambda _: real)  # as it was a moment ago
+    for use in (lambda: journal.write(entry()), journal.read):
+        with pytest.raises(JournalError):
+            use()
 
 
 def test_lines_that_are_none_are_passed_over(folder: Path) -> None:

@@ -25,7 +25,10 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("suggest_fix", {"replay": host("h200-visible-devices-word")}),
     ("suggest_fix", {"cause": "nouveau-bound; rm -rf /", "replay": host("h200-healthy")}),
     ("compare", {"a": host("h200-healthy"), "b": host("driver-not-loaded")}),
-    ("check", {"python": "a\0b"}),
+    ("check", {"replay": "a\0b"}),
+    ("explain", {"what": "rank 0\0 Failed to initialize NVML: Driver/library version mismatch"}),
+    ("compare", {"a": "a\0b", "b": "-"}),
+    ("check", {"python": "venv/bin/python", "replay": host("h200-healthy")}),
 )
 
 
@@ -69,6 +72,25 @@ def test_four_tools_that_only_read(session: dict[str, Any]) -> None:
     assert [tool.name for tool in session["tools"]] == ["check", "explain", "suggest_fix", "compare"]
     assert all(tool.annotations.read_only_hint and not tool.annotations.destructive_hint for tool in session["tools"])
     assert not session["imported"], "a module of the working directory was imported"
+    assert not [tool.name for tool in session["tools"] if "python" in str(tool.input_schema)], "an agent names what is executed"
+
+
+def test_the_interpreter_is_the_word_of_whoever_starts_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in the folder that an agent works in is not run; what the server's command line names is."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("theirs", "ours"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n: > {tmp_path}/{name}.ran\n")
+        (tmp_path / name).chmod(0o755)
+
+    async def talk(*options: str) -> None:
+        program = str(Path(sys.executable).with_name("cudadoctor"))
+        async with Client(stdio_client(StdioServerParameters(command=program, args=["mcp", *options], cwd=tmp_path))) as client:
+            for tool in ("check", "suggest_fix"):
+                await client.call_tool(tool, {"python": "./theirs"})
+
+    asyncio.run(talk("--python", str(tmp_path / "ours")))
+    assert not (tmp_path / "theirs.ran").exists()
+    assert (tmp_path / "ours.ran").exists()
 
 
 def test_check_answers_in_brief(session: dict[str, Any]) -> None:
@@ -93,6 +115,11 @@ def test_what_cannot_be_meant_is_refused_in_words(session: dict[str, Any]) -> No
     assert "'--help' is no cause" in refusal(session, 5)
     assert "rm -rf" in refusal(session, 7)
     assert "NUL" in refusal(session, 9)
+    assert "NUL" in refusal(session, 11)
+
+
+def test_a_text_with_a_sign_that_no_name_has_is_read(session: dict[str, Any]) -> None:
+    assert answer(session, 10)["cause"] == "driver-version-mismatch"
 
 
 def test_suggest_fix_and_compare_say_what_the_commands_say(session: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import pytest
 
 from cudadoctor.sources import programs, trust, writing
 from cudadoctor.sources.host import Collector, Plan
+from tests.command_line import ROOT
 
 PROGRAM = str(Path(sys.executable).with_name("cudadoctor"))
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -75,6 +77,20 @@ def test_the_doctor_imports_nothing_of_the_working_directory(value: str, reposit
         assert run.returncode in (1, 3), run.stderr
         # Who writes the folder's full name into PYTHONPATH wants it for the examined Python, whose own business it is.
         assert [name for name in ran(repository) if value != "{here}" or name in ("click.py", "msgspec.py")] == []
+
+
+@pytest.mark.parametrize("entries", ["", ".", "/nowhere:", ":/nowhere"])
+def test_what_the_page_on_security_offers_starts_ours_in_a_folder_with_another(entries: str, tmp_path: Path) -> None:
+    (tmp_path / "cudadoctor").mkdir()
+    for name in ("__init__", "__main__"):
+        (tmp_path / "cudadoctor" / f"{name}.py").write_text("print('theirs')")
+    offered = set(re.findall(r"`python (-\w) -m cudadoctor check`", (ROOT / ".github" / "SECURITY.md").read_text("utf-8")))
+    assert offered
+    for option in offered:
+        argv = [sys.executable, option, "-m", "cudadoctor", "--version"]
+        ran = subprocess.run(argv, cwd=tmp_path, env={**os.environ, "PYTHONPATH": entries}, capture_output=True, text=True, check=False)
+        assert "theirs" not in ran.stdout, option
+        assert ran.returncode == 0
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")

@@ -13,7 +13,8 @@ from cudadoctor.commands import helping, terminal
     summary="Serve coding agents over standard input and output (MCP).",
     examples=(("cudadoctor mcp", "started by the agent"),),
 )
-def mcp() -> None:
+@click.option("--python", metavar="PATH", help="Interpreter that the user's programs run in; no tool can name one.")
+def mcp(python: str | None) -> None:
     """Serve coding agents: an MCP server on standard input and output with tools that only read."""
     try:
         from cudadoctor.commands import serving
@@ -21,4 +22,5 @@ def mcp() -> None:
         raise terminal.usage(
             f"the MCP server needs the extra `mcp` ({error.name} is not installed): pip install '.[mcp]' in its folder"
         ) from error
+    serving.interpreter = python
     serving.server.run("stdio")

@@ -81,15 +81,16 @@ def _cured(command: tuple[str, ...]) -> tuple[str, ...]:
         terminal.say(f"cudadoctor: {why}; the program runs as it is\n")
         return command
     terminal.say("".join(f"cudadoctor: {line}\n" for line in (why, *script.split("\n"))))
-    if "ulimit" in script:  # a limit is a process's own: a shell sets it and becomes the program
-        return ("/bin/sh", "-c", f'{script}\nexec "$@"', command[0], *command)
-    variables = applying.after(script)
+    limits = [line for line in script.split("\n") if line.startswith("ulimit ")]
+    variables = applying.after("\n".join(line for line in script.split("\n") if line not in limits))
     if variables is None:
         terminal.say("cudadoctor: the shell did not carry that out; the program runs as it is\n")
         return command
     os.environ.clear()  # for what is said of the program too
     os.environ.update(variables)
-    return command
+    if not limits:
+        return command
+    return ("/bin/sh", "-c", "\n".join((*limits, 'exec "$@"')), command[0], *command)  # a limit is a process's own
 
 
 def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:

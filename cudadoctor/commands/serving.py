@@ -1,7 +1,8 @@
 """The MCP server behind `cudadoctor mcp`: four tools that only read, and the causes as resources, over standard input and output.
 
 Each tool is one of our own commands in a child process, so an answer is what a person would have been shown, within the same limits. What a
-machine printed is data in an answer, and each answer says so. Needs the extra `mcp`.
+machine printed is data in an answer, and each answer says so. What is executed no tool names: an agent works in folders that others wrote.
+Needs the extra `mcp`.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ _INSTRUCTIONS = (
 _PLAIN = ("--ascii", "--color", "never")
 _READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
+interpreter: str | None = None  # that whoever starts the server names
 server = MCPServer("cudadoctor", version=__version__, instructions=_INSTRUCTIONS)
 
 
 @server.tool(annotations=_READS)
-async def check(kernels: bool = False, python: str | None = None, replay: str | None = None) -> dict[str, Any]:
+async def check(kernels: bool = False, replay: str | None = None) -> dict[str, Any]:
     """Examine this machine's GPUs and CUDA software and name the root cause: at most 1.5 kB.
 
-    kernels: also run test kernels and a mini benchmark (seconds). python: path of the interpreter that the failing program runs in.
-    replay: path of a recording or a bundle to read in place of this machine.
+    kernels: also run test kernels and a mini benchmark (seconds). replay: path of a recording or a bundle to read in place of this machine.
     """
-    options = _given(python=python, replay=replay)
+    options = _given(python=interpreter, replay=replay)
     return _marked(json.loads(await _asked("check", "--format", "brief", *(() if kernels else ("--quick",)), *options)))
 
 
@@ -53,21 +54,19 @@ async def explain(what: str) -> dict[str, Any]:
     """Explain an error text, a log, a code (cuda 100, Xid 79), a cause's id, an environment variable, a GPU or a version."""
     if len(what) > LONGEST_TEXT:
         raise ToolError(f"the text is longer than {LONGEST_TEXT} characters: give its last part, or the lines around the error")
-    short = len(what) <= LONGEST_NAME and "\n" not in what and os.sep not in what and not os.path.exists(what)
+    short = _may_be_named(what) and "\n" not in what and os.sep not in what and not os.path.exists(what)
     words = (what.strip(), "") if short else ("-", what)
     found = json.loads(await _asked("explain", "--format", "json", "--", words[0], text=words[1]))
     return _marked(found if "kind" in found else _in_short(found))
 
 
 @server.tool(annotations=_READS)
-async def suggest_fix(
-    cause: str | None = None, distro: str | None = None, python: str | None = None, replay: str | None = None
-) -> dict[str, Any]:
+async def suggest_fix(cause: str | None = None, distro: str | None = None, replay: str | None = None) -> dict[str, Any]:
     """The steps that cure this machine, each with what it changes, how to verify it and how to undo it. Nothing is carried out.
 
     cause: a cause's id for the steps of that one. distro: for another distribution than this machine's (ubuntu-24.04).
     """
-    named = _given(distro=distro, python=python, replay=replay)
+    named = _given(distro=distro, python=interpreter, replay=replay)
     return _marked({"text": await _asked("fix", "--quick", *_PLAIN, *named, *(("--", _bounded(cause)) if cause else ()))})
 
 
@@ -95,8 +94,12 @@ def _given(**options: str | None) -> list[str]:
     return [f"--{name}={_bounded(value)}" for name, value in options.items() if value is not None]
 
 
+def _may_be_named(word: str) -> bool:
+    return len(word) <= LONGEST_NAME and "\0" not in word
+
+
 def _bounded(word: str) -> str:
-    if len(word) > LONGEST_NAME or "\0" in word:
+    if not _may_be_named(word):
         raise ToolError(f"longer than {LONGEST_NAME} characters, or with a NUL: no path or name")
     return word
 

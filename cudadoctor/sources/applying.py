@@ -91,16 +91,25 @@ def _is_own(word: str) -> bool:
 
 def after(script: str) -> dict[str, str] | None:
     """The variables that a shell has once it has read these commands: what they do to it can be done for a program, never for the
-    user's own shell. None where they fail."""
-    argv = [_allowed(_SHELL), "-euc", f"{script}\nexec env -0"]
-    variables = {**os.environ, "PATH": programs.search_path("sh")}
+    user's own shell. None where they fail.
+
+    The shell and its programs get what every child gets, and stand in /. Of a variable that the commands name, the shell alone sees the
+    user's own value; all others stay as they are.
+    """
+    path = programs.search_path("sh")
+    named = set(re.findall(r"(?<!\w)[A-Za-z_]\w*", script, re.ASCII)) - {"PATH"}
+    own = [f"unset {name}; {name}={shlex.quote(os.environ[name])}" for name in sorted(named & os.environ.keys())]
+    told = [f'[ -z "${{{name}+x}}" ] || printf "{name}=%s\\0" "${name}"' for name in (*sorted(named), "PATH")]
+    argv = [_allowed(_SHELL), "-euc", "\n".join((*own, script, *told))]
+    variables = {**trust.environment(), "PATH": path}
     try:
-        done = subprocess.run(argv, env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
+        done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     parts = (os.fsdecode(part).partition("=") for part in done.stdout.split(b"\0") if part)
     found = {name: value for name, _, value in parts}
-    return {**found, "PATH": _path_after(found.get("PATH", ""), variables["PATH"])} if done.returncode == 0 else None
+    untouched = {name: value for name, value in os.environ.items() if name not in named}
+    return {**untouched, **found, "PATH": _path_after(found.get("PATH", ""), path)} if done.returncode == 0 else None
 
 
 def _path_after(now: str, given: str) -> str:

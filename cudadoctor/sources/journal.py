@@ -1,7 +1,7 @@
 """What `cudadoctor fix --apply` did, so that it can be undone: steps and values, never commands.
 
-One JSON object a line, in the user's state folder (XDG_STATE_HOME). A line is on the disk before its step begins. Read again only where
-the file and its folder belong to this user and nobody else may write them.
+One JSON object a line, in the user's state folder (XDG_STATE_HOME). A line is on the disk before its step begins. Written and read only
+where the file and its folder belong to this user, nobody else may write them, and as root nobody else may change the way to them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import msgspec
+
+from cudadoctor.sources import trust, writing
 
 NAME = "applied.jsonl"
 State = Literal["begun", "done", "failed", "undone", "kept"]  # kept: undo was asked for, and there was none
@@ -49,37 +53,21 @@ def folder() -> str:
 
 def write(entry: Entry) -> None:
     """Appends, down to the disk. JournalError where that is not possible: then the step must not begin."""
-    path = os.path.join(folder(), NAME)
-    try:
-        os.makedirs(folder(), mode=0o700, exist_ok=True)
-        _trusted(folder())
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            _trusted(path, os.fstat(descriptor))
-            # A disk that was full may have left a part of a line, which ends here.
-            line = b"\n" * _torn(descriptor) + msgspec.json.encode(entry) + b"\n"
-            if os.write(descriptor, line) != len(line):
-                raise JournalError(f"{path}: the disk took only a part of a line")
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise JournalError(f"{path}: {error.strerror}") from error
+    with _opened(os.O_RDWR | os.O_APPEND | os.O_CREAT) as descriptor:
+        # A disk that was full may have left a part of a line, which ends here.
+        line = b"\n" * _torn(descriptor) + msgspec.json.encode(entry) + b"\n"
+        if os.write(descriptor, line) != len(line):
+            raise JournalError(f"{NAME}: the disk took only a part of a line")
+        os.fsync(descriptor)
 
 
 def read() -> tuple[Entry, ...]:
     """Every entry, oldest first; () where there is no journal. JournalError where it may not be trusted or read."""
-    path = os.path.join(folder(), NAME)
     try:
-        _trusted(folder())
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with _opened(os.O_RDONLY) as descriptor, open(descriptor, "rb", closefd=False) as stream:
+            lines = stream.read(_MOST).splitlines()
     except FileNotFoundError:
         return ()
-    except OSError as error:
-        raise JournalError(f"{path}: {error.strerror}") from error
-    with open(descriptor, "rb") as stream:
-        _trusted(path, os.fstat(descriptor))
-        lines = stream.read(_MOST).splitlines()
     found = []
     for line in lines:
         try:
@@ -108,7 +96,33 @@ def now() -> float:
     return round(time.time(), 3)
 
 
-def _trusted(path: str, info: os.stat_result | None = None) -> None:
-    info = os.lstat(path) if info is None else info
-    if stat.S_ISLNK(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise JournalError(f"{path} is a link, or another user may write it: it is not used")
+@contextmanager
+def _opened(flags: int) -> Iterator[int]:
+    """The journal, where neither a link on the way to it nor another user's rights may lead elsewhere. FileNotFoundError: there is none."""
+    path = os.path.join(folder(), NAME)
+    try:
+        writing.refused(path)
+        _trusted(path, trust.changeable(path))
+        if flags & os.O_CREAT:
+            os.makedirs(folder(), mode=0o700, exist_ok=True)
+        _trusted(folder(), _others(os.lstat(folder())))
+        descriptor = writing.without_links(os.path.join(os.path.realpath(folder()), NAME), flags)
+        try:
+            _trusted(path, _others(os.fstat(descriptor)))
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+            raise
+        raise JournalError(f"{path}: {error.strerror}") from error
+
+
+def _trusted(path: str, why: str | None) -> None:
+    if why is not None:
+        raise JournalError(f"{path} {why}: it is not used")
+
+
+def _others(info: os.stat_result) -> str | None:
+    own = not stat.S_ISLNK(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return None if own else "is a link, or may be written by another user"

@@ -10,7 +10,7 @@ from typing import IO
 
 from cudadoctor.sources import trust
 
-_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _OF_SYSTEM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")  # also of >(program): their links are the kernel's
 
 
@@ -23,10 +23,8 @@ def text(path: str, body: str, *, mode: str = "w") -> None:
 def _opened(path: str, mode: str) -> IO[str]:
     if not hasattr(os, "O_PATH") or _OF_SYSTEM.fullmatch(path):
         return open(path, mode, encoding="utf-8")
-    strange = trust.strange_link(path)
-    if strange is not None:
-        raise OSError(errno.EPERM, f"{strange} is a link that another user made", path)
-    descriptor = _without_links(os.path.realpath(path), path)
+    refused(path)
+    descriptor = without_links(os.path.realpath(path), os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) and info.st_uid not in (0, os.geteuid()):
@@ -42,8 +40,17 @@ def _opened(path: str, mode: str) -> IO[str]:
         raise
 
 
-def _without_links(real: str, path: str) -> int:
+def refused(path: str) -> None:
+    """OSError where a link of another user leads to this path."""
+    strange = trust.strange_link(path)
+    if strange is not None:
+        raise OSError(errno.EPERM, f"{strange} is a link that another user made", path)
+
+
+def without_links(real: str, flags: int, mode: int = 0o600) -> int:
     """The file, opened folder by folder: a link that somebody puts in the way after all links were followed ends it."""
+    if not hasattr(os, "O_PATH"):
+        return os.open(real, flags | _SAFELY, mode)
     folder = os.open(os.sep, os.O_PATH)
     try:
         *folders, name = real.strip(os.sep).split(os.sep)
@@ -51,8 +58,8 @@ def _without_links(real: str, path: str) -> int:
             inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
             folder = inner
-        return os.open(name, _FLAGS, 0o666, dir_fd=folder)
+        return os.open(name, flags | _SAFELY, mode, dir_fd=folder)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
+        raise OSError(error.errno, error.strerror, real) from error
     finally:
         os.close(folder)
