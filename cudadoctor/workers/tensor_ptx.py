@@ -113,25 +113,7 @@ def _list(prefix: str, first: int, count: int) -> str:
     return "{" + ", ".join("{}{}".format(prefix, first + number) for number in range(count)) + "}"
 
 
-def rate(kind: str) -> str:
-    """m16n8k(32 bytes) on registers. Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an
-    even number every sum holds its first value again: p_out + 16 counts those that do not. Sums of integers take -A too."""
-    size, types, _, (version, target, _), _, integer = KINDS[kind]
-    shape = "m16n8k{}".format(ROW // size)
-    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
-    start = "cvt.rn.f32.u32 %f1, %r4;" if not integer else ""
-    first = "%r4" if integer else "%f1"
-    body = "\n".join(
-        "    mma.sync.aligned.{}.row.col.{} {}, {}, {{%b0, %b1}}, {};".format(
-            shape, types, _list("%a", 4 * chain, 4), _list("%x" if turn % 2 == 0 else "%y", 0, 4), _list("%a", 4 * chain, 4)
-        )
-        for turn in range(ROUNDS)
-        for chain in range(CHAINS)
-    )
-    sums = ["%a{}".format(one_) for one_ in range(4 * CHAINS)]
-    return (
-        _head(version, target)
-        + """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+RATE = """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
 {{
     .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f32 %f<4>; .reg .b32 %x<4>; .reg .b32 %y<4>; .reg .b32 %b<2>;
     .reg {number}<{sums_count}>;
@@ -163,43 +145,41 @@ def rate(kind: str) -> str:
 {checks}
     ret;
 }}
-""".format(
-            number=number,
-            sums_count=4 * CHAINS,
-            sign="0x{:08X}".format(SIGN[kind]),
-            one="0x{:08X}".format(ONE[kind]),
-            negated="\n".join("    xor.b32 %y{0}, %x{0}, 0x{1:08X};".format(part, SIGN[kind]) for part in range(4)),
-            start=start,
-            starts="\n".join("    {} {}, {};".format(move, name, first) for name in sums),
-            begin=_BEGIN,
-            body=body,
-            end=_END,
-            checks="\n".join(
-                "    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, first) for name in sums
-            ),
-        )
-    )
+"""
 
 
-def rate_fp64(*, hopper: bool) -> str:
-    """The same in double precision: m16n8k16 on Hopper, m8n8k4 before."""
-    shape, a_count, b_count, sums_count = ("m16n8k16", 8, 4, 4) if hopper else ("m8n8k4", 1, 1, 2)
-    chains = 2 * CHAINS
+def rate(kind: str) -> str:
+    """m16n8k(32 bytes) on registers. Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an
+    even number every sum holds its first value again: p_out + 16 counts those that do not. Sums of integers take -A too."""
+    size, types, _, (version, target, _), _, integer = KINDS[kind]
+    shape = "m16n8k{}".format(ROW // size)
+    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
+    start = "cvt.rn.f32.u32 %f1, %r4;" if not integer else ""
+    first = "%r4" if integer else "%f1"
     body = "\n".join(
-        "    mma.sync.aligned.{}.row.col.f64.f64.f64.f64 {}, {{{}}}, {{{}}}, {};".format(
-            shape,
-            _list("%a", sums_count * chain, sums_count),
-            ", ".join(["%d1" if turn % 2 == 0 else "%d2"] * a_count),
-            ", ".join(["%d0"] * b_count),
-            _list("%a", sums_count * chain, sums_count),
+        "    mma.sync.aligned.{}.row.col.{} {}, {}, {{%b0, %b1}}, {};".format(
+            shape, types, _list("%a", 4 * chain, 4), _list("%x" if turn % 2 == 0 else "%y", 0, 4), _list("%a", 4 * chain, 4)
         )
         for turn in range(ROUNDS)
-        for chain in range(chains)
+        for chain in range(CHAINS)
     )
-    sums = ["%a{}".format(number) for number in range(sums_count * chains)]
-    return (
-        _head(*(("7.8", "sm_90") if hopper else ("7.0", "sm_80")))
-        + """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+    sums = ["%a{}".format(one_) for one_ in range(4 * CHAINS)]
+    return _head(version, target) + RATE.format(
+        number=number,
+        sums_count=4 * CHAINS,
+        sign="0x{:08X}".format(SIGN[kind]),
+        one="0x{:08X}".format(ONE[kind]),
+        negated="\n".join("    xor.b32 %y{0}, %x{0}, 0x{1:08X};".format(part, SIGN[kind]) for part in range(4)),
+        start=start,
+        starts="\n".join("    {} {}, {};".format(move, name, first) for name in sums),
+        begin=_BEGIN,
+        body=body,
+        end=_END,
+        checks="\n".join("    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, first) for name in sums),
+    )
+
+
+RATE_FP64 = """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
 {{
     .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f64 %d<4>; .reg .f64 %a<{count}>;
     ld.param.u64 %rd2, [p_out];
@@ -223,14 +203,32 @@ def rate_fp64(*, hopper: bool) -> str:
 {end}{checks}
     ret;
 }}
-""".format(
-            count=len(sums),
-            starts="\n".join("    mov.f64 {}, %d3;".format(name) for name in sums),
-            begin=_BEGIN,
-            body=body,
-            end=_END,
-            checks="\n".join("    setp.neu.f64 %p2, {}, %d3;\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(name) for name in sums),
+"""
+
+
+def rate_fp64(*, hopper: bool) -> str:
+    """The same in double precision: m16n8k16 on Hopper, m8n8k4 before."""
+    shape, a_count, b_count, sums_count = ("m16n8k16", 8, 4, 4) if hopper else ("m8n8k4", 1, 1, 2)
+    chains = 2 * CHAINS
+    body = "\n".join(
+        "    mma.sync.aligned.{}.row.col.f64.f64.f64.f64 {}, {{{}}}, {{{}}}, {};".format(
+            shape,
+            _list("%a", sums_count * chain, sums_count),
+            ", ".join(["%d1" if turn % 2 == 0 else "%d2"] * a_count),
+            ", ".join(["%d0"] * b_count),
+            _list("%a", sums_count * chain, sums_count),
         )
+        for turn in range(ROUNDS)
+        for chain in range(chains)
+    )
+    sums = ["%a{}".format(number) for number in range(sums_count * chains)]
+    return _head(*(("7.8", "sm_90") if hopper else ("7.0", "sm_80"))) + RATE_FP64.format(
+        count=len(sums),
+        starts="\n".join("    mov.f64 {}, %d3;".format(name) for name in sums),
+        begin=_BEGIN,
+        body=body,
+        end=_END,
+        checks="\n".join("    setp.neu.f64 %p2, {}, %d3;\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(name) for name in sums),
     )
 
 
@@ -250,20 +248,7 @@ def _descriptor(target: str, address: str) -> str:
 """.format(target=target, address=address)
 
 
-def rate_of_groups(kind: str) -> str:
-    """wgmma on operands in shared memory: two groups of 128 threads, 64 x 256 sums each. As in `rate`, each second slice has -A."""
-    integer = KINDS[kind][5]
-    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
-    sums = ["%a{}".format(one) for one in range(TILE_N // 2)]
-    multiply = []
-    for a in ("%rd8", "%rd9"):
-        for part in range(SLICE // ROW):
-            multiply.append("    add.u64 %rd11, {}, {}; add.u64 %rd12, %rd10, {};".format(a, part * ROW // 16, part * ROW // 16))
-            multiply.append(_wgmma(kind, TILE_N, _list("%a", 0, TILE_N // 2), "%rd11", "%rd12", "%p4"))
-    words = TILE_M * SLICE // 4
-    return (
-        _head("8.0", "sm_90a")
-        + """.extern .shared .align 1024 .b8 memory[];
+RATE_OF_GROUPS = """.extern .shared .align 1024 .b8 memory[];
 
 .visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
 .maxntid 256, 1, 1
@@ -317,49 +302,43 @@ FILL:
 {checks}
     ret;
 }}
-""".format(
-            number=number,
-            sums_count=TILE_N // 2,
-            sign="0x{:08X}".format(SIGN[kind]),
-            one="0x{:08X}".format(ONE[kind]),
-            a_bytes=A_BYTES,
-            b_place=2 * A_BYTES,
-            b_middle=2 * A_BYTES + B_BYTES // 2,
-            half_a=A_BYTES // 2,
-            words=words,
-            descriptors=_descriptor("%rd8", "%r28") + _descriptor("%rd9", "%r29") + _descriptor("%rd10", "%r30"),
-            starts="\n".join("    {} {}, {};".format(move, name, "%r4" if integer else "%f1") for name in sums),
-            begin=_BEGIN,
-            multiply="\n".join(multiply),
-            end=_END,
-            checks="\n".join(
-                "    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, "%r4" if integer else "%f1")
-                for name in sums
-            ),
-        )
+"""
+
+
+def rate_of_groups(kind: str) -> str:
+    """wgmma on operands in shared memory: two groups of 128 threads, 64 x 256 sums each. As in `rate`, each second slice has -A."""
+    integer = KINDS[kind][5]
+    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
+    sums = ["%a{}".format(one) for one in range(TILE_N // 2)]
+    multiply = []
+    for a in ("%rd8", "%rd9"):
+        for part in range(SLICE // ROW):
+            multiply.append("    add.u64 %rd11, {}, {}; add.u64 %rd12, %rd10, {};".format(a, part * ROW // 16, part * ROW // 16))
+            multiply.append(_wgmma(kind, TILE_N, _list("%a", 0, TILE_N // 2), "%rd11", "%rd12", "%p4"))
+    words = TILE_M * SLICE // 4
+    return _head("8.0", "sm_90a") + RATE_OF_GROUPS.format(
+        number=number,
+        sums_count=TILE_N // 2,
+        sign="0x{:08X}".format(SIGN[kind]),
+        one="0x{:08X}".format(ONE[kind]),
+        a_bytes=A_BYTES,
+        b_place=2 * A_BYTES,
+        b_middle=2 * A_BYTES + B_BYTES // 2,
+        half_a=A_BYTES // 2,
+        words=words,
+        descriptors=_descriptor("%rd8", "%r28") + _descriptor("%rd9", "%r29") + _descriptor("%rd10", "%r30"),
+        starts="\n".join("    {} {}, {};".format(move, name, "%r4" if integer else "%f1") for name in sums),
+        begin=_BEGIN,
+        multiply="\n".join(multiply),
+        end=_END,
+        checks="\n".join(
+            "    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, "%r4" if integer else "%f1")
+            for name in sums
+        ),
     )
 
 
-def product(kind: str, size: int, row_bytes: int) -> str:
-    """C = A x B^T on Hopper. A and B: `size` rows of `row_bytes` bytes; C: size x size, 32-bit numbers for tf32 and int8, else bf16.
-
-    Two blocks of a cluster multiply different rows of A by the same rows of B, of which each fetches one half for both. p_out: the sums of
-    the cycles and nanoseconds of the first block.
-    """
-    integer, narrow = KINDS[kind][5], KINDS[kind][0] < 4 and not KINDS[kind][5]
-    number = ".b32 %a" if integer else ".f32 %a"
-    slices = row_bytes // SLICE
-    tiles = size // (2 * TILE_M), size // TILE_N
-    sums = _list("%a", 0, TILE_N // 2)
-    multiply = []
-    for part in range(SLICE // ROW):
-        multiply.append("    add.u64 %rd10, %rd8, {0}; add.u64 %rd11, %rd9, {0};".format(part * ROW // 16))
-        multiply.append(_wgmma(kind, TILE_N, sums, "%rd10", "%rd11", "%p3" if part == 0 else "%p4"))
-    width = 2 if narrow else 4
-    stores = _narrow_stores() if narrow else _wide_stores()
-    return (
-        _head("8.0", "sm_90a")
-        + """.extern .shared .align 1024 .b8 memory[];
+PRODUCT = """.extern .shared .align 1024 .b8 memory[];
 
 .visible .entry cudadoctor_product(.param .align 64 .b8 p_a[128], .param .align 64 .b8 p_b[128], .param .u64 p_c, .param .u64 p_out)
 .explicitcluster
@@ -367,7 +346,7 @@ def product(kind: str, size: int, row_bytes: int) -> str:
 .maxntid {threads}, 1, 1
 .minnctapersm 1
 {{
-    .reg .pred %p<12>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg {number}<{sums_count}>;
+    .reg .pred %p<12>; .reg .b16 %h<2>; .reg .b32 %x<4>; .reg .b32 %y<2>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg {number}<{sums_count}>;
     mov.u32 %r1, %tid.x;
     shr.u32 %r2, %r1, 7;                        // group of 128 threads
     mov.u32 %r3, %cluster_ctarank;
@@ -530,43 +509,62 @@ END:
     barrier.cluster.wait;
     ret;
 }}
-""".replace(".reg .pred %p<12>;", ".reg .pred %p<12>; .reg .b16 %h<2>; .reg .b32 %x<4>; .reg .b32 %y<2>;").format(
-            threads=PRODUCT_THREADS,
-            number=number,
-            sums_count=TILE_N // 2,
-            b_place=STAGES * A_BYTES,
-            full=STAGES * (A_BYTES + B_BYTES),
-            empty=8 * STAGES,
-            barriers="\n".join(
-                "    mbarrier.init.shared::cta.b64 [%r9 + {}], 1;\n    mbarrier.init.shared::cta.b64 [%r9 + {}], 4;".format(
-                    8 * stage, 8 * (STAGES + stage)
-                )
-                for stage in range(STAGES)
-            ),
-            where=_where(tiles),
-            tiles=tiles[0] * tiles[1],
-            tile_m=TILE_M,
-            tile_n=TILE_N,
-            half_n=TILE_N // 2,
-            a_policy=A_POLICY,
-            b_policy=B_POLICY,
-            half_a=A_BYTES // 2,
-            half_b=B_BYTES // 2,
-            a_bytes=A_BYTES,
-            b_bytes=B_BYTES,
-            slice_bytes=A_BYTES + B_BYTES,
-            slice_words=SLICE // 4,
-            slices=slices,
-            stages=STAGES,
-            row_words=row_bytes // 4,
-            size=size,
-            width=width,
-            eight_rows=8 * size * width,
-            descriptors=_descriptor("%rd8", "%r28") + _descriptor("%rd9", "%r29"),
-            multiply="\n".join(multiply),
-            stores="\n".join(stores),
-            columns=8 if narrow else 2,
-        )
+"""
+
+
+def product(kind: str, size: int, row_bytes: int) -> str:
+    """C = A x B^T on Hopper. A and B: `size` rows of `row_bytes` bytes; C: size x size, 32-bit numbers for tf32 and int8, else bf16.
+
+    Two blocks of a cluster multiply different rows of A by the same rows of B, of which each fetches one half for both. p_out: the sums of
+    the cycles and nanoseconds of the first block.
+    """
+    integer, narrow = KINDS[kind][5], KINDS[kind][0] < 4 and not KINDS[kind][5]
+    number = ".b32 %a" if integer else ".f32 %a"
+    slices = row_bytes // SLICE
+    tiles = size // (2 * TILE_M), size // TILE_N
+    sums = _list("%a", 0, TILE_N // 2)
+    multiply = []
+    for part in range(SLICE // ROW):
+        multiply.append("    add.u64 %rd10, %rd8, {0}; add.u64 %rd11, %rd9, {0};".format(part * ROW // 16))
+        multiply.append(_wgmma(kind, TILE_N, sums, "%rd10", "%rd11", "%p3" if part == 0 else "%p4"))
+    width = 2 if narrow else 4
+    stores = _narrow_stores() if narrow else _wide_stores()
+    return _head("8.0", "sm_90a") + PRODUCT.format(
+        threads=PRODUCT_THREADS,
+        number=number,
+        sums_count=TILE_N // 2,
+        b_place=STAGES * A_BYTES,
+        full=STAGES * (A_BYTES + B_BYTES),
+        empty=8 * STAGES,
+        barriers="\n".join(
+            "    mbarrier.init.shared::cta.b64 [%r9 + {}], 1;\n    mbarrier.init.shared::cta.b64 [%r9 + {}], 4;".format(
+                8 * stage, 8 * (STAGES + stage)
+            )
+            for stage in range(STAGES)
+        ),
+        where=_where(tiles),
+        tiles=tiles[0] * tiles[1],
+        tile_m=TILE_M,
+        tile_n=TILE_N,
+        half_n=TILE_N // 2,
+        a_policy=A_POLICY,
+        b_policy=B_POLICY,
+        half_a=A_BYTES // 2,
+        half_b=B_BYTES // 2,
+        a_bytes=A_BYTES,
+        b_bytes=B_BYTES,
+        slice_bytes=A_BYTES + B_BYTES,
+        slice_words=SLICE // 4,
+        slices=slices,
+        stages=STAGES,
+        row_words=row_bytes // 4,
+        size=size,
+        width=width,
+        eight_rows=8 * size * width,
+        descriptors=_descriptor("%rd8", "%r28") + _descriptor("%rd9", "%r29"),
+        multiply="\n".join(multiply),
+        stores="\n".join(stores),
+        columns=8 if narrow else 2,
     )
 
 
