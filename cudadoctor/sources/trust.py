@@ -54,6 +54,7 @@ _CODE = re.compile(
 _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_INJECTION.*")  # of these, what a program for CUDA meets
 _PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
 _PREFIXES = ("/", "/usr", "/usr/local")
+_AT_A_TIME = 8  # trees that are looked through side by side
 _PATIENCE = 15.0  # seconds to look through one tree
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
@@ -78,10 +79,23 @@ def tree(folder: str) -> str | None:
 
 @lru_cache(maxsize=None)
 def _seen_once(folder: str) -> str | None:
-    """The same for the places of variables, which every child asks about: a check lasts seconds."""
+    """The same for the places of variables, which every child asks about: a check lasts seconds. /bin and /usr/bin may be one folder."""
     if os.path.normpath(folder) in _PREFIXES:
         return next(filter(None, (tree(os.path.join(folder, part)) for part in _PARTS)), None)
-    return tree(folder)
+    real = os.path.realpath(folder)
+    return tree(folder) if real == folder else changeable(folder) or _seen_once(real)
+
+
+@lru_cache(maxsize=None)
+def _look_ahead(variables: frozenset[tuple[str, str]]) -> None:
+    """Look through the places of all variables side by side: each tree is a find of its own, and a toolkit's takes a second."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    named = [folders(value) for name, value in variables if name == "PATH"]
+    named += [_entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in _PLAIN]
+    places = {os.path.realpath(entry) for entries in named for entry in entries if os.path.isabs(entry)}
+    with ThreadPoolExecutor(_AT_A_TIME) as side_by_side:
+        list(side_by_side.map(_seen_once, places))
 
 
 def _below(root: str) -> str | None:
@@ -179,6 +193,8 @@ def environment() -> dict[str, str]:
     which holds something: what a worker does not find may lie there.
     """
     kept, withheld = dict(os.environ), []
+    if as_root():
+        _look_ahead(frozenset(os.environ.items()))
     for name, value in os.environ.items():
         given = _handed_on(name, value)
         if given == value:
