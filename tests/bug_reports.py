@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from cudadoctor.model.facts import Unknown
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import PCI
 from cudadoctor.parsers import read
-from cudadoctor.sources import recording
+from tests.command_line import evidence_of as host
 
 KNOWLEDGE = load()
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,10 +30,7 @@ CLASSES = {
 _FUNCTION = re.compile(r"/sys/bus/pci/devices/(?P<address>[0-9a-f:.]+)/(?P<name>\w+)(?::0x(?P<id>\w+)| -> \S+/(?P<driver>[\w-]+))")
 
 
-def host(name: str) -> Evidence:
-    return recording.read(str(ROOT / "fixtures" / "hosts" / name))
-
-
+@functools.cache
 def h200(name: str = "h200") -> str:
     """The healthy machine's bug report: `h200` in the layout of a report without a GPU, `h200-recorded` as the script wrote it there."""
     return (BUNDLES / name / "nvidia-bug-report.log").read_text("utf-8")

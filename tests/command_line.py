@@ -26,6 +26,7 @@ from cudadoctor.sources import recording
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTS = ROOT / "fixtures" / "hosts"
+DOCTOR = str(ROOT / "tests" / "doctor.py")
 NAMES = sorted(path.name for path in HOSTS.iterdir() if (path / "recording.json").exists())
 COLOUR_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONIOENCODING", "CUDA_VISIBLE_DEVICES")
 HEALTHY, HUNG, NOUVEAU, DEGRADED = "desktop-rtx3090-healthy", "driver-hung", "seed-gt740m-nouveau", "h200-nvidia-smi-absent"
@@ -72,8 +73,8 @@ def run(*arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None
 
 
 def start(*arguments: str, variables: Mapping[str, str] | None = None, **streams: Any) -> subprocess.Popen[bytes]:
-    """The command as a process of its own."""
-    argv = [sys.executable, "-m", "cudadoctor", *arguments]
+    """The command as a process of its own. One that only replays a recording judges in it."""
+    argv = [sys.executable, *((DOCTOR,) if "--replay" in arguments else ("-m", "cudadoctor")), *arguments]
     return subprocess.Popen(argv, env={**environment(variables), "PYTHONPATH": str(ROOT)}, **{"cwd": ROOT, **streams})
 
 

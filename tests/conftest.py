@@ -1,14 +1,14 @@
-"""What holds for the whole suite: names of test cases, and the signals that end a program."""
+"""What holds for the whole suite: names of test cases, the surroundings of the programs that tests start, and the signals that end them."""
 
 import compileall
 import os
 import signal
-from typing import Any
+import sys
 
 import pytest
 
 import cudadoctor
-from cudadoctor.within.asking import Judge
+from tests.doctor import judge_here
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,6 +22,17 @@ def pytest_configure(config: pytest.Config) -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    if os.name == "posix":
+        _plain_surroundings()
+
+
+def _plain_surroundings() -> None:
+    """A doctor finds the programs of the system, not those of the environment in which pytest runs: root's would look through all of it."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        os.environ.pop(name, None)
+    left_out = [os.path.expanduser("~"), *([sys.prefix] if sys.prefix != sys.base_prefix else [])]
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(one for one in folders if not one.startswith(tuple(f"{place}/" for place in left_out)))
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -36,14 +47,4 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def judged_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process judge in it too: a child for each would take longer than all else. `judge_child` leaves it so."""
     if "judge_child" not in request.keywords:
-        from cudadoctor import installed
-        from cudadoctor.model.guard import Guard
-        from cudadoctor.model.judgement import Job
-        from cudadoctor.within import answering
-
-        def once(self: Judge, asked: Any, too_long: frozenset[str], seconds: float, kind: type, until: float | None = None) -> Any:
-            job = Job(asked=asked, too_long=too_long, seconds=seconds)
-            return answering.answer(job, installed.knowledge(), Guard().begins)
-
-        monkeypatch.setattr(Judge, "__init__", lambda self, **_: setattr(self, "child", None))
-        monkeypatch.setattr(Judge, "_once", once)
+        judge_here(monkeypatch.setattr)

@@ -30,7 +30,6 @@ DEVICES = {
 FERMI, KEPLER, PASCAL, VOLTA = (DEVICES[name] for name in ("fermi", "kepler", "pascal", "volta"))
 AMPERE, HOPPER, BLACKWELL = (DEVICES[name] for name in ("ampere", "hopper", "blackwell"))
 STEPS = [(recipe, number, step) for recipe in KNOWLEDGE.recipes.values() for number, step in enumerate(recipe.steps, 1)]
-STEP_NAMES = [f"{recipe.id}-{number}" for recipe, number, _ in STEPS]
 ALWAYS_KNOWN = {"driver_words", "library_words", "smi_words"}
 ROOT_USER = user("root", 0)
 RELEASE = Kernel(system="Linux", release="6.8.0-45-generic", machine="x86_64")

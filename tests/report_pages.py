@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
@@ -38,7 +38,7 @@ class Node:
         wanted = {name.rstrip("_"): value for name, value in attributes.items()}
         return [
             node
-            for node in self.walk()
+            for node in self.below
             if (not tags or node.tag in tags)
             and all(value in (node.attributes.get(name) or "").split() or value == node.attributes.get(name) for name, value in wanted.items())
         ]  # fmt: skip
@@ -47,15 +47,14 @@ class Node:
         (node,) = self.all(*tags, **attributes)
         return node
 
-    def walk(self) -> Iterator[Node]:
-        for one in self.inner:
-            if isinstance(one, Node):
-                yield one
-                yield from one.walk()
+    @functools.cached_property
+    def below(self) -> list[Node]:
+        """All that is in it, in the order of the page; asked when the page was read."""
+        return [node for one in self.inner if isinstance(one, Node) for node in (one, *one.below)]
 
     def shape(self) -> list[tuple[str, tuple[str, ...]]]:
         """Every tag with the names of its attributes."""
-        return [(node.tag, tuple(node.attributes)) for node in self.walk()]
+        return [(node.tag, tuple(node.attributes)) for node in self.below]
 
 
 class _Reader(HTMLParser):
@@ -91,6 +90,12 @@ def tree(page: str) -> Node:
 
 def page_of(report: Report) -> str:
     return shown(report, "html")
+
+
+@functools.cache
+def page_tree(name: str) -> Node:
+    """The page of a recorded host."""
+    return tree(page_of(report_of(name)))
 
 
 def saying(text: str, name: str = "pcie-link-x4") -> Report:

@@ -15,6 +15,7 @@ from cudadoctor.commands.check import ROWS
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.sources import recording
+from tests.cases import every
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "cudadoctor"
@@ -117,7 +118,7 @@ def test_workers_read_on_python_3_8() -> None:
         ast.parse(path.read_text("utf-8"), feature_version=(3, 8))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+@every("path", MODULES)
 def test_no_unix_only_module_at_the_top(path: Path) -> None:
     """explain and --replay work on every system."""
     unix = {"pwd", "grp", "fcntl", "resource", "termios"}

@@ -19,6 +19,7 @@ from cudadoctor.model.explanation import CauseDocument, Fix
 from cudadoctor.model.recipe import Step
 from cudadoctor.report import explanation_text, markdown_pages
 from cudadoctor.report.page import Style
+from tests.cases import every
 from tests.command_line import run
 
 KNOWLEDGE = load()
@@ -38,7 +39,7 @@ def test_there_is_a_file_for_each_cause_and_an_index() -> None:
         assert f"[`{cause.id}`]({cause.id}.md)" in FILES["index.md"]
 
 
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_a_page_says_what_the_causes_file_says(cause: str) -> None:
     text, known = FILES[f"{cause}.md"], KNOWLEDGE.cause(cause)
     assert text.startswith("# ")
@@ -59,7 +60,7 @@ def test_a_page_says_what_the_causes_file_says(cause: str) -> None:
         assert markdown_pages.prose(known.no_software_fix) in text
 
 
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_the_terminal_prints_the_same(cause: str) -> None:
     """Every step, command, message and neighbour of the file, and no other."""
     shown = document(cause)
@@ -131,7 +132,7 @@ def test_the_command_writes_them(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- a page on the terminal
-@pytest.mark.parametrize("name", manual.names())
+@every("name", manual.names())
 def test_a_page_on_the_terminal_says_what_its_file_says(name: str) -> None:
     source = manual.page(name)
     assert source.isascii()

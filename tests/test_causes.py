@@ -15,6 +15,7 @@ from cudadoctor.model.recipe import Cause, Match
 from cudadoctor.parsers import signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.read import parsers
+from tests.cases import every
 
 ROOT = Path(__file__).resolve().parent.parent
 KNOWLEDGE = load()
@@ -32,7 +33,7 @@ CONTAINER = {
 CODE = re.compile(r"CUDA_ERROR_|cudaError|NVML_ERROR|NVMLError|\bXid\b|CUDNN_STATUS")
 
 
-each_cause = pytest.mark.parametrize("cause", CAUSES, ids=[cause.id for cause in CAUSES])
+each_cause = every("cause", CAUSES)
 
 
 @each_cause

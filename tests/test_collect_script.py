@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -44,10 +45,9 @@ def text() -> str:
     return result.out
 
 
-def embedded() -> Iterator[tuple[str, str]]:
-    for name, body in (*collecting.modules().items(), *collecting.files().items()):
-        if not name.endswith("/"):
-            yield name, body
+@functools.cache
+def embedded() -> list[tuple[str, str]]:
+    return [(name, body) for name, body in (*collecting.modules().items(), *collecting.files().items()) if not name.endswith("/")]
 
 
 def whole_program(text: str) -> list[tuple[str, str]]:
@@ -85,15 +85,29 @@ def test_nothing_of_newer_pythons_is_used(text: str) -> None:
     for name, body in whole_program(text):
         if name == "packages/pynvml.py":
             continue  # NVIDIA's own, which serves Python 2 as well
-        for node in running(ast.parse(body)):
+        for node in running(tree(body)):
             assert not newer_syntax(node, body), f"{name}:{getattr(node, 'lineno', 0)}"
         own = TEMPLATE if name == "collect.py" else body  # the other texts stand in it too, NVIDIA's among them
         assert not NEWER.search(own), (name, NEWER.search(own))
 
 
-def running(tree: ast.AST) -> Iterator[ast.AST]:
+tree = functools.cache(ast.parse)
+
+
+def written(node: ast.expr, body: str) -> str:
+    """What stands there: ast.get_source_segment goes through the whole text for each."""
+    lines = rows_of(body)[node.lineno - 1 : node.end_lineno]
+    return "\n".join([*lines[:-1], lines[-1][: node.end_col_offset]])[node.col_offset :]
+
+
+@functools.cache
+def rows_of(body: str) -> list[str]:
+    return body.split("\n")
+
+
+def running(parent: ast.AST) -> Iterator[ast.AST]:
     """All that is there for more than type checkers."""
-    for node in ast.iter_child_nodes(tree):
+    for node in ast.iter_child_nodes(parent):
         if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
             yield node
             yield from running(node)
@@ -102,7 +116,7 @@ def running(tree: ast.AST) -> Iterator[ast.AST]:
 def newer_syntax(node: ast.AST, body: str) -> bool:
     """Whether Python 3.6 would refuse it, or fail where it runs."""
     if isinstance(node, ast.JoinedStr):
-        return bool(re.search(r"\{[^{}]*[\w)]=[}!:]", ast.get_source_segment(body, node) or ""))  # f"{name=}"
+        return bool(re.search(r"\{[^{}]*[\w)]=[}!:]", written(node, body)))  # f"{name=}"
     if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
         return starred_and_bare(node.value, body)
     if isinstance(node, ast.Subscript):
@@ -156,8 +170,7 @@ def test_what_python_3_6_knows_is_let_through(body: str) -> None:
 
 def starred_and_bare(value: ast.Tuple, body: str) -> bool:
     """`return *a, b` needs Python 3.8, `return (*a, b)` does not."""
-    shown = ast.get_source_segment(body, value) or ""
-    return any(isinstance(part, ast.Starred) for part in value.elts) and not shown.startswith("(")
+    return any(isinstance(part, ast.Starred) for part in value.elts) and not written(value, body).startswith("(")
 
 
 def test_only_the_standard_library_is_imported(text: str) -> None:
@@ -165,7 +178,7 @@ def test_only_the_standard_library_is_imported(text: str) -> None:
     # Frameworks, Numba and psutil are looked at where they are installed, each behind a guard.
     allowed = {"msgspec", "cudadoctor", "psutil", "pynvml", "numba", "numpy", "numba_cuda", "cuda", "llvmlite"}
     for name, body in whole_program(text):
-        for node in ast.walk(ast.parse(body)):
+        for node in ast.walk(tree(body)):
             if isinstance(node, ast.Import):
                 found = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
@@ -209,7 +222,7 @@ def test_a_text_is_embedded_as_it_is(body: str) -> None:
 
 
 def test_every_part_that_a_worker_loads_goes_along() -> None:
-    paths = collecting.files()
+    paths = dict(embedded())
     for path, body in paths.items():
         for name in re.findall(r'sibling\("(\w+)"', body):
             assert f"cudadoctor/workers/{name}.py" in paths or "windows" in name, (path, name)
@@ -283,17 +296,22 @@ def judged(evidence: Evidence) -> tuple[str, str | None, list[tuple[str, str]]]:
     return report.verdict, root.cause if root is not None else None, [(row.id, row.status) for row in report.checks]
 
 
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return by_doctor(tmp_path_factory.mktemp("ours"), "--python", sys.executable)
+
+
 @on_linux
 @pytest.mark.parametrize(
     "python", [sys.executable, *(pytest.param(str(path), marks=() if path == PYTHONS[0] else pytest.mark.long) for path in PYTHONS)]
 )
-def test_it_records_what_the_doctor_records(python: str, program: Path, tmp_path: Path) -> None:
+def test_it_records_what_the_doctor_records(python: str, program: Path, ours: Evidence, tmp_path: Path) -> None:
     if subprocess.run([python, "-c", ""], capture_output=True, timeout=LIMIT).returncode:
         pytest.skip("this Python does not start")
     target = tmp_path / "recording.tar.gz"
     done = collect(program, tmp_path, "-o", str(target), "--python", sys.executable, python=python)
     assert (done.returncode, done.stderr) == (0, "")
-    theirs, ours = recording.read(str(target)), by_doctor(tmp_path, "--python", sys.executable)
+    theirs = recording.read(str(target))
     assert f"{len(theirs.items)} pieces of evidence written to {target}, redacted\n" in done.stdout
     assert f"cudadoctor check --replay {target}\n" in done.stdout
     assert theirs.redacted

@@ -18,6 +18,7 @@ from cudadoctor.report import comparison_text
 from cudadoctor.report.json import render
 from cudadoctor.report.page import Style
 from cudadoctor.sources import recording, saved_reports
+from tests.cases import every
 from tests.command_line import DEGRADED, HEALTHY, NAMES, NOUVEAU, changed, evidence_of, host, run
 
 BENCH, H200 = "h200-bench", "h200-healthy"
@@ -38,7 +39,7 @@ def of(comparison: Comparison, kind: str) -> list[Difference]:
 
 
 # ---------------------------------------------------------------- what is equal
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_machine_equals_itself(name: str) -> None:
     one = side(name)
     assert found(one, one).equal
@@ -157,7 +158,7 @@ def test_a_report_of_a_later_release_is_read(tmp_path: Path) -> None:
     assert saved_reports.read(str(path)) == report
 
 
-@pytest.mark.parametrize("name", NAMES[::7])
+@every("name", NAMES[::7])
 def test_every_report_is_read_back(name: str, tmp_path: Path) -> None:
     report = side(name).report
     (tmp_path / "report.json").write_text(render(report), "utf-8")

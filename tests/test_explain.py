@@ -10,6 +10,7 @@ from cudadoctor.knowledge.lookup import NoSuchError, explain_code
 from cudadoctor.knowledge.lookup import hardware as hardware_pages
 from cudadoctor.knowledge.lookup import topics as forms
 from cudadoctor.model.explanation import CodeMeaning, Topic
+from tests.cases import every
 
 KNOWLEDGE = load()
 
@@ -112,7 +113,7 @@ def test_the_words_that_need_a_number_are_told_a_question_that_has_an_answer() -
             assert explain_code(query, KNOWLEDGE) is not None, query
 
 
-@pytest.mark.parametrize("old", KNOWLEDGE.old_runtime_errors, ids=lambda old: str(old.code))
+@every("old", KNOWLEDGE.old_runtime_errors)
 def test_old_and_new_numbers_of_the_runtime_name_each_other(old) -> None:  # type: ignore[no-untyped-def]
     by_number = explain_code(f"cuda {old.code}", KNOWLEDGE)
     assert by_number is not None
@@ -196,7 +197,7 @@ def test_a_cause_has_its_page_and_the_codes_that_may_mean_it() -> None:
     assert found.cause.tell_apart == KNOWLEDGE.causes[cause].tell_apart
 
 
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_the_messages_of_a_cause_are_those_of_its_matches(cause: str) -> None:
     found = explain_code(cause, KNOWLEDGE)
     assert found is not None
@@ -327,7 +328,7 @@ def everything() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("query", dict.fromkeys(everything()))
+@every("query", dict.fromkeys(everything()))
 def test_every_row_of_every_table_has_a_page(query: str) -> None:
     found = topic(query)
     assert found.title

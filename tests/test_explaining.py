@@ -17,6 +17,7 @@ from cudadoctor.knowledge.lookup import explain_code
 from cudadoctor.prescribe import shellwords
 from cudadoctor.prescribe.placeholders import WORDS
 from cudadoctor.sources import recording
+from tests.cases import every
 from tests.command_line import NOUVEAU, ROOT, evidence_of, host, run
 
 KNOWLEDGE = load()
@@ -108,7 +109,7 @@ def placeholders_of(cause: str) -> set[str]:
     return {name for text in texts for name in shellwords.names(text)} & set(WORDS)
 
 
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_a_cause(cause: str) -> None:
     result = run("explain", cause)
     known = KNOWLEDGE.cause(cause)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from cudadoctor.commands import smoke
 from cudadoctor.judge import asked_for
-from cudadoctor.judge.stages import judge, weighed
+from cudadoctor.judge.stages import Judgement, judge, weighed
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard
@@ -21,12 +22,15 @@ from cudadoctor.model.requirements import Requirements
 from cudadoctor.report import script as script_of
 from cudadoctor.report import smoke_text
 from cudadoctor.report.text import Style
+from tests.cases import every
 from tests.command_line import HEALTHY, HUNG, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
+from tests.judging import report_of
 
 KNOWLEDGE = load()
 BASH = shutil.which("bash") or ""
 
 
+@functools.cache
 def parses(script: str) -> None:
     for shell in (["bash", "-n"], ["sh", "-n"]):
         done = subprocess.run(shell, input=script, text=True, capture_output=True, check=False)
@@ -40,7 +44,7 @@ def test_fix_and_suggest_are_the_same() -> None:
 
 def test_the_steps_are_those_of_the_report() -> None:
     out = run("fix", "--replay", host(NOUVEAU)).out
-    report = judge(evidence_of(NOUVEAU), KNOWLEDGE)
+    report = report_of(NOUVEAU)
     assert out.splitlines()[0] == f"BROKEN  {report.diagnosis.root.title} [nouveau-bound]"  # type: ignore[union-attr]
     assert report.prescription is not None
     for step in report.prescription.steps:
@@ -83,7 +87,7 @@ def test_a_named_cause_is_not_passed_off_as_the_machines() -> None:
 def test_what_is_said_of_a_named_cause_is_what_check_says(name: str) -> None:
     asked = 0
     for host_name in NAMES:
-        report = judge(evidence_of(host_name), KNOWLEDGE)
+        report = report_of(host_name)
         found = (report.diagnosis.also if name == "degraded" else report.diagnosis.explains)[:1]
         for finding in found:
             out = run("fix", finding.cause, "--replay", host(host_name)).out
@@ -137,9 +141,9 @@ def test_a_live_machine() -> None:
 
 # ---------------------------------------------------------------- script
 @pytest.mark.skipif(not BASH, reason="no bash")
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_the_script_of_every_host_parses(name: str) -> None:
-    report = judge(evidence_of(name), KNOWLEDGE)
+    report = report_of(name)
     script = script_of.render(report, report.prescription)
     assert script.startswith("#!/bin/sh\n")
     parses(script)
@@ -150,14 +154,17 @@ def test_the_script_of_every_host_parses(name: str) -> None:
             assert f"\n{lead}{line}\n" in script
 
 
+@functools.cache
+def weighed_for(distro: str | None) -> Judgement:
+    return weighed(msgspec.structs.replace(evidence_of(HEALTHY), distro=distro), KNOWLEDGE, Requirements(), Guard())
+
+
 @pytest.mark.skipif(not BASH, reason="no bash")
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_the_script_of_every_cause_parses(cause: str) -> None:
-    evidence = evidence_of(HEALTHY)
-    report = judge(evidence, KNOWLEDGE)
+    report = report_of(HEALTHY)
     for distro in ("ubuntu-24.04", "fedora-41", None):
-        found = weighed(msgspec.structs.replace(evidence, distro=distro), KNOWLEDGE, Requirements(), Guard())
-        parses(script_of.render(report, asked_for.for_cause(cause, report, found, KNOWLEDGE)))
+        parses(script_of.render(report, asked_for.for_cause(cause, report, weighed_for(distro), KNOWLEDGE)))
 
 
 def test_the_command_prints_the_script() -> None:
@@ -174,7 +181,7 @@ def test_a_script_without_steps_says_so() -> None:
 
 @pytest.mark.skipif(not BASH, reason="no bash")
 def test_no_word_of_a_step_leaves_its_comment() -> None:
-    report = judge(evidence_of(HUNG), KNOWLEDGE)
+    report = report_of(HUNG)
     step = Step(
         text="words\nrm -rf /words",
         shell="echo 'a\nb'",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+import itertools
 import json
 import os
 import re
@@ -29,6 +30,7 @@ from cudadoctor.report import words
 from cudadoctor.report.formats import FORMATS
 from cudadoctor.report.page import Style
 from cudadoctor.sources import pasted
+from tests.cases import every
 from tests.command_line import DEGRADED, HEALTHY, HOSTS, HUNG, NAMES, NOUVEAU, evidence_of, host, run
 from tests.judging import with_policy
 from tests.test_report_text import CONTROL, HOSTILE, infected
@@ -97,8 +99,7 @@ def test_golden(form: str) -> None:
 
 
 # ---------------------------------------------------------------- every format
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("name", NAMES)
+@every("name, form", itertools.product(NAMES, FORMATS), share=3)
 def test_every_report_has_every_format_and_the_same_report_the_same_text(name: str, form: str) -> None:
     body = shown(report_of(name), form)
     assert body.endswith("\n")
@@ -129,7 +130,7 @@ def check_junit(report: Report) -> None:
         assert failed == (one.met is not True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_junit_has_one_case_for_each_row_and_requirement(name: str) -> None:
     check_junit(report_of(name))
     whole = JUnitXml.fromstring(shown(report_of(name), "junit").encode())
@@ -179,7 +180,7 @@ def metrics(report: Report) -> SERIES:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_prometheus_is_read_by_the_official_parser(name: str) -> None:
     report, found = report_of(name), metrics(report_of(name))
     verdicts = {dict(labels)["verdict"]: value for (metric, labels), value in found.items() if metric == "cudadoctor_verdict"}
@@ -223,7 +224,7 @@ def annotations(report: Report) -> list[tuple[str, str, str]]:
     return out
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_annotations_follow_their_grammar(name: str) -> None:
     report, found = report_of(name), annotations(report_of(name))
     root = report.diagnosis.root
@@ -249,7 +250,7 @@ def test_an_annotation_holds_the_evidence_and_the_fix() -> None:
 
 
 # ---------------------------------------------------------------- gitlab
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_gitlab_issues_have_the_fields_that_it_reads(name: str) -> None:
     report = report_of(name)
     found = json.loads(shown(report, "gitlab"))
@@ -290,7 +291,7 @@ def check_nagios(report: Report) -> None:
     assert len(set(labels)) == len(labels)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_nagios_is_one_line_with_its_data(name: str) -> None:
     check_nagios(report_of(name))
 
@@ -322,7 +323,7 @@ def check_npd(report: Report) -> None:
         assert first == root.cause
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_npd_is_one_short_line_with_the_cause_first(name: str) -> None:
     check_npd(report_of(name))
 
@@ -373,7 +374,7 @@ def check_markdown(report: Report) -> str:
     return "".join(token.content for token in flat if token.type in ("text", "code_inline", "fence"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_markdown_shows_verdict_cause_and_rows(name: str) -> None:
     report = report_of(name)
     out = check_markdown(report)

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import click
-import pytest
 
 from cudadoctor.commands.cli import cli
 from cudadoctor.commands.helping import GROUPS, Command
+from tests.cases import every
 from tests.command_line import run
 
 PROGRAM = str(Path(sys.executable).with_name("cudadoctor"))
@@ -29,7 +29,7 @@ def test_every_command_stands_in_a_group_with_its_whole_summary() -> None:
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@every("name", sorted(COMMANDS))
 def test_examples_are_commands_of_ours_and_stand_last(name: str) -> None:
     command = COMMANDS[name]
     assert command.examples
@@ -45,7 +45,7 @@ def test_examples_are_commands_of_ours_and_stand_last(name: str) -> None:
         assert {word.partition("=")[0] for word in used if word.startswith("-") and len(word) > 1} <= flags, line
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@every("name", sorted(COMMANDS))
 def test_every_option_stands_below_one_heading(name: str) -> None:
     """No option is lost in the sorting, and none stands twice."""
     out = run(name, "--help").out

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +18,9 @@ from cudadoctor.model.recipe import Leg, Step
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean
 from cudadoctor.report.text import STATUS_STYLE
+from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, NOUVEAU, ROOT, host, run
-from tests.report_pages import Node, page_of, saying, tree
+from tests.report_pages import Node, page_of, page_tree, saying, tree
 from tests.test_formats import EVIL, KNOWLEDGE, NARROW, report_of
 from tests.test_report_text import CONTROL, HOSTILE
 
@@ -43,25 +43,25 @@ def commands(page: Node) -> list[str]:
 
 
 # ---------------------------------------------------------------- structure
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_page_has_its_landmarks_and_headings(name: str) -> None:
-    page = tree(page_of(report_of(name)))
+    page = page_tree(name)
     html = page.one("html")
     assert html.attributes["lang"] == "en"
     assert [len(page.all(tag)) for tag in ("header", "main", "footer", "h1", "title", "style", "script")] == [1] * 7
     levels = [int(node.tag[1]) for node in page.all("h1", "h2", "h3")]
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     assert all(node.text.strip() for node in page.all("h1", "h2", "h3", "button", "summary", "figcaption", "dt", "dd", "li"))
-    ids = [node.attributes["id"] for node in page.walk() if "id" in node.attributes]
+    ids = [node.attributes["id"] for node in page.below if "id" in node.attributes]
     assert len(set(ids)) == len(ids)
     assert all(node.attributes["aria-labelledby"] in ids for node in page.all("section"))
     assert all(section.inner for section in page.all("section"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_verdict_and_cause_stand_at_the_top_and_nothing_is_left_out(name: str) -> None:
     report = report_of(name)
-    page = tree(page_of(report))
+    page = page_tree(name)
     head, body = page.one("header"), page.one("main").words
     assert head.one("p", class_="verdict").text == report.verdict
     root = report.diagnosis.root
@@ -82,12 +82,12 @@ def test_verdict_and_cause_stand_at_the_top_and_nothing_is_left_out(name: str) -
         assert all(finding.title in body for finding in diagnosis.suspects)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_every_command_has_its_copy_button(name: str) -> None:
     report = report_of(name)
     steps = (*(report.prescription.steps if report.prescription else ()), *(step for leg in report.way for step in leg.steps))
     wanted = [clean(command) for step in steps for command in (step.shell, step.verify, step.undo) if command]
-    page = tree(page_of(report))
+    page = page_tree(name)
     found = commands(page)
     assert found[len(found) - len(wanted) :] == wanted
     assert all(flat(step.text) in page.one("main").words for step in steps)
@@ -95,10 +95,10 @@ def test_every_command_has_its_copy_button(name: str) -> None:
     assert numbers == list(range(1, len(steps) + 1))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_quotes_stand_with_their_line_numbers(name: str) -> None:
     report = report_of(name)
-    page = tree(page_of(report))
+    page = page_tree(name)
     figures = [(node.one("figcaption").text, [(line.attributes.get("data-line"), line.text) for line in node.all("code")]) for node in page.all("figure")]  # fmt: skip
     quotes = [quote for row in report.checks for quote in row.evidence]
     quotes += report.diagnosis.root.evidence if report.diagnosis.root else ()
@@ -109,10 +109,10 @@ def test_quotes_stand_with_their_line_numbers(name: str) -> None:
         assert (words.where(quote), list(zip(numbers, [line or "\u00a0" for line in lines], strict=True))) in figures
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_gpus_rows_requirements_and_figures_are_all_there(name: str) -> None:
     report = report_of(name)
-    page = tree(page_of(report))
+    page = page_tree(name)
     cards = page.all("ul", class_="cards")
     assert (len([one for one in cards[0].inner if isinstance(one, Node)]) if cards else 0) == len(report.machine.gpus)
     for gpu in report.machine.gpus:
@@ -166,12 +166,11 @@ def test_the_administrators_steps_stand_under_a_heading_and_numbers_go_on() -> N
 
 
 # ---------------------------------------------------------------- one file, no network, nothing of a machine's in the markup
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_a_page_loads_nothing_and_runs_only_its_own_script(name: str) -> None:
-    body = page_of(report_of(name))
-    page = tree(body)
-    assert {attribute for node in page.walk() for attribute in node.attributes} <= ATTRIBUTES
-    icon, *links = [node.attributes["href"] or "" for node in page.walk() if "href" in node.attributes]
+    page = page_tree(name)
+    assert {attribute for node in page.below for attribute in node.attributes} <= ATTRIBUTES
+    icon, *links = [node.attributes["href"] or "" for node in page.below if "href" in node.attributes]
     assert icon == "data:,"
     assert {link.removeprefix(site.ADDRESS).removeprefix("causes/").rstrip("/") for link in links} <= set(KNOWLEDGE.causes)
     policy = next(node.attributes["content"] or "" for node in page.all("meta") if node.attributes.get("http-equiv"))
@@ -182,7 +181,7 @@ def test_a_page_loads_nothing_and_runs_only_its_own_script(name: str) -> None:
     assert "@import" not in page.one("style").text
 
 
-@pytest.mark.parametrize("name", MANY)
+@every("name", MANY)
 def test_words_of_a_machine_stay_words(name: str) -> None:
     lines = EVIL.count("\n") + 1
     harmless, hostile = (tree(page_of(saying(text, name))) for text in ("\n".join(["a"] * lines) + " `c`", EVIL))
@@ -191,7 +190,7 @@ def test_words_of_a_machine_stay_words(name: str) -> None:
     assert hostile.one("script").text == harmless.one("script").text
 
 
-@pytest.mark.parametrize("name", MANY)
+@every("name", MANY)
 def test_no_control_character_and_nothing_invisible_is_on_the_page(name: str) -> None:
     body = page_of(saying(HOSTILE, name))
     assert not CONTROL.search(body)

@@ -6,6 +6,7 @@ Needs Playwright (of the test extra) and Chromium (Debian's package `chromium`, 
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from cudadoctor.model import site
+from tests.cases import every, todays
 from tests.command_line import HEALTHY, NAMES, NOUVEAU, ROOT
 from tests.report_pages import page_of, saying
 from tests.test_formats import EVIL, NARROW, report_of
@@ -84,10 +86,11 @@ def check_width(page: Any) -> None:
     assert page.evaluate(TOO_WIDE) == []
 
 
-def test_no_page_scrolls_sideways_at_360_pixels_nor_says_a_word_on_the_console(opened: Open, tmp_path: Path) -> None:
+@pytest.mark.parametrize("one_in", [12, pytest.param(1, marks=pytest.mark.long)])
+def test_no_page_scrolls_sideways_at_360_pixels_nor_says_a_word_on_the_console(one_in: int, opened: Open, tmp_path: Path) -> None:
     """One window for all hosts: `opened` fails where any of them says a word."""
     page = opened(page_of(report_of(HEALTHY)))
-    for name in NAMES:
+    for name in todays(NAMES, one_in):
         (tmp_path / "0.html").write_text(page_of(report_of(name)), "utf-8")
         page.reload()
         check_width(page)
@@ -96,12 +99,12 @@ def test_no_page_scrolls_sideways_at_360_pixels_nor_says_a_word_on_the_console(o
         check_width(page)
 
 
-@pytest.mark.parametrize("word", ["x" * 3000, "x " * 500, "/a/very/long/path" * 60, "\t".join("ab") * 200, "日" * 900])
-def test_a_word_without_end_is_broken(word: str, opened: Open) -> None:
-    page = opened(page_of(saying(word, "h200x2-bench")), unfold=True)
-    check_width(page)
-    page = opened(page_of(saying(word, WAY)), unfold=True)
-    check_width(page)
+ENDLESS = ("x" * 3000, "x " * 500, "/a/very/long/path" * 60, "\t".join("ab") * 200, "日" * 900)
+
+
+@every("name, word", itertools.product(("h200x2-bench", WAY), ENDLESS), share=5)
+def test_a_word_without_end_is_broken(name: str, word: str, opened: Open) -> None:
+    check_width(opened(page_of(saying(word, name)), unfold=True))
 
 
 # ---------------------------------------------------------------- contrast
@@ -122,15 +125,14 @@ FAINT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("medium", ["screen", "print"])
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("name", LOOKED_AT)
-def test_every_word_has_a_contrast_of_4_5(name: str, theme: str, medium: str, opened: Open) -> None:
-    page = opened(page_of(report_of(name)), unfold=True, color_scheme=theme)
-    page.emulate_media(media=medium, color_scheme=theme)
-    seen, faint = page.evaluate(FAINT)
-    assert seen > 30
-    assert faint == []
+@every("name", LOOKED_AT)
+def test_every_word_has_a_contrast_of_4_5(name: str, opened: Open) -> None:
+    page = opened(page_of(report_of(name)), unfold=True)
+    for theme, medium in itertools.product(THEMES, ("screen", "print")):
+        page.emulate_media(media=medium, color_scheme=theme)
+        seen, faint = page.evaluate(FAINT)
+        assert seen > 30
+        assert faint == [], (theme, medium)
 
 
 def test_light_is_light_and_dark_is_dark(opened: Open) -> None:
@@ -157,7 +159,7 @@ def test_a_bar_can_be_told_from_its_track(theme: str, opened: Open) -> None:
 CONTROLS = "[...document.querySelectorAll('a[href], button, summary, input, select, textarea, [tabindex], [onclick]')].filter(e => e.checkVisibility())"
 
 
-@pytest.mark.parametrize("name", LOOKED_AT)
+@every("name", LOOKED_AT, share=3)
 def test_tab_reaches_every_control_in_the_order_of_the_page(name: str, opened: Open) -> None:
     page = opened(page_of(report_of(name)), unfold=True)
     page.evaluate(
@@ -213,8 +215,7 @@ def test_a_copy_button_copies_its_command(older: bool, opened: Open) -> None:
 
 
 # ---------------------------------------------------------------- paper
-@pytest.mark.parametrize("script", [True, False])
-@pytest.mark.parametrize("name", LOOKED_AT)
+@every("name, script", itertools.product(LOOKED_AT, (True, False)), share=4)
 def test_on_paper_stand_the_lines_of_the_cause_and_each_row_in_a_line(name: str, script: bool, opened: Open) -> None:
     page = opened(page_of(report_of(name)), width=700, java_script_enabled=script)
     page.emulate_media(media="print")
@@ -257,8 +258,7 @@ def test_the_fastest_link_is_tinted_most_and_words_on_it_keep_their_contrast(ope
         assert cells == [["-", ""], ["394.7", "45%"], ["394.8", "45%"], ["-", ""]]
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("name", LOOKED_AT)
+@every("name, theme", itertools.product(LOOKED_AT, THEMES), share=4)
 def test_axe_finds_nothing_serious(name: str, theme: str, opened: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = opened(page_of(report_of(name)), unfold=True, color_scheme=theme)
@@ -275,8 +275,7 @@ SMALL = """async source => {
 }"""
 
 
-@pytest.mark.parametrize("width", [360, 800, 1280])
-@pytest.mark.parametrize("name", ["h200x2-bench", NOUVEAU])
+@every("width, name", itertools.product((360, 800, 1280), ("h200x2-bench", NOUVEAU)), share=3)
 def test_a_page_looks_as_it_did(name: str, width: int, opened: Open, chromium: Any) -> None:
     """The first 1,600 pixels as 60 x 120, within 3 % of light: fonts differ between machines, a layout that broke does not pass."""
     seen = opened(page_of(report_of(name)), width=width)
@@ -303,7 +302,7 @@ def test_without_script_the_page_says_the_same_and_shows_no_dead_button(opened: 
     assert page.locator("details figure").first.is_visible()
 
 
-@pytest.mark.parametrize("name", LOOKED_AT)
+@every("name", LOOKED_AT, share=3)
 def test_hostile_words_stay_text(name: str, opened: Open) -> None:
     page = opened(page_of(saying(EVIL, name)), unfold=True)
     assert page.locator("img, iframe, object, form, script + *, body script").count() == 1

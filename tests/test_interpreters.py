@@ -14,9 +14,18 @@ from cudadoctor.sources.interpreters import examined_python, own_packages
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
 
+def interpreter(folder: Path) -> Path:
+    """One that is looked at and never run. With a real one go tens of thousands of files, through which root looks."""
+    python = folder / "base" / "bin" / "python3"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    return python
+
+
 def environment(folder: Path) -> Path:
     (folder / "bin").mkdir(parents=True)
-    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "bin" / "python").symlink_to(interpreter(folder.parent))
     (folder / "pyvenv.cfg").write_text("home = /usr/bin\n")
     return folder
 
@@ -75,7 +84,7 @@ def test_a_shim_is_looked_through(shims: Path, monkeypatch: pytest.MonkeyPatch) 
     assert examined_python(None) == (sys.executable, "the doctor's own Python"), "a shim that names nothing is not started"
     system = shims.parent / "usr"
     system.mkdir()
-    (system / "python3").symlink_to(sys.executable)
+    (system / "python3").symlink_to(interpreter(shims.parent))
     monkeypatch.setenv("PATH", f"{shims / 'shims'}:{system}")
     assert examined_python(None) == (str(system / "python3"), f"the first Python on PATH after the shim {shims / 'shims' / 'python3'}")
     assert any("name yours with --python" in remark for remark in Collector(Plan()).remarks)
@@ -126,7 +135,7 @@ def test_root_refuses_packages_that_another_user_may_write(what: str, tmp_path: 
     packages.mkdir(parents=True)
     (tmp_path / "env" / "bin").mkdir()
     python = tmp_path / "env" / "bin" / "python"
-    python.symlink_to(sys.executable)
+    python.symlink_to(interpreter(tmp_path))
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "env"))
     assert examined_python(None)[0] == str(python)
     if what.startswith("a folder"):

@@ -16,6 +16,7 @@ import pytest
 from cudadoctor.knowledge.load import Knowledge, KnowledgeError, load
 from cudadoctor.model.explanation import Subject
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ModuleVersion, ToolkitVersion
+from tests.cases import every
 
 ROOT = Path(__file__).parent.parent
 TABLES = sorted((ROOT / "cudadoctor" / "knowledge" / "tables").glob("*.toml"))
@@ -53,7 +54,7 @@ def values_of(key: str, value: Any) -> Iterator[tuple[dict[str, Any], Any]]:
             yield from values_of(key, inner)
 
 
-@pytest.mark.parametrize("name", TABLE_PROPERTIES)
+@every("name", TABLE_PROPERTIES)
 def test_every_table_decodes_and_has_rows(name: str) -> None:
     if name == "recipes" and not (ROOT / "cudadoctor" / "knowledge" / "recipes").exists():
         pytest.skip("no recipes yet")
@@ -123,6 +124,7 @@ msgspec.toml.decode("")  # imports what decodes TOML: an import reads files too,
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers import error_codes, signs
 from cudadoctor.parsers.base import Text
+from tests.cases import every
 knowledge = load()
 touched = []
 sys.addaudithook(lambda event, args: touched.append((event, args)) if event in ("open", "os.listdir", "os.scandir") else None)
@@ -137,7 +139,7 @@ assert not touched, touched
 
 
 # ---------------------------------------------------------------- codes to causes, causes to codes
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+@every("path", TABLES)
 def test_tables_name_only_causes_of_the_vocabulary(path: Path) -> None:
     for row, causes in values_of("causes", msgspec.toml.decode(path.read_text(encoding="utf-8"))):
         assert set(causes) <= IDS, row
@@ -167,7 +169,7 @@ def named_by_signs() -> Iterator[tuple[str, str, int]]:
             yield cause.id, "cuda", int(number[0] or number[1])
 
 
-@pytest.mark.parametrize(("cause", "api", "number"), sorted(set(named_by_signs())))
+@every("cause, api, number", sorted(set(named_by_signs())))
 def test_a_code_in_the_vocabulary_has_that_cause_in_its_row(cause: str, api: str, number: int) -> None:
     row = {"cuda": KNOWLEDGE.cuda_error, "nvml": KNOWLEDGE.nvml_error, "xid": KNOWLEDGE.xid}[api](number)
     assert row is not None, f"{api} {number} has no row"
@@ -187,7 +189,7 @@ def test_no_device_has_every_cause_that_hides_a_gpu() -> None:
     } <= set(row.causes)  # fmt: skip
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+@every("path", TABLES)
 def test_every_source_is_a_key_or_a_text(path: Path) -> None:
     table = msgspec.toml.decode(path.read_text(encoding="utf-8"))
     used = set()
@@ -199,7 +201,7 @@ def test_every_source_is_a_key_or_a_text(path: Path) -> None:
     assert set(table.get("sources", {})) <= used, "a source that no row rests on"
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+@every("path", TABLES)
 def test_every_row_has_a_source(path: Path) -> None:
     """Its own, or one that the head of the file states for all rows of its list."""
     table = msgspec.toml.decode(path.read_text(encoding="utf-8"))
@@ -241,7 +243,7 @@ def test_a_row_that_is_found_in_the_text_is_the_row_of_the_table() -> None:
     assert not [name for name in fresh._made if name.startswith("tables/")], "no table was decoded as a whole"
 
 
-@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+@every("path", TABLES)
 def test_the_head_of_a_file_is_read_without_its_rows(path: Path) -> None:
     whole = msgspec.toml.decode(path.read_text(encoding="utf-8"))
     head = KNOWLEDGE._head(path.stem)

@@ -48,6 +48,7 @@ def calls(folder: Path, *arguments: str, package: Path = ROOT / "cudadoctor") ->
     argv = [
         STRACE or "strace",
         "-f",
+        "--seccomp-bpf",
         "-qq",
         "-s",
         "300",

@@ -19,6 +19,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
+from tests.cases import every
 
 ROOT = Path(__file__).resolve().parent.parent / "fixtures"
 KNOWLEDGE = load()
@@ -60,14 +61,14 @@ def commands(line: str) -> set[str]:
     return {part.replace(" 2>/dev/null", "").strip() for part in _SEPARATORS.split(line)}
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_a_tie_is_named_after_its_causes(name: str) -> None:
     case = CASES[name]
     assert name.split("--")[0] in (case.ids[0], *(case.left_out or "").split())
     assert set(case.ids) <= set(KNOWLEDGE.causes)
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_the_open_text(name: str) -> None:
     found, case = report(text(name, "open")), CASES[name]
     if case.open != UNDECIDED:
@@ -80,7 +81,7 @@ def test_the_open_text(name: str) -> None:
     assert found.diagnosis.ask, "an open question names the command that settles it"
 
 
-@pytest.mark.parametrize(("name", "cause"), SIDES, ids=[f"{name}: {cause}" for name, cause in SIDES])
+@every("name, cause", SIDES)
 def test_the_answer_decides(name: str, cause: str) -> None:
     found = report(text(name, "open", cause))
     shown = found.diagnosis.root.cause if found.diagnosis.root is not None else [one.cause for one in found.diagnosis.suspects]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.parsers.shell import not_found
+from tests.cases import every
 
 SAID = (
     "bash: nvcc: Befehl nicht gefunden.",
@@ -62,12 +63,12 @@ SAID = (
 )
 
 
-@pytest.mark.parametrize("line", SAID)
+@every("line", SAID)
 def test_it_is_not_there(line: str) -> None:
     assert not_found("nvcc").search(line)
 
 
-@pytest.mark.parametrize("line", SAID)
+@every("line", SAID)
 def test_another_program_is_not_there(line: str) -> None:
     assert not not_found("nvcc").search(line.replace("nvcc", "nvcc-wrapper"))
     assert not not_found("nvcc").search(line.replace("nvcc", "my-nvcc")) or "/usr/bin" in line

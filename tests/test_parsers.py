@@ -13,12 +13,12 @@ import pkgutil
 from pathlib import Path
 
 import msgspec
-import pytest
 
 import cudadoctor.parsers
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Fact
 from cudadoctor.parsers.base import Parser, Text
+from tests.cases import every
 
 KNOWLEDGE = load()
 FOLDER = Path(__file__).parent.parent / "fixtures" / "parsers"
@@ -73,7 +73,7 @@ def parser_of(path: Path) -> Parser:
     return next((parser for parser in candidates if stated(facts_of(parser, text)) == expected), candidates[0])
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@every("path", TEXTS)
 def test_fixture(path: Path) -> None:
     assert path.stem.split("--")[0] in ORIGINS, f"{path.name}: begin with one of {ORIGINS} and --"
     parser = parser_of(path)
@@ -115,6 +115,6 @@ def test_the_list_holds_every_parser() -> None:
     assert not forgotten, f"add to _MODULES in parsers/read.py: {', '.join(forgotten)}"
 
 
-@pytest.mark.parametrize("parser", PARSERS.values(), ids=lambda parser: parser.name)
+@every("parser", PARSERS.values())
 def test_wakes_are_long_enough_to_tell_something(parser: Parser) -> None:
     assert all(len(literal.encode()) >= 4 for literal in parser.wakes)

@@ -25,6 +25,7 @@ from cudadoctor.parsers import error_codes, out_of_memory, signs
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.lines import prepared
 from cudadoctor.sources.redact import redact
+from tests.cases import every
 
 pytestmark = pytest.mark.long  # every pattern on 100 kB of noise; tests/test_pumping.py looks at a share of them in each run
 
@@ -71,7 +72,7 @@ class One:
         return make()
 
 
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_the_matches_of_a_cause(cause: str) -> None:
     for match in KNOWLEDGE.cause(cause).match:
         if not re.search(r"[*+{]", (match.pattern or "") + (match.unless or "")):
@@ -104,7 +105,7 @@ MODULES = patterns_of(cudadoctor.parsers)
 REDACTION = dict(found for name in ("sensitive", "names_in_evidence", "redact") for found in patterns_in(f"cudadoctor.sources.{name}"))
 
 
-@pytest.mark.parametrize("name", sorted(MODULES))
+@every("name", sorted(MODULES))
 def test_a_pattern_of_a_parser(name: str) -> None:
     """Parsers apply their patterns line by line."""
     pattern = MODULES[name]
@@ -113,7 +114,7 @@ def test_a_pattern_of_a_parser(name: str) -> None:
         timed(name, lambda _, lines=lines: [pattern.search(line) for line in lines[:2000]], text)
 
 
-@pytest.mark.parametrize("name", sorted(REDACTION))
+@every("name", sorted(REDACTION))
 def test_a_pattern_of_the_redaction(name: str) -> None:
     """These run over a whole text at once."""
     pattern = REDACTION[name]

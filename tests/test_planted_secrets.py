@@ -15,6 +15,7 @@ import pytest
 
 from cudadoctor.sources import pasted
 from cudadoctor.sources.redact import redact
+from tests.cases import every
 from tests.command_line import ROOT
 
 CASES = [
@@ -31,7 +32,7 @@ def redacted(text: str) -> str:
     return redact(pasted.evidence_of(text.encode())).items[0].stdout or ""
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["kind"])
+@every("case", CASES)
 def test_what_was_planted_is_gone(case: dict[str, Any]) -> None:
     out = redacted(case["text"])
     leaked = [secret for secret in case["secret"] if secret in out]
@@ -39,7 +40,7 @@ def test_what_was_planted_is_gone(case: dict[str, Any]) -> None:
     assert out.count("\n") == case["text"].count("\n")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["kind"])
+@every("case", CASES)
 def test_what_a_diagnosis_reads_stays(case: dict[str, Any]) -> None:
     lost = [kept for kept in case["keep"] if kept not in redacted(case["text"])]
     assert bool(lost) == (case["kind"] in ALSO_GONE), lost

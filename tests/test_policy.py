@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import json
 from typing import Any
 
@@ -25,7 +24,9 @@ from cudadoctor.policy.grammar import EXAMPLES, UNITS
 from cudadoctor.policy.questions import ALONE, KINDS, QUESTIONS
 from cudadoctor.report.json import schema
 from cudadoctor.sources import pasted
+from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
+from tests.judging import report_of
 
 KNOWLEDGE = load()
 VALIDATOR = jsonschema.Draft202012Validator(json.loads(schema()))
@@ -34,10 +35,8 @@ H200 = "h200-healthy"
 TWO = "two-gpus-mixed-healthy"
 
 
-@functools.cache
 def judged(name: str) -> tuple[Report, Evidence]:
-    evidence = evidence_of(name)
-    return judge(evidence, KNOWLEDGE), evidence
+    return report_of(name), evidence_of(name)
 
 
 def with_policy(report: Report, evidence: Evidence, *texts: str) -> Report:
@@ -303,7 +302,7 @@ def test_the_words_of_a_user_answer_nothing() -> None:
     assert [result.met for result in found] == [None, None, None]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES, share=3)
 def test_every_question_is_answered_on_every_machine(name: str) -> None:
     """None fails, and what is not met says why."""
     texts = [

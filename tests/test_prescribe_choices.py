@@ -19,6 +19,7 @@ from cudadoctor.prescribe import prescribe
 from cudadoctor.prescribe.distribution import from_word
 from cudadoctor.prescribe.families import resolved
 from cudadoctor.prescribe.steps import case_of
+from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, packages
 from tests.prescriptions import (
     AMPERE,
@@ -163,7 +164,7 @@ CHOICES: dict[str, tuple[str | None, str | None, str | None, str | None, str | N
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("distro", CHOICES)
+@every("distro", CHOICES)
 def test_each_generation_gets_its_driver(distro: str) -> None:
     columns = (("fermi",), ("kepler",), MIDDLE, NEW, ("blackwell",))
     for generations, column in zip(columns, CHOICES[distro], strict=True):

@@ -24,6 +24,7 @@ from cudadoctor.model.values import (
 from cudadoctor.prescribe import prescribe
 from cudadoctor.prescribe.distribution import from_word, of_system
 from cudadoctor.prescribe.steps import case_of
+from tests.cases import every
 from tests.facts_builder import bus, facts_of, gpu, packages, user
 from tests.prescriptions import (
     AMPERE,
@@ -249,8 +250,8 @@ _MANAGERS = {
 }
 
 
-@pytest.mark.parametrize("distro", _NAMES)
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("distro", _NAMES)
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_no_step_speaks_of_another_system(cause: str, distro: str) -> None:
     """A board with NVIDIA's own system (Jetson, which is Ubuntu) is the one exception."""
     others = {name for name in _NAMES.values() if name != _NAMES[distro]}
@@ -262,7 +263,7 @@ def test_no_step_speaks_of_another_system(cause: str, distro: str) -> None:
             assert not (others | managers) & set(words), step.id
 
 
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_no_step_for_windows_speaks_of_linux(cause: str) -> None:
     found = prescribe(finding(cause), {}, facts_of({}), KNOWLEDGE, "windows-11")
     for step in found.steps if found is not None else ():

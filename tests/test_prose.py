@@ -8,6 +8,7 @@ import pytest
 
 import cudadoctor
 from cudadoctor.knowledge.load import load
+from tests.cases import every
 from tests.pasted import first, root, suspects
 
 KNOWLEDGE = load()
@@ -144,7 +145,7 @@ def test_it_is_the_first_suspect_and_no_more(cause: str, text: str) -> None:
     assert suspects(text)[:1] == [cause]
 
 
-@pytest.mark.parametrize("text", OTHERWISE)
+@every("text", OTHERWISE)
 def test_what_is_no_complaint_raises_no_suspicion(text: str) -> None:
     assert not set(suspects(text)) & set(SAID)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cudadoctor.parsers import quoting
+from tests.cases import every
 from tests.pasted import report
 
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
@@ -38,13 +37,13 @@ REPORTING = {
 }
 
 
-@pytest.mark.parametrize("name", QUOTING)
+@every("name", QUOTING)
 def test_nothing_is_claimed(name: str) -> None:
     found = report(QUOTING[name]).diagnosis
     assert (found.root, found.suspects) == (None, ())
 
 
-@pytest.mark.parametrize("name", REPORTING)
+@every("name", REPORTING)
 def test_what_is_reported_counts(name: str) -> None:
     found = report(REPORTING[name]).diagnosis
     assert found.root is not None or found.suspects

@@ -15,6 +15,7 @@ import pytest
 from cudadoctor.checks.rows import CHECKS
 from cudadoctor.commands.cli import cli
 from cudadoctor.knowledge.load import load
+from tests.cases import every
 from tests.command_line import ROOT, run
 
 if sys.version_info >= (3, 11):
@@ -41,7 +42,7 @@ def test_the_table_of_commands_names_them_all() -> None:
     assert named == set(cli.commands)
 
 
-@pytest.mark.parametrize("line", commands())
+@every("line", commands())
 def test_every_command_and_option_exists(line: str) -> None:
     words = shlex.split(re.sub(r'"\$\(.*?\)"', "PATH", line))
     command = cli.commands[words[1]]

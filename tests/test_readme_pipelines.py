@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import every
 from tests.command_line import ROOT, host, run
 
 PAGE = (ROOT / "cudadoctor" / "guide" / "ci.md").read_text("utf-8")
@@ -33,7 +34,7 @@ def test_it_fits_the_schema_of_its_system(name: str, body: str, tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("line", LINES)
+@every("line", LINES)
 def test_its_command_fails_on_a_broken_runner_alone(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = shlex.split(line)[1:]

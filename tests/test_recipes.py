@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -41,6 +40,7 @@ from cudadoctor.prescribe import CHECK_AGAIN, CONDITIONS, placeholders, prescrib
 from cudadoctor.prescribe.placeholders import WORDS
 from cudadoctor.prescribe.shellwords import fill_shell, names, quoted, with_sudo
 from cudadoctor.prescribe.steps import case_of
+from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, nodes, nvml, nvml_gpu, packages, user
 from tests.prescriptions import (
     ALWAYS_KNOWN,
@@ -50,7 +50,6 @@ from tests.prescriptions import (
     RELEASE,
     RELEASES,
     ROOT_USER,
-    STEP_NAMES,
     STEPS,
     commands,
     finding,
@@ -76,7 +75,7 @@ def test_every_placeholder_has_words_for_when_it_is_not_known() -> None:
     assert set(WORDS) <= used
 
 
-@pytest.mark.parametrize(("recipe", "number", "step"), STEPS, ids=STEP_NAMES)
+@every("recipe, number, step", STEPS)
 def test_a_step_is_well_formed(recipe: Recipe, number: int, step: StepTemplate) -> None:
     assert set(step.shells) <= FAMILIES
     assert not (step.shell and set(step.shells) - SYSTEMS), "a command for all, and others for families of packages"
@@ -110,7 +109,7 @@ def _outside_quotes(text: str) -> str:
     return re.sub(r"""'[^']*'|"(?:\\.|[^"\\])*\"""", "", text)
 
 
-@pytest.mark.parametrize(("recipe", "number", "step"), STEPS, ids=STEP_NAMES)
+@every("recipe, number, step", STEPS)
 def test_no_placeholder_stands_inside_quotes(recipe: Recipe, number: int, step: StepTemplate) -> None:
     """A quoted value inside quotes would be unquoted again. Numbers are checked to be numbers and may stand anywhere."""
     for text in (step.shell, step.verify, step.undo, *step.shells.values()):
@@ -157,10 +156,10 @@ def values_with(word: str) -> dict[str, str]:
 def all_rendered(word: str, distro: str | None, root: bool) -> tuple[tuple[str | None, ...], ...]:
     """Command, check and way back of every step, with this word in every place that may hold anything."""
     state = {**state_with(word), **({USER: ROOT_USER} if root else {})}
-    case = case_of(finding("libcuda-missing"), values_with(word), facts_of(state), KNOWLEDGE, distro)
+    case = msgspec.structs.replace(case_of(finding("libcuda-missing"), values_with(word), facts_of(state), KNOWLEDGE, distro), pid=4711)
     found = []
     for _, _, step in STEPS:
-        made = render_step(step, msgspec.structs.replace(case, pid=4711))
+        made = render_step(step, case)
         assert made.text
         assert "{" not in re.sub(r"`[^`]*`", "", made.text), "a placeholder is left"
         found.append((made.shell, made.verify, made.undo))
@@ -172,15 +171,12 @@ def test_names_of_other_systems_do_not_leak_into_texts() -> None:
         assert "{" not in re.sub(r"\{[a-z][a-z0-9_]*\}|`[^`]*`", "", step.text), step.text
 
 
-def _words(text: str) -> Iterator[str]:
+@cache
+def _words(text: str) -> tuple[str, ...]:
     """The words of a command as a shell splits them; what is handed to `sh -c` is split once more."""
-    before = ["", ""]
-    for word in shlex.split(text.replace("\n", " ; "), posix=True):
-        if before == ["sh", "-c"]:
-            yield from _words(word)
-        else:
-            yield word
-        before = [before[1], word]
+    words = shlex.split(text.replace("\n", " ; "), posix=True)
+    parts = (_words(word) if words[max(0, at - 2) : at] == ["sh", "-c"] else (word,) for at, word in enumerate(words))
+    return tuple(word for part in parts for word in part)
 
 
 # One of each way to write a command; the derivatives differ in the choice of the driver alone.
@@ -190,7 +186,7 @@ DIALECTS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("distro", DIALECTS)
+@every("distro", DIALECTS)
 def test_every_step_renders_and_no_value_adds_a_command(distro: str) -> None:
     for root in (False, True):
         both = zip(STEPS, all_rendered(EVIL, distro, root), all_rendered(PLAIN, distro, root), strict=True)
@@ -198,10 +194,10 @@ def test_every_step_renders_and_no_value_adds_a_command(distro: str) -> None:
             for bad, good in zip(evil, plain, strict=True):
                 assert bad is None or good is not None, f"{recipe.id}, step {number}"  # what has no such form adds nothing
                 if bad is not None and good is not None and bad != good:
-                    assert list(_words(bad)) == [word.replace(PLAIN, EVIL) for word in _words(good)], f"{recipe.id}, step {number}"
+                    assert _words(bad) == tuple(word.replace(PLAIN, EVIL) for word in _words(good)), f"{recipe.id}, step {number}"
 
 
-@pytest.mark.parametrize("distro", DIALECTS)
+@every("distro", DIALECTS)
 def test_every_command_parses(distro: str) -> None:
     lines = [text for word in (EVIL, PLAIN) for root in (False, True) for step in all_rendered(word, distro, root) for text in step if text]
     for text in dict.fromkeys(lines):
@@ -226,7 +222,7 @@ EVILS = (
 )
 
 
-@pytest.mark.parametrize("evil", EVILS)
+@every("evil", EVILS)
 @pytest.mark.parametrize("distro", ["ubuntu-24.04", "fedora-42", "arch", "nixos-25.05"])
 def test_whatever_every_parameter_holds_stays_one_word(distro: str, evil: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each placeholder at once, past the sources that give it: either its form refuses the value, or it is quoted."""
@@ -241,7 +237,7 @@ def test_whatever_every_parameter_holds_stays_one_word(distro: str, evil: str, m
             written.append([text for step in steps for text in (step.shell, step.verify, step.undo)])
         for bad, good in zip(*written, strict=True):
             if bad is not None and good is not None and bad != good:
-                assert list(_words(bad)) == [word.replace(plain, evil) for word in _words(good)]
+                assert _words(bad) == tuple(word.replace(plain, evil) for word in _words(good))
 
 
 # ---------------------------------------------------------------- Windows
@@ -327,7 +323,7 @@ def test_root_needs_no_sudo() -> None:
 
 
 # ---------------------------------------------------------------- causes and recipes
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_every_cause_gives_steps_that_end_with_looking_again(cause: str) -> None:
     for distro in RELEASES:
         for state in ({PCI: bus(gpu()), KERNEL: RELEASE}, {}):

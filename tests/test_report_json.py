@@ -20,6 +20,7 @@ from cudadoctor.model.report import BenchmarkResult
 from cudadoctor.report.json import ascii_only, render, schema
 from cudadoctor.sources import pasted
 from tests import judging
+from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, evidence_of, run
 
 KNOWLEDGE = load()
@@ -79,7 +80,7 @@ def objects(thing: Any, place: str = "") -> Any:
             yield from objects(value, f"{place}[]")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_every_report_fits_the_schema(name: str) -> None:
     VALIDATOR.validate(report_of(name))
 
@@ -92,7 +93,7 @@ def test_the_report_on_a_text_fits_the_schema(text: str) -> None:
     assert {name for place, thing in objects(found) if not place for name in thing} >= REPORT
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_every_key_is_there(name: str) -> None:
     for place, thing in objects(report_of(name)):
         if place in KEYS:

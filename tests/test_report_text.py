@@ -20,6 +20,7 @@ from cudadoctor.report import script as script_of
 from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.text import Style
 from cudadoctor.sources import pasted
+from tests.cases import every
 from tests.command_line import HOSTS, NAMES, changed, evidence_of, lines, records
 from tests.judging import report_of
 
@@ -49,7 +50,7 @@ def test_golden_report(name: str) -> None:
 
 
 # ---------------------------------------------------------------- what every report holds
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_the_first_line_is_the_verdict(name: str) -> None:
     report = report_of(name)
     first = shown(report).splitlines()[0]
@@ -58,7 +59,7 @@ def test_the_first_line_is_the_verdict(name: str) -> None:
         assert first.endswith(f"{report.diagnosis.root.title} [{report.diagnosis.root.cause}]")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_blocks_come_in_order(name: str) -> None:
     report, out = report_of(name), shown(report_of(name))
     blocks = [
@@ -73,7 +74,7 @@ def test_blocks_come_in_order(name: str) -> None:
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_every_line_that_shows_the_cause_is_quoted_with_its_source(name: str) -> None:
     report, out = report_of(name), shown(report_of(name))
     for quote in report.diagnosis.root.evidence if report.diagnosis.root else ():
@@ -82,7 +83,7 @@ def test_every_line_that_shows_the_cause_is_quoted_with_its_source(name: str) ->
             assert line.strip() in out
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_colour_only_repeats_what_the_words_say(name: str) -> None:
     plain, bright = shown(report_of(name)), shown(report_of(name), color=True)
     assert "\x1b" not in plain
@@ -90,7 +91,7 @@ def test_colour_only_repeats_what_the_words_say(name: str) -> None:
     assert [line.rstrip() for line in SGR.sub("", bright).splitlines()] == plain.splitlines()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_commands_are_never_wrapped(name: str) -> None:
     report = report_of(name)
     if report.prescription is None:
@@ -110,7 +111,7 @@ def test_prose_is_wrapped_at_the_width() -> None:
     assert why in " ".join(shown(report_of("seed-gt740m-nouveau"), width=40).split())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_ascii_has_the_same_words(name: str) -> None:
     assert shown(report_of(name), ascii=True).isascii()
 
@@ -179,7 +180,7 @@ def infected(name: str) -> Evidence:
     return msgspec.structs.replace(evidence, python=(evidence.python or "") + HOSTILE, python_why=HOSTILE)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES, share=3)
 def test_words_of_the_machine_never_steer_the_terminal(name: str) -> None:
     report = judge(infected(name), KNOWLEDGE)
     style = Style(width=60)

@@ -22,6 +22,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
+from tests.cases import every
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "reports"
 KNOWLEDGE = load()
@@ -79,7 +80,7 @@ def blamed(report: Report) -> list[str]:
     return [finding.cause for finding in found if finding is not None and finding.effect == "blocks"]
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_a_case_is_whole(name: str) -> None:
     case = CASES[name]
     prefix = name.split("--")[0]
@@ -91,7 +92,7 @@ def test_a_case_is_whole(name: str) -> None:
     assert not (case.fix_contains and case.verdict != "broken"), "steps are printed for a root alone"
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_what_a_reader_is_told(name: str) -> None:
     report, case = judged(name), CASES[name]
     assert report.verdict == case.verdict, f"root {report.diagnosis.root}, suspects {[one.cause for one in report.diagnosis.suspects]}"
@@ -157,7 +158,7 @@ def test_false_alarms(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(alarms) <= FALSE_ALARMS, alarms
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES, share=6)
 def test_line_ends_do_not_matter(name: str) -> None:
     """The same verdict with CRLF."""
     body = (FOLDER / name / "report.txt").read_bytes().replace(b"\r\n", b"\n")

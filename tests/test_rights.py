@@ -14,6 +14,7 @@ from cudadoctor.model.evidence import Item
 from cudadoctor.model.values import CONTAINER_MARKS, ENVIRONMENT, NVML, PROCESSES, USER, Environment, GpuProcess, Nvml, Process, Processes
 from cudadoctor.prescribe import prescribe
 from cudadoctor.report.text import ADMINISTRATOR, AFTERWARDS, Style, render
+from tests.cases import every
 from tests.command_line import evidence_of, host, run
 from tests.facts_builder import facts_of, user
 from tests.prescriptions import KNOWLEDGE, finding
@@ -78,7 +79,7 @@ def test_windows_is_not_told_apart() -> None:
     assert set(parts({USER: GUEST}, "cuda-visible-devices-invalid", "windows-11")) == {"user"}
 
 
-@pytest.mark.parametrize("cause", sorted(KNOWLEDGE.causes))
+@every("cause", sorted(KNOWLEDGE.causes))
 def test_every_recipe_is_parted(cause: str) -> None:
     """What the user does alone stands first, what needs root is forwarded, and both are the steps that an owner gets."""
     for distro in ("ubuntu-24.04", "fedora-42", "arch"):

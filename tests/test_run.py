@@ -76,15 +76,16 @@ def test_input_is_the_programs() -> None:
     assert under.stdout == alone.stdout == b"cba"
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 77, 255])
+@pytest.mark.parametrize("code", [2, 255, *(pytest.param(code, marks=pytest.mark.long) for code in (0, 1, 77))])
 def test_the_exit_code_is_the_programs(code: int) -> None:
-    _, under = alone_and_with(python(f"raise SystemExit({code})"), capture_output=True)
+    under = subprocess.run([*US, "--", *python(f"raise SystemExit({code})")], env=variables(), timeout=LIMIT, check=False)
     assert under.returncode == code
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, pytest.param(signal.SIGABRT, marks=pytest.mark.long)])
 def test_an_end_by_a_signal_is_seen_as_such(number: signal.Signals) -> None:
-    _, under = alone_and_with(python(f"import os; os.kill(os.getpid(), {int(number)})"), capture_output=True)
+    killed = python(f"import os; os.kill(os.getpid(), {int(number)})")
+    under = subprocess.run([*US, "--", *killed], env=variables(), timeout=LIMIT, check=False, capture_output=True)
     assert under.returncode == -number
 
 

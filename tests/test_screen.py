@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 
 import msgspec
 import pytest
 
-from cudadoctor.judge.stages import judge
 from cudadoctor.model.report import Report
 from cudadoctor.report import brief, screen
 from cudadoctor.report.page import Style
-from tests.command_line import HEALTHY, NAMES, ROOT, evidence_of, host, run
+from tests.cases import every
+from tests.command_line import HEALTHY, NAMES, ROOT, host, run
+from tests.judging import report_of
 from tests.prescriptions import KNOWLEDGE
 
 SIZES = ((80, 24), (120, 40), (200, 50), (40, 24))
-
-
-@functools.cache
-def report_of(name: str) -> Report:
-    return judge(evidence_of(name), KNOWLEDGE)
 
 
 def lines_of(name: str, width: int = 80, height: int = 24, **more: bool) -> list[str]:
@@ -34,7 +29,7 @@ def seen(lines: list[str], width: int, height: int) -> list[str]:
     return rows[-(height - 1) :]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES, share=3)
 def test_the_screen_of(name: str) -> None:
     """All in one test a host: to judge it takes longer than the rest."""
     for size in SIZES:
@@ -169,7 +164,7 @@ def test_the_brief_holds_with_the_longest_words(sign: str) -> None:
 
 
 # ---------------------------------------------------------------- texts
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "fixtures" / "reports").iterdir())[::12])
+@every("name", sorted(path.name for path in (ROOT / "fixtures" / "reports").iterdir())[::12])
 def test_a_text_is_answered_on_one_screen_too(name: str) -> None:
     """All of it where it fits, else the screen, whose last line shows the rest or is the first command."""
     file = str(ROOT / "fixtures" / "reports" / name / "report.txt")

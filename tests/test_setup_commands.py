@@ -17,10 +17,9 @@ import pytest
 import yaml
 
 from cudadoctor.commands import check, setup, terminal
-from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
-from tests.command_line import ROOT, environment, evidence_of, host, run
+from tests.command_line import DOCTOR, ROOT, environment, host, run
+from tests.judging import report_of
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 
@@ -28,7 +27,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 def doctor(folder: Path, recording: str) -> str:
     """A program that is the doctor, looking at a recording."""
     path = folder / "cudadoctor"
-    path.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m cudadoctor "$@" --replay "{host(recording)}"\n')
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{DOCTOR}" "$@" --replay "{host(recording)}"\n')
     path.chmod(0o755)
     return str(path)
 
@@ -181,16 +180,12 @@ def test_completion_is_printed_for_each_shell(shell: str) -> None:
 
 
 # ---------------------------------------------------------------- watch
-def report(name: str) -> Report:
-    return judge(evidence_of(name), load())
-
-
 def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) -> None:
     looks = iter(["driver-not-loaded", "driver-not-loaded", "h200-healthy", "h200-healthy"])
 
     def look() -> Report:
         try:
-            return report(next(looks))
+            return report_of(next(looks))
         except StopIteration:
             raise KeyboardInterrupt from None
 
@@ -207,7 +202,7 @@ def test_a_terminal_shows_the_last_look_alone(capsys: pytest.CaptureFixture[str]
         if "page" in (shown := capsys.readouterr().out):
             assert shown.startswith(terminal.CLEAR)
             raise KeyboardInterrupt
-        return report("h200-healthy")
+        return report_of("h200-healthy")
 
     assert check.looks(sleepless, lambda _: "page\n", every=0.001, screen=True) is not None
 

@@ -6,6 +6,7 @@ import pytest
 
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.spoken_of import lines_of
+from tests.cases import every
 from tests.pasted import report
 
 SPOKEN = (
@@ -71,12 +72,12 @@ SHOWN = (
 )
 
 
-@pytest.mark.parametrize("line", SPOKEN)
+@every("line", SPOKEN)
 def test_a_line_that_speaks_of_a_message(line: str) -> None:
     assert lines_of(Text(f"above\n{line}\nbelow", source="text")) == {1}
 
 
-@pytest.mark.parametrize("line", SHOWN)
+@every("line", SHOWN)
 def test_a_line_that_shows_one(line: str) -> None:
     assert not lines_of(Text(f"above\n{line}\nbelow", source="text"))
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 
-import pytest
-
 from cudadoctor.model.recipe import StepTemplate
-from tests.prescriptions import STEP_NAMES, STEPS
+from tests.cases import every
+from tests.prescriptions import STEPS
 
-EVERY = [pytest.param(step, id=name) for (_, _, step), name in zip(STEPS, STEP_NAMES, strict=True)]
+EVERY = [(f"{recipe.id}-{number}", step) for recipe, number, step in STEPS]
 # Programs that only look, as the first word of a command; those of several uses with the words that make them look.
 LOOKS = re.compile(
     r"(?:timeout \d+ )?(?:grep|dmesg|lspci|ps|cat|ls|modinfo|fuser|journalctl|ausearch|command -v|aa-status|head|tail|awk|hostname|ulimit -a|true|nv-fabricmanager --version"
@@ -37,35 +36,35 @@ def parts(line: str) -> list[str]:
     return [line[first:last].strip(" |;&") for first, last in itertools.pairwise(cuts) if line[first:last].strip(" |;&")]
 
 
-@pytest.mark.parametrize("step", EVERY)
-def test_a_command_says_what_it_changes(step: StepTemplate) -> None:
+@every("name, step", EVERY)
+def test_a_command_says_what_it_changes(name: str, step: StepTemplate) -> None:
     assert step.kind is not None or not commands_of(step)
     assert not step.needs_root or step.kind in ("reads", "system", "restart", "destructive")
 
 
-@pytest.mark.parametrize("step", [one for one in EVERY if one.values[0].kind == "reads"])
-def test_what_changes_nothing_only_looks(step: StepTemplate) -> None:
+@every("name, step", [(name, step) for name, step in EVERY if step.kind == "reads"])
+def test_what_changes_nothing_only_looks(name: str, step: StepTemplate) -> None:
     for line in commands_of(step):
         for part in parts(line):
             assert LOOKS.match(part), part
         assert not re.search(r"(?<!2)>(?! ?/dev/null|&)", re.sub(r"'[^']*'", "", line)), line
 
 
-@pytest.mark.parametrize("step", [one for one in EVERY if one.values[0].kind == "session"])
-def test_what_is_for_the_shell_changes_its_variables_or_runs_once(step: StepTemplate) -> None:
+@every("name, step", [(name, step) for name, step in EVERY if step.kind == "session"])
+def test_what_is_for_the_shell_changes_its_variables_or_runs_once(name: str, step: StepTemplate) -> None:
     for line in commands_of(step):
         assert SHELL_ALONE.match(line) or RUNS_ONCE.match(line), line
 
 
-@pytest.mark.parametrize("step", EVERY)
-def test_what_ends_or_removes_something_and_what_restarts_says_so(step: StepTemplate) -> None:
+@every("name, step", EVERY)
+def test_what_ends_or_removes_something_and_what_restarts_says_so(name: str, step: StepTemplate) -> None:
     for line in commands_of(step):
         assert not TAKES_AWAY.search(line) or step.kind == "destructive", line
         assert not STARTS_ANEW.search(line) or step.kind in ("restart", "destructive"), line
 
 
-@pytest.mark.parametrize("step", EVERY)
-def test_an_alternative_or_a_condition_is_said_in_words(step: StepTemplate) -> None:
+@every("name, step", EVERY)
+def test_an_alternative_or_a_condition_is_said_in_words(name: str, step: StepTemplate) -> None:
     assert step.mode != "if" or step.given
     assert step.mode != "do" or step.given is None
     assert step.given is None or not re.match(r"(?i)(if|or|when|only) ", step.given)

@@ -11,6 +11,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.sources.pasted import evidence_of
+from tests.cases import every
 
 KNOWLEDGE = load()
 NONE = "none"
@@ -363,7 +364,7 @@ SHOWN: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("cause", "text"), SHOWN, ids=[f"{cause}: {text[:40]}" for cause, text in SHOWN])
+@every("cause, text", SHOWN)
 def test_a_short_text_names_its_cause(cause: str, text: str) -> None:
     report = judge(evidence_of(text.encode()), KNOWLEDGE)
     diagnosis = report.diagnosis

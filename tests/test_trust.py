@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,8 @@ import pytest
 from cudadoctor.sources import programs, trust, writing
 from cudadoctor.sources.host import Collector, Plan
 from tests.command_line import ROOT
+from tests.command_line import run as command
+from tests.test_interpreters import interpreter
 
 PROGRAM = str(Path(sys.executable).with_name("cudadoctor"))
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -55,10 +58,23 @@ def ran(folder: Path) -> list[str]:
     return (folder / "ran").read_text().split() if (folder / "ran").exists() else []
 
 
-@pytest.mark.parametrize("path", [".:{path}", ":{path}", "{path}:", "{here}:{path}", "./:{path}", "{here}/../{name}:{path}"])
-def test_a_check_runs_no_program_of_the_working_directory(path: str, repository: Path) -> None:
+HERE = ("", ".", "./", "{here}", "{here}/../{name}")
+
+
+@pytest.mark.parametrize("entry", HERE)
+@pytest.mark.parametrize("path", ["{entry}:/usr/bin", "/usr/bin:{entry}"])
+def test_no_tool_is_one_of_the_working_directory(path: str, entry: str, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`{here}`: the folder's full name on PATH, as `PATH=$PWD:$PATH` writes it."""
-    given = path.format(path=os.environ["PATH"], here=repository, name=repository.name)
+    monkeypatch.setenv("PATH", path.format(entry=entry.format(here=repository, name=repository.name)))
+    for tool in TOOLS:
+        found = programs.found(tool)
+        assert found is None or found.startswith("/usr/")
+    assert [folder for folder in trust.environment()["PATH"].split(":") if folder != "/usr/bin"] == []
+
+
+@pytest.mark.parametrize("entries", [HERE, HERE[::-1]], ids=["forwards", "backwards"])
+def test_a_check_runs_no_program_of_the_working_directory(entries: tuple[str, ...], repository: Path) -> None:
+    given = ":".join([*entries, os.environ["PATH"], ""]).format(here=repository, name=repository.name)
     run = subprocess.run([PROGRAM, "check", "--quick"], env={**os.environ, "PATH": given}, capture_output=True, text=True, timeout=60)
     assert run.returncode in (1, 3), run.stderr
     assert ran(repository) == []
@@ -70,9 +86,9 @@ def test_the_doctor_imports_nothing_of_the_working_directory(value: str, reposit
     for name in ("sitecustomize", "usercustomize", "json"):
         (repository / f"{name}.py").unlink()
     environment = {**os.environ, "PYTHONPATH": value.format(here=repository), "PYTHONSAFEPATH": ""}
-    for command in ([PROGRAM], [sys.executable, "-m", "cudadoctor"]):
+    for program in ([PROGRAM], [sys.executable, "-m", "cudadoctor"])[value not in (":", "{here}") :]:
         run = subprocess.run(
-            [*command, "check", "--quick", "--python", sys.executable], env=environment, capture_output=True, text=True, timeout=60
+            [*program, "check", "--quick", "--python", sys.executable], env=environment, capture_output=True, text=True, timeout=60
         )
         assert run.returncode in (1, 3), run.stderr
         # Who writes the folder's full name into PYTHONPATH wants it for the examined Python, whose own business it is.
@@ -93,16 +109,12 @@ def test_what_the_page_on_security_offers_starts_ours_in_a_folder_with_another(e
         assert ran.returncode == 0
 
 
-@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
-@pytest.mark.parametrize("how", ["mode 777", "mode 775 of a group", "owner", "parent", "link"])
-def test_root_runs_no_program_that_another_user_may_write(
-    how: str, tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "outer" / "bin"
+def changeable(how: str, root: Path, repository: Path) -> Path:
+    """A folder of programs in which another user may write."""
+    folder = root / "outer" / "bin"
     folder.mkdir(parents=True)
-    monkeypatch.chdir("/")
     for name in TOOLS:
-        (tmp_path / name).rename(folder / name)
+        shutil.copy(repository / name, folder)
     shown = folder
     if how == "mode 777":
         folder.chmod(0o777)
@@ -114,17 +126,35 @@ def test_root_runs_no_program_that_another_user_may_write(
     elif how == "parent":
         folder.parent.chmod(0o777)
     else:
-        shown = tmp_path / "link"
+        shown = root / "link"
         shown.symlink_to(folder)
         folder.parent.chmod(0o777)
+    return shown
+
+
+CHANGEABLE = ("mode 777", "mode 775 of a group", "owner", "parent", "link")
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("how", CHANGEABLE)
+def test_no_tool_of_root_is_one_that_another_user_may_write(how: str, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    folder = changeable(how, repository, repository)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin")
+    for tool in TOOLS:
+        found = programs.found(tool)
+        assert found is None or found.startswith("/usr/")
+    assert trust.environment()["PATH"] == "/usr/bin"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_root_runs_no_program_that_another_user_may_write(repository: Path) -> None:
+    folders = [changeable(how, repository / str(number), repository) for number, how in enumerate(CHANGEABLE)]
+    given = ":".join(map(str, [*folders, os.environ["PATH"]]))
     run = subprocess.run(
-        [PROGRAM, "check", "--quick"],
-        env={**os.environ, "PATH": f"{shown}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
+        [PROGRAM, "check", "--quick"], env={**os.environ, "PATH": given}, cwd="/", capture_output=True, text=True, timeout=60
     )
-    assert ran(tmp_path) == [], run.stderr
+    assert ran(repository) == [], run.stderr
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -212,8 +242,7 @@ def test_a_relative_folder_of_modules_is_not_searched(value: str, repository: Pa
         (repository / "src" / f"{name}.py").write_text(f"open({str(repository / 'ran')!r}, 'a').write('{name}.py\\n')\n")
     environment = {**os.environ, "PYTHONPATH": value.format(name=repository.name)}
     subprocess.run([PROGRAM, "explain", "Xid 79"], env=environment, capture_output=True, check=True)
-    script = subprocess.run([PROGRAM, "record", "--script"], capture_output=True, text=True, check=True).stdout
-    (repository / "collect.py").write_text(script)
+    (repository / "collect.py").write_text(command("record", "--script").out)
     subprocess.run([sys.executable, "collect.py", "--help"], env=environment, capture_output=True, check=True)
     assert ran(repository) == []
 
@@ -254,7 +283,7 @@ def test_root_runs_no_python_with_packages_of_another_user(place: str, tmp_path:
     (env / "lib/python3.11/site-packages").mkdir(parents=True)
     (env / "pyvenv.cfg").write_text("")
     for name in ("python", "python3"):
-        (env / "bin" / name).symlink_to(sys.executable)
+        (env / "bin" / name).symlink_to(interpreter(tmp_path / name))
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(env / "bin"))
@@ -397,7 +426,7 @@ def test_what_a_pth_file_leads_to_is_looked_through(line: str, tmp_path: Path, m
     packages, strange = tmp_path / "env/lib/python3.11/site-packages", tmp_path / "strange"
     for folder in (packages / "_edp", tmp_path / "env/bin", strange, tmp_path / "packages"):
         folder.mkdir(parents=True)
-    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    (tmp_path / "env/bin/python").symlink_to(interpreter(tmp_path))
     code = f"import sys; sys.path.insert(0, '{strange}')\n"
     for name, text in (("_edm.py", code), ("_edp/__init__.py", code), ("_edn.py", "import _edm\n")):
         (packages / name).write_text(text)
@@ -417,7 +446,7 @@ def test_the_base_of_an_environment_is_looked_through_where_it_really_is(tmp_pat
 
     for folder in ("env/bin", "base/bin", "real/bin", "real/lib/python3.11"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    (tmp_path / "env/bin/python").symlink_to(interpreter(tmp_path / "other"))
     (tmp_path / "env/pyvenv.cfg").write_text(f"home = {tmp_path}/base/bin\n")
     (tmp_path / "real/bin/python3.11").touch()
     (tmp_path / "base/bin/python3.11").symlink_to(tmp_path / "real/bin/python3.11")
@@ -443,7 +472,7 @@ def test_root_runs_no_python_that_loads_what_another_user_may_write(changed: str
     packages = tmp_path / "lib/python3.11/site-packages"
     for folder in (packages, tmp_path / "bin", tmp_path / "elsewhere" / "torch"):
         folder.mkdir(parents=True)
-    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "bin" / "python").symlink_to(interpreter(tmp_path))
     (tmp_path / "lib" / "libffi.so.8").touch()
     (tmp_path / "elsewhere" / "torch" / "__init__.py").touch()
     (packages / "__editable__.torch-2.5.1.pth").write_text("import __editable___torch_finder; __editable___torch_finder.install()\n")

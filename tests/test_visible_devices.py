@@ -17,6 +17,7 @@ from cudadoctor.model.facts import Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, NVML, PCI, WSL, CudaDevice, Environment, Ladder, RungResult
 from tests import facts_builder as make
+from tests.cases import every
 from tests.facts_builder import fact, host
 
 # The measured machine's UUIDs began so that `GPU-e` was enough for the first.
@@ -35,7 +36,7 @@ def filled(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("row", MEASURED, ids=[repr(row["text"]) for row in MEASURED])
+@every("row", MEASURED)
 def test_measured_values(row: dict[str, Any]) -> None:
     found = resolve(filled(row["text"]), UUIDS)
     assert (found.code, ["AB"[place] for place in found.visible]) == (row["cuInit"], row["devices"])

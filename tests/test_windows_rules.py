@@ -32,6 +32,7 @@ from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers import video_controllers, worker_ladder
 from cudadoctor.parsers.base import Text
 from cudadoctor.prescribe.dialect import for_cmd, in_powershell, portable
+from tests.cases import every
 from tests.command_line import changed, evidence_of, lines, records
 from tests.facts_builder import fact, facts_of, host, ladder, nvml
 from tests.pasted import root
@@ -56,7 +57,7 @@ def found(*adapters: DisplayAdapter) -> list[Clue]:
 
 
 # ---------------------------------------------------------------- codes and drivers
-@pytest.mark.parametrize("row", KNOWLEDGE.device_problems, ids=lambda row: str(row.code))
+@every("row", KNOWLEDGE.device_problems)
 def test_each_code_leads_to_its_causes(row: Any) -> None:
     clues = found(adapter(problem=row.code, service=""))
     assert [clue.cause for clue in clues] == list(row.causes)
@@ -269,7 +270,7 @@ LINUX_WORDS = re.compile(
 )
 
 
-@pytest.mark.parametrize("cause", sorted(set(KNOWLEDGE.causes) - LINUX_ALONE))
+@every("cause", sorted(set(KNOWLEDGE.causes) - LINUX_ALONE))
 def test_a_user_of_windows_gets_steps_that_say_something(cause: str) -> None:
     if not KNOWLEDGE.cause(cause).recipes:
         return

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import every
 from tests.command_line import ROOT, environment, host
 
 # Taken away before anything else is imported. What belongs to Python's own start (posix, select) stays.
@@ -54,7 +55,7 @@ def test_every_module_is_imported(tmp_path: Path) -> None:
     assert int(python(IMPORT_ALL, folder=tmp_path)) > 100
 
 
-@pytest.mark.parametrize("name", WORKERS)
+@every("name", WORKERS)
 def test_a_worker_is_loaded(name: str, tmp_path: Path) -> None:
     path = str(ROOT / "cudadoctor" / "workers" / f"{name}.py")
     python(f"import runpy; runpy.run_path({path!r}, run_name='loaded')", folder=tmp_path)

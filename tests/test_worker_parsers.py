@@ -14,6 +14,7 @@ from cudadoctor.model.version import CudaVersion, LibraryVersion, PackageVersion
 from cudadoctor.parsers import worker_ladder, worker_nvml, worker_processes, worker_python_env
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.json_lines import STRING_LIMIT, build, records
+from tests.cases import every
 
 START = {"event": "start", "python": "/env/bin/python", "version": "3.12.3", "quick": False}
 PARSERS = (worker_nvml.PARSER, worker_processes.PARSER, worker_python_env.PARSER, worker_ladder.PARSER)
@@ -52,7 +53,7 @@ def climb(*events: dict[str, Any] | str, **how: Any) -> Ladder:
 
 
 # ---------------------------------------------------------------- all of them
-@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.name)
+@every("parser", PARSERS)
 @pytest.mark.parametrize("body", ["", "Traceback (most recent call last):\nOSError: no", "{}", '{"event": 3}', '{"event": "nvml"', "[1]"])
 def test_no_line_that_can_be_read_is_ignorance(parser: Parser, body: str) -> None:
     source = text(body, status="failed", exit=1, stderr="noise\nImportError: cannot import name 'x'\n")
@@ -69,7 +70,7 @@ def test_ignorance_names_the_signal() -> None:
     assert "signal 35" in only(worker_nvml.PARSER, text("", status="failed", signal=35)).why
 
 
-@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.name)
+@every("parser", PARSERS)
 def test_a_line_cut_in_the_middle_costs_itself(parser: Parser) -> None:
     head = json.dumps(HEADS[parser.name])
     for cut in range(len(head)):
@@ -77,7 +78,7 @@ def test_a_line_cut_in_the_middle_costs_itself(parser: Parser) -> None:
         assert all(isinstance(entry, Fact) for entry in found)
 
 
-@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.name)
+@every("parser", PARSERS)
 def test_what_was_cut_short_is_not_whole(parser: Parser) -> None:
     source = text(HEADS[parser.name], status="timed-out", seconds=10.0, why="no answer within 10 s")
     assert all(isinstance(entry, Unknown) or not entry.whole for entry in parser.parse(source))
