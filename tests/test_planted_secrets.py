@@ -95,6 +95,7 @@ def test_many_names_take_no_longer_than_their_number() -> None:
         "db:\n  pass: hunter2X\n",
         "sent Basic b2tvbmt3bzpodW50ZXIyWA== twice\n",
         "curl --proxy-user okonkwo:hunter2X x\n",
+        "sent with bearer sorrel-hunter2X and refused\n",
     ],
 )
 def test_a_few_forms_more(text: str) -> None:
