@@ -273,6 +273,11 @@ def test_equal_things_stay_equal_and_different_ones_differ() -> None:
         "See https://docs.nvidia.com/deploy and https://numba.readthedocs.io/en/stable/", "pip install torch --index-url https://download.pytorch.org/whl/cu121",
         "max_new_tokens=128 tokenizer: fast pad_token: None", "eos_token='</s>' max_tokens: \"128\" token: '512'", "password: 'required'", "SyntaxError: unexpected token: }", "0::/user.slice/user-1000.slice/user@1000.service",
         "_ZN3c104cuda20CUDACachingAllocator9allocatorE", "/usr/local/cuda-12.4/nvvm/lib64/libnvvm.so.4.0.0 at 10:00:00", "@cuda.jit(device=True)",
+        "prompt tokens: 12, completion tokens: 34.5k, tokens: [1, 2, 3]", "PASS: deviceQuery in 3 s", "PyJWT    2.8.0", "passlib==1.7.4 PyJWT==2.8.0",
+        "ii  passwd 1:4.13+dfsg1-4ubuntu3 amd64", "HF_TOKEN environment variable is not set", "Signing key: /var/lib/dkms/mok.key",
+        "docker run --gpus all -p 8888:8888 -u 1000 nvidia/cuda:12.4.1-base nvidia-smi", "undefined symbol: _ZNKSt10moneypunctIcLb0EE16do_x",
+        "wget -c https://developer.download.nvidia.com/compute/cuda/12.4.1/local_installers/cuda_12.4.1_550.54.15_linux.run",
+        "auth: pam_unix(sudo:auth): authentication failure; logname=", "module verification failed: signature and/or required key missing",
         "driver 580.159.04, CUDA 13.0, 2026-11-21 10:00:00.123456", "bind 127.0.0.1:8080", "RuntimeError: CUDA error: invalid device ordinal",
     ],
 )  # fmt: skip

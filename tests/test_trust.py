@@ -96,11 +96,12 @@ def test_the_doctor_imports_nothing_of_the_working_directory(value: str, reposit
 
 
 @pytest.mark.parametrize("entries", ["", ".", "/nowhere:", ":/nowhere"])
-def test_what_the_page_on_security_offers_starts_ours_in_a_folder_with_another(entries: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [".github/SECURITY.md", "cudadoctor/guide/privacy.md"])
+def test_what_the_pages_offer_starts_ours_in_a_folder_with_another(page: str, entries: str, tmp_path: Path) -> None:
     (tmp_path / "cudadoctor").mkdir()
     for name in ("__init__", "__main__"):
         (tmp_path / "cudadoctor" / f"{name}.py").write_text("print('theirs')")
-    offered = set(re.findall(r"`python (-\w) -m cudadoctor check`", (ROOT / ".github" / "SECURITY.md").read_text("utf-8")))
+    offered = set(re.findall(r"`python (-\w) -m cudadoctor", (ROOT / page).read_text("utf-8")))
     assert offered
     for option in offered:
         argv = [sys.executable, option, "-m", "cudadoctor", "--version"]

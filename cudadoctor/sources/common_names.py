@@ -49,7 +49,7 @@ WORDS = frozenset(_WORDS.split())
 _OF_PATHS = """
 amazon aws rocm intel oneapi cray hpe google gcp azure mellanox drive mydrive colab kaggle input working opentelemetry cni shm
 bin ckpt checkpoint checkpoints epoch gguf gromacs npy onnx parquet pkl pt pth safetensors step tar gz tgz bz xz csv md rst ipynb lock
-3rdparty a aarch64 actions amd64 anaconda api app apps arm64 artifacts ascend assets auto automnt base batch beegfs besteffort build
+3rdparty a aarch64 actions amd64 anaconda api app appdata apps arm64 artifacts ascend assets auto automnt base batch beegfs besteffort build
 buildkit builds buildx burstable c cache cc ceph cfg cgroup ci cluster clusters cmake comm compat compilers compute conda condaenv conf
 config conmon container containerd containers core cp cpp cri crio ctypes cu cubin cublas cuda cudart cudnn cufft cuh cupti cupy curand
 cusolver cusparse cvmfs cxx dask data dataset datasets dbus deb deps desktop detectron dist dll dlopen doc docker docs documents downloads

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources.common_names import GROUPS, SERVICES, USERS, WORDS
+from cudadoctor.sources.keyed import NAME
+from cudadoctor.sources.private_paths import known
 from cudadoctor.sources.sensitive import GONE, HOME, HOME_OF_WINDOWS, PSEUDONYM, Pseudonyms
 
 # Variables whose value a diagnosis reads. All others keep their name and lose their value.
@@ -35,9 +37,8 @@ def keeps(name: str, value: str) -> bool:
     return _LOCALE.fullmatch(value) is not None if name.startswith("LC_") else _OF_PERSONS.search(name) is None
 
 
-SECRET_NAME = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|KEY|CREDENTIAL|JWT|COOKIE|(?<![A-Z])(?:PASS|PWD|AUTH|PAT|DSN)(?![A-Z])", re.IGNORECASE
-)
+_GIVES_ACCESS = re.compile(rf"{NAME}(?![A-Za-z])", re.IGNORECASE)
+SECRET_NAME = re.compile(rf"{_GIVES_ACCESS.pattern}|KEY", re.IGNORECASE)
 VARIABLE = re.compile(r"^((?:declare -\w{1,6} |export )?([ \t]{0,8}[A-Za-z_][^\s=]{0,200}[ \t]{0,8})=)(.*)$", re.DOTALL)
 # Evidence in which a bare user or host name stands; elsewhere a name that is also a common word stays.
 NAMING_ITEMS = frozenset({"uname", "user", "environment", "kernel-log", "text", "dev", "dev-after", "driver-libraries"})
@@ -57,11 +58,10 @@ _HOST_VARIABLES = re.compile(
     r"MASTER_ADDR|NODE_NAME|SLURM_LAUNCH_NODE_HOST|SLURM_JOB_NODELIST|SLURM_NODELIST)$"
 )
 _ACCOUNT_VARIABLES = re.compile(r"^(?:SLURM_JOB_ACCOUNT|SLURM_ACCOUNT|SBATCH_ACCOUNT|SALLOC_ACCOUNT|PBS_ACCOUNT|LSB_PROJECT_NAME)$")
-_GIVES_ACCESS = re.compile(
-    r"TOKEN|SECRET|PASSW|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|_PAT$|_PASS$|CREDENTIAL|JWT", re.IGNORECASE
-)
 
 _NAME = r"[A-Za-z_][\w.-]{0,62}\$?"
+_PERSON = r"(?:[Uu]ser|USER|[Oo]wner|OWNER|LOGNAME|GroupId|RunAs)(?:_?[Nn]ame|_?NAME|Id)?"
+_ASKS = r"(?:bjobs|crane|docker|ipmitool|mongosh|mysql|podman|psql|qstat|sacct|scancel|skopeo|squeue)"
 _HOST = r"[A-Za-z0-9][\w.-]{0,200}"
 _PROMPT = re.compile(
     rf"(?:^|[\s(\[\x07])({_NAME})@({_HOST})(?=(?::| )[~/][^\n]{{0,200}}?[$#%>](?:\s|$)|[ :][^\n\]]{{0,80}}\][$#%])", re.MULTILINE
@@ -74,17 +74,15 @@ _OF_USERS = tuple(
         r"\buid=\d{1,10}\(([^)\n]{1,256})\)",
         rf"\buser ({_NAME})\(uid=",
         rf"\bof user ({_NAME})\.?$",
-        rf"\b(?:[Ll]ogged in as|[Aa]uthenticated as|[Ll]ogin as|[Rr]unning as|su -|runuser -u|sudo -u):? [\"'`]?({_NAME})",
+        rf"\b(?:(?:[Ll]ogged in(?: to \S{{1,80}})?|[Aa]uthenticated|[Ll]ogin|[Rr]unning) as|su -|runuser -u|sudo -u):? [\"'`]?({_NAME})",
         rf"^({_NAME}):(?:\$\w{{1,8}}\$|\{{SS?HA|[x*!]{{1,2}}:\d)",  # htpasswd, shadow, passwd
         rf"\b(?:login|username) ({_NAME})$",  # netrc
         rf"^({_NAME})\s{{1,20}}(?:pts/\d|tty\w|:\d)",  # last, who, w
         rf"^\d{{1,20}}[\w.+-]{{0,20}}\|({_NAME})\|",  # sacct -P
-        rf"\b(?:UserId|GroupId|User|RunAs)=({_NAME})",
+        rf"(?<![\w./-])\w{{0,30}}?{_PERSON}[\"']?[ \t]{{0,4}}(?:=|:(?!:))[ \t]{{0,40}}[\"']?({_NAME})(?=[\"',;:@()\s]|$)",
         rf"\b(?:CRON|cron)\[\d{{1,10}}\]: \(({_NAME})\)",
-        rf"\b\w{{0,20}}_user[\"']?: {{1,4}}[\"']?({_NAME})",
         rf"\b(?:docker|podman|helm|az|oc)\b[^\n]{{0,40}} login [^\n]{{0,80}}?-u {{0,2}}({_NAME})",
-        rf"\b(?:docker|podman|skopeo|crane|ipmitool|mongosh|mysql|psql)\b[^\n]{{0,80}}? (?:-u|-U|--user|--username)[ =]({_NAME})",
-        rf"^(?:user|owner|# owner): ?({_NAME})(?::|$)",
+        rf"\b{_ASKS}\b[^\n]{{0,80}}? (?:-u|-U|--user|--username)[ =]({_NAME})",
         rf"\b(?:cn|uid|CN|UID)=({_NAME})(?=,)",
         rf"\b(?:login|username) ({_NAME}) password\b",
         rf"otpauth://\w{{1,8}}/(?:[^:/?\s]{{1,80}}:)?({_NAME})",
@@ -94,10 +92,7 @@ _OF_USERS = tuple(
         rf"\bchown (?:-\w{{1,8}} ){{0,2}}({_NAME})(?=[: ])",
         rf"[$#%>] ?(?:whoami|id -un)\n({_NAME})$",
         rf"\bby user <({_NAME})>",
-        rf"^owner: {{1,40}}({_NAME})$",
         rf"\b(?:git@[\w.-]{{1,80}}:|wandb\.ai/)({_NAME})/",
-        rf"^[^\n#]{{0,40}}\b(?:LOGNAME|USER|SUDO_USER)=({_NAME})$",
-        rf"(?<![\w./-])[Uu]ser(?:[Nn]ame)?[\"']?(?:=| {{0,2}}: {{0,2}})[\"']?({_NAME})(?=[\"',;)\s]|$)",
     )
 )
 _OF_HOSTS = tuple(
@@ -127,9 +122,11 @@ _OF_HOSTS = tuple(
     )
 )
 _OF_ACCOUNTS = re.compile(
-    r"(?:--account(?:=| )|#SBATCH -A |\b(?:SLURM_JOB_|SBATCH_|SLURM_)?ACCOUNT=|\bAccount=|\b[Aa]ccount[:=] ?|\b(?:srun|sbatch|"
-    r"salloc)\b[^\n]{0,80} -A )[\"']?([A-Za-z][\w.-]{1,60})"
+    r"(?:--account(?:=| )|#SBATCH -A |\b\w{0,20}(?:[Aa]ccount|ACCOUNT)[ \t]{0,2}[:=] ?|\b(?:srun|sbatch|salloc)\b[^\n]{0,80} -A )"
+    r"[\"']?([A-Za-z][\w.-]{1,60})"
 )
+# Whose page it is.
+_OF_PAGES = re.compile(r"(\b(?:huggingface\.co|wandb\.ai)/(?:(?:api|datasets|models|spaces)/){0,2})([\w.-]{2,96})(?=/)")
 # A line of headings: several words, one of which stands above names of people.
 _TABLE = re.compile(r"[ \t>|]{0,40}(?:[A-Z%][\w%/()+-]{1,30}[ \t]{1,60}){2}")
 _COLUMN = re.compile(r"(?<!\S)(USER|UID|RUSER|EUSER|User|UserName|USERNAME|OWNER|Owner|LOGIN|Account|ACCOUNT)(?!\S)")
@@ -325,6 +322,7 @@ def _of_tables(text: str) -> Iterator[str]:
 def in_their_place(text: str, pseudonyms: Pseudonyms) -> str:
     """Accounts where they are named as such, also those that are common words; and who wrote something, with all parts of the name."""
     text = _AUTHOR.sub(lambda match: match[1] + pseudonyms.user(match[2]), text)
+    text = _OF_PAGES.sub(lambda match: match[1] + (match[2] if known(match[2]) else pseudonyms.user(match[2])), text)
     text = _FULL_NAMES.sub(lambda match: (match[1] or match[3] or "") + pseudonyms.user(match[2] or match[4]), text)
     return _OF_ACCOUNTS.sub(lambda match: match[0][: match.start(1) - match.start()] + _account(match[1], pseudonyms), text)
 

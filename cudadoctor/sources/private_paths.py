@@ -1,7 +1,7 @@
 """Paths in a recording: what systems and programs call their folders stays, every other part becomes a pseudonym.
 
 A list of what is known, not of what is private: sites call their folders after people, groups and projects, wherever they mount them.
-Below a home directory the path stays as it is (sensitive.py has its owner), and so does what lies within a package.
+Behind a home directory's owner (sensitive.py has him) the path stays from the first part on that is known, and within a package all of it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ _PSEUDONYM = re.compile(r"(?:user|host|group|account|serial|dir)-[0-9a-f]{6}|<re
 _LIBRARY = re.compile(r"lib[\w.+-]{1,80}\.(?:so|a|dylib)(?:[.\d]{0,20})")
 # A path of at least two parts. What stands before it is no part of a word, of an address or of a tag.
 _PATH = re.compile(r"(?:(?<![\w./<~@%+-])|(?<=-[ILBF]))(/(?!/)[^\s/:;'\"`,()\[\]{}<>|\\]{1,200}/[^\s:;'\"`,()\[\]{}<>|\\]{0,1000})")
-_WINDOWS = re.compile(r"(?<![\w])([A-Za-z]:(\\{1,2})[^\s\\/:;*?\"<>|]{1,100}\2[^/:;*?\"<>|\r\n\t']{0,600})")
-_WINDOWS_SYSTEM = frozenset(("windows", "program files", "program files (x86)", "programdata", "users"))
+# Of a drive, and of another machine's share.
+_WINDOWS = re.compile(
+    r"((?<!\w)[A-Za-z]:(?=\\)|(?<![^\s\"'=(])\\{2,4}(?!wsl)[\w.$-]{1,200})((\\{1,2})[^\s\\/:;*?\"<>|]{1,100}(?:\3[^/:;*?\"<>|\r\n\t']{0,600})?)"
+)
+_WINDOWS_SYSTEM = frozenset(("windows", "program files", "program files (x86)", "programdata"))
+_HOMES = frozenset(("home", "homes", "users", "documents and settings"))
 _TILDE = re.compile(r"(?<![\w/~.])~([A-Za-z_][\w.-]{1,40})(?=/|\s|$|['\",:;)])")
 
 
@@ -40,7 +44,7 @@ def replaced(text: str, pseudonym: Callable[[str], str], user: Callable[[str], s
     """The text with a pseudonym in place of each part of a path that nobody knows."""
     text = _TILDE.sub(lambda match: match[0] if known(match[1]) else f"~{user(match[1])}", text)
     text = _PATH.sub(lambda match: _path(match[1], pseudonym), text) if "/" in text else text
-    return _WINDOWS.sub(lambda match: _windows(match[1], match[2], pseudonym), text) if ":\\" in text else text
+    return _WINDOWS.sub(lambda match: match[1] + _windows(match[2], match[3], pseudonym), text) if "\\" in text else text
 
 
 def _path(path: str, pseudonym: Callable[[str], str]) -> str:
@@ -50,17 +54,16 @@ def _path(path: str, pseudonym: Callable[[str], str]) -> str:
 
 
 def _windows(path: str, separator: str, pseudonym: Callable[[str], str]) -> str:
-    drive, *parts = path.split(separator)
-    if parts and parts[0].lower() in _WINDOWS_SYSTEM:
-        return path
-    return separator.join((drive, *_parts(parts, pseudonym)))
+    empty, *parts = path.split(separator)
+    return path if parts[0].lower() in _WINDOWS_SYSTEM else separator.join((empty, *_parts(parts, pseudonym)))
 
 
 def _parts(parts: list[str], pseudonym: Callable[[str], str]) -> list[str]:
-    """Up to where a package or somebody's home begins. A home's owner is a pseudonym by now."""
-    found, inside = [], False
-    for number, part in enumerate(parts):
+    """Up to where a package begins, or behind somebody's home the first part that is known or hidden: sites sort homes by groups."""
+    found, home, inside = [], False, False
+    for before, part in zip(("", *parts), parts):
+        owner = _PSEUDONYM.fullmatch(part) is not None
+        home = home or (owner and before.lower() in _HOMES)
+        inside = inside or _OF_PACKAGE.fullmatch(part) is not None or (home and not owner and (part[:1] == "." or known(part)))
         found.append(part if inside or known(part) else pseudonym(part))
-        home = number > 0 and parts[number - 1].lower() in ("home", "homes", "users") and _PSEUDONYM.fullmatch(part)
-        inside = inside or bool(home) or _OF_PACKAGE.fullmatch(part) is not None
     return found

@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
-from cudadoctor.sources import names_in_evidence, private_paths
+from cudadoctor.sources import keyed, names_in_evidence, private_paths
 from cudadoctor.sources.names_in_evidence import NAMING_ITEMS, VARIABLE, Names, keeps
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
 
@@ -32,10 +33,7 @@ _KERNEL_LINE = re.compile(
     r"command line",
     re.IGNORECASE,
 )
-_SECRET_KEY = re.compile(
-    r"(?:.{0,80}[_-])?(?:token|secret|password|passwd|passphrase|passcode|pwd|psk|api_?key|access_?key|private_?key|credentials?|authorization|jwt)",
-    re.I,
-)
+_SECRET_KEY = re.compile(rf".{{0,80}}?{keyed.NAME}", re.IGNORECASE | re.DOTALL)
 _SERIAL_KEY = re.compile(r"(?:.{0,80}[_-])?serial(?:[_-]?(?:number|num|no))?|gpu_pdi", re.IGNORECASE)
 _FOUR_NUMBERS = re.compile(r"\d{1,4}(?:\.\d{1,4}){3}")
 _VERSION_KEY = re.compile(rf"version|build|release|driver|library|nvidia|^{PRODUCT}$", re.IGNORECASE)
@@ -54,6 +52,7 @@ _SMI_XML = re.compile(r"(<process_name>[^\s<]+)[^<\n]*")
 MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more are replaced where their place says what they are
 LONGEST, MOST = 2 << 20, 6 << 20  # characters of one output, and of all, that a redacted recording keeps
 _ESCAPED = re.compile(r"(\\[ntr])")
+_ENCODED = re.compile(r"[\w.%~+-]{0,400}%(?:2F|5C)[\w.%~+-]{1,400}", re.IGNORECASE)  # a path in an address
 
 
 class Redacted(NamedTuple):
@@ -90,6 +89,7 @@ class Redactor:
     # ------------------------------------------------------------ texts
     def text(self, text: str, *, named: bool = True, people: bool = True) -> str:
         """`named`: the text speaks of people. `people`: what is written ada@crunch7 in it is one."""
+        text = _ENCODED.sub(lambda match: _encoded(match.group(), lambda plain: self.text(plain, named=named, people=people)), text)
         text = self.pseudonyms.text(self.replaced(text, self.everywhere[:1]))
         if people:
             text = self.pseudonyms.people_at_hosts(text)
@@ -127,14 +127,16 @@ class Redactor:
 
     def value(self, value: Any, redact: Callable[[str], str], key: str = "") -> Any:
         if isinstance(value, dict):
-            return {redact(name): self.value(inner, redact, name) for name, inner in value.items()}
+            called = str(value.get("name", "value"))  # {"name": "DB_PASSWORD", "value": "x"}
+            return {redact(name): self.value(inner, redact, called if name == "value" else name) for name, inner in value.items()}
         if isinstance(value, list):
             return [self.value(inner, redact, key) for inner in _arguments(value)]
-        if type(value) is int and _SECRET_KEY.fullmatch(key) and not key.lower().endswith("token"):  # eos_token: 2 is a word's number
+        secret = _SECRET_KEY.fullmatch(key)
+        if type(value) is int and secret and not secret["counted"] and not secret["short"]:  # eos_token: 2 is a word's number
             return self.pseudonyms.gone(str(value))
         if not isinstance(value, str) or not value:
             return value
-        if _SECRET_KEY.fullmatch(key):
+        if secret:
             return self.pseudonyms.gone(value)
         if _SERIAL_KEY.fullmatch(key) and value.upper() != "N/A":
             return self.pseudonyms.of("serial", value)
@@ -231,6 +233,12 @@ class Redactor:
 def escaped(text: str, redact: Callable[[str], str]) -> str:
     """A text in which a backslash and an n may be a line break: no word goes on over it."""
     return "".join(part if number % 2 else redact(part) for number, part in enumerate(_ESCAPED.split(text)))
+
+
+def _encoded(text: str, redact: Callable[[str], str]) -> str:
+    plain = unquote(text)
+    bare = redact(plain) if "%" not in plain else plain
+    return text if bare == plain else quote(bare, safe="<>")
 
 
 def _any_of(names: Iterable[str], *, loose: bool = False, numbered: bool = False) -> re.Pattern[str] | None:

@@ -11,6 +11,7 @@ import hashlib
 import re
 import secrets
 
+from cudadoctor.sources import keyed
 from cudadoctor.sources.common_names import PUBLIC, USERS
 
 GONE = "<redacted>"
@@ -21,7 +22,7 @@ _CREDENTIALS = re.compile(r"(://)[^/\s\"'<>]{1,400}@")  # user:password@ in an a
 _KNOWN_FORMS = re.compile(
     r"\b(?:(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|gl(?:pat|rt|dt|cbt|ptt|"
     r"soat)-[\w-]{16,200}|"
-    r"(?:api_org|hf)_[A-Za-z0-9]{16,200}|nvapi-[\w-]{16,200}|xox[abeoprs]-[\w-]{10,200}|sk-[A-Za-z0-9_-]{16,250}|sk_(?:live|"
+    r"(?:api_org|hf)_[A-Za-z0-9]{16,200}|nvapi-[\w-]{16,200}|xox[abeoprs]-[\w-]{10,200}|sk-[A-Za-z0-9_-]{16,250}|[rs]k_(?:live|"
     r"test)_\w{16,200}|"
     r"AIza[\w-]{35}|ya29\.[\w-]{16,400}|pypi-[\w-]{16,400}|npm_[A-Za-z0-9]{30,60}|dckr_(?:pat|oat)_[\w-]{16,100}|dop_v1_[0-9a-f]{40,80}|"
     r"SG\.[\w-]{16,40}\.[\w-]{16,60}|wandb_v1_\w{16,200}|eyJ[\w-]{8,4000}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?|"
@@ -41,10 +42,12 @@ _LONG_OPAQUE = re.compile(
     r"(?<![\w+/=.?@$-])(?!_Z|[A-Za-z]{0,12}::)(?=(?:[^A-Z\s]{0,40}[A-Z]){4})(?=(?:[^a-z\s]{0,40}[a-z]){4})(?=(?:[^0-9\s]{0,40}[0-9]){3})"
     r"[A-Za-z0-9+/_-]{40,400}={0,3}(?![\w+/.-])"
 )
-# Shorter ones, wherever they stand: letters of both cases and digits by turns, as no word of a program has them.
+# Shorter ones, wherever they stand: letters and digits by turns, as no word of a program has them; in both cases, or in one where
+# not all are digits of a hexadecimal number; in capitals the letters of base32.
 _BY_TURNS = re.compile(
-    r"(?<![A-Za-z0-9+/?@$])(?!ZT?[NLISV]?K?\d)(?=(?:[^A-Z\s]{0,40}[A-Z]){2})(?=(?:[^a-z\s]{0,40}[a-z]){2})(?=(?:[A-Za-z]{1,20}\d{1,20}){3})"
-    r"[A-Za-z0-9]{16,64}(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9+/?@$])(?!ZT?[NLISV]?K?\d|(?<=_)Z[A-Z]{1,4}[a-z])(?:(?=(?:[^A-Z\s]{0,40}[A-Z]){2})(?=(?:[^a-z\s]{0,40}[a-z]){2})"
+    r"(?=\d{0,20}(?:[A-Za-z]{1,20}\d{1,20}){3})[A-Za-z0-9]{16,64}|(?=[a-z0-9]{0,63}[g-z])(?=\d{0,20}(?:[a-z]{1,40}\d{1,20}){3})[a-z0-9]{20,64}|"
+    r"(?=(?:[A-Z]{1,20}[2-7]{1,20}){2})[A-Z2-7]{16,64})(?![A-Za-z0-9])"
 )
 # What a webhook's address ends with lets anybody write there.
 _WEBHOOK = re.compile(
@@ -57,65 +60,13 @@ _HASHED = re.compile(
 )
 _PGPASS = re.compile(r"^([\w.*-]{1,200}:(?:\d{2,5}|\*):[^:\s]{1,80}:)([^:\s]{1,80}):(\S{3,200})$", re.MULTILINE)
 _VAULT = re.compile(r"(\$ANSIBLE_VAULT;[^\n]{0,80}\n)((?:[ \t]{0,40}[0-9a-f]{16,120}[ \t]{0,4}(?:\n|\Z)){1,400})")
-_OPENER = (
-    r"(?:(?P<token>token)|secret|passw(?:or)?d|passwd|passphrase|api[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|secret[_-]?key(?:[_-]?base)?|"
-    r"account[_-]?key|"
-    r"shared[_-]?key|client[_-]key[_-]data|client[_-]certificate[_-]data|_pass|_auth|auth[_-]?key|encryption[_-]?key|signing[_-]?key|"
-    r"session[_-]?id|sessionid|\bpsk|authtok|sshpass|bindpw|connection[_-]?string|licen[cs]e[ _-]?key|credential|signature|jwt)s?"
-)
-_WORD = r"(?:none|null|true|false|yes|no|not|missing|invalid|required|expired|is|was)"
-# max_new_tokens=128 is no secret; password=12345678 is
-_HARMLESS = rf"(?(token)(?!\d+(?![\w.:-])))(?!{_WORD}\b|<redacted>|[${{\[(]|%(?![0-9A-F]{{2}})|\.\.\.)"
-_VALUE = r"(?:[^\s\"',;&<>\])}\\]|\\(?![\"'ntr]))"  # in JSON a quote or a line break follows a backslash
-_QUOTE = r"(?P<escape>\\{0,3})(?P<quote>[\"'])"
-# Where a quote was opened, all up to the same quote, with its blanks. <pad> and the like are words of a model.
-_QUOTED = (
-    rf"(?(quote)(?(token)(?!\d+(?P=escape)(?P=quote)))(?!{_WORD}?(?P=escape)(?P=quote)|[<$%{{\[(]|\.\.\.)"
-    r"(?:(?!(?P=escape)(?P=quote))(?:\\[^\n]|[^\\\n])){3,4000}(?=(?P=escape)(?P=quote))|(?!))"
-)
-_NAMED = re.compile(
-    rf"(?:(?:{_OPENER}|\bpwd|\bsig|\bpat|(?<=[\"'])(?:auth|pwd|pass|pin)(?=[\"']))(?:\\{{0,3}}[\"']\]?)?[ \t]{{0,4}}(?:=>|=|"
-    rf":(?!:))[ \t]{{0,4}}(?:{_QUOTE})?)(?P<value>{_QUOTED}|{_HARMLESS}{_VALUE}{{4,4000}})",
-    re.IGNORECASE,
-)
-_ARGUMENT = re.compile(
-    rf"(?:(?<![\w-])--?[\w-]{{0,40}}?{_OPENER}(?:[\"']\s{{0,4}},\s{{0,8}}(?=[\"'])|[ \t]{{1,4}})(?:{_QUOTE})?)"
-    rf"(?P<value>{_QUOTED}|{_HARMLESS}[^\s\"'-][^\s\"']{{0,4000}})",
-    re.IGNORECASE,
-)
-_HEADER = re.compile(
-    r"((?:(?<![A-Za-z])|(?<=\\[nrt]))(?:(?:proxy-)?authorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?"
-    r"(?:[a-z][a-z-]{1,20}[ \t]{1,2}(?=[^\s\"']{6}))?|bearer\s{1,2}|x-api-key:\s{0,2}|"
-    r"x-(?:auth|vault|api|access|amz-security)-?(?:token|key):\s{0,2}|private-token:\s{0,2}))(?!authentication|token\b)(?P<value>[^\s\"'\\]{6,4000})",
-    re.IGNORECASE,
-)
-# All cookies of a line: which of them opens a door is the server's secret.
-_COOKIES = re.compile(r"(\b(?:set-)?cookies?[\"']?\s{0,2}[:=]\s{0,2})(?P<value>[^\s\"'=;]{1,80}=[^\n\"']{4,4000})", re.IGNORECASE)
-_AT_A_DOOR = re.compile(
-    r"(\b(?:sshpass[ \t]{1,4}-p|mongo\w{0,8}\b[^\n]{0,200}?[ \t]-p|ipmitool\b[^\n]{0,200}?[ \t]-P|ldap\w{1,10}\b[^\n]{0,300}?[ \t]-w|"
-    r"redis-cli\b[^\n]{0,200}?[ \t]-a|sqlcmd\b[^\n]{0,200}?[ \t]-P|xfreerdp\b[^\n]{0,200}?/p:|"
-    r"[A-Z][A-Z0-9_]{0,40}(?:PASS|PW|PWD)=\{?|\b[Pp][Ww][Dd]=\{|"
-    r"otpauth://\w{1,8}/|docker[ \t]login\b[^\n]{0,120}?[ \t]-p|(?:curl|wget)\b[^\n]{0,200}?[ \t](?:-u|--user|--proxy-user|-U)|"
-    r"mysql\w{0,8}\b[^\n]{0,120}?[ \t]-p|"
-    r"(?:podman|buildah|nerdctl|helm|oc|az|twine)\b[^\n]{0,120}?[ \t](?:login|upload)\b[^\n]{0,120}?[ \t]-p|"
-    r"skopeo\b[^\n]{0,120}?--(?:src-|dest-)?creds|sqlplus\b[^\n]{0,60}?[ \t][\w.$#-]{1,60}/|7z\w?\b[^\n]{0,120}?[ \t]-p|"
-    r"htpasswd[ \t]{1,4}-\w{0,4}b\w{0,4}[ \t]{1,4}\S{1,120}[ \t]{1,4}\S{1,80}|snmp\w{1,12}\b[^\n]{0,80}?[ \t]-c|"
-    r"(?:(?<=[\s,])|(?<![\s\S]))pass[ \t]{0,4}(?==)|"
-    r"wandb[ \t]login|huggingface-cli[ \t]login\b[^\n]{0,60}?--token|ngc\b[^\n]{0,60}?--api-key)[ \t=]{0,4}[\"']?)(?!-)"
-    r"(?P<value>[^\s\"']{3,400})"
-)
-_IN_PROSE = re.compile(
-    r"(\b(?:\w{0,20}_)?(?:password|passphrase|token|secret key|recovery key)(?: is:?)?[ \t]{1,40}[\"']?)"
-    r"(?P<value>(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~=.|:-]{6,400}|(?<= is: )[A-Z2-7]{16,64})",
-    re.I,
-)
 _TO_SUDO = re.compile(
     r"(\becho[ \t]{1,4}(?:-\w{1,3}[ \t]{1,4})?[\"']?)"
     r"(?P<value>[^\s|\"']{3,200})(?=[\"']?[ \t]{0,4}\|[ \t]{0,4}sudo\b[^\n|]{0,60}[ \t]-\w{0,6}S)"
 )
-_BASIC = re.compile(r"(\bBasic )(?P<value>(?=[A-Za-z0-9+/]{0,80}[A-Z])(?=[A-Za-z0-9+/]{0,80}(?:\d|=))[A-Za-z0-9+/]{12,400}={0,2})(?![\w/])")
-_YAML = re.compile(
-    r"(^[ \t]{0,40}(?:- )?(?:pass|pwd|passcode|pin): {1,4}[\"']?)(?P<value>(?![$%{<])[^\s\"'#]{4,200})[\"']?$", re.MULTILINE | re.IGNORECASE
+_SCHEME = re.compile(
+    r"(\b(?:Basic (?=[A-Za-z0-9+/]{0,80}[A-Z])(?=[A-Za-z0-9+/]{0,80}(?:\d|=))|[Bb]earer {1,2}(?!authentication|tokens?\b)))"
+    r"(?P<value>[^\s\"'\\]{6,4000})"
 )
 _CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way to put a token into a channel
 # ---------------------------------------------------------------- what names a person or a machine
@@ -132,7 +83,8 @@ HOME = re.compile(
 _HOME_IN_WSL = re.compile(r"(\\{1,2}home\\{1,2})([^\\/\s:;'\",<>|]+)")
 # C:\Users\name, in JSON with every backslash twice. The name may hold blanks where the path goes on behind it.
 HOME_OF_WINDOWS = re.compile(
-    r"([A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})(?!(?:Public|Default|All Users)\b)([^\\/:*?\"<>|\r\n\t;]{1,64}(?=[\\/])|[^\\/:*?\"<>|\s;,']+)",
+    r"([A-Za-z]:[\\/]{1,2}(?:Users|Documents and Settings)[\\/]{1,2})(?!(?:Public|Default|All Users)\b)"
+    r"([^\\/:*?\"<>|\r\n\t;]{1,64}(?=[\\/])|[^\\/:*?\"<>|\s;,']+)",
     re.IGNORECASE,
 )
 # The end of a device's name in Windows, which may be the card's serial number.
@@ -278,11 +230,19 @@ class Pseudonyms:
             text = _VAULT.sub(lambda match: match.group(1) + self.gone(match.group(2)) + "\n" * match.group(2).count("\n"), text)
         text = _PGPASS.sub(lambda match: match.group(1) + self.user(match.group(2)) + ":" + self.gone(match.group(3)), text)
         text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
-        for pattern in (_AT_A_DOOR, _TO_SUDO, _COOKIES, _HEADER, _BASIC, _YAML, _ARGUMENT, _NAMED, _IN_PROSE):
+        text = self.keyed(keyed.logins(text, self.gone))
+        for pattern in (_TO_SUDO, _SCHEME):
             text = pattern.sub(self.value, text)
         for pattern in (_OPAQUE, _LONG_OPAQUE, _BY_TURNS):
             text = pattern.sub(lambda match: self.gone(match.group()), text)
         return text
+
+    def keyed(self, text: str) -> str:
+        parts, end = [], 0
+        for start, stop in keyed.spans(text):
+            parts += [text[end:start], self.gone(text[start:stop])]
+            end = stop
+        return "".join((*parts, text[end:]))
 
     def numbers(self, text: str) -> str:
         """Numbers of devices and of systems, and what the boot loader was told."""

@@ -1,0 +1,139 @@
+"""Secrets that are known by what stands before them: a name such as `password`, or the command of a program that logs in.
+
+One table of names, whatever joins a name to its value: password=x, "api_key": "x", --token x, setenv DB_PW x, <secret>x</secret>.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from cudadoctor.sources.common_names import USERS, WORDS
+from cudadoctor.sources.private_paths import known
+
+# What the name of a secret ends with. `line`: its value has blanks in it; `counted`: with a number it is a count of words;
+# `short`: other words end so too.
+NAME = (
+    r"(?:(?P<line>authorization|cookie|mnemonic|(?:pass|seed|recovery|backup)[ _-]?(?:phrase|code))|(?P<counted>token)|"
+    r"(?:access|account|api|auth|encryption|licen[cs]e|private|recovery|secret|(?:pre)?shared|signing)[ _.-]?key(?:[_-]?(?:id|base))?|"
+    r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|"
+    r"secret|passw(?:or)?[dt]|passcode|credential|jwt|signature|authtok|[_-]verifier|session[_-]?id|connection[_-]?string|"
+    r"(?P<short>(?<![A-Za-z])(?:auth|dsn|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
+)
+_NAME = re.compile(rf"{NAME}(?![\w-])", re.IGNORECASE)
+# Between a name and its value: what closes the name and for whom or under which further name it is, a sign, a tag or a type (also YAML's
+# and the shell's next line), and what opens the value.
+_CLOSED = (
+    r"\\{0,3}[\"'`]?[\])]?(?:[ \t]{1,4}(?:for|of)[ \t]{1,4}\S{1,200}(?=:[ \t]))?"
+    r"(?:(?:</\w{1,20}>)?[\s,{<]{1,60}[\"']?(?:default|value)[\"']?)?"
+)
+_JOINED = r"(?:[ \t]{0,60}(?:=>|=(?!=)|==(?=[ \t]?[\"'])|:=|:(?!:))|[ \t]is:|(?: [^<>\n]{1,80})?>(?=[^<\n]{1,400}</|[ \t]))"
+_TAGGED = (
+    r"(?:[ \t]{1,4}is:?(?=[ \t]))?"
+    r"(?:[ \t]?[|>\\][+-]?[ \t]{0,4}\n[ \t]{0,60}|[ \t]{0,60}(?:!\w{1,40}[ \t]{1,4}|[A-Za-z_][\w.]{0,40}\((?=[\"'])|"
+    r"\w[\w\[\].]{0,40}(?: \| None)? ?= ?(?=[\"']))?)"
+)
+_OPENED = r"(?:[bru]{1,2}(?=[\"']))?(?P<escape>\\{0,3})(?P<quote>[\"']?)"
+_SIGN = re.compile(_CLOSED + _JOINED + _TAGGED + _OPENED)
+_BLANK = re.compile(rf"(?:\\{{0,3}}[\"']?[ \t|]{{1,60}}|[\"'],\s{{0,20}}(?=[bru\"']))(?:is[ \t]{{1,4}})?{_OPENED}")
+# Where a blank is sign enough: behind an option, for a variable that is set, in netrc, in ("name", "value") and in a row of a table.
+_TOLD = re.compile(
+    r"(?:(?<![\w-])--?[\w.-]{0,60}|\([bru]{0,2}[\"'][\w.-]{0,60}|"
+    r"\b(?:arg|env|export|set|setenv|setx|login[ \t]{1,4}\S{1,80})[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}[\w.:-]{0,60})$|^[ \t]{0,40}\|",
+    re.IGNORECASE,
+)
+_ALONE = re.compile(r"[ \t]{0,40}[\w.-]{0,60}")
+# A value goes up to its own quote or the end of its element; else up to a blank, or to what begins the next thing.
+_QUOTED = {
+    "'": re.compile(r"(?:\\[^\n]|[^\\\n']){1,4000}(?=')"),
+    '"': re.compile(r"(?:\\[^\n]|[^\\\n\"]){1,4000}(?=\")"),
+    "\\": re.compile(r"[^\\\n\"']{1,4000}(?=\\)"),
+    ">": re.compile(r"[^<\n]{1,4000}(?=</)"),
+}
+_LINE = re.compile(r"(?:[^\n\"']|(?<==)\"[^\"\n]{0,400}\"){1,4000}")
+_REST = re.compile(r"(?:(?![,;&][\w.-]{1,40}[=:]|\\{0,3}[\"'](?:[\s,:;)\]}\\]|$)|</)\S){1,4000}")
+_SPOKEN = re.compile(r"(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~=.|:-]{6,400}")
+_ENDS_LINE = re.compile(r"[\"']?[ \t]{0,40}(?:\||\r?\n|\Z)")
+# What stands in a value's place and is none: a word of a message, a variable, a file's path.
+_NONE = re.compile(
+    r"none|null|nil|true|false|yes|no|not|missing|invalid|required|expired|authentication|is|was|<?redacted>?|\$\{?[A-Z_][A-Z0-9_]*\}?|%\w|\W*|"
+    r"(?:~|/(?:etc|home|lib|opt|root|run|tmp|usr|var))/.*",
+    re.IGNORECASE,
+)
+_VERSION = re.compile(r"\d{1,4}[.:]\d")
+_COUNT = re.compile(r"\d[\d.,_]*\w?(?:/\w{1,6})?")
+_SIGNS = "()[]{}<>,.;:'\"\\"
+LONGEST = 200  # characters of a line that are looked at before a name
+
+
+def spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where the secrets that follow a name stand."""
+    end = 0
+    for name in _NAME.finditer(text):
+        value = _joined(text, name) or _behind_blank(text, name) if name.start() >= end else None
+        if value is not None:
+            start, end = value.start(), value.start() + len(value.group().rstrip("()[]{},;'\""))
+            yield start, end
+
+
+def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
+    sign = _SIGN.match(text, name.end())
+    value = sign and _value(text, name, sign)
+    if sign is None or value is None:
+        return None
+    # "PASS: test_3 in 2 s": a short word by itself, with a colon, names a secret where nothing else follows.
+    bare = name["short"] is not None and text[name.start() - 1 : name.start()] not in ("_", "-", "'", '"') and "=" not in sign.group()
+    return None if bare and not _ENDS_LINE.match(text, value.end()) else value
+
+
+def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
+    blank = _BLANK.match(text, name.end())
+    value = blank and _value(text, name, blank)
+    if value is None:
+        return None
+    first = max(text.rfind("\n", max(0, name.start() - LONGEST), name.start()) + 1, name.start() - LONGEST)
+    before = text[first : name.start()]
+    if _TOLD.search(before):
+        return value if value.group()[0] != "-" else None
+    if name["short"] is not None or _VERSION.match(value.group()):
+        return None
+    alone = _ALONE.fullmatch(before) and _ENDS_LINE.match(text, value.end()) and value.group().lower() not in WORDS | USERS
+    return value if alone else _SPOKEN.match(text, value.start())
+
+
+def _value(text: str, name: re.Match[str], before: re.Match[str]) -> re.Match[str] | None:
+    """The value that begins here; None where it says nothing: a word of a message, a number or a mark where tokens are counted."""
+    if name["counted"] is not None and text.startswith(("<", "[", "{", "("), before.end()):
+        return None
+    opened = "\\" if before["escape"] and before["quote"] else before["quote"] or before.group()[-1:]
+    value = _QUOTED[opened].match(text, before.end()) if opened in _QUOTED else None
+    value = value or (_LINE if name["line"] is not None and not before["quote"] else _REST).match(text, before.end())
+    bare = value.group().strip(_SIGNS) if value is not None else ""
+    counted = name["counted"] is not None and _COUNT.fullmatch(bare) is not None
+    return None if len(bare) < 3 or counted or _NONE.fullmatch(bare) is not None else value
+
+
+# ---------------------------------------------------------------- programs that log in
+_OPENS = r"-[aAbcpPuUwW]|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
+_LOGIN = re.compile(
+    r"\b(?:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|curl|ipmitool|ldap\w{1,10}|mongo\w{0,8}|mysql\w{0,8}|redis-cli|skopeo|"
+    r"snmp\w{1,12}|sqlcmd|sshpass|wget|xfreerdp|(?:az|buildah|docker|helm|nerdctl|oc|podman|twine)\b[^\n]{0,60}?[ \t](?:login|upload))"
+    rf"(?=[^\n]{{0,200}}?[ \t](?:{_OPENS}|\\\\|[\w.$#-]{{1,60}}/[^\s/]{{1,80}}@))(?P<words>[ \t][^\n]{{1,400}})"
+)
+_WORD = re.compile(rf"[ \t](?:(?P<opens>{_OPENS})[= \t]?)?(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)?")
+
+
+def logins(text: str, gone: Callable[[str], str]) -> str:
+    """The text without what follows the options by which a program logs in; of some also without every word that nobody knows."""
+
+    def without(command: re.Match[str]) -> str:
+        def word(found: re.Match[str]) -> str:
+            value = found["value"] or "-"
+            address = "://" in value and "@" not in value
+            stays = value[0] == "-" or address or (not found["opens"] and (command["loose"] is None or known(value)))
+            return found.group() if stays else found.group()[: -len(value)] + gone(value)
+
+        return command.group()[: -len(command["words"])] + _WORD.sub(word, command["words"])
+
+    return _LOGIN.sub(without, text)
