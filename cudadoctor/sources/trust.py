@@ -54,7 +54,8 @@ _CODE = re.compile(
 _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_INJECTION.*")  # of these, what a program for CUDA meets
 _PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
 _PREFIXES = ("/", "/usr", "/usr/local")
-_AT_A_TIME = 8  # trees that are looked through side by side
+_AT_A_TIME = 16  # trees that are listed side by side
+_ahead = {}  # type: dict[str, tuple[int | None, bytes]]  # listings that were begun before somebody asked
 _PATIENCE = 15.0  # seconds to look through one tree
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
@@ -88,21 +89,25 @@ def _seen_once(folder: str) -> str | None:
 
 @lru_cache(maxsize=None)
 def _look_ahead(variables: frozenset[tuple[str, str]]) -> None:
-    """Look through the places of all variables side by side: each tree is a find of its own, and a toolkit's takes a second."""
-    from concurrent.futures import ThreadPoolExecutor
-
+    """List the places of all variables side by side: a toolkit's takes a second. No threads, whose memory a limited shell may not give."""
+    find = _find()
     named = [folders(value) for name, value in variables if name == "PATH"]
     named += [_entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in _PLAIN]
-    places = {os.path.realpath(entry) for entries in named for entry in entries if os.path.isabs(entry)}
-    with ThreadPoolExecutor(_AT_A_TIME) as side_by_side:
-        list(side_by_side.map(_seen_once, places))
+    places = {os.path.realpath(entry) for entries in named for entry in entries if os.path.isabs(entry)} - set(_PREFIXES)
+    if find is not None:
+        begun = [(place, _begun(find, place)) for place in sorted(places)[:_AT_A_TIME] if os.path.isdir(place)]
+        _ahead.update((place, _ended(child)) for place, child in begun)
+
+
+def _find() -> str | None:
+    return next((path for path in ("/usr/bin/find", "/bin/find") if os.path.exists(path) and refusal(path) is None), None)
 
 
 def _below(root: str) -> str | None:
     """What is in a folder, and in those to which its links lead. `find` lists what needs a look, many times faster than we could walk a
     tree of packages; without it we walk.
     """
-    find = next((path for path in ("/usr/bin/find", "/bin/find") if os.path.exists(path) and refusal(path) is None), None)
+    find = _find()
     todo, seen = [root], []  # type: list[str], list[str]
     try:
         while todo:
@@ -122,18 +127,29 @@ def _below(root: str) -> str | None:
 
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
+    code, out = _ahead.pop(root) if root in _ahead else _ended(_begun(find, root))
+    if code is None:
+        raise OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s")
+    yield from (os.fsdecode(path) for path in out.split(b"\0") if path)
+    if code != 0:
+        raise OSError(errno.EACCES, "not every folder of it can be read")
+
+
+def _begun(find: str, root: str) -> subprocess.Popen[bytes]:
     looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
     quiet = subprocess.DEVNULL
-    argv, variables = [find, root, *looked], {"LC_ALL": "C"}
+    return subprocess.Popen([find, root, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"})
+
+
+def _ended(child: subprocess.Popen[bytes]) -> tuple[int | None, bytes]:
+    """Its exit code, None where it took too long, and what it listed."""
     try:
-        ran = subprocess.run(
-            argv, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, check=False, cwd="/", env=variables, timeout=_PATIENCE
-        )
-    except subprocess.TimeoutExpired as error:
-        raise OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s") from error
-    yield from (os.fsdecode(path) for path in ran.stdout.split(b"\0") if path)
-    if ran.returncode != 0:
-        raise OSError(errno.EACCES, "not every folder of it can be read")
+        out, _ = child.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return None, b""
+    return child.returncode, out
 
 
 def _walked(root: str) -> Iterator[str]:
