@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
@@ -10,6 +12,7 @@ from cudadoctor.sources.pasted import evidence_of
 KNOWLEDGE = load()
 
 
+@functools.lru_cache(maxsize=16)
 def report(text: str) -> Report:
     found = judge(evidence_of(text.encode()), KNOWLEDGE)
     assert found.diagnosis.crashes == ()

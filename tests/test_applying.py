@@ -479,7 +479,12 @@ def test_the_shell_and_its_programs_get_what_every_child_gets(tmp_path: Path, mo
 
 @pytest.mark.parametrize(
     ("script", "said"),
-    [("export CURE=found", "found"), ("ulimit -S -c 0\nexport CURE=limited", "limited"), ("", "none"), ("false", "none")],
+    [
+        ("export CURE=found", "found"),
+        ("ulimit -S -c 0\nexport CURE=limited", "limited"),
+        pytest.param("", "none", marks=pytest.mark.long),
+        ("false", "none"),
+    ],
 )
 def test_the_program_gets_the_cure(script: str, said: str, tmp_path: Path) -> None:
     """`curing.script` answers as on a machine with that fault; the rest is the command itself."""

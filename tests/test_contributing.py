@@ -70,7 +70,7 @@ def linked(source: str, target: str) -> None:
 
 def ran(where: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(where), "PYTHONDONTWRITEBYTECODE": "1", **variables}
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--assert=plain", *arguments]
     return subprocess.run(argv, cwd=where, env=environment, capture_output=True, text=True, check=False)
 
 

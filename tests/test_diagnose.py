@@ -27,7 +27,6 @@ from tests.facts_builder import ADDRESS, bus, gpu, host, ladder, nodes, nvml, nv
 from tests.test_rungs import OTHER, two_gpus
 
 KNOWLEDGE = load()
-QUOTES = (Quote(source="lspci", first=1, last=1, text="a line"),)
 
 
 def clue(cause: str, **more: Any) -> Clue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import signal
@@ -37,6 +38,14 @@ exec "$@"
 """
 
 
+SCRIPT = functools.cache(collecting.script)
+
+
+@pytest.fixture(autouse=True)
+def written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "script", SCRIPT)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The doctor of the nodes; srun, ssh and sinfo stand first on PATH."""
@@ -56,8 +65,9 @@ def test_each_node_that_gave_nothing_is_named_and_the_others_are_right(
     engine: str, cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distant, "_PATIENCE", 1)
+    monkeypatch.setattr(engines, "_GRACE", 0.5)
     kept = tmp_path / "kept"
-    arguments = (engine, "n[1-7],n9", "--doctor", str(cluster), "--timeout", "1", "--save", str(kept), "--format", "json")
+    arguments = (engine, "n[1-7],n9", "--doctor", str(cluster), "--timeout", "2", "--save", str(kept), "--format", "json")
     ended = run("fleet", *arguments)
     found = json.loads(ended.out)
     why = {one["source"]: one["why"] for one in found["missing"]}
@@ -75,8 +85,9 @@ def test_each_node_that_gave_nothing_is_named_and_the_others_are_right(
         assert f"{name}: " in ended.err  # said as it came
 
 
-def test_what_hangs_on_a_node_is_ended_there(cluster: Path) -> None:
+def test_what_hangs_on_a_node_is_ended_there(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node's own limit: what an engine's local end kills is its local end."""
+    monkeypatch.setattr(engines, "_GRACE", 0.5)
     work = engines.Work(1, True, str(cluster), b"")
     began = time.monotonic()
     ended = subprocess.run(["sh", "-c", engines.program(work)], env={**os.environ, "NODE": "n2"}, check=False, capture_output=False)
@@ -285,7 +296,10 @@ esac
 """
 
 
-def test_pods_that_printed_no_report_are_named_in_the_words_of_kubernetes(cluster: Path, tmp_path: Path) -> None:
+def test_pods_that_printed_no_report_are_named_in_the_words_of_kubernetes(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_GRACE", 0.5)
     (tmp_path / "pods.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": _PODS}))
     (tmp_path / "kubectl").write_text(_KUBECTL.replace("FOLDER", str(tmp_path)).replace("DOCTOR", str(cluster)))
     (tmp_path / "kubectl").chmod(0o755)

@@ -12,6 +12,7 @@ from cudadoctor.model.evidence import Item
 from cudadoctor.model.facts import Quote
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.error_codes import CodeHit, clues, code_clues, codes_in
+from tests.cases import every
 from tests.pasted import report
 
 KNOWLEDGE = load()
@@ -326,7 +327,7 @@ ALONE = {
 WEIGHED = ("cudaErrorInsufficientDriver", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "cudaErrorSystemDriverMismatch")
 
 
-@pytest.mark.parametrize("name", ALONE)
+@every("name", ALONE)
 def test_a_text_and_the_page_of_its_code_lead_to_the_same_causes(name: str) -> None:
     diagnosis = report(ALONE[name]).diagnosis
     text = [finding.cause for finding in (*((diagnosis.root,) if diagnosis.root is not None else ()), *diagnosis.suspects)]

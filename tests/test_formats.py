@@ -352,7 +352,6 @@ def test_npd_leaves_out_kernels_and_has_less_than_5_seconds() -> None:
 
 # ---------------------------------------------------------------- markdown
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-TABLE_HEADS = {"required", "machine", "benchmark", "row"}
 
 
 def check_markdown(report: Report) -> str:

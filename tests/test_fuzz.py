@@ -120,14 +120,15 @@ def test_no_text_breaks_the_diagnosis(seed: int) -> None:
         assert time.monotonic() - started < LIMIT
 
 
-def test_no_recording_breaks_the_reader(tmp_path: Path) -> None:
+@pytest.mark.parametrize("many", [40, pytest.param(400, marks=pytest.mark.long)])
+def test_no_recording_breaks_the_reader(many: int, tmp_path: Path) -> None:
     """A damaged head is refused in words; whatever is read is judged."""
     chance, texts = inputs(7)
     source = Path(host("driver-hung"))
     head = (source / "recording.json").read_bytes()
     folder = tmp_path / "recording"
     (folder / "evidence").mkdir(parents=True)
-    for number in range(120):
+    for number in range(many):
         (folder / "recording.json").write_bytes(mutated(chance, head, [head]) if number % 2 else head)
         for path in (source / "evidence").iterdir():
             (folder / "evidence" / path.name).write_bytes(

@@ -125,7 +125,7 @@ FAINT = """() => {
 }"""
 
 
-@every("name", LOOKED_AT)
+@every("name", LOOKED_AT, share=2)
 def test_every_word_has_a_contrast_of_4_5(name: str, opened: Open) -> None:
     page = opened(page_of(report_of(name)), unfold=True)
     for theme, medium in itertools.product(THEMES, ("screen", "print")):
@@ -159,7 +159,7 @@ def test_a_bar_can_be_told_from_its_track(theme: str, opened: Open) -> None:
 CONTROLS = "[...document.querySelectorAll('a[href], button, summary, input, select, textarea, [tabindex], [onclick]')].filter(e => e.checkVisibility())"
 
 
-@every("name", LOOKED_AT, share=3)
+@every("name", LOOKED_AT, share=7)
 def test_tab_reaches_every_control_in_the_order_of_the_page(name: str, opened: Open) -> None:
     page = opened(page_of(report_of(name)), unfold=True)
     page.evaluate(
@@ -215,7 +215,7 @@ def test_a_copy_button_copies_its_command(older: bool, opened: Open) -> None:
 
 
 # ---------------------------------------------------------------- paper
-@every("name, script", itertools.product(LOOKED_AT, (True, False)), share=4)
+@every("name, script", itertools.product(LOOKED_AT, (True, False)), share=7)
 def test_on_paper_stand_the_lines_of_the_cause_and_each_row_in_a_line(name: str, script: bool, opened: Open) -> None:
     page = opened(page_of(report_of(name)), width=700, java_script_enabled=script)
     page.emulate_media(media="print")
@@ -258,7 +258,7 @@ def test_the_fastest_link_is_tinted_most_and_words_on_it_keep_their_contrast(ope
         assert cells == [["-", ""], ["394.7", "45%"], ["394.8", "45%"], ["-", ""]]
 
 
-@every("name, theme", itertools.product(LOOKED_AT, THEMES), share=4)
+@every("name, theme", itertools.product(LOOKED_AT, THEMES), share=7)
 def test_axe_finds_nothing_serious(name: str, theme: str, opened: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = opened(page_of(report_of(name)), unfold=True, color_scheme=theme)
@@ -275,7 +275,7 @@ SMALL = """async source => {
 }"""
 
 
-@every("width, name", itertools.product((360, 800, 1280), ("h200x2-bench", NOUVEAU)), share=3)
+@every("width, name", itertools.product((360, 800, 1280), ("h200x2-bench", NOUVEAU)), share=6)
 def test_a_page_looks_as_it_did(name: str, width: int, opened: Open, chromium: Any) -> None:
     """The first 1,600 pixels as 60 x 120, within 3 % of light: fonts differ between machines, a layout that broke does not pass."""
     seen = opened(page_of(report_of(name)), width=width)
@@ -302,7 +302,7 @@ def test_without_script_the_page_says_the_same_and_shows_no_dead_button(opened: 
     assert page.locator("details figure").first.is_visible()
 
 
-@every("name", LOOKED_AT, share=3)
+@every("name", LOOKED_AT, share=7)
 def test_hostile_words_stay_text(name: str, opened: Open) -> None:
     page = opened(page_of(saying(EVIL, name)), unfold=True)
     assert page.locator("img, iframe, object, form, script + *, body script").count() == 1

@@ -42,10 +42,6 @@ CASES = {name: msgspec.toml.decode((path / "case.toml").read_text("utf-8"), type
 SIDES = [(name, cause) for name, case in CASES.items() for cause in case.ids]
 
 
-def folder_of(ids: tuple[str, ...]) -> str:
-    return f"{ids[0]}--{ids[1]}"
-
-
 def text(name: str, *parts: str) -> bytes:
     return b"\n".join((FOLDERS[name] / f"{part}.txt").read_bytes() for part in parts)
 

@@ -45,7 +45,19 @@ def pytest_run(folder: Path, *arguments: str, machine: str = HEALTHY, tests: str
     (folder / "conftest.py").write_text(CONFTEST.format(host=host(machine)))
     (folder / "test_it.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
-    argv = [sys.executable, "-B", "-m", "pytest", "-p", "cudadoctor.pytest_plugin", "-p", "no:cacheprovider", "-rs", *arguments]
+    argv = [
+        sys.executable,
+        "-B",
+        "-m",
+        "pytest",
+        "-p",
+        "cudadoctor.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--assert=plain",
+        "-rs",
+        *arguments,
+    ]
     done = subprocess.run(
         argv, cwd=folder, env={**environment(variables), "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "250"},
         capture_output=True, text=True, timeout=120, check=False,

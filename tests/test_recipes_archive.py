@@ -44,6 +44,7 @@ from cudadoctor.prescribe.dialect import PIP
 from cudadoctor.prescribe.families import BY_FAMILY, debian_names
 from cudadoctor.prescribe.steps import case_of
 from cudadoctor.sources import recording
+from tests.cases import todays
 from tests.command_line import HOSTS
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
 from tests.prescriptions import DEVICES, KNOWLEDGE, LINUX, STEPS, finding
@@ -424,11 +425,10 @@ def test_the_requirements_of_other_indexes_resolve(index: Path) -> None:
 
 
 # ---------------------------------------------------------------- the shell
-@cache
-def all_shell_text() -> tuple[str, ...]:
-    """Every command, check and way back that any of the distributions can be given, each once."""
+def shell_text(distros: Iterable[str]) -> tuple[str, ...]:
+    """Every command, check and way back that these distributions can be given, each once."""
     found: dict[str, None] = {}
-    for distro in LINUX:
+    for distro in distros:
         case = case_of(finding("driver-not-installed"), {}, Facts(()), KNOWLEDGE, distro)
         printed = [step for prescription in prescriptions(distro) for step in prescription.steps]
         for step in (*printed, *(render_step(template, case) for _, _, template in STEPS)):
@@ -437,16 +437,18 @@ def all_shell_text() -> tuple[str, ...]:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="NOT CHECKED: no bash here")
-def test_all_shell_text_parses() -> None:
+@pytest.mark.parametrize("one_in", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_shell_text_parses(one_in: int) -> None:
     """Each text by itself: of two with an open quote the second would close the first."""
 
     def parsed(text: str) -> str | None:
         result = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
         return None if result.returncode == 0 else f"{text}\n{result.stderr}"
 
-    assert len(all_shell_text()) > 200
+    texts = shell_text(todays(LINUX, one_in))
+    assert len(texts) > 200
     with ThreadPoolExecutor(4) as pool:
-        assert [wrong for wrong in pool.map(parsed, all_shell_text()) if wrong] == []
+        assert [wrong for wrong in pool.map(parsed, texts) if wrong] == []
 
 
 def test_every_family_is_among_the_distributions() -> None:

@@ -80,7 +80,7 @@ def test_a_check_runs_no_program_of_the_working_directory(entries: tuple[str, ..
     assert ran(repository) == []
 
 
-@pytest.mark.parametrize("value", [":", ".", "/nonexistent:", "./", "{here}"])
+@pytest.mark.parametrize("value", [":", "/nonexistent:", "{here}", *(pytest.param(value, marks=pytest.mark.long) for value in (".", "./"))])
 def test_the_doctor_imports_nothing_of_the_working_directory(value: str, repository: Path) -> None:
     """What Python imports before the doctor's first line (sitecustomize) is Python's own; .github/SECURITY.md says so."""
     for name in ("sitecustomize", "usercustomize", "json"):

@@ -37,11 +37,6 @@ def present(text):
     return before(text)
 attempts.present = present
 """
-SLOW_RULE = """
-from cudadoctor.checks import rows
-def slow(facts, knowledge):
-    while facts.known: pass
-"""
 
 
 @pytest.fixture

@@ -400,7 +400,9 @@ def test_a_reader_that_is_gone_ends_the_worker_quietly(stub: Path) -> None:
         assert child.stderr.read() == b""
 
 
-@pytest.mark.parametrize("python", OLD_PYTHONS, ids=lambda path: path.parts[-3])
+@pytest.mark.parametrize(
+    "python", [pytest.param(path, marks=() if path == OLD_PYTHONS[-1] else pytest.mark.long) for path in OLD_PYTHONS], ids=str
+)
 def test_other_interpreters(climb: Climb, python: Path) -> None:
     version = subprocess.run([str(python), "-c", "import sys; print(sys.version_info >= (3, 8))"], capture_output=True, text=True)
     if version.stdout.strip() != "True":
