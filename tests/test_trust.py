@@ -353,6 +353,8 @@ def test_children_of_root_get_no_folder_that_others_may_write(name: str, tmp_pat
         ("PYTHONUSERBASE", "{}/Ada Lovelace", "Ada Lovelace/lib/python3.11/site-packages/usercustomize.py"),
         ("XLA_FLAGS", "--xla_gpu_cuda_data_dir={}", "bin/ptxas"),
         ("CUPY_INCLUDE", "-I{}", "include/cuda.h"),
+        ("CUDA_HOME", "{}", "nvvm/lib64/libnvvm.so.4"),
+        ("CUDA_PATH", "{}", "targets/x86_64-linux/lib/libcudart.so.13"),
     ],
 )
 def test_places_of_variables_are_roots_to_the_last_file(
@@ -368,6 +370,16 @@ def test_places_of_variables_are_roots_to_the_last_file(
     trust._seen_once.cache_clear()
     assert name not in trust.environment()
     assert any(name in said for said in trust.left_out())
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_of_a_toolkit_counts_what_programs_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nsight-compute").mkdir()
+    (tmp_path / "nsight-compute" / "ncu").touch()
+    os.chown(tmp_path / "nsight-compute" / "ncu", 1000, 1000)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    trust._seen_once.cache_clear()
+    assert trust.environment()["CUDA_HOME"] == str(tmp_path)
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")

@@ -41,7 +41,8 @@ _PLAIN = (
     "XDG_CONFIG_HOME",
 )  # whose folders are root's, what is in them may not
 _IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
-_SEVERAL = ("CUDA_HOME", "CUDA_PATH", "PYTHONHOME")  # which may name two folders
+_TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
+_SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
@@ -82,9 +83,18 @@ def tree(folder: str) -> str | None:
 def _seen_once(folder: str) -> str | None:
     """The same for the places of variables, which every child asks about: a check lasts seconds. /bin and /usr/bin may be one folder."""
     if os.path.normpath(folder) in _PREFIXES:
-        return next(filter(None, (tree(os.path.join(folder, part)) for part in _PARTS)), None)
+        return next(filter(None, (tree(part) for part in _parts(folder))), None)
     real = os.path.realpath(folder)
     return tree(folder) if real == folder else changeable(folder) or _seen_once(real)
+
+
+def _toolkit(folder: str) -> str | None:
+    """Of a toolkit, what programs load: its profilers and samples are ten times as much."""
+    return changeable(folder) or next(filter(None, (_seen_once(part) for part in _parts(folder))), None)
+
+
+def _parts(folder: str) -> list[str]:
+    return [os.path.join(folder, part) for part in _PARTS]
 
 
 @lru_cache(maxsize=None)
@@ -92,7 +102,8 @@ def _look_ahead(variables: frozenset[tuple[str, str]]) -> None:
     """List the places of all variables side by side: a toolkit's takes a second. No threads, whose memory a limited shell may not give."""
     find = _find()
     named = [folders(value) for name, value in variables if name == "PATH"]
-    named += [_entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in _PLAIN]
+    named += [_entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in (*_PLAIN, *_TOOLKITS)]
+    named += [_parts(entry) for name, value in variables if name in _TOOLKITS for entry in _entries(name, value)]
     places = {os.path.realpath(entry) for entries in named for entry in entries if os.path.isabs(entry)} - set(_PREFIXES)
     if find is not None:
         begun = [(place, _begun(find, place)) for place in sorted(places)[:_AT_A_TIME] if os.path.isdir(place)]
@@ -285,6 +296,8 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     place = os.path.join(os.sep, entry)  # children stand in /: there a relative path is an absolute one
     if name in _PLAIN:
         return changeable(place) is None
+    if name in _TOOLKITS:
+        return _toolkit(place) is None
     within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and entry[at - 1] not in _IN_PATH)  # -I /home/ada
     return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *within))
 
