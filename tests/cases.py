@@ -29,16 +29,22 @@ def todays(cases: Sequence[T], one_in: int) -> Sequence[T]:
     return cases[dt.datetime.now(dt.timezone.utc).toordinal() % one_in :: one_in]
 
 
-def every(names: str, values: Iterable[Any], *, share: int = 1) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def every(
+    names: str, values: Iterable[Any] | Callable[[], Iterable[Any]], *, share: int = 1
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`values` may be a function, where they take long to be found: each process that runs tests reads every module."""
     parameters = [name.strip() for name in names.split(",")]
-    cases = [dict(zip(parameters, value if len(parameters) > 1 else (value,), strict=True)) for value in values]
-    if ONLY:
-        cases = [case for case in cases if ONLY in _name(case)]
+
+    @functools.cache
+    def cases() -> list[dict[str, Any]]:
+        found = values() if callable(values) else values
+        made = (dict(zip(parameters, one if len(parameters) > 1 else (one,), strict=True)) for one in found)
+        return [case for case in made if ONLY in _name(case)]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def look(**fixtures: Any) -> None:
-            chosen = todays(cases, fixtures.pop("one_in")) if share > 1 else cases
+            chosen = todays(cases(), fixtures.pop("one_in")) if share > 1 else cases()
             _look(function, chosen, fixtures)
 
         kept = [one for name, one in inspect.signature(function).parameters.items() if name not in parameters]
@@ -64,6 +70,7 @@ def _look(function: Callable[..., None], cases: Sequence[dict[str, Any]], fixtur
     if failed:
         lines = [f"  {name}: {type(error).__name__}: {error}" for name, error in failed[:MOST]]
         raise AssertionError("\n".join([f"{len(failed)} of {len(cases)} cases fail:", *lines])) from failed[0][1]
+    assert cases or ONLY, "no cases"
     if len(skipped) == len(cases):
         raise skipped[0] if skipped else pytest.skip.Exception(f"no case has {ONLY!r} in its name")
 

@@ -32,7 +32,8 @@ def _plain_surroundings() -> None:
         os.environ.pop(name, None)
     left_out = [os.path.expanduser("~"), *([sys.prefix] if sys.prefix != sys.base_prefix else [])]
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join(one for one in folders if not one.startswith(tuple(f"{place}/" for place in left_out)))
+    kept = [one for one in folders if not one.startswith(tuple(f"{place}/" for place in left_out))]
+    os.environ["PATH"] = os.pathsep.join(kept) or os.defpath
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

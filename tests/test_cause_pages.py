@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 from pathlib import Path
@@ -23,9 +24,13 @@ from tests.cases import every
 from tests.command_line import run
 
 KNOWLEDGE = load()
-ALL = dict(manual.files(KNOWLEDGE))
-FILES = {path.removeprefix("causes/"): text for path, text in ALL.items() if path.startswith("causes/")}
 HOSTILE = "<script>x</script> [a](http://evil) ![b](c) `tick ``` | *x* _y_ # &lt; \\ ~~z~~ @someone www.evil.example \u202e\x1b[31m"
+
+
+@functools.cache
+def pages() -> dict[str, str]:
+    """The text of each file of the manual."""
+    return dict(manual.files(KNOWLEDGE))
 
 
 def document(cause: str = "driver-not-loaded") -> CauseDocument:
@@ -34,14 +39,15 @@ def document(cause: str = "driver-not-loaded") -> CauseDocument:
 
 # ---------------------------------------------------------------- what is written
 def test_there_is_a_file_for_each_cause_and_an_index() -> None:
-    assert set(FILES) == {"index.md", *(f"{cause}.md" for cause in KNOWLEDGE.causes)}
+    written = {path for path in pages() if path.startswith("causes/")}
+    assert written == {"causes/index.md", *(f"causes/{cause}.md" for cause in KNOWLEDGE.causes)}
     for cause in KNOWLEDGE.causes.values():
-        assert f"[`{cause.id}`]({cause.id}.md)" in FILES["index.md"]
+        assert f"[`{cause.id}`]({cause.id}.md)" in pages()["causes/index.md"]
 
 
 @every("cause", sorted(KNOWLEDGE.causes))
 def test_a_page_says_what_the_causes_file_says(cause: str) -> None:
-    text, known = FILES[f"{cause}.md"], KNOWLEDGE.cause(cause)
+    text, known = pages()[f"causes/{cause}.md"], KNOWLEDGE.cause(cause)
     assert text.startswith("# ")
     assert markdown_pages.escaped(known.title) in text.splitlines()[0]
     assert markdown_pages.prose(known.why) in text
@@ -71,7 +77,7 @@ def test_the_terminal_prints_the_same(cause: str) -> None:
         for command in (step.shell, step.verify, step.undo):
             for line in (command or "").split("\n"):
                 assert line.strip() in text
-                assert line.strip() in FILES[f"{cause}.md"]
+                assert line.strip() in pages()[f"causes/{cause}.md"]
     for said in (*shown.page.messages, *shown.page.hints, *shown.page.codes, *shown.page.yields_to, *shown.yielded_by):
         assert " ".join(said.split()) in flat
 
@@ -88,43 +94,43 @@ def test_who_steps_back_for_whom_is_said_on_both_pages() -> None:
 def test_links_lead_to_pages_and_every_page_is_two_clicks_from_the_index() -> None:
     links = {
         name: {posixpath.normpath(posixpath.join(posixpath.dirname(name), target)) for target in re.findall(r"\]\(([^):]+\.md)\)", text)}
-        for name, text in ALL.items()
+        for name, text in pages().items()
     }
     for name, targets in links.items():
-        assert targets <= set(ALL), (name, targets - set(ALL))
+        assert targets <= set(pages()), (name, targets - set(pages()))
     once = links["index.md"]
-    assert {"index.md", *once, *(path for name in once for path in links[name])} == set(ALL) - {"llms.txt"}
+    assert {"index.md", *once, *(path for name in once for path in links[name])} == set(pages()) - {"llms.txt"}
 
 
 def test_every_code_gpu_and_variable_has_a_page_that_says_what_explain_says() -> None:
     for path, question in (("codes/cuda-100.md", "cuda 100"), ("codes/xid-79.md", "Xid 79"), ("codes/nvml-3.md", "nvml 3")):
         found = lookup.explain_code(question, KNOWLEDGE)
         assert found is not None
-        assert markdown_pages.prose(found.matches[0].meaning) in ALL[path]
+        assert markdown_pages.prose(found.matches[0].meaning) in pages()[path]
         for cause in found.matches[0].causes:
-            assert f"](../causes/{cause}.md)" in ALL[path]
-    assert {f"codes/xid-{xid.number}.md" for xid in KNOWLEDGE.xids} <= set(ALL)
-    assert {f"variables/{row.name}.md" for row in KNOWLEDGE.env_vars} <= set(ALL)
-    assert {f"gpus/{row.id}.md" for row in KNOWLEDGE.architectures} <= set(ALL)
+            assert f"](../causes/{cause}.md)" in pages()[path]
+    assert {f"codes/xid-{xid.number}.md" for xid in KNOWLEDGE.xids} <= set(pages())
+    assert {f"variables/{row.name}.md" for row in KNOWLEDGE.env_vars} <= set(pages())
+    assert {f"gpus/{row.id}.md" for row in KNOWLEDGE.architectures} <= set(pages())
 
 
 def test_messages_are_in_the_index_with_their_cause() -> None:
     for cause in KNOWLEDGE.causes.values():
         for match in cause.match:
-            assert all(markdown_pages.code(example) in ALL["messages.md"] for example in match.examples)
-    assert "No CUDA GPUs are available" in ALL["codes/cuda-100.md"]
+            assert all(markdown_pages.code(example) in pages()["messages.md"] for example in match.examples)
+    assert "No CUDA GPUs are available" in pages()["codes/cuda-100.md"]
 
 
 def test_llms_txt_names_the_twin_of_every_page() -> None:
-    named = set(re.findall(rf"\({re.escape(site.ADDRESS)}(.+?)\)", ALL["llms.txt"]))
-    assert named == {path for path in ALL if path.rpartition("/")[2] not in ("index.md", "llms.txt", "messages.md")}
+    named = set(re.findall(rf"\({re.escape(site.ADDRESS)}(.+?)\)", pages()["llms.txt"]))
+    assert named == {path for path in pages() if path.rpartition("/")[2] not in ("index.md", "llms.txt", "messages.md")}
 
 
 def test_the_command_writes_them(tmp_path: Path) -> None:
     folder = tmp_path / "pages"
     result = run("guide", "--pages", str(folder))
     assert (result.code, result.err) == (0, "")
-    assert {str(path.relative_to(folder)): path.read_text("utf-8") for path in folder.rglob("*") if path.is_file()} == ALL
+    assert {str(path.relative_to(folder)): path.read_text("utf-8") for path in folder.rglob("*") if path.is_file()} == pages()
     (tmp_path / "file").write_text("", "utf-8")
     refused = run("guide", "--pages", str(tmp_path / "file"))
     assert (refused.code, refused.out) == (2, "")
@@ -164,7 +170,7 @@ def test_each_family_has_its_own_list_and_alike_lists_stand_together() -> None:
     assert set(by_system) == set(explaining.SYSTEMS.values())
     assert by_system["Ubuntu"] != by_system["Debian"] != by_system["Fedora"]
     assert ["Fedora", "Fedora's images"] in [list(fix.systems) for fix in document("driver-not-installed").fixes]
-    text = FILES["secure-boot-blocks-module.md"]
+    text = pages()["causes/secure-boot-blocks-module.md"]
     assert text.count("1. See which key signed the module.") == len(shown.fixes) - 1  # Windows has no such key
     assert "### On Fedora\n" in text
 

@@ -296,6 +296,11 @@ def judged(evidence: Evidence) -> tuple[str, str | None, list[tuple[str, str]]]:
     return report.verdict, root.cause if root is not None else None, [(row.id, row.status) for row in report.checks]
 
 
+def unsalted(path: str | None) -> str:
+    """The pseudonyms of two recordings differ."""
+    return re.sub(r"-[0-9a-f]{6}(?=/)", "", path or "")
+
+
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     return by_doctor(tmp_path_factory.mktemp("ours"), "--python", sys.executable)
@@ -316,7 +321,8 @@ def test_it_records_what_the_doctor_records(python: str, program: Path, ours: Ev
     assert f"cudadoctor check --replay {target}\n" in done.stdout
     assert theirs.redacted
     assert [(item.id, item.status) for item in theirs.items] == [(item.id, item.status) for item in ours.items]
-    assert (theirs.platform, theirs.python, theirs.python_why, theirs.quick) == (ours.platform, ours.python, ours.python_why, ours.quick)
+    assert (theirs.platform, theirs.python_why, theirs.quick) == (ours.platform, ours.python_why, ours.quick)
+    assert unsalted(theirs.python) == unsalted(ours.python)
     assert judged(theirs) == judged(ours)
 
 

@@ -95,29 +95,28 @@ def patterns_in(name: str) -> Iterator[tuple[str, re.Pattern[str]]]:
                 yield f"{name}.{ast.unparse(target)}" + (f"[{number}]" if isinstance(value, tuple) else ""), one
 
 
-def patterns_of(package) -> dict[str, re.Pattern[str]]:  # type: ignore[no-untyped-def]
+def patterns_of(package) -> Iterator[tuple[str, re.Pattern[str]]]:  # type: ignore[no-untyped-def]
     """Those of the modules of a package."""
-    names = [entry.name for entry in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    return dict(found for name in names for found in patterns_in(name))
+    for entry in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        yield from patterns_in(entry.name)
 
 
-MODULES = patterns_of(cudadoctor.parsers)
-REDACTION = dict(found for name in ("sensitive", "names_in_evidence", "redact") for found in patterns_in(f"cudadoctor.sources.{name}"))
+def of_redaction() -> Iterator[tuple[str, re.Pattern[str]]]:
+    for name in ("sensitive", "names_in_evidence", "redact"):
+        yield from patterns_in(f"cudadoctor.sources.{name}")
 
 
-@every("name", sorted(MODULES))
-def test_a_pattern_of_a_parser(name: str) -> None:
+@every("name, pattern", lambda: patterns_of(cudadoctor.parsers))
+def test_a_pattern_of_a_parser(name: str, pattern: re.Pattern[str]) -> None:
     """Parsers apply their patterns line by line."""
-    pattern = MODULES[name]
     for text in noises(pieces(pattern.pattern) or ["x"]):
         lines = [line[:20_000] for line in text.split("\n")]
         timed(name, lambda _, lines=lines: [pattern.search(line) for line in lines[:2000]], text)
 
 
-@every("name", sorted(REDACTION))
-def test_a_pattern_of_the_redaction(name: str) -> None:
+@every("name, pattern", of_redaction)
+def test_a_pattern_of_the_redaction(name: str, pattern: re.Pattern[str]) -> None:
     """These run over a whole text at once."""
-    pattern = REDACTION[name]
     for text in noises(pieces(pattern.pattern) or ["x"]):
         timed(name, lambda shown: [0 for _ in pattern.finditer(shown)], text[: SIZE // 5])
 

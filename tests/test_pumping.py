@@ -6,29 +6,32 @@ All of them take a quarter of an hour (`python -m tests.pumping`); each run look
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 import os
 import signal
 
 import pytest
 
-from tests.patterns import Found, every
+from tests import patterns
+from tests.cases import every
+from tests.patterns import Found
 from tests.pumping import steep
 
 SHARES = 60
-ALL = every()
 TODAY = dt.datetime.now(tz=dt.timezone.utc).date().toordinal() % SHARES
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs a timer that ends a search")
+
+
+ALL = functools.cache(patterns.every)
 
 
 def share(found: Found) -> int:
     return int(hashlib.sha256(found.pattern.encode("utf-8", "surrogatepass")).hexdigest(), 16) % SHARES
 
 
-@pytest.mark.parametrize(
-    "found", [one for one in ALL if share(one) == int(os.environ.get("CUDADOCTOR_PUMP", TODAY))], ids=lambda one: one.where
-)
+@every("found", lambda: [one for one in ALL() if share(one) == int(os.environ.get("CUDADOCTOR_PUMP", TODAY))])
 def test_it_grows_linearly(found: Found) -> None:
     assert steep(found) is None
 
@@ -49,9 +52,9 @@ def test_a_steep_one_is_seen(pattern: str) -> None:
 
 def test_all_are_found() -> None:
     """By their places: of Python at the top of a module, in a container, in a call, and of TOML."""
-    places = {one.where for one in ALL}
+    places = {one.where for one in ALL()}
     assert "cudadoctor.parsers.quoting._RULE" in places
     assert "cudadoctor.knowledge.lookup.topics._COMPILED" in places
     assert any(place.startswith("workers/") for place in places)
     assert any(place.startswith("causes/") for place in places)
-    assert len(ALL) > 1500
+    assert len(ALL()) > 1500
