@@ -288,3 +288,7 @@ def not_loaded() -> dict[Key[Any], Any]:
         NVML: nvml(9),
         LADDER: ladder("init", code=100),
     }
+
+
+def environment(**variables: str) -> Environment:
+    return Environment(variables=variables, lines=dict.fromkeys(variables, 1))

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import functools
-
 import msgspec
 import pytest
 
-from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.model.report import Report
 from cudadoctor.prescribe import applying
-from tests.command_line import HEALTHY, evidence_of
+from tests.command_line import HEALTHY
+from tests.judging import report_of
 
 KNOWLEDGE = load()
 WORD = "h200-visible-devices-word"  # a machine of one's own, not a container
 
 
-@functools.cache
-def recorded(name: str) -> Report:
-    return judge(evidence_of(name), KNOWLEDGE)
-
-
 def live(name: str = WORD) -> Report:
     """As if the fault had been found here."""
-    report = recorded(name)
+    report = report_of(name)
     origin = msgspec.structs.replace(report.origin, kind="live")
     return msgspec.structs.replace(report, origin=origin, machine=msgspec.structs.replace(report.machine, container=None))
 
@@ -46,7 +39,7 @@ def test_what_was_found_here_is_carried_out() -> None:
 
 
 def test_a_recording_is_never_carried_out() -> None:
-    assert "found on this machine" in (applying.refusal(recorded(WORD), KNOWLEDGE.causes) or "")
+    assert "found on this machine" in (applying.refusal(report_of(WORD), KNOWLEDGE.causes) or "")
 
 
 def test_nothing_wrong_and_nothing_certain() -> None:

@@ -11,18 +11,13 @@ import pytest
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item
-from cudadoctor.model.values import CONTAINER_MARKS, ENVIRONMENT, NVML, PROCESSES, USER, Environment, GpuProcess, Nvml, Process, Processes
+from cudadoctor.model.values import CONTAINER_MARKS, ENVIRONMENT, NVML, PROCESSES, USER, GpuProcess, Nvml, Process, Processes
 from cudadoctor.prescribe import prescribe
 from cudadoctor.report.text import ADMINISTRATOR, AFTERWARDS, Style, render
 from tests.cases import every
 from tests.command_line import evidence_of, host, run
-from tests.facts_builder import facts_of, user
+from tests.facts_builder import environment, facts_of, user
 from tests.prescriptions import KNOWLEDGE, finding
-
-
-def environment(**variables: str) -> Environment:
-    return Environment(variables=variables, lines=dict.fromkeys(variables, 1))
-
 
 # ---------------------------------------------------------------- who can become root
 NOBODY_ELSE: dict[Any, Any] = {NVML: Nvml(code=0), PROCESSES: Processes(processes=())}

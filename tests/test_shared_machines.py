@@ -21,7 +21,6 @@ from cudadoctor.model.values import (
     NVML,
     PROCESSES,
     CudaDevice,
-    Environment,
     GpuProcess,
     Ladder,
     Nvml,
@@ -34,7 +33,7 @@ from cudadoctor.prescribe import prescribe
 from cudadoctor.report.text import Style, render
 from cudadoctor.sources.redact import redact
 from tests.command_line import changed, evidence_of
-from tests.facts_builder import facts_of
+from tests.facts_builder import environment, facts_of
 from tests.prescriptions import KNOWLEDGE, commands, finding
 
 FULL, MIXED = "shared-default-gpu-full", "two-gpus-mixed-healthy"
@@ -163,10 +162,6 @@ def climb(*addresses: str, fails: int | None = None) -> Ladder:
         rungs.append(RungResult(rung="context", gpu=number, status="fail" if failed else "pass", code=2 if failed else None))
     devices = tuple(CudaDevice(index=number, address=address, uuid=uuids[address]) for number, address in enumerate(addresses))
     return Ladder(rungs=tuple(rungs), devices=devices)
-
-
-def environment(**variables: str) -> Environment:
-    return Environment(variables=variables, lines=dict.fromkeys(variables, 1))
 
 
 ALL = (FAST, SLOW, THIRD)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.worker_runs import driver_stubs
+from tests.worker_runs import of as named
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the worker loads Linux libraries")
 
@@ -47,10 +48,6 @@ def run(
     argv = [*python, "-u", "-B", str(folder / "ladder.py"), *arguments]
     done = subprocess.run(argv, input=say, capture_output=True, text=True, env=environment(**changes), timeout=120)
     return [json.loads(line) for line in done.stdout.splitlines()], done
-
-
-def named(events: Events, event: str) -> Events:
-    return [entry for entry in events if entry["event"] == event]
 
 
 def ends(events: Events) -> list[tuple[str, int | None, str]]:
