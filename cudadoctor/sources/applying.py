@@ -22,7 +22,7 @@ _DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):
 _INSTALLERS = re.compile(
     r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle"
 )
-_ADDRESS = re.compile(r"(?:https?|socks\w*)://")
+_ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://")
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 
 
@@ -42,7 +42,7 @@ def argv_of(line: str) -> list[str]:
 def _words(line: str) -> list[str] | None:
     """The words of a plain command; None where a shell has to read it."""
     bare = re.sub(r"'[^']*'", "", line)
-    if re.search(r"[|&;<>()`$\"\\*?\[\]{}~#]", bare) or re.match(r"(?:if|for|while|case|\w+=)", bare):
+    if re.search(r"[|&;<>()`$\"\\*?\[\]{}~#]", bare) or re.match(r"(?:if|for|while|case|[A-Za-z_]\w{0,100}=)", bare):
         return None
     return shlex.split(line) or None
 
