@@ -327,3 +327,29 @@ def test_a_gpu_behind_its_equals_is_told_whatever_the_limit() -> None:
     results = benchmark.assess_all(measured, Ladder(devices=devices), KNOWLEDGE)
     assert [(one.gpu, one.name) for one in results if one.behind is not None] == [(4, "d2d")]
     assert [one.behind for one in benchmark.assess_all(measured[:6], Ladder(devices=devices), KNOWLEDGE)] == [None] * 6  # three are too few
+
+
+def _beside_equals(clock: float | None = None, limit_from: str | None = None, value: float = 56.0) -> list[int]:
+    """Which of eight equal GPUs are behind in a figure, where the fifth has this value, clock and link and the others 60 at 1,980 MHz."""
+    devices = tuple(CudaDevice(index=index, name="NVIDIA H100") for index in range(8))
+    measured = [
+        Measurement(
+            gpu=gpu, name="fp32", value=60.0 + gpu / 100, unit="TFLOP/s", clock_mhz=1980.0, limit=70.0, limit_from="PCIe 5.0 x16: 63 GB/s"
+        )
+        for gpu in range(8)
+    ]
+    measured[4] = msgspec.structs.replace(measured[4], value=value, clock_mhz=clock, limit_from=limit_from or measured[4].limit_from)
+    results = benchmark.assess_all(measured, Ladder(devices=devices), KNOWLEDGE)
+    return [one.gpu for one in results if one.behind is not None]
+
+
+def test_equal_gpus_are_compared_at_one_clock_or_as_they_are() -> None:
+    """Where the clock of one was not measured nobody's is used: neither is that one fast for it, nor the others."""
+    assert _beside_equals(clock=1980.0) == [4]
+    assert _beside_equals(clock=1980.0 * 56 / 60) == [], "at its clock it is as fast"
+    assert _beside_equals(clock=None) == [4]
+    assert _beside_equals(clock=None, value=60.0) == []
+
+
+def test_gpus_on_another_link_are_no_equals() -> None:
+    assert _beside_equals(clock=1980.0, limit_from="PCIe 4.0 x8: 15.8 GB/s") == []

@@ -348,14 +348,21 @@ def test_a_hostile_name_is_neither_expanded_nor_looked_up(name: str, tmp_path: P
 # ---------------------------------------------------------------- demands
 def test_demands_that_reports_do_not_meet_are_told_once_for_their_nodes(tmp_path: Path) -> None:
     """A report says itself what was demanded; a recording is held against this run's demands."""
-    for node, met in (("n1", False), ("n2", False), ("n3", True)):
+    for node, met in (("n1", False), ("n2", False), ("n3", True), ("n4", None)):
         body = json.loads(report(HEALTHY, node))
-        body["requirements"] = [{"text": "gpus>=8", "met": met, "found": None, "why": None if met else "asked for gpus>=8, found 2"}]
+        said = {"found": "2", "why": None} if met is not None else {"found": None, "why": "nvidia-smi was not recorded"}
+        body["requirements"] = [{"text": "gpus>=8", "met": met, **said}]
         (tmp_path / f"{node}.json").write_text(json.dumps(body))
     found = json.loads(run("fleet", str(tmp_path), host(HEALTHY), "--require", "gpus>=4", "--format", "json").out)
-    unmet = {one["text"]: one for one in found["demands"]}
-    assert unmet["gpus>=8"]["nodes"] == ["n1", "n2"]
-    assert len(unmet["gpus>=4"]["nodes"]) == 1
-    assert "found 2" in unmet["gpus>=4"]["found"]
+    unmet = {(one["text"], one["met"]): one for one in found["demands"]}
+    assert unmet["gpus>=8", False]["nodes"] == ["n1", "n2"]
+    assert unmet["gpus>=8", None]["nodes"] == ["n4"]
+    assert len(unmet["gpus>=4", False]["nodes"]) == 1
+    assert "2" in unmet["gpus>=4", False]["found"]
     assert found["exit_code"] == 1
-    assert "gpus>=8: asked for gpus>=8, found 2" in run("fleet", str(tmp_path)).out
+    shown = run("fleet", str(tmp_path)).out
+    assert "n[1-2]: gpus>=8: not met (2)" in shown
+    assert "n4: gpus>=8: not known (nvidia-smi was not recorded)" in shown
+    assert (
+        'cudadoctor_fleet_unmet_nodes{requirement="gpus>=8",met="unknown"} 1' in run("fleet", str(tmp_path), "--format", "prometheus").out
+    )

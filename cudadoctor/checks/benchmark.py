@@ -7,7 +7,7 @@ disagree, it cannot be judged. What NVML said while the GPU worked can name the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -110,22 +110,20 @@ def assess_all(measured: Iterable[Measurement], ladder: Ladder, knowledge: Knowl
     """Each measurement, also beside those of equal GPUs of this machine: of five or more a slow one is told, whatever the limit."""
     results = [assess(one, knowledge, ladder.guests) for one in measured]
     names = {device.index: device.name for device in ladder.devices}
-    by_kind: dict[tuple[str, str | None], list[int]] = {}
+    kinds: dict[tuple[str, str | None, str], list[int]] = {}
     for place, one in enumerate(results):
         if one.value and one.peer is None and names.get(one.gpu) is not None:
-            by_kind.setdefault((one.name, names[one.gpu]), []).append(place)
-    for (name, _), places in by_kind.items():
-        row = knowledge.figure(name)
-        values = [_comparable(results[place], less=row is not None and row.less) for place in places]
+            kinds.setdefault((one.name, names[one.gpu], equals.link_of(one.limit_from)), []).append(place)
+    for (name, _, _), places in kinds.items():
+        values = _comparable([results[place] for place in places], knowledge.figure(name))
         for at, usual in equals.slow(values):
             results[places[at]] = msgspec.structs.replace(results[places[at]], behind=round(1 - values[at] / usual, 4))
     return results
 
 
-def _comparable(result: BenchmarkResult, *, less: bool) -> float:
-    """Higher is better; of arithmetic, at one clock."""
-    value = result.value or 0.0
-    return 1 / value if less else value / (result.clock_mhz or 1.0)
+def _comparable(results: Sequence[BenchmarkResult], row: FigureRow | None) -> list[float]:
+    values, clocks = [one.value or 0.0 for one in results], [one.clock_mhz for one in results]
+    return equals.comparable(values, clocks, equals.usual_clock(clocks), less=row is not None and row.less)
 
 
 def _doubt(
@@ -216,22 +214,24 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         reached = passed(ladder, "ptx-kernel")
         return Line("nothing was measured", fact.quotes[:1], because=None if reached else NOT_REACHED)
     gpus = sorted({entry.gpu for entry in ladder.benchmark})
-    assessed = dict(zip(ladder.benchmark, assess_all(ladder.benchmark, ladder, knowledge), strict=True))
+    results = assess_all(ladder.benchmark, ladder, knowledge)
     lines, quotes = [], []
     for gpu in gpus:
-        chosen = _chosen([entry for entry in ladder.benchmark if entry.gpu == gpu and entry.peer is None], knowledge)
-        said = ", ".join(_said(assessed[entry], knowledge.figure(entry.name)) for entry in chosen)
+        chosen = _chosen(
+            [pair for pair in zip(ladder.benchmark, results, strict=True) if pair[0].gpu == gpu and pair[0].peer is None], knowledge
+        )
+        said = ", ".join(_said(result, knowledge.figure(result.name)) for _, result in chosen)
         lines.append(said if len(gpus) == 1 else f"GPU {gpu}: {said}")
-        quotes += [spoken("benchmark", entry.line, f"GPU {gpu}: {entry.name}: {entry.value} {entry.unit}") for entry in chosen]
+        quotes += [spoken("benchmark", entry.line, f"GPU {gpu}: {entry.name}: {entry.value} {entry.unit}") for entry, _ in chosen]
     lines += [f"{in_use(guest)}: not measured; {BUSY_WORDS}" for guest in ladder.guests if guest.gpu not in gpus]
     return Line("; ".join(lines), tuple(quotes))
 
 
-def _chosen(entries: list[Measurement], knowledge: Knowledge) -> list[Measurement]:
-    """The figures that say most, and every slow one."""
+def _chosen(pairs: list[tuple[Measurement, BenchmarkResult]], knowledge: Knowledge) -> list[tuple[Measurement, BenchmarkResult]]:
+    """The figures that say most, every slow one, and every one behind equal GPUs."""
     named = [row.name for row in knowledge.figures if row.key]
-    chosen = [entry for entry in entries if entry.name in named or assess(entry, knowledge).verdict == "slow"]
-    return sorted(chosen, key=lambda entry: named.index(entry.name) if entry.name in named else len(named)) or entries
+    chosen = [pair for pair in pairs if pair[1].name in named or pair[1].verdict == "slow" or pair[1].behind is not None]
+    return sorted(chosen, key=lambda pair: named.index(pair[1].name) if pair[1].name in named else len(named)) or pairs
 
 
 CHECK = Check(

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from cudadoctor.inventory.equals import link_of
 from cudadoctor.model.fleet import Measured, Missing, Node, NodeGpu, Verdict
+from cudadoctor.model.report import RequirementResult
 
 SCHEMA = "cudadoctor.report/1"
 LARGEST = 16 << 20  # bytes of one report
@@ -22,7 +24,6 @@ _MOST_WRONG = 20  # lines of one file that are named each
 _HOPELESS = 1000  # of them after which it is not read any further
 _LONGEST = 300  # characters of a quoted line
 _LEAST, _LARGEST = 1e-6, 1e9  # of a figure and of a clock: what lies beyond is none
-_LINKS = ("PCIe", "NVLink")
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -88,6 +89,7 @@ class _Figure(_Part, frozen=True, gc=False):
 class _Requirement(_Part, frozen=True):
     text: str = ""
     met: bool | None = None
+    found: str | None = None
     why: str | None = None
 
 
@@ -175,8 +177,12 @@ def _node(source: str, report: _Report) -> Node:
         line=f"{quote.source}: {quote.text}"[:_LONGEST] if quote is not None else None,
         settings=dict(_settings(report)),
         gpus=tuple(_gpus(report)),
-        demands={one.text: one.why for one in report.requirements if one.met is not True},
+        demands=tuple(_unmet(one) for one in report.requirements if not one.met),
     )
+
+
+def _unmet(one: _Requirement) -> RequirementResult:
+    return RequirementResult(text=one.text, met=one.met, found=one.found, why=one.why)
 
 
 def _settings(report: _Report) -> Iterator[tuple[str, str]]:
@@ -232,5 +238,4 @@ def _measured(gpu: _Gpu, figures: Iterable[_Figure]) -> list[Measured]:
 @functools.lru_cache(maxsize=4096)
 def _equal(name: str, limit_from: str | None, limit: str) -> tuple[str, ...]:
     """One object for all GPUs that have it: there may be a million figures."""
-    link = (limit_from or "").partition(":")[0]
-    return name, link if link.startswith(_LINKS) else "", limit
+    return name, link_of(limit_from), limit

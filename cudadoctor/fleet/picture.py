@@ -11,6 +11,7 @@ from cudadoctor.fleet.earlier import worse
 from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.model import exit_codes
 from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd
+from cudadoctor.model.report import RequirementResult
 
 
 class Advice(NamedTuple):
@@ -67,7 +68,7 @@ def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, unmet
     return exit_codes.UNDECIDED if verdicts.get("undecided") or missing or not verdicts else exit_codes.HEALTHY
 
 
-def each_once(nodes: Iterable[Node], now: str = "9") -> tuple[list[Node], int]:
+def each_once(nodes: Iterable[Node], now: str | None = None) -> tuple[list[Node], int]:
     """Each machine once, by its newest report, and how many were left out. The name stands in the report itself, whoever brought it.
 
     A report whose time is none, or lies after `now` (UTC, as reports write it), never takes the place of another; of two that say the same
@@ -77,7 +78,7 @@ def each_once(nodes: Iterable[Node], now: str = "9") -> tuple[list[Node], int]:
     count = 0
 
     def rank(node: Node) -> tuple[str, int]:
-        known = node.time is not None and _TIME.fullmatch(node.time) and node.time <= now
+        known = node.time is not None and _TIME.fullmatch(node.time) and (now is None or node.time <= now)
         return (node.time or "") if known else "", -_ORDER[node.verdict]
 
     for node in nodes:
@@ -115,13 +116,17 @@ def _group(nodes: Sequence[Node], advise: Callable[[str, str | None], Advice | N
 
 
 def _demands(nodes: Sequence[Node]) -> list[Demand]:
-    """What is demanded and not met, the demand that most nodes do not meet first."""
-    by_text: dict[str, list[Node]] = {}
+    """What is demanded and not met, then what nobody could answer; of each the demand of most nodes first."""
+    of: dict[tuple[str, bool | None], list[tuple[str, RequirementResult]]] = {}
     for node in nodes:
-        for text in node.demands:
-            by_text.setdefault(text, []).append(node)
-    found = [Demand(text=text, found=unmet[0].demands[text], nodes=tuple(node.name for node in unmet)) for text, unmet in by_text.items()]
-    return sorted(found, key=lambda one: -len(one.nodes))
+        for unmet in node.demands:
+            of.setdefault((unmet.text, unmet.met), []).append((node.name, unmet))
+    found = [_demand(pairs[0][1], tuple(name for name, _ in pairs)) for pairs in of.values()]
+    return sorted(found, key=lambda one: (one.met is None, -len(one.nodes)))
+
+
+def _demand(one: RequirementResult, nodes: tuple[str, ...]) -> Demand:
+    return Demand(text=one.text, met=one.met, found=one.found, why=one.why, nodes=nodes)
 
 
 def _drift(nodes: Sequence[Node]) -> list[Drift]:

@@ -1,7 +1,6 @@
 """GPUs that are slower than their equals (inventory/equals.py), or than they were themselves. Pure.
 
-Equal are GPUs of one model, link and power limit. Figures of arithmetic are divided by the clock that was measured under the load: who runs
-at a lower clock is throttled, which has causes of its own.
+Equal are GPUs of one model, link and power limit. Figures are compared at one clock, the usual one under the load.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cudadoctor.inventory.equals import LEAST_PEERS, slow
+from cudadoctor.inventory.equals import LEAST_PEERS, comparable, slow, usual_clock
 from cudadoctor.model.fleet import Measured, Node, NodeGpu, Straggler
 
 
@@ -106,16 +105,13 @@ def shares(figures: Figures) -> Iterator[tuple[str, int, float]]:
 
 
 def _clock(measured: Sequence[Measured]) -> float:
-    """The usual clock under the load, to which figures are brought; 0 where it was not measured on all."""
-    clocks = [one.clock_mhz for one in measured if one.clock_mhz]
-    return statistics.median(clocks) if len(clocks) == len(measured) else 0.0
+    return usual_clock([one.clock_mhz for one in measured])
 
 
 def _comparable(measured: Sequence[Measured], less: bool, clock: float | None = None) -> list[float]:
-    """Higher is better, at the usual clock (`clock`, or that of these)."""
-    usual = _clock(measured) if clock is None else clock
-    values = [one.value * usual / one.clock_mhz if usual and one.clock_mhz else one.value for one in measured]
-    return [1 / value for value in values] if less else values
+    """At `clock`, or the usual one of these."""
+    values, clocks = [one.value for one in measured], [one.clock_mhz for one in measured]
+    return comparable(values, clocks, _clock(measured) if clock is None else clock, less=less)
 
 
 def _straggler(figures: Figures, kind: _Kind, number: int, usual: float, peers: int, against: Literal["peers", "history"]) -> Straggler:

@@ -19,8 +19,31 @@ MANY = 24  # GPUs; of fewer less is let through, for leaving out what lies far o
 LEAST_PEERS = 4  # with fewer nobody can say what is usual
 FLOOR = 0.004  # of the figure: the least deviation that is assumed
 FELT = 0.03  # of the figure: who is nearer to the usual than this is not slow
+LINKS = ("PCIe", "NVLink")  # with these begins what limits a figure where a link does
 FAR = 4.0  # robust deviations from which a value is not used to say what is usual; more where they are known from few values
 _NORMAL = statistics.NormalDist()
+
+
+def link_of(limit_from: str | None) -> str:
+    """The link that limits a figure, `PCIe 5.0 x16` of `PCIe 5.0 x16: 63.0 GB/s`; empty where none does.
+
+    GPUs on different links are no equals.
+    """
+    link = (limit_from or "").partition(":")[0]
+    return link if link.startswith(LINKS) else ""
+
+
+def usual_clock(clocks: Sequence[float | None]) -> float:
+    """The usual clock under a load, in MHz, to which its figures are brought; 0 where it was not measured on all."""
+    known = [clock for clock in clocks if clock]
+    return statistics.median(known) if len(known) == len(clocks) else 0.0
+
+
+def comparable(values: Sequence[float], clocks: Sequence[float | None], usual: float, *, less: bool) -> list[float]:
+    """Figures of which higher is better, each brought to the usual clock, if that is known: who runs at a lower one is throttled, which has
+    causes of its own. `less`: of these figures less is better."""
+    brought = [value * usual / clock if usual and clock else value for value, clock in zip(values, clocks, strict=True)]
+    return [1 / value for value in brought] if less else brought
 
 
 def cut_off(freedom: int) -> float:

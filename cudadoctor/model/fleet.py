@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from cudadoctor.model.report import RequirementResult
+
 SCHEMA: Literal["cudadoctor.fleet/1"] = "cudadoctor.fleet/1"
 Verdict = Literal["healthy", "degraded", "broken", "undecided"]
 
@@ -44,7 +46,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     line: str | None  # that shows the cause
     settings: dict[str, str]
     gpus: tuple[NodeGpu, ...]
-    demands: dict[str, str | None] = {}  # what was demanded and is not met, with what was found
+    demands: tuple[RequirementResult, ...] = ()  # that are not met, or of which nobody knows
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,11 +101,9 @@ class Straggler(msgspec.Struct, frozen=True, kw_only=True):
     against: Literal["peers", "history"]
 
 
-class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """A demand that these nodes do not meet, or cannot answer. `found`: what the first of them has instead."""
+class Demand(RequirementResult, frozen=True, kw_only=True):
+    """What these nodes do not meet, or do not know of themselves; `found` and `why` are the first one's."""
 
-    text: str
-    found: str | None
     nodes: tuple[str, ...]
 
 

@@ -11,7 +11,7 @@ import msgspec
 from markupsafe import Markup
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.report import fleet_text, templates
+from cudadoctor.report import fleet_text, templates, words
 from cudadoctor.report.clean import one_line
 from cudadoctor.report.fleet_formats import Seen
 
@@ -26,7 +26,7 @@ def render(seen: Seen, knowledge: Knowledge) -> str:
         "models": fleet_text.models(fleet),
         "missing": [(fold(sources), why) for why, sources in fleet_text.by_reason(fleet).items()],
         "groups": [(group, fold(group.nodes)) for group in fleet.groups],
-        "demands": [(fold(one.nodes), fleet_text.demanded(one)) for one in fleet.demands],
+        "demands": [(fold(one.nodes), words.asked(one)) for one in fleet.demands],
         "worse": [(fold(one.nodes), one.what) for one in fleet.worse],
         "slow": [("", fleet_text.slow(one, knowledge)) for one in fleet.stragglers],
         "drift": [("", fleet_text.drifting(one)) for one in fleet.drift],

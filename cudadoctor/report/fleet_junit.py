@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.fleet import Fleet, Group, Node
-from cudadoctor.report import fleet_text, junit_xml
+from cudadoctor.report import fleet_text, junit_xml, words
 from cudadoctor.report.fleet_formats import Seen
 
 
@@ -31,7 +31,7 @@ def _node(node: Node, group: Group, *, strict: bool) -> str:
     said = [text for text in (node.line, f"Fix: {group.step}" if group.step else None, group.command, group.url) if text]
     message = f"{group.title} [{node.cause}]" if node.cause is not None else node.verdict
     if node.demands and node.verdict != "broken":
-        unmet = [f"{text}: {found}" if found else text for text, found in node.demands.items()]
+        unmet = [words.asked(one) for one in node.demands]
         return junit_xml.not_passed(head, "failure", unmet[0], [*unmet, *said], kind="requirement")
     if node.verdict == "broken" or (strict and node.verdict == "degraded"):
         return junit_xml.not_passed(head, "failure", message, said, kind=node.cause or node.verdict)

@@ -23,8 +23,8 @@ def render(seen: Seen, knowledge: Knowledge) -> str:
         meaning = "By which share of the usual figure a GPU is slower; GPUs that are not slow have none."
         page.add("cudadoctor_gpu_behind_ratio", meaning, slow.behind, labels)
     for demand in fleet.demands:
-        meaning = "Nodes that do not meet a demand, or cannot answer it."
-        page.add("cudadoctor_fleet_unmet_nodes", meaning, len(demand.nodes), {"requirement": demand.text})
+        labels = {"requirement": demand.text, "met": "unknown" if demand.met is None else "no"}
+        page.add("cudadoctor_fleet_unmet_nodes", "Nodes that do not meet a requirement.", len(demand.nodes), labels)
     for drift in fleet.drift:
         odd = sum(len(one.nodes) for one in drift.odd)
         page.add("cudadoctor_fleet_drift_nodes", "Nodes whose setting is not the usual one.", odd, {"setting": drift.setting})

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
-from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Straggler
+from cudadoctor.model.fleet import Drift, Fleet, Group, Straggler
+from cudadoctor.report import words
 from cudadoctor.report.clean import one_line
 from cudadoctor.report.page import Style
 from cudadoctor.report.text import VERDICTS, Page
@@ -56,7 +57,7 @@ def render(fleet: Fleet, knowledge: Knowledge, style: Style) -> str:
     for group in _some(faults, style):
         _group(page, group)
     _left(page, faults)
-    _list(page, "Demands that are not met", [f"{_short(folded(one.nodes), style)}: {demanded(one)}" for one in fleet.demands])
+    _list(page, "Required, and not met", [f"{_short(folded(one.nodes), style)}: {words.asked(one)}" for one in fleet.demands])
     _list(page, "Not the same everywhere", [drifting(one, style) for one in fleet.drift])
     _list(page, "Worse than before", [f"{_short(folded(one.nodes), style)}: {one.what}" for one in fleet.worse])
     _list(page, "Slower than their equals", [*_by_gpu(fleet, knowledge, style)])
@@ -133,11 +134,6 @@ def _group(page: Page, group: Group) -> None:
 def _short(names: str, style: Style) -> str:
     """A set of nodes that is too long for a line is cut; -v shows the whole."""
     return names if style.verbose or len(names) <= _LONGEST else f"{names[:_LONGEST]}..."
-
-
-def demanded(demand: Demand) -> str:
-    """`gpus>=8: asked for gpus>=8, found 7`, as the first of its nodes has it."""
-    return f"{demand.text}: {demand.found}" if demand.found else demand.text
 
 
 def drifting(drift: Drift, style: Style | None = None) -> str:
