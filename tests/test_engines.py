@@ -116,7 +116,7 @@ until = 2099-01-01
 
 
 def test_who_is_slow_is_measured_again_before_it_is_blamed(cluster: Path, tmp_path: Path) -> None:
-    """n2 is slow each time, n3 the first time alone; the others are asked once."""
+    """n2 is slow each time, n3 the first time alone; the others are asked once. Kept is each one's first report."""
     log = tmp_path / "log"
     asks = tmp_path / "asks"
     figures = {"body": json.loads((tmp_path / "report.json").read_text())}
@@ -132,9 +132,11 @@ def test_who_is_slow_is_measured_again_before_it_is_blamed(cluster: Path, tmp_pa
     )
     asks.chmod(0o755)
     log.touch()
-    ended = run("fleet", "--ssh", "n[1-8]", "--doctor", str(asks), "--format", "json")
+    ended = run("fleet", "--ssh", "n[1-8]", "--doctor", str(asks), "--save", str(tmp_path / "kept"), "--format", "json")
     assert sorted({one["node"] for one in json.loads(ended.out)["stragglers"]}) == ["n2"]
     assert sorted(log.read_text().split()) == sorted([f"n{number}" for number in range(1, 9)] + ["n2", "n3"])
+    first, slow = (json.loads(path.read_text())["benchmark"] for path in (tmp_path / "kept" / "n3.json", tmp_path / "slow.json"))
+    assert first == slow
 
 
 def test_a_node_without_the_doctor_is_recorded_and_judged_here(cluster: Path, tmp_path: Path) -> None:

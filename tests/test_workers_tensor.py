@@ -165,3 +165,47 @@ def test_of_memory_that_is_shared_no_more_is_taken_than_the_host_can_give(integr
     gpu = type("Gpu", (), {"device": ctypes.c_int(0), "capability": "12.1"})()
     card = CARD.Card(_Shared(free, 120 << 30, integrated=integrated), gpu, None, short=True, host_memory=lambda: available)
     assert card.free_now() == taken
+
+
+# ---------------------------------------------------------------- a sustained load
+class _Running:
+    """A card whose pieces take 0.25 s at 1,500 MHz; the products' cycles are added up, those of other kernels replaced."""
+
+    def __init__(self, *, adds: bool) -> None:
+        self.adds, self.words, self.driver, self.ended = adds, [0] * 6, self, 0
+
+    def launch(self, slot: int) -> None:
+        at, counts = 2 * slot if self.adds else 0, (375_000_000, 250_000_000)
+        self.words[at : at + 2] = [old * self.adds + new for old, new in zip(self.words[at : at + 2], counts, strict=True)]
+
+    def batch(self, queue: Any, count: int) -> float:
+        queue(0)
+        return 0.25
+
+    def keep(self, *_: Any) -> Any:
+        return object()
+
+    def record(self, _: Any) -> None: ...
+
+    def call(self, *_: Any) -> None: ...
+
+    def elapsed(self, *_: Any) -> float:
+        return 0.25
+
+    def read_out(self, count: int) -> list[int]:
+        return self.words[:count]
+
+    clock_of = staticmethod(CARD.Card.clock_of)
+    clock_mhz = CARD.Card.clock_mhz
+
+
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("seconds", [0.0, 0.002])
+def test_every_piece_of_a_load_has_its_clock_and_one_is_always_told(adds: bool, seconds: float) -> None:
+    card, told = _Running(adds=adds), []
+    load_made = load("sustained").Sustained(card, card.launch, 1e12, "bf16", adds=adds)
+    rates = load_made.run(seconds, lambda **fields: told.append(fields), dict)
+    assert rates
+    assert set(rates) == {4.0}
+    assert told[-1]["value"] == 4.0
+    assert {one["clock_mhz"] for one in told} == {1500.0}

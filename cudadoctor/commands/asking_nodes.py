@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudadoctor.commands import gathering, reading_nodes, terminal
@@ -36,7 +36,7 @@ class Asking:
         nodes: list[Node] = []
         missing: list[Missing] = []
         for engine in self.engines:
-            found, without = self._answered(engine, engine.among, engine.gone)
+            found, without = self._answered(engine, engine.among, engine.gone, self.options["save"])
             self.asked.update({node.name: (engine, node.source) for node in found})
             nodes += found
             missing += without
@@ -46,22 +46,22 @@ class Asking:
         """These nodes' second answers, of those that give one."""
         if self.options["quick"]:
             return []
-        by_engine: dict[int, list[str]] = {}
-        for name in names:
-            engine, asked = self.asked.get(name, (None, ""))
-            if engine is not None and not engine.once:
-                by_engine.setdefault(self.engines.index(engine), []).append(asked)
+        asked = [self.asked[name] for name in names if name in self.asked]
         found: list[Node] = []
-        for place, nodes in by_engine.items():
-            if not self.options["quiet"]:
+        for engine in self.engines:
+            nodes = [name for asks, name in asked if asks is engine and not engine.once]
+            if nodes and not self.options["quiet"]:
                 terminal.say(f"Measured again, for a figure is low: {', '.join(nodes)[:200]}\n")
-            found += self._answered(self.engines[place], nodes, [])[0]
+            found += self._answered(engine, nodes)[0]
         return found
 
-    def _answered(self, engine: Engine, among: list[str], gone: list[Answer]) -> tuple[list[Node], list[Missing]]:
+    def _answered(
+        self, engine: Engine, among: list[str], gone: Sequence[Answer] = (), folder: str | None = None
+    ) -> tuple[list[Node], list[Missing]]:
+        """`folder`: keeps their reports."""
         ask = functools.partial(engine.ask, among)
         answers = _answers(ask, self._work(), _said(len(among), quiet=self.options["quiet"])) if among else []
-        return _read([*answers, *gone], engine.among, self.reader, self.options["save"])
+        return _read([*answers, *gone], engine.among, self.reader, folder)
 
     def _work(self) -> Work:
         from cudadoctor.commands import policy_file

@@ -11,8 +11,6 @@ import click
 from cudadoctor.commands import examining, helping
 from cudadoctor.commands import options as groups
 
-BESIDE_LOAD = 60.0  # seconds that all else may take
-
 
 @click.command(
     cls=helping.Command,
@@ -58,5 +56,5 @@ def _on_gpus(sustained: float | None, timeout: float) -> dict[str, Any]:
     return {
         "on_gpus": ("sustained",),
         "sustained_arguments": ("--seconds", f"{sustained:g}"),
-        "timeout": max(timeout, sustained + BESIDE_LOAD),
+        "timeout": examining.limit_beside(sustained, timeout),
     }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cudadoctor.within.asking import Judge
 
 FORMATS = ("text", "json")
+BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
 shown = groups.shown
 quick_option = click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
 evidence_options = groups.group(
@@ -45,6 +46,11 @@ evidence_options = groups.group(
 frameworks_option = click.option(
     "--frameworks", is_flag=True, help="Import the GPU frameworks (PyTorch, JAX ...) too and compute with each; --log naming one does so."
 )
+
+
+def limit_beside(load: float, timeout: float) -> float:
+    """Seconds for the whole run where a load of so many seconds was asked for."""
+    return max(timeout, load + BESIDE_LOAD) if load else timeout
 
 
 def causes_of(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

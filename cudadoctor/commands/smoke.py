@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from cudadoctor.model.report import Report
 
 SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
-BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
 
 
 @click.command(
@@ -52,8 +51,7 @@ def _on_gpus(memory: str, duration: float, *, verbose: bool, timeout: float) -> 
     if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
         raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
     arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if verbose else ()))
-    limit = max(timeout, duration + BESIDE_LOAD) if duration else timeout
-    return {"on_gpus": ("smoke",), "smoke_arguments": arguments, "timeout": limit}
+    return {"on_gpus": ("smoke",), "smoke_arguments": arguments, "timeout": examining.limit_beside(duration, timeout)}
 
 
 def required(report: Report) -> Report:

@@ -10,11 +10,13 @@ import functools
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import get_args
 
 import msgspec
 
 from cudadoctor.inventory.equals import link_of
 from cudadoctor.model.fleet import Measured, Missing, Node, NodeGpu, Verdict
+from cudadoctor.model.recipe import Action
 from cudadoctor.model.report import RequirementResult
 
 SCHEMA = "cudadoctor.report/1"
@@ -171,7 +173,7 @@ def _node(source: str, report: _Report) -> Node:
         time=report.origin.time,
         version=report.tool.version,
         verdict=report.verdict,
-        action=report.action,
+        action=report.action if report.action in get_args(Action) else "unknown",
         exit_code=report.exit_code,
         cause=root.cause if root is not None else None,
         line=f"{quote.source}: {quote.text}"[:_LONGEST] if quote is not None else None,

@@ -324,5 +324,9 @@ class Card:
 
     def clock_mhz(self, slot: int = 0) -> float | None:
         """The clock under load, from the cycles and nanoseconds that kernels counted there. None: a clock that stands still."""
-        cycles, nanoseconds = self.read_out(2 * slot + 2)[-2:]
+        return self.clock_of(*self.read_out(2 * slot + 2)[-2:])
+
+    @staticmethod
+    def clock_of(cycles: int, nanoseconds: int) -> float | None:
+        """In MHz; None for counts that no kernel made."""
         return round(cycles / nanoseconds * 1000, 1) if 0 < nanoseconds < 1 << 40 and 0 < cycles < 1 << 44 else None

@@ -21,7 +21,7 @@ MIB = 1 << 20
 SIZES = (8192, 4096)  # rows of A, rows of B, and length of the sums
 SAMPLES = 24  # numbers of a product that are computed again
 SAMPLE_SECONDS = 0.1
-SLOT_BYTES = 16  # of cycles and nanoseconds, for each sample
+SLOT_BYTES = 16  # two words for each sample: the cycles, and the nanoseconds that they took
 WARM_SECONDS = 0.6  # until the power limit binds: the clock falls by a fifth within the first tenths of a second
 SEEDS = (0x0A0A0A0A, 0x0B0B0B0B)
 KINDS = ("fp16", "bf16", "tf32", "fp8", "int8")
@@ -162,12 +162,8 @@ class Tensor:
         place = (ctypes.c_ubyte * 128).from_buffer(raw, -ctypes.addressof(raw) % 64)
         sizes, strides = (ctypes.c_uint64 * 2)(row_bytes // 4, rows), (ctypes.c_uint64 * 1)(row_bytes)
         boxes, steps = (ctypes.c_uint32 * 2)(self.ptx.SLICE // 4, box), (ctypes.c_uint32 * 2)(1, 1)
-        words = ctypes.c_int(2)  # of 32 bits, whatever the numbers are
-        none, swizzle, promotion = (
-            ctypes.c_int(0),
-            ctypes.c_int(3),
-            ctypes.c_int(3),
-        )  # of 128 bytes; 256 bytes into the second level of cache
+        words, none = ctypes.c_int(2), ctypes.c_int(0)  # of 32 bits, whatever the numbers are
+        swizzle, promotion = ctypes.c_int(3), ctypes.c_int(3)  # of 128 bytes; 256 bytes into the second level of cache
         self.driver.call(
             "cuTensorMapEncodeTiled", ctypes.byref(place), words, ctypes.c_uint32(2), buffer, sizes, strides, boxes, steps, none, swizzle,
             promotion, none,

@@ -21,11 +21,11 @@ SLOTS = 3  # pieces that are queued at once, so that the GPU never waits for Pyt
 
 
 class Sustained:
-    """A load on one GPU. `launch` queues one piece of work that counts its cycles in a slot; `operations` of one launch."""
+    """A load on one GPU. `operations`: of one launch; `adds`: its cycles add up in its slot, else they stand in the first."""
 
-    def __init__(self, card: Any, launch: Callable[[int], None], operations: float, kind: str) -> None:
+    def __init__(self, card: Any, launch: Callable[[int], None], operations: float, kind: str, *, adds: bool) -> None:
         self.card, self.driver, self.launch = card, card.driver, launch
-        self.operations, self.kind = operations, kind
+        self.operations, self.kind, self.adds = operations, kind, adds
 
     def run(self, seconds: float, tell: Callable[..., None], look: Callable[[], dict[str, Any]]) -> list[float]:
         """Work for so long; the TFLOP/s of each piece."""
@@ -33,13 +33,14 @@ class Sustained:
         once = max(card.batch(lambda _: self.launch(0), 1), 1e-5)
         count = max(1, int(PIECE / once))
         events = [card.keep(ctypes.c_void_p, "cuEventDestroy_v2", "cuEventCreate", ctypes.c_uint(0)) for _ in range(SLOTS + 1)]
+        counted = card.read_out(2 * SLOTS)
         started = time.monotonic()
         rates: list[float] = []
         looked = 0.0
         card.record(events[0])
         queued = done = 0
         while True:
-            while queued < done + SLOTS and time.monotonic() - started < seconds:
+            while queued < done + SLOTS and (queued == 0 or time.monotonic() - started < seconds):
                 for _ in range(count):
                     self.launch(queued % SLOTS)
                 queued += 1
@@ -49,19 +50,19 @@ class Sustained:
             self.driver.call("cuEventSynchronize", events[(done + 1) % (SLOTS + 1)])
             took = card.elapsed(events[done % (SLOTS + 1)], events[(done + 1) % (SLOTS + 1)])
             rates.append(count * self.operations / took / 1e12)
-            clock = self.clock(done % SLOTS)
+            clock = self.clock(counted, 2 * (done % SLOTS))
             done += 1
             now = time.monotonic() - started
             if now >= looked or done == queued:
                 looked = now + LOOK_EVERY
                 tell(at=round(now, 2), value=round(rates[-1], 2), clock_mhz=clock, load=look())
 
-    def clock(self, slot: int) -> float | None:
-        """The clock of a piece that has ended; its slot is free again."""
-        clock: float | None = self.card.clock_mhz(slot)
-        place = ctypes.c_uint64(self.card.out.value + 16 * slot)
-        self.driver.call("cuMemsetD8Async", place, ctypes.c_ubyte(0), ctypes.c_size_t(16), self.card.second)
-        return clock
+    def clock(self, counted: list[int], at: int) -> float | None:
+        """The clock of a piece that has ended. `counted`: the words of all slots as they were before; `at`: of its slot."""
+        if not self.adds:
+            return self.card.clock_mhz()  # type: ignore[no-any-return]
+        before, counted[at : at + 2] = counted[at : at + 2], self.card.read_out(at + 2)[-2:]
+        return self.card.clock_of(counted[at] - before[0], counted[at + 1] - before[1])  # type: ignore[no-any-return]
 
 
 def load_of(tensor: Any) -> Sustained:
@@ -71,10 +72,10 @@ def load_of(tensor: Any) -> Sustained:
     card.clear_out()
     if tensor.capability == ptx.HOPPER:
         launch, size = tensor.launching("bf16")
-        return Sustained(card, launch, 2.0 * size**3, "bf16")
+        return Sustained(card, launch, 2.0 * size**3, "bf16", adds=True)
     if tensor.capability >= ptx.KINDS["bf16"][3][2]:
         queue, operations = tensor.instructions("bf16")
-        return Sustained(card, lambda _: queue(TURNS), operations * TURNS, "bf16")
+        return Sustained(card, lambda _: queue(TURNS), operations * TURNS, "bf16", adds=False)
     kernel, threads = card.kernel("fp32", "fp32"), 256
     blocks = 8 * card.sm_count
     per_turn = 2.0 * card.ptx.ROUNDS * card.ptx.CHAINS * threads * blocks
@@ -82,7 +83,7 @@ def load_of(tensor: Any) -> Sustained:
     def single(_: int) -> None:
         card.launch(kernel, blocks, threads, "puff", card.out, TURNS, -1.0, 11.375)
 
-    return Sustained(card, single, per_turn * TURNS, "fp32")
+    return Sustained(card, single, per_turn * TURNS, "fp32", adds=False)
 
 
 def work(job: Any) -> None:
