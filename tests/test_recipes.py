@@ -64,8 +64,10 @@ FAMILIES = PACKAGES | SYSTEMS
 
 # ---------------------------------------------------------------- the files
 def test_every_condition_is_used_and_every_use_is_known() -> None:
-    used = {name for _, _, step in STEPS for name in (step.when or "").split()}
-    assert used == set(CONDITIONS)
+    words = {word.lstrip("!") for _, _, step in STEPS for word in (step.when or "").split()}
+    assert {word for word in words if ":" not in word} == set(CONDITIONS)
+    assert {word.partition(":")[0] for word in words if ":" in word} == {"has", "value"}
+    assert {word.partition(":")[2] for word in words if word.startswith("has:")} <= set(WORDS)
 
 
 def test_every_placeholder_has_words_for_when_it_is_not_known() -> None:

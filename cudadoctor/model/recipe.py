@@ -26,7 +26,7 @@ class StepTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `shell`: the same for every Linux distribution. `shells`: by family (debian, ubuntu, fedora, rhel, arch, suse), and for systems that
     are changed in another way: nixos, ostree and transactional (images), windows (PowerShell). Neither: words only.
-    `when`: the step is for machines where this condition of prescribe.CONDITIONS holds.
+    `when`: the step is for machines where these conditions hold (prescribe/conditions.py).
     `kind`: what its command does to the machine; every step with a command states it, and words do where they ask for a restart.
     `mode` and `given`: an alternative and when it is the better one ("a restart has to wait"), or the condition that the reader looks at
     ("the engine does not know --gpus"); they are read after "Or, where" and "If".

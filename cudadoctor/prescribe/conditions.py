@@ -1,5 +1,7 @@
-"""The named conditions that a recipe's step may ask for (`when`, several separated by blanks: all must hold).
+"""The conditions that a recipe's step may ask for (`when`, several separated by blanks: all must hold).
 
+A word of `when` is the name of a condition; `has:cuda_home`, where that placeholder has a value here; `value:nvpl` or
+`value:setting=no-cgroups`, where the finding has that value; and `!` before any of these turns it round.
 Where a fact is not known the condition takes the side that is written here: a step that does no harm is offered, one that may is not.
 """
 
@@ -29,7 +31,7 @@ from cudadoctor.prescribe import frameworks, free_gpu, pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.launches import LAUNCHES
 from cudadoctor.prescribe.placeholders import node_group, placeholders
-from cudadoctor.prescribe.places import KUBERNETES, PLACES, RAY, SLURM_WORDS
+from cudadoctor.prescribe.places import PLACES, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
 from cudadoctor.prescribe.settings import SETTINGS
 from cudadoctor.prescribe.stack import OLDEST_OF_CONDA, outdated, stack_of
@@ -52,7 +54,19 @@ _OTHER_FLAVOUR = ("open-module-required", "open-module-unsupported-gpu")
 
 def holds(when: str | None, case: Case) -> bool:
     """Whether all conditions of a step hold here."""
-    return all(CONDITIONS[name](case) for name in (when or "").split())
+    return all(_holds(word, case) for word in (when or "").split())
+
+
+def _holds(word: str, case: Case) -> bool:
+    if word.startswith("!"):
+        return not _holds(word[1:], case)
+    kind, _, name = word.partition(":")
+    if kind == "has":
+        return name in placeholders(case)
+    if kind == "value":
+        name, equals, wanted = name.partition("=")
+        return case.value(name) == wanted if equals else case.value(name) is not None
+    return CONDITIONS[word](case)
 
 
 # ---------------------------------------------------------------- the driver
@@ -138,26 +152,13 @@ def _secure_boot(case: Case) -> bool:
 
 
 def _built_here(case: Case) -> bool:
-    return case.get(DKMS) is not None or not _prebuilt(case)
-
-
-def _prebuilt(case: Case) -> bool:
-    return "prebuilt_module" in placeholders(case)
-
-
-def _vfio_pci(case: Case) -> bool:
-    return "gpu_address" in placeholders(case)
+    return case.get(DKMS) is not None or "prebuilt_module" not in placeholders(case)
 
 
 # ---------------------------------------------------------------- device files
 def _nodes_forbidden(case: Case) -> bool:
     """The capability to make device files is missing, as in most containers. Another shell of the same machine may have it."""
     return case.get(MAY_MAKE_NODES) is False
-
-
-def _modprobe(case: Case) -> bool:
-    path = case.get(NVIDIA_MODPROBE)
-    return path is not None
 
 
 def _uvm_loaded(case: Case) -> bool:
@@ -220,10 +221,6 @@ def _tileiras_knows(case: Case) -> bool:
     """The GPU that tileiras was asked to compile for is of a generation that some release of it knows, or nobody says which it is."""
     number = re.match(r"\d{2,3}", case.value("capability") or "")
     return number is None or int(number[0]) >= OLDEST_OF_TILEIRAS
-
-
-def _has(name: str) -> Condition:
-    return lambda case: name in placeholders(case)
 
 
 def _path_split(case: Case) -> bool:
@@ -309,19 +306,13 @@ def _service(case: Case) -> bool:
     return _reachable(case) and case.process is not None and case.process.service is True
 
 
-def _not(condition: Condition) -> Condition:
-    return lambda case: not condition(case)
-
-
 def _either(*conditions: Condition) -> Condition:
     return lambda case: any(condition(case) for condition in conditions)
 
 
 CONDITIONS: dict[str, Condition] = {
     "driver-wanted": _driver_wanted,
-    "driver-not-wanted": _not(_driver_wanted),
     "driver-chosen": _driver_chosen,
-    "driver-not-chosen": _not(_driver_chosen),
     "archive": _origin("archive"),
     "aur": _origin("aur"),
     "stream": _origin("stream"),
@@ -340,57 +331,32 @@ CONDITIONS: dict[str, Condition] = {
     "debian": _family("debian"),
     "suse": _family("suse"),
     "nixos": _family("nixos"),
-    "not-nixos": _not(_family("nixos")),
     "layered-image": lambda case: case.system.image is not None,
     "apt": _either(_family("debian"), _family("ubuntu")),
     "pip-refused": pip.refused,
     "module-built-here": _built_here,
-    "module-prebuilt": _prebuilt,
-    "vfio-pci-known": _vfio_pci,
     "nodes-forbidden": _nodes_forbidden,
-    "nvidia-modprobe": _modprobe,
-    "no-nvidia-modprobe": _not(_modprobe),
-    "uvm-not-loaded": _not(_uvm_loaded),
+    "nvidia-modprobe": lambda case: case.get(NVIDIA_MODPROBE) is not None,
+    "uvm-loaded": _uvm_loaded,
     "uvm-stale": _uvm_stale,
     "module-on-disk": _module_on_disk,
     "node-group": _node_group,
-    "no-node-group": _not(_node_group),
     "persistence-possible": _own_system,
-    "linux-driver-packages-known": _has("linux_driver_packages"),
-    "linux-driver-packages-unknown": _not(_has("linux_driver_packages")),
     "libcuda-on-disk": _libcuda_on_disk,
-    "libcuda-not-on-disk": _not(_libcuda_on_disk),
-    "libcuda-folder-known": _has("libcuda_folder"),
-    "kept-path": _has("kept_path"),
+    "path-split": _path_split,
     "kept-nothing": lambda case: _path_split(case) and not case.values["kept"],
-    "path-not-split": _not(_path_split),
-    "stub-folder-known": _has("stub_folder"),
-    "stub-folder-unknown": _not(_has("stub_folder")),
     "compat-in-loader": _compat_in_loader,
-    "toolkit-found": _has("cuda_home"),
     "toolkits-known": lambda case: case.get(TOOLKITS) is not None or case.absent(TOOLKITS),
-    "toolkits-unknown": lambda case: case.get(TOOLKITS) is None and not case.absent(TOOLKITS),
-    "no-toolkit-found": _not(_has("cuda_home")),
     "both-variables": _both_variables,
     "conda": _conda,
-    "pip": _not(_conda),
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
     "failed-at-resume": lambda case: any("failed at resume" in quote.text for quote in case.root.evidence),
-    "lacks-nvpl": lambda case: case.value("nvpl") is not None,
-    "lacks-cudss": lambda case: case.value("cudss") is not None,
-    "lacks-cuda-library": lambda case: case.value("nvpl") is None and case.value("cudss") is None,
-    "device-rules-off": lambda case: case.value("setting") == "no-cgroups",
-    "cdi-folder": lambda case: case.value("setting") == "cdi-spec-dirs",
-    "no-wheels": lambda case: pip.series(case) is None,
     "conda-toolkit": _conda_toolkit,
-    "no-conda-toolkit": _not(_conda_toolkit),
     "toolkit-pin": _toolkit_pin,
     "older-series": _older_series,
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
-    "other-limit": lambda case: case.value("limit") != "memory of the control group",
     "of-torch": _of("torch"),
-    "not-of-torch": _not(_of("torch")),
     "of-jax": _of("jax"),
     "of-tensorflow": _of("tensorflow"),
     "of-onnxruntime": _of("onnxruntime"),
@@ -399,30 +365,11 @@ CONDITIONS: dict[str, Condition] = {
     "of-bitsandbytes": _of("bitsandbytes"),
     "of-none": lambda case: frameworks.framework(case) is None,
     "for-numba": _for_numba,
-    "not-for-numba": _not(_for_numba),
     "pip-torch": pip.torch_of_pip,
-    "surplus-wheels": _has("surplus_wheels"),
-    "no-wheels-to-remove": _not(_either(_has("surplus_wheels"), _has("pip_copies"))),
-    "no-package-list": lambda case: case.value("package") is None,
-    "pip-copies": _has("pip_copies"),
-    "nvcc-off-path": _has("nvcc_folder"),
-    "nvcc-nowhere": _not(_has("nvcc_folder")),
-    "torch-index-known": _has("torch_index"),
-    "torch-index-unknown": _not(_has("torch_index")),
-    "arch-known": _has("arch_list"),
-    "arch-unknown": _not(_has("arch_list")),
     "windows-said": frameworks.on_windows,
-    "not-windows-said": _not(frameworks.on_windows),
     "tileiras-knows": _tileiras_knows,
-    "tileiras-knows-not": _not(_tileiras_knows),
     "libc-clash": _libc_clash,
-    "no-libc-clash": _not(_libc_clash),
-    "gcc-known": _has("gcc"),
-    "gcc-unknown": _not(_has("gcc")),
-    "numpy-absent": lambda case: case.value("absent") == "numpy",
-    "numpy-there": lambda case: case.value("absent") != "numpy",
     "fitting-known": _fitting,
-    "fitting-unknown": _not(_fitting),
     "simulator-by-variable": _by_variable("NUMBA_ENABLE_CUDASIM", "enable_cudasim"),
     "simulator-by-file": lambda case: _config_line(case, "enable_cudasim"),
     "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
@@ -430,11 +377,9 @@ CONDITIONS: dict[str, Condition] = {
     "slurm": _either(SLURM, SLURM_WORDS),
     "pbs": PBS,
     "lsf": LSF,
-    "other-scheduler": _not(_either(SLURM, SLURM_WORDS, PBS, LSF, RAY, KUBERNETES)),
     "free-gpu": lambda case: free_gpu.free_gpu(case) is not None,
     "default-gpu-free": lambda case: free_gpu.default_free(case) is not None,
     "process-known": lambda case: case.pid is not None,
-    "process-unknown": lambda case: case.pid is None,
     "process-may-be-ended": lambda case: _reachable(case) and _mine(case) and not _defunct(case) and not _service(case),
     "process-defunct": lambda case: _defunct(case) and _mine(case),
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),

@@ -74,5 +74,4 @@ def _too_many(case: Case) -> Launcher | None:
 LAUNCHES: dict[str, Callable[[Case], bool]] = {
     "launch-refused": lambda case: _refused(case) is not None,
     "more-processes-than-gpus": lambda case: _too_many(case) is not None,
-    "no-more-processes-than-gpus": lambda case: _too_many(case) is None,
 }

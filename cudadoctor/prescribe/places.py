@@ -108,10 +108,8 @@ PLACES: dict[str, Condition] = {
     "hook-slow": evidence(r"timed out|rpc error"),
     "hook-direct": evidence(r"Runtime Hook directly"),
     "hook-gvisor": evidence(r"unsupported Nvidia driver version"),
-    "own-linux-driver": lambda case: not in_windows(case),
     "driver-of-windows": in_windows,
     "windows": lambda case: case.windows,
-    "not-windows": lambda case: not case.windows,
     "ray": RAY,
     "kubernetes": KUBERNETES,
 }

@@ -105,7 +105,6 @@ RECOVERY: dict[str, Condition] = {
     "no-recovery-needed": nothing_needed,
     "remapping-failed": remapping_failed,
     "gsp-file-missing": firmware_missing,
-    "gsp-file-there": lambda case: not firmware_missing(case),
     "gsp-can-be-off": gsp_can_be_off,
     "switched-by-prime": _PRIME,
     "switched-by-supergfxctl": _SUPERGFX,

@@ -93,12 +93,10 @@ def _place(wanted: Callable[[Case, SetIn], bool]) -> Condition:
 
 SETTINGS: dict[str, Condition] = {
     "of-variable": _of_variable,
-    "of-no-variable": lambda case: not _of_variable(case),
     "whole-variable": lambda case: _of_variable(case) and "kept" not in case.values,
     "set-in-own": _place(lambda case, place: _removed(case) and place.alone and not _of_system(place)),
     "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _of_system(place)),
     "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
-    "not-set-in-unit": lambda case: not _units(case),
     "set-in-unit": lambda case: bool(_units(case)),
     "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not _looked(case),
     "set-in-no-file": lambda case: not places(case) and _may_be_set(case) and _looked(case),

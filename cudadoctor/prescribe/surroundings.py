@@ -45,7 +45,7 @@ def _windows_possible(case: Case) -> bool:
 SURROUNDINGS: dict[str, Condition] = {
     "container-possible": _container_possible,
     "virtual-possible": _virtual_possible,
-    "not-virtual": lambda case: case.get(HYPERVISOR) is None,
+    "virtual": lambda case: case.get(HYPERVISOR) is not None,
     "own-module": _own_module,
     "run-installer-possible": _run_installer_possible,
     "windows-possible": _windows_possible,

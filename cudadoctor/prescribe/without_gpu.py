@@ -51,5 +51,4 @@ WITHOUT_GPU: dict[str, Callable[[Case], bool]] = {
     "slurm-client": _slurm,
     "colab": _colab,
     "kaggle": _kaggle,
-    "no-notebook": lambda case: not _colab(case) and not _kaggle(case),
 }
