@@ -15,7 +15,7 @@ MESSAGE = "CUDA error: device-side assert triggered"
 
 def reported(line: str, previous: str = "") -> bool:
     start = line.index(MESSAGE)
-    return InQuotes(KNOWLEDGE.lexicon).reported(line, start, start + len(MESSAGE), previous)
+    return InQuotes(KNOWLEDGE.discourse).standing(line, start, start + len(MESSAGE), previous) is not None
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ TABLE_PROPERTIES = (
     "old_runtime_errors", "nvml_errors", "dcgm_errors", "smi_exits", "smi_messages", "smi_headers", "smi_changes", "xids",
     "xid_buckets", "recovery_actions", "env_vars", "visible_devices_rules", "numba_releases", "numba_cuda_releases",
     "numba_facts", "numba_env", "products", "torch_indexes", "distributions", "device_problems", "topics", "makers", "figures", "circumstances",
-    "lexicon", "experiments",
+    "lexicon", "discourse", "experiments",
 )  # fmt: skip
 CAUSE = """
 title = "The driver is asleep"
@@ -59,7 +59,7 @@ def test_every_table_decodes_and_has_rows(name: str) -> None:
     if name == "recipes" and not (ROOT / "cudadoctor" / "knowledge" / "recipes").exists():
         pytest.skip("no recipes yet")
     table = getattr(KNOWLEDGE, name)
-    rows = {"lexicon": "says", "experiments": "rule"}
+    rows = {"lexicon": "says", "discourse": "words", "experiments": "rule"}
     assert len(getattr(table, rows[name]) if name in rows else table) > 0
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cudadoctor.knowledge.load import load
 from cudadoctor.parsers import quoting
+from cudadoctor.parsers.discourse import speech_of
 from tests.cases import every
 from tests.pasted import report
 
+TOO = speech_of(load()).too
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 QUOTING = {
@@ -51,8 +56,22 @@ def test_what_is_reported_counts(name: str) -> None:
 
 def test_values_and_tables_of_tools_are_no_code() -> None:
     inspect = '{\n  "Runtime": "runc",\n  "DeviceRequests": null,\n  "Devices": [],\n}\n'
-    assert quoting.lines_of(inspect.split("\n")) == frozenset()
+    assert quoting.lines_of(inspect.split("\n"), TOO) == frozenset()
     smi = (
         "|-----------------------------------------+----------------------+\n| GPU  Name       | Fix |\n|=========+=====|\n| 0 Tesla |  x |"
     )
-    assert quoting.lines_of(smi.split("\n")) == frozenset()
+    assert quoting.lines_of(smi.split("\n"), TOO) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("heading", "rows"),
+    [
+        ("| Message | What to do |\n|---|---|\n", {2, 3}),
+        ("| Error | Cause | Fix |\n| :--- | --- | --- |\n", {2, 3}),
+        ("| Error | Node |\n|---|---|\n", set()),
+        ("| Message | What to do |\n\n", set()),
+    ],
+)
+def test_the_rows_of_a_table_of_advice_speak(heading: str, rows: set[int]) -> None:
+    table = "| `CUDA out of memory` | a smaller batch |\n| `Torch not compiled with CUDA enabled` | Install it again |\nThat is all.\n"
+    assert quoting.lines_of((heading + table).split("\n"), TOO) == rows

@@ -19,10 +19,8 @@ SPOKEN = (
     '    ("NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.", "bus"),',
     '* Fixed a bug that could cause "GPU has fallen off the bus" messages.',
     "* Clearer words for `libcuda.so.1: cannot open shared object file` (#1204)",
-    "* Unsupported gpu architecture 'compute_35' is no longer passed to nvcc 12",
     '**Q: I get `could not select device driver "" with capabilities: [[gpu]]`.**',
     '- "CUDA driver version is insufficient for CUDA runtime version" -> ask to update the driver',
-    "The documentation says that an error like \"Quota 'GPUS_ALL_REGIONS' exceeded\" appears.",
     "It would be great if a hint came with `CUDA out of memory`.",
     '<!-- e.g. "CUDA out of memory" -->',
     '# "libcuda.so.1: cannot open shared object file" is normal while building',
@@ -35,7 +33,6 @@ SPOKEN = (
     "Update: solved! After suspend it was CUDA_ERROR_UNKNOWN, a reload of the module brought it back.",
     "* No `GPU has fallen off the bus`",
     "**`RmInitAdapter failed!`** - look at the line above.",
-    'Conditions GpuFellOffBus ("GPU has fallen off the bus"), GspTimeout ("Timeout waiting for RPC from GSP!").',
     'Update: the "Driver/library version mismatch" from my first post went away with the reboot.',
     "- Fixed: the probe printed `Driver/library version mismatch` twice.",
     "2. `GPU has fallen off the bus` (Xid 79): drain, power cycle",
@@ -74,7 +71,7 @@ SHOWN = (
 
 @every("line", SPOKEN)
 def test_a_line_that_speaks_of_a_message(line: str) -> None:
-    assert lines_of(Text(f"above\n{line}\nbelow", source="text")) == {1}
+    assert report(f"above\n{line}\nbelow").diagnosis.root is None
 
 
 @every("line", SHOWN)
@@ -112,17 +109,3 @@ def test_what_is_only_spoken_of_is_no_earlier_attempt() -> None:
     assert found.diagnosis.root is not None
     assert found.diagnosis.root.cause == "gpu-fell-off-bus"
     assert found.diagnosis.also == () == found.notes
-
-
-@pytest.mark.parametrize(
-    ("heading", "rows"),
-    [
-        ("| Message | What to do |\n|---|---|\n", {2, 3}),
-        ("| Error | Cause | Fix |\n| :--- | --- | --- |\n", {2, 3}),
-        ("| Error | Node |\n|---|---|\n", set()),
-        ("| Message | What to do |\n\n", set()),
-    ],
-)
-def test_the_rows_of_a_table_of_advice_speak(heading: str, rows: set[int]) -> None:
-    table = "| `CUDA out of memory` | a smaller batch |\n| `Torch not compiled with CUDA enabled` | Install it again |\nThat is all.\n"
-    assert lines_of(Text(heading + table, source="text")) == rows

@@ -323,6 +323,10 @@ class Knowledge(figures.FigureTables):
         return self._table("circumstances", wording.Circumstances).circumstance
 
     @cached_property
+    def discourse(self) -> wording.Discourse:
+        return self._table("discourse", wording.Discourse)
+
+    @property
     def lexicon(self) -> wording.Lexicon:
         return self._table("lexicon", wording.Lexicon)
 

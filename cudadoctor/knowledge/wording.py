@@ -1,6 +1,10 @@
-"""The rows of tables/circumstances.toml and lexicon.toml as typed values: what a text shows beside messages, what people write."""
+"""The rows of tables/circumstances.toml, lexicon.toml and discourse.toml as typed values: what a text shows beside messages, what people
+write of a failure, and of the matter itself.
+"""
 
 from __future__ import annotations
+
+import re
 
 from cudadoctor.knowledge.tables import Row, Table
 
@@ -48,3 +52,21 @@ class Lexicon(Table, frozen=True, kw_only=True):
     def listed(self, words: Words) -> tuple[str, ...]:
         """KeyError where no list has this name."""
         return self.words[words] if isinstance(words, str) else words
+
+
+class Discourse(Table, frozen=True, kw_only=True):
+    """Lists of words by what they say of the matter itself: `over`, `others`, `meets` ..."""
+
+    words: dict[str, tuple[str, ...]]
+
+    def any_of(self, *names: str) -> re.Pattern[str]:
+        """Finds a word of these lists; one that ends in * may go on, one that begins with it may have begun before."""
+        return re.compile("|".join(_one(word) for name in names for word in self.words[name]), re.IGNORECASE)
+
+
+def _one(word: str) -> str:
+    """A word of a script without blanks between words stands anywhere."""
+    plain = re.escape(word.strip("*"))
+    before = r"(?<!\w)" if word[0].isalnum() and word[0] < "\u3000" else ""
+    after = r"(?!\w)" if word[-1].isalnum() and word[-1] < "\u3000" else ""
+    return f"{before}{plain}{after}"

@@ -16,6 +16,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import quoting, spoken_of
 from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.discourse import Speech
 from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
 
 _HOST = lazy(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,64})")
@@ -65,16 +66,16 @@ def _maybe(lines: list[str]) -> Iterator[int]:
         index, at = index + 1, end + 1
 
 
-def shown(text: Text) -> Text:
+def shown(text: Text, speech: Speech) -> Text:
     """The text without the lines that only speak of what they quote: they show no state, of now or of before."""
-    return without(text, _spoken_of(text.text))
+    return without(text, _spoken_of(text.text, speech))
 
 
 @lru_cache(maxsize=2)
-def _spoken_of(body: str) -> frozenset[int]:
+def _spoken_of(body: str, speech: Speech) -> frozenset[int]:
     """Found once for the parsers and the recognisers, which ask one after the other."""
     text = Text(body, source="")
-    return spoken_of.lines_of(text) | quoting.solved(text.lines)
+    return spoken_of.lines_of(text) | quoting.lines_of(text.lines, speech.too) | speech.lines_of(text.lines)
 
 
 def replaced(text: Text) -> frozenset[int]:
@@ -118,9 +119,9 @@ def machines(text: Text) -> tuple[frozenset[int], ...]:
     return tuple(frozenset(lines) for lines in owned.values()) if len(owned) > 1 else ()
 
 
-def present(text: Text) -> Text:
+def present(text: Text, speech: Speech) -> Text:
     """The text's last state: nothing that is only spoken of, and nothing that a later run of the same command replaced."""
-    text = shown(text)
+    text = shown(text, speech)
     return without(text, replaced(text))
 
 

@@ -1,17 +1,18 @@
-"""Whether a message that stands in a sentence is reported there: "I get `...`", and not "what does `...` mean?".
+"""How a message stands in its line: as a program printed it, in a sentence that reports it ("I get `...`"), or only spoken of.
 
-A message in quotation marks counts where the words beside it say that somebody met it, and no explanation follows. One without them is
-what a program printed, unless the sentence asks what it means.
+A message in quotation marks is reported where the words beside it say that somebody met it, and no explanation follows. One without them
+is reported too, unless the sentence asks what it means.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from typing import Literal
 
-from cudadoctor.knowledge.wording import Lexicon
+from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
 
+Standing = Literal["printed", "reported"]
 _BEFORE = 160  # characters before a message in which its quotation mark is looked for
 _SAID = 80  # characters before the mark that say whose it is
 _AFTER = 12  # characters behind the quotation: where the verb of Japanese stands
@@ -24,33 +25,42 @@ _OF_PROGRAM = lazy(
     r"|(?:error|exception|warning|fatal|failed|failure)\)?\s{0,2}[:=]\s{0,4}[bru]?$"
     r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason)=$"
 )
+_ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
+_SEARCHED = lazy(r"\b(?:e|z|f|pcre2?)?grep\b[^|\n]{0,80}$|\b(?:rg|ag|ack)\b[^|\n]{0,80}$")  # what is looked for
+_ITEM = lazy(r"^\s{0,12}(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|\( ?\)|[QA]\d{0,2}[.:])\s")  # of a list
 _SENTENCE = lazy(r"[.!?。！？]\s|[;；]")
 
 
 class InQuotes:
-    """The lexicon's words made ready."""
+    """The words made ready."""
 
-    def __init__(self, lexicon: Lexicon) -> None:
-        words = lexicon.words
-        self._meets, self._others, self._asks = (_any(words[name]) for name in ("meets", "others", "asks"))
-        self._explained = re.compile(rf"[\"'`”»」』]{{1,3}}\**[,;)]?\s{{0,3}}(?:{_any(words['explained']).pattern})", re.IGNORECASE)
+    def __init__(self, discourse: Discourse) -> None:
+        self._meets, self._others, self._asks, self._supposed, self._own = map(
+            discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")
+        )
+        explained = discourse.any_of("explained").pattern
+        self._explained = re.compile(rf"[\"'`”»」』]{{1,3}}\**[,;)]?\s{{0,3}}(?:{explained})", re.IGNORECASE)
 
-    def reported(self, line: str, start: int, end: int, previous: str) -> bool:
-        """Whether line[start:end] is there as something that happened. `previous`: the line above, where the sentence may have begun."""
+    def standing(self, line: str, start: int, end: int, previous: str) -> Standing | None:
+        """How line[start:end] stands there; None where it is only spoken of. `previous`: the line above, where its sentence may begin."""
         mark = opened(line, start) if line[start] not in _MARKS else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
         before = line[: start if mark is None else mark]
         said = _SENTENCE.split(before[-_SAID:] if before.strip() else previous[-_SAID:])[-1]
         if self._asks.search(said):
-            return False
-        if mark is None or _OF_PROGRAM.search(before):
-            return True
+            return None
+        if mark is None:
+            return "reported" if _ITEM.match(line) else "printed"
+        if _OF_PROGRAM.search(before):
+            return "printed"
         closed = _closed(line, end, line[mark])
-        if self._explained.match(line, closed) or self._others.search(said):
-            return False
+        if self._explained.match(line, closed) or self._others.search(said) or _ARGUMENT.search(before) or _SEARCHED.search(before):
+            return None
+        if self._supposed.search(said) and not self._own.search(said):
+            return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
-        return self._meets.search(said if behind[:1].isascii() else said + behind) is not None
+        return "reported" if self._meets.search(said if behind[:1].isascii() else said + behind) else None
 
 
 def opened(line: str, start: int) -> int | None:
@@ -74,15 +84,3 @@ def _closed(line: str, end: int, mark: str) -> int:
     """Where the quotation ends, which goes on behind the message."""
     places = (line.find(one, end) for one in _PAIRS.get(mark, mark))
     return min((at for at in places if at >= 0), default=len(line))
-
-
-def _any(words: Iterable[str]) -> re.Pattern[str]:
-    """A word that ends in * may go on; one of a script without blanks stands anywhere."""
-    return re.compile("|".join(_one(word) for word in words), re.IGNORECASE)
-
-
-def _one(word: str) -> str:
-    plain = re.escape(word.rstrip("*"))
-    before = r"(?<!\w)" if word[0].isalnum() and word[0] < "\u3000" else ""
-    after = r"(?!\w)" if word[-1].isalnum() and word[-1] < "\u3000" else ""
-    return f"{before}{plain}{after}"

@@ -91,6 +91,7 @@ class Lines:
         self.entries = entries
         self.text = "\n".join(entries)
         self.in_quotes: InQuotes | None = None  # of a user's text: what only speaks of a message is no hit
+        self.printed: set[int] = set()  # numbers of the lines with a hit that a program printed, as far as they were asked for
         self._places: Places | None = None
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
 
@@ -122,7 +123,15 @@ class Lines:
 
     def _reported(self, hit: Hit, in_quotes: InQuotes) -> bool:
         previous = self.entries[hit.first - 2] if hit.entry < self._count and hit.first > 1 else ""
-        return in_quotes.reported(self.entries[hit.entry], hit.start, hit.end, previous)
+        standing = in_quotes.standing(self.entries[hit.entry], hit.start, hit.end, previous)
+        if standing == "printed":
+            self.printed.update(range(hit.first, hit.last + 1))
+        return standing is not None
+
+    def stands(self, hit: Hit, words: str) -> bool:
+        """Whether what a pattern found on the hit's line, or from there on, is there as something that happened."""
+        at = self.entries[hit.entry].find(words.partition("\n")[0]) if self.in_quotes is not None else -1
+        return at < 0 or self.in_quotes is None or self._reported(Hit(hit.entry, hit.first, hit.last, at, at + len(words)), self.in_quotes)
 
     def look_for(self, literals: Literals) -> None:
         """Find all of these in one pass; `all` and `ends` then know where each stands."""

@@ -7,7 +7,8 @@ code, is no block of code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 from cudadoctor.model.pattern import lazy
 
@@ -18,16 +19,21 @@ _FOUND = lazy(
     r"[:-]\d{1,6}[:-](?:\s{2}|\t| ?(?:[#/*]|(?:return|raise|throw|case|if|else|def|class|static|const|print\w{0,4}|log\w{0,6})\b)"
     r"|[\w.>-]{1,60} ?(?:=|\(\\?[\"'])|[\"'`]|[-*+] )"
 )
-_LISTED = lazy(r"^\d{1,6}[:-](?:\s{2}|\t)")  # rg names the file once, above
+_NAMED = lazy(r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w+-]{1,80}\.\w{1,5}$")  # rg names the file once, above what it found there
+_LISTED = lazy(r"^\d{1,6}[:-]")
+_HUNK = lazy(r"^(?:diff --git a/|@@ -\d{1,7},\d{1,7} \+\d{1,7},\d{1,7} @@|--- a/|\+\+\+ b/)")
+_BBCODE = lazy(r"(?i)\[(?P<end>/?)quote\b[^\]\n]{0,80}\]")
 _ENDS = r"(?:[)\]}\"']|=.{1,200}|\breturn\b.{0,200});\s{0,4}(?://.{0,200})?$"
 _CODE = lazy(
     r"^\s{0,60}(?:(?:#include|#define|#if|#endif|#pragma|import|from|package|using|namespace|def|class|func|fn|impl|enum|struct|typedef"
     r"|static|const|constexpr|switch|case|default|throw|raise|try|except|catch|elif|else|return|public|private|void|let|var|async|with|assert)\b"
     rf"|[}}\])]{{1,3}}[;,]?\s{{0,4}}$|//|/\*|\*/|@\w)|{_ENDS}|\{{\s{{0,4}}(?://.{{0,200}})?$"
+    r"|;;\s{0,4}$|;\s(?:then|do)\s{0,4}$|^\s{0,60}(?:fi|done|esac)\b|^\s{0,60}\{[\"'].{6,300}\},?$"
     r"|^\s{0,60}(?:if|for|while)\b.{0,300}[:{]\s{0,4}$|^\s{0,60}[\w.>-]{1,60}\([^)]{0,300}\)[;:]\s{0,4}$"
 )
 _STRONG = lazy(
-    rf"{_ENDS}|^\s{{0,60}}(?:#include|#define|def \w|class \w|return\b|raise \w|throw\b|case .{{1,80}}:|func |fn |impl |except\b)"
+    rf"{_ENDS}|;;\s{{0,4}}$|^\s{{0,60}}(?:fi|done|esac)\s{{0,4}}$"
+    r"|^\s{0,60}(?:#include|#define|def \w|class \w|return\b|raise \w|throw\b|case .{1,80}:|func |fn |impl |except\b)"
 )
 _JSON = lazy(r"^\s{0,60}(?:\"[^\"]{0,200}\"\s{0,4}:|[{}\[\]],?\s{0,4}$)")
 _FRAME = lazy(r"^\s{0,12}File \".{1,300}\", line \d{1,7}")
@@ -52,45 +58,28 @@ _GUIDE = lazy(
     r"(?i)\b(?:check ?list|run ?book|playbook|troubleshooting|change ?log|release notes|known (?:issues|errors|messages)|faq|error messages"
     r"|procedure|triage|manual|reference)\b|^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b"
 )
+_CHANGELOG = lazy(r"(?i)^#{1,4} (?:added|changed|fixed|removed|deprecated|security)\s{0,4}$")  # as keepachangelog.com names them
 _DONE = lazy(r"(?i)\b(?:tried|did|done|so far|results?|output|i|i've|my|we|we've|our|attempts?)\b")
 _EXPLAINS = lazy(
     r"(?i)\|\s{0,8}(?:what (?:it means|to (?:do|try|check))|meaning|description|explanation"
     r"|(?:likely |possible |root )?causes?|(?:how to )?fix(?:es)?|solutions?|remed(?:y|ies)"
     r"|resolution|workarounds?|actions?|severity)\s{0,8}(?:\||$)"
 )
-_SOLVED = lazy(
-    r"(?i)\b(?:solved|resolved|fixed (?:it|by|now|with|after)|works? (?:now|again|fine now|perfectly now)"
-    r"|(?:errors?|problems?|issues?|messages?) (?:is|are|was|were) gone|working (?:now|again|fine now)"
-    r"|back to normal|did the trick|that (?:did|was) it|went away|no longer (?:happens|occurs|appears))\b"
-    r"|\b(?:gelöst|behoben|läuft wieder|résolu|resuelto"
-    r"|solucionado|resolvido|risolto|решен[оа]|работает снова)|解决了|已解决|解決しました|해결"
-)
-_NOT_SOLVED = lazy(
-    r"(?i)\b(?:not|n't|but|until|unless|only|except|however|for a|temporar\w{2,4}|again after|comes? back|came back|returns?|returned"
-    r"|if|when|would|should|could|can|may"
-    r"|might|restart\w{0,3}|need(?:s|ed)?|has to|have to|must|how|unsolved|unresolved)\b|n['’]t\b|\?"
-)
 _WROTE = lazy(
     r"(?i)\b(?:wrote|writes|schrieb|a écrit|escribió|escreveu|ha scritto|написал\w?|写道|さんは書きました)\b.{0,40}:\s{0,4}$"
     r"|^-{2,10} ?(?:original message|forwarded message|ursprüngliche nachricht)\b"
-)
-_STILL = lazy(
-    r"(?i)\b(?:same|similar|identical) (?:here|problem|issue|error|thing|message|symptoms?|failure|behaviou?r)\b|\b(?:me|here|us) too\b"
-    r"|\bme as well\b|\blikewise\b|\b(?:i|we) (?:also|too|still|now) (?:get|got|see|have|had|face|hit)\b"
-    r"|\b(?:i|we) (?:get|see|have) (?:it|that|this|the same)\b"
-    r"|\bstill (?:fails?|broken|happens?|there|the same|not|no)\b|\bany (?:idea|news|help)\b|\b(?:how (?:do|can|did)|why)\b[^?]{0,120}\?"
 )
 _FEW = 3  # lines that make a block
 _MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
 
 
-def lines_of(lines: Sequence[str]) -> frozenset[int]:
-    """Indexes (from 0) of the lines of such blocks."""
+def lines_of(lines: Sequence[str], too: re.Pattern[str]) -> frozenset[int]:
+    """Indexes (from 0) of the lines of such blocks. `too`: the words of who has what others wrote of."""
     if len(lines) > _MOST:
         return frozenset()
     lines = [line[:_LONGEST] for line in lines]
-    found = {index for kind in (_searched, _code, _tests, _tables, _lists, _mail) for index in kind(lines)}
-    return frozenset(found)
+    found = {index for kind in (_searched, _code, _tests, _tables, _lists) for index in kind(lines)}
+    return frozenset(found) | frozenset(_mail(lines, too))
 
 
 def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[range]:
@@ -105,9 +94,13 @@ def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[rang
 
 
 def _searched(lines: Sequence[str]) -> Iterator[int]:
-    """Two lines of source code or more that a search found."""
-    hits = [index for index, line in enumerate(lines) if _FOUND.match(line) or _LISTED.match(line)]
+    """Two lines of source code or more that a search found; what stands below a file that it names; a patch."""
+    hits = [index for index, line in enumerate(lines) if _FOUND.match(line)]
+    for block in _runs(lines, lambda index: _LISTED.match(lines[index]) is not None):
+        hits += block if block[0] and _NAMED.match(lines[block[0] - 1]) else ()
     yield from hits if len(hits) > 1 else ()
+    for block in _runs(lines, lambda index: lines[index][:1] in (" ", "+", "-", "@") or _HUNK.match(lines[index]) is not None):
+        yield from block if any(_HUNK.match(lines[index]) for index in block) else ()
     yield from (index for index, line in enumerate(lines) if "/" in line and _PATTERN.search(line))
 
 
@@ -147,6 +140,8 @@ def _lists(lines: Sequence[str]) -> Iterator[int]:
     ):
         items = [match["words"] for index in block if (match := _ITEM.match(lines[index])) is not None]
         above = lines[max(0, block[0] - 4) : block[0]]
+        if block[0] and _CHANGELOG.match(lines[block[0] - 1]):
+            yield from block
         if len(items) < _FEW or any(_DONE.search(line) for line in above):
             continue
         numbered = sum(item.rstrip().endswith(")") and "(#" in item for item in items)
@@ -154,26 +149,22 @@ def _lists(lines: Sequence[str]) -> Iterator[int]:
             yield from block
 
 
-def solved(lines: Sequence[str]) -> frozenset[int]:
-    """All up to the last words that say that it is over, where nothing but words follows."""
-    if len(lines) > _MOST:
-        return frozenset()
-    over = [index for index, line in enumerate(lines) if _SOLVED.search(line[:_LONGEST]) and not _NOT_SOLVED.search(line[:_LONGEST])]
-    rest = [line for line in lines[over[-1] + 1 :] if line.strip()] if over else []
-    if over and len(rest) <= _FEW and not any(_STILL.search(line[:_LONGEST]) or _NOT_SOLVED.search(line[:_LONGEST]) for line in rest):
-        return frozenset(range(over[-1] + 1))
-    return frozenset()
-
-
-def _mail(lines: Sequence[str]) -> Iterator[int]:
+def _mail(lines: Sequence[str], too: re.Pattern[str]) -> list[int]:
     """What somebody else wrote, unless the answer says that it is so here too."""
+    quoted, own = list(_in_bbcode(lines)), set(range(len(lines)))
     heads = [index for index, line in enumerate(lines) if _WROTE.search(line)]
-    if not heads:
-        return
-    quoted = [index for index, line in enumerate(lines) if line.lstrip().startswith(">")] or list(range(heads[0] + 1, len(lines)))
-    own = (line for index, line in enumerate(lines) if index not in set(quoted) and index not in heads)
-    yield from () if _says_still(own) else quoted
+    if heads:
+        quoted += [index for index, line in enumerate(lines) if line.lstrip().startswith(">")] or range(heads[0] + 1, len(lines))
+    own -= {*quoted, *heads}
+    return [] if any(too.search(lines[index]) for index in own) else quoted
 
 
-def _says_still(lines: Iterable[str]) -> bool:
-    return any(_STILL.search(line) for line in lines)
+def _in_bbcode(lines: Sequence[str]) -> Iterator[int]:
+    """What stands between [quote=...] and [/quote]."""
+    inside = False
+    for index, line in enumerate(lines):
+        marks = [mark["end"] for mark in _BBCODE.finditer(line)]
+        inside = inside or "" in marks
+        if inside:
+            yield index
+        inside = inside and marks[-1:] != ["/"]

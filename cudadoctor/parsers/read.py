@@ -71,6 +71,7 @@ from cudadoctor.parsers import (
     worker_python_env,
 )
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.discourse import speech_of
 from cudadoctor.parsers.literals import Literals, Places
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def read(evidence: Evidence, guard: Guard, knowledge: Knowledge) -> Facts:
     every = parsers(knowledge)
     facts: list[Fact[object]] = []
     unknown: list[Unknown] = []
-    pasted = {item.id: _pasted(item, guard) for item in evidence.items if item.kind == "text"}
+    pasted = {item.id: _pasted(item, guard, knowledge) for item in evidence.items if item.kind == "text"}
     held = {name: literals(knowledge).places(text.text) for name, text in pasted.items()}
     for parser in every:
         for item in evidence.items:
@@ -131,9 +132,9 @@ def read(evidence: Evidence, guard: Guard, knowledge: Knowledge) -> Facts:
     return Facts(worker_frameworks.joined(_marks(climbed, evidence), evidence), unknown)
 
 
-def _pasted(item: Item, guard: Guard) -> Text:
+def _pasted(item: Item, guard: Guard, knowledge: Knowledge) -> Text:
     text = text_of(item)
-    return guard.read(item.id, "parse", "attempts", text, lambda: attempts.present(text))
+    return guard.read(item.id, "parse", "attempts", text, lambda: attempts.present(text, speech_of(knowledge)))
 
 
 def _from_pasted(parser: Parser, item: Item, text: Text, holds: Places, guard: Guard) -> list[Fact[object] | Unknown]:

@@ -143,6 +143,8 @@ def _judged(match: Match, literal: str, hit: Hit, lines: Lines) -> _Place | None
     found = _compiled(match.pattern).search(window)
     if found is None:
         return _of_sentence(match, literal, hit, lines)
+    if literal in found[0] and not lines.stands(hit, found[0]):
+        return None  # the line holds the literal twice
     last = max(found.start(), found.end() - 1)
     return _place(literal, hit, found, top + window.count("\n", 0, found.start()), top + window.count("\n", 0, last))
 

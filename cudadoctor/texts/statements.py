@@ -6,6 +6,7 @@ a hit there means.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -35,6 +36,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
+from cudadoctor.parsers.discourse import speech_of
 from cudadoctor.parsers.in_quotes import InQuotes
 from cudadoctor.parsers.lines import prepared
 from cudadoctor.parsers.literals import Literals
@@ -57,7 +59,7 @@ def literals(knowledge: Knowledge) -> Literals:
 def _recognise(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_text: bool = False) -> Iterator[Clue]:
     lines = prepared(text)
     lines.look_for(literals(knowledge))
-    lines.in_quotes = knowledge.once("in quotes", lambda: InQuotes(knowledge.lexicon)) if is_text else None
+    lines.in_quotes = knowledge.once("in quotes", lambda: InQuotes(knowledge.discourse)) if is_text else None
     yield from signs.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
     yield from out_of_memory.clues(text, from_rung=from_rung, is_text=is_text)
     yield from error_codes.clues(text, knowledge, from_rung=from_rung, is_text=is_text)
@@ -91,15 +93,17 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
             said, before = guard.read(item.id, "texts", "text", (none, none), lambda item=item: _of_user(item, knowledge))  # type: ignore[misc]
             said = guard.run("texts", "taken back", said, taken_back.standing, said, facts)
             decided = guard.run("texts", "ties", none, _decided, said, facts, knowledge)
-            found.extend(clue for clue in decided if not clue.words or speaks_of_trouble(item.stdout or ""))
-            found.extend(said)
+            heard = guard.run("texts", "document", True, _heard, said, item, knowledge)
+            now = [*(clue for clue in decided if heard or not clue.words), *said]
+            quiet = functools.partial(speech_of(knowledge).quiet, _text(item).lines)
+            found.extend(guard.run("texts", "refuted", now, taken_back.unrefuted, now, facts, knowledge, quiet))
             found.extend(before)
     return tuple(found)
 
 
 def _of_user(item: Item, knowledge: Knowledge) -> tuple[list[Clue], list[Clue]]:
     """What a user's text states of its last attempt on its last failing machine, and what only earlier ones state."""
-    text = attempts.shown(_text(item))
+    text = attempts.shown(_text(item), speech_of(knowledge))
     bygone = kernel_log.past_lines(text)
     old = attempts.replaced(text) | bygone
     said = _clues(attempts.without(text, old), knowledge)
@@ -126,12 +130,21 @@ _TROUBLE = lazy(
 )
 
 
+def _heard(said: list[Clue], item: Item, knowledge: Knowledge) -> bool:
+    """Whether prose raises suspicions: there is trouble with a GPU, and a message too, or somebody who speaks of his own machine."""
+    text = _text(item)
+    return speaks_of_trouble(text.text) and (bool(said) or speech_of(knowledge).tells(text.lines))
+
+
 def speaks_of_trouble(text: str) -> bool:
     return _OF_GPUS.search(text) is not None and _TROUBLE.search(text) is not None
 
 
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
-    return list(_recognise(text, knowledge, is_text=True))
+    """None of a document: no program printed any of the messages, and nobody speaks of a machine of his own."""
+    found = list(_recognise(text, knowledge, is_text=True))
+    printed = any(_lines(clue) & prepared(text).printed for clue in found)
+    return found if printed or speech_of(knowledge).tells(text.lines) else []
 
 
 def _rests_on(clue: Clue, lines: frozenset[int]) -> bool:

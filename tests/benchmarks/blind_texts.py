@@ -1,9 +1,9 @@
-"""How many of 120 texts that were written from knowledge alone are read right: 80 with a cause, 40 without one.
+"""How many of 196 texts that were written from knowledge alone are read right: 104 with a cause, 92 without one.
 
     python -m tests.benchmarks.blind_texts [--list]
 
 The texts are packed so that nobody reads them by accident: whoever mends a message because of one of them has lost a measure. Printed are
-figures for each kind; --list adds the ids of what was missed, and what was said instead.
+figures for each kind; --list adds the ids of what was missed, and what was said instead. Of the kind `fault` any cause counts as right.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.sources import pasted
 
-TEXTS = Path(__file__).resolve().parents[2] / "fixtures" / "blind_texts.b64"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+PACKS = ("blind_texts.b64", "blind_mentions.b64")
 
 
 def texts() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in zlib.decompress(base64.decodebytes(TEXTS.read_bytes())).splitlines()]
+    packed = (zlib.decompress(base64.decodebytes((FIXTURES / name).read_bytes())) for name in PACKS)
+    return [json.loads(line) for lines in packed for line in lines.splitlines()]
 
 
 def main() -> None:
@@ -40,12 +42,12 @@ def main() -> None:
             suspected += found.root is None and bool(causes)
             good = not causes
         else:
-            good = causes[:1] != [] and causes[0] in wanted
+            good = causes[:1] != [] and (causes[0] in wanted or text["label"] == "any")
             first["root"] += found.root is not None and good
         right[text["kind"]] += good
         if not good and "--list" in sys.argv:
             print(f"{text['id']} {text['kind']}: {text['label']}, said {', '.join(causes[:3]) or 'nothing'}")
-    faulty = [kind for kind in of if kind in ("message", "compare", "language", "quoted", "wrong-suspicion")]
+    faulty = [kind for kind in of if kind in ("message", "compare", "language", "quoted", "wrong-suspicion", "fault")]
     for kind in of:
         print(f"{kind:16} {right[kind]:3} of {of[kind]}")
     total = sum(of[kind] for kind in faulty)

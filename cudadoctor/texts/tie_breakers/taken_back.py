@@ -1,17 +1,20 @@
-"""What a text says and takes back itself: a CPU that is meant, a driver that is said to be absent beside a table of its GPUs.
+"""What a text says and takes back itself: a CPU that is meant, a driver that is said to be absent beside a table of its GPUs, a fault that
+a later answer of the same tools refutes.
 
 A clue that is taken back is kept as an advice, which blames nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from cudadoctor.model.facts import Facts
+from cudadoctor.inventory.rungs import below
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import SMI
+from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI, RungName
 from cudadoctor.texts.tie_breakers.place import Place
 
 # What a program without a GPU says, also where it is to run without one.
@@ -20,6 +23,7 @@ _WITHOUT_GPU = frozenset(
 )
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
+_OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
 
 def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
@@ -28,7 +32,37 @@ def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
 
+def unrefuted(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, quiet: Callable[[int], bool]) -> list[Clue]:
+    """Without the clues of which a rung that their cause breaks works further below, where nobody asks on (`quiet`: of a line's number)."""
+    worked = {rung: line for line, rungs in _answers(facts) if quiet(line) for rung in rungs}
+
+    def stands(clue: Clue) -> bool:
+        cause = knowledge.causes.get(clue.cause)
+        shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
+        return cause is None or cause.layer not in _OF_MACHINE or all(shown >= worked.get(rung, 0) for rung in cause.breaks)
+
+    return [clue for clue in clues if stands(clue)]
+
+
 def _listed(facts: Facts) -> bool:
     """Whether every nvidia-smi of the text lists GPUs: before and after are not told apart."""
     answers = [fact.value for fact in facts.all(SMI)]
     return bool(answers) and all(answer is not None and bool(answer.gpus) and answer.failure is None for answer in answers)
+
+
+def _answers(facts: Facts) -> list[tuple[int, frozenset[RungName]]]:
+    """Lines of a text in which something worked, with the rungs that it proves."""
+    found: list[tuple[int, frozenset[RungName]]] = []
+    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus and fact.value.failure is None]
+    found += [(_line(fact.quotes), frozenset[RungName](("nvml", "driver"))) for fact in tables[-1:]]
+    asked = facts.get(FRAMEWORKS)
+    if not isinstance(asked, Unknown) and asked.value is not None and asked.value.available:
+        found.append((asked.value.available_line, frozenset(("framework", *below("context")))))
+    computed = facts.get(COMPUTED)
+    if not isinstance(computed, Unknown) and computed.value is not None:
+        found.append((_line(computed.quotes), frozenset(("framework", *below("ptx-kernel")))))
+    return found
+
+
+def _line(quotes: Sequence[Quote]) -> int:
+    return max((quote.first or 0 for quote in quotes), default=0)

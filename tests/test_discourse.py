@@ -1,0 +1,61 @@
+"""Whether a text reports a fault that is there now: what is over, what others have, what only a document lists, what works further below."""
+
+from __future__ import annotations
+
+from cudadoctor.knowledge.load import load
+from cudadoctor.parsers.discourse import speech_of
+from tests.cases import every
+from tests.pasted import report
+
+SPEECH = speech_of(load())
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+BUS = "NVRM: Xid (PCI:0000:01:00): 79, pid=12, name=python3, GPU has fallen off the bus."
+CPU = "AssertionError: Torch not compiled with CUDA enabled"
+TABLE = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-6f1c2f0e-3a57-52c9-9a7c-1ad6d6c10a3c)"
+SILENT = {
+    "over": f"{MISMATCH}\n\nI drained the node and rebooted it, the matter is solved.\n",
+    "over, in German": f"{MISMATCH}\n\nDer Knoten wurde neu gestartet, das Problem ist behoben.\n",
+    "what it was, with thanks": f"{MISMATCH}\n\nIt turned out that an upgrade ran at night.\nThanks to all of you!\n",
+    "somebody else's": f"The log of my neighbour's machine was full of\n\n{BUS}\n\nMy own box is healthy. Which card would you buy?\n",
+    "a quotation": f"[quote=ann]\nmine says {MISMATCH}\n[/quote]\n\nThat is another matter, I wonder about the fan curve only.\n",
+    "what rg found": 'docs/gpu.md\n41:If the kernel says "GPU has fallen off the bus" switch it off.\n\nsrc/a.py\n7:    "GPU has fallen off the bus",\n',
+    "a patch": f'diff --git a/a.c b/a.c\n--- a/a.c\n+++ b/a.c\n@@ -1,2 +1,2 @@\n-  say("{MISMATCH}");\n+  say("{MISMATCH}: reboot");\n',
+    "a manual": "EXIT STATUS of the tool\n\n"
+    + "".join(f'The code {code} stands for a device of which it says "{said}".\n' for code, said in enumerate((MISMATCH, "GPU is lost")))
+    + "The tool reads the log of the kernel.\nThe tool ends at once.\nThe tool writes no file.\n",
+    "refuted below": f"$ nvidia-smi\n{MISMATCH}\n\nThen a reboot.\n\n$ nvidia-smi -L\n{TABLE}\n",
+    "a framework that answers below": f">>> torch.zeros(1).cuda()\n{CPU}\n\nWith the other wheel:\n\n>>> torch.cuda.is_available()\nTrue\n",
+    "what is looked for": f'$ dmesg | grep -c "{BUS}"\n0\n',
+}
+SPEAKING = {
+    "it came back": f"{MISMATCH}\n\nA reboot solved that, but it came back in the evening.\n",
+    "somebody asks on": f"{MISMATCH}\n\nA reboot solved that.\n\nAny idea why it happens each week?\n",
+    "not over yet": f"{MISMATCH}\n\nThis should be solved by a reboot, and I have to wait for the jobs.\n",
+    "the same here": f"My colleague has\n\n{BUS}\n\nand I see the same thing, his other card is healthy.\n",
+    "thanks in advance": f"{MISMATCH}\n\nIt turned out that an upgrade ran.\nThanks in advance, what do I do?\n",
+    "in short": f"{MISMATCH}\n",
+    "it lists and goes on": f"$ nvidia-smi\n{MISMATCH}\n\nOn the old kernel:\n$ nvidia-smi -L\n{TABLE}\n\nBut not with the new one, how do I get it back?\n",
+    "first well, then ill": f"$ nvidia-smi -L\n{TABLE}\n\n$ nvidia-smi\n{MISMATCH}\n",
+    "a manual that somebody followed": f'The manual says "{MISMATCH}" is cured by a reboot.\nIt has five steps.\nI took them all.\nThe last is a reboot.\n'
+    f"Nothing changed.\n$ nvidia-smi\n{MISMATCH}\n",
+}
+
+
+@every("name", SILENT)
+def test_nothing_is_claimed(name: str) -> None:
+    assert report(SILENT[name]).diagnosis.root is None
+
+
+@every("name", SPEAKING)
+def test_what_is_there_now_counts(name: str) -> None:
+    found = report(SPEAKING[name]).diagnosis
+    assert found.root is not None or found.suspects
+
+
+def test_a_long_log_is_no_writing() -> None:
+    assert SPEECH.lines_of(["the matter is solved now"] * 6000) == frozenset()
+
+
+def test_a_literal_that_stands_twice_counts_where_the_message_is() -> None:
+    line = 'libcuda.so.1 comes from the host, so "libcuda.so.1: cannot open shared object file" is normal here'
+    assert report(line).diagnosis.root is None
