@@ -24,7 +24,12 @@ def version_of(kind: type[V], text: str | None) -> V | None:
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all rows: a key that no field has is an error."""
+    """Base of all rows: a key that no field has is an error.
+
+    `read`: the day on which its source was read, where it is not that of the file's head (`<list>_read`, `read`).
+    """
+
+    read: str | None = None
 
 
 class Table(Row, frozen=True, kw_only=True):
