@@ -87,7 +87,7 @@ def test_what_a_query_means(query: str, expected: list[tuple[str, int]]) -> None
         ("123456", ["no API here has the code 123456"]),
         ("470", ["no API here has the code 470", "`driver 470`"]),
         ("cc 6.5", ["no compute capability 6.5", "`cc 6.2`", "`cc 7.0`"]),
-        ("driver 999", ["no driver branch 999", "`driver 615`"]),
+        ("driver 999", ["no driver branch 999", f"`driver {KNOWLEDGE.newest_branch}`"]),
         ("cuda 12.7", ["no CUDA toolkit 12.7", "`driver 565`", "`toolkit 12.6`", "`toolkit 12.8`"]),
         ("toolkit 12", ["which toolkit 12?", "12.0", "12.9"]),
         ("ptx 42.0", ["PTX 42.0"]),
