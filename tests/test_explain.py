@@ -349,6 +349,17 @@ def test_what_a_kepler_needs() -> None:
         assert "driver-too-old-for-gpu" not in found.causes, query
 
 
+@pytest.mark.parametrize(
+    ("query", "driver"),
+    [
+        ("GA100", "450"), ("ampere", "450"), ("GA102", "455.23.04"), ("cc 8.6", "455.23.04"), ("10de:2206", "455.23.04"),
+        ("ada", "520.56.06"), ("hopper", "520.56.06"), ("cc 12.0", "570.86.15"), ("GB10", "580.94.13"), ("blackwell-ultra", "580.82.07"),
+    ],
+)  # fmt: skip
+def test_the_first_driver_of_a_gpu(query: str, driver: str) -> None:
+    assert fact(topic(query), "first driver") == driver
+
+
 def test_what_a_blackwell_needs() -> None:
     found = topic("cc 12.0")
     assert {"driver-too-old-for-gpu", "open-module-required", "toolkit-too-old-for-gpu", "numba-too-old"} <= set(found.causes)

@@ -336,6 +336,14 @@ def test_codes_are_found_by_number_digits_and_name() -> None:
     assert KNOWLEDGE.xid(99999) is None
 
 
+def test_an_xid_of_a_retired_unit_speaks_of_no_link_and_no_memory() -> None:
+    event, failure = KNOWLEDGE.xid(156), KNOWLEDGE.xid(157)
+    assert event is not None
+    assert failure is not None
+    assert (event.causes, event.suspect_only) == (("gpu-needs-reset",), True)
+    assert failure.causes == ()
+
+
 def test_short_messages_need_a_context() -> None:
     """A message of one or two plain words is printed by other software too."""
     for row in KNOWLEDGE.cuda_errors:

@@ -24,6 +24,7 @@ class Traits:
     """The values and conditions of a GPU: of its architecture, and of its capability where that is known too."""
 
     def __init__(self, architecture: Architecture | None, capability: Capability | None, last_driver: int | None = None) -> None:
+        architecture = architecture.of(capability) if architecture is not None else None
         self.architecture = architecture
         self.capability = capability
         ended = capability.last_toolkit_text if capability is not None else None
