@@ -270,6 +270,7 @@ class Branch(Row, frozen=True, kw_only=True, rename={"cuda_text": "cuda"}):
     opensuse: tuple[str, ...] = ()
     arch_aur: tuple[str, ...] = ()
     windows_last: str | None = None
+    windows_notebooks_last: str | None = None  # where the notebooks among the GPUs of `last_for` ended earlier
     note: str | None = None
     uncertain: tuple[str, ...] = ()
     source: Source
