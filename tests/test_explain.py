@@ -360,6 +360,11 @@ def test_the_first_driver_of_a_gpu(query: str, driver: str) -> None:
     assert fact(topic(query), "first driver") == driver
 
 
+@pytest.mark.parametrize("query", ["GA102", "cc 8.6", "10de:2206"])
+def test_what_a_capability_says_of_a_gpu_comes_with_its_sources(query: str) -> None:
+    assert any("11.1 GA asks for 455.23" in source for source in topic(query).sources)
+
+
 def test_what_a_blackwell_needs() -> None:
     found = topic("cc 12.0")
     assert {"driver-too-old-for-gpu", "open-module-required", "toolkit-too-old-for-gpu", "numba-too-old"} <= set(found.causes)
