@@ -478,6 +478,12 @@ def test_branch_and_gpu() -> None:
     assert found["driver-too-new-for-gpu"].subject == f"gpu:{ADDRESS}"
 
 
+def test_a_chip_that_came_later_needs_a_later_driver_than_its_architecture() -> None:
+    no_blame(unfit("20b0", "450.248.02"), "driver-too-old-for-gpu")  # A100
+    found, _ = judged(host(unfit("2206", "450.248.02")))  # RTX 3080
+    assert found["driver-too-old-for-gpu"].values["branch"] == "455"
+
+
 def test_an_installed_driver_counts_like_a_loaded_one() -> None:
     state = {**make.not_loaded(), PCI: make.bus(make.gpu(driver=None, device=PASCAL))}
     assert "driver-too-new-for-gpu" not in causes(host(state))

@@ -82,12 +82,12 @@ def test_what_a_query_means(query: str, expected: list[tuple[str, int]]) -> None
         ("cuda 38000", ["CUDA has no code 38000"]),
         ("cuda 97", ["no code 97", "`cuda 69`", "`cuda 98`"]),
         ("nvml 12345", ["NVML has no code 12345", "`nvml 999`"]),
-        ("Xid 999", ["Xid has no number 999", "`xid 176`"]),
+        ("Xid 999", ["Xid has no number 999", "`xid 185`"]),
         ("nvidia-smi 77", ["nvidia-smi has no exit code 77", "`nvidia-smi 18`", "`nvidia-smi 127`"]),
         ("123456", ["no API here has the code 123456"]),
         ("470", ["no API here has the code 470", "`driver 470`"]),
         ("cc 6.5", ["no compute capability 6.5", "`cc 6.2`", "`cc 7.0`"]),
-        ("driver 999", ["no driver branch 999", "`driver 615`"]),
+        ("driver 999", ["no driver branch 999", f"`driver {KNOWLEDGE.newest_branch}`"]),
         ("cuda 12.7", ["no CUDA toolkit 12.7", "`driver 565`", "`toolkit 12.6`", "`toolkit 12.8`"]),
         ("toolkit 12", ["which toolkit 12?", "12.0", "12.9"]),
         ("ptx 42.0", ["PTX 42.0"]),
@@ -349,6 +349,22 @@ def test_what_a_kepler_needs() -> None:
         assert "driver-too-old-for-gpu" not in found.causes, query
 
 
+@pytest.mark.parametrize(
+    ("query", "driver"),
+    [
+        ("GA100", "450"), ("ampere", "450"), ("GA102", "455.23.04"), ("cc 8.6", "455.23.04"), ("10de:2206", "455.23.04"),
+        ("ada", "520.56.06"), ("hopper", "520.56.06"), ("cc 12.0", "570.86.15"), ("GB10", "580.94.13"), ("blackwell-ultra", "580.82.07"),
+    ],
+)  # fmt: skip
+def test_the_first_driver_of_a_gpu(query: str, driver: str) -> None:
+    assert fact(topic(query), "first driver") == driver
+
+
+@pytest.mark.parametrize("query", ["GA102", "cc 8.6", "10de:2206"])
+def test_what_a_capability_says_of_a_gpu_comes_with_its_sources(query: str) -> None:
+    assert any("11.1 GA asks for 455.23" in source for source in topic(query).sources)
+
+
 def test_what_a_blackwell_needs() -> None:
     found = topic("cc 12.0")
     assert {"driver-too-old-for-gpu", "open-module-required", "toolkit-too-old-for-gpu", "numba-too-old"} <= set(found.causes)
@@ -377,7 +393,7 @@ def test_a_driver_branch() -> None:
     assert fact(found, "newest CUDA that it supports") == "11.4"
     assert fact(found, "the last branch for") == "kepler"
     assert any("no longer drives" in trouble.text and "Fermi" in trouble.text for trouble in found.troubles)
-    assert any("ended on" in trouble.text for trouble in found.troubles)
+    assert any("support has ended" in trouble.text for trouble in found.troubles)
     assert not any("ended on" in trouble.text for trouble in topic("driver 580").troubles), "its support ends after the table was read"
     assert "Windows version" in topic("551.78").meaning
     assert fact(topic("driver 535.54.03"), "newest toolkit that needs nothing newer") == "12.2 GA"

@@ -42,7 +42,9 @@ def script() -> ModuleType:
 
 HEADERS = script()
 EXTRACTS = {path.stem: HEADERS.read(path) for path in sorted(HEADERS.EXTRACTS.glob("*.tsv"))}
-LEAST = {"CUresult": 106, "cudaError_t": 139, "nvmlReturn_t": 32, "xid": 133}
+LEAST = {
+    "CUresult": 106, "cudaError_t": 139, "nvmlReturn_t": 32, "nvmlDeviceGpuRecoveryAction_t": 8, "nvmlClocksEventReasons": 11, "xid": 133,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------- the tables against the extract
@@ -65,7 +67,8 @@ def test_the_tables_name_the_version_of_their_headers() -> None:
     stated = {name: KNOWLEDGE._head(name).meta for name in ("cuda_errors", "nvml_errors", "xid")}
     assert version["CUresult"].startswith(f"{stated['cuda_errors']['cuda_version']}.")
     assert version["cudaError_t"] == version["CUresult"]
-    assert version["nvmlReturn_t"] == stated["nvml_errors"]["nvml_header"]
+    for name in ("nvmlReturn_t", "nvmlDeviceGpuRecoveryAction_t", "nvmlClocksEventReasons"):
+        assert version[name] == stated["nvml_errors"]["nvml_header"]
     assert str(stated["xid"]["header"]).endswith(f" {version['xid']}")
 
 
@@ -88,7 +91,7 @@ def test_a_code_that_the_tables_lack_is_named() -> None:
 
 # ---------------------------------------------------------------- the script
 def test_an_enum_is_read_as_c_reads_it() -> None:
-    opening = HEADERS.ENUMS[0].opening
+    opening = HEADERS.ENUMS[0].pattern
     assert HEADERS.enum_codes(CUDA_H, opening) == {
         "CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_OUT_OF_MEMORY": 2, "CUDA_ERROR_OLD": 5, "CUDA_ERROR_ALIAS": 5,
         "CUDA_ERROR_UNKNOWN": 999,
@@ -97,6 +100,18 @@ def test_an_enum_is_read_as_c_reads_it() -> None:
         HEADERS.enum_codes("int main;", opening)
     with pytest.raises(ValueError, match="not an entry"):
         HEADERS.enum_codes(CUDA_H.replace("= 1,", "= 1 + 1,"), opening)
+
+
+def test_bits_are_read_without_what_renames_them_and_without_none() -> None:
+    bits = next(enum for enum in HEADERS.ENUMS if enum.name == "nvmlClocksEventReasons")
+    text = (
+        "#define nvmlClocksEventReasonGpuIdle 0x0000000000000001LL //!< GPU is idle.\n"
+        "#define nvmlClocksThrottleReasonHwSlowdown   0x0000000000000008LL\n#define nvmlClocksEventReasonNone 0x0LL\n"
+        "#define nvmlClocksThrottleReasonGpuIdle nvmlClocksEventReasonGpuIdle\n// #define nvmlClocksEventReasonOld 0x800LL\n"
+    )
+    assert bits.codes(text, bits.pattern) == {"GpuIdle": 1, "HwSlowdown": 8}
+    with pytest.raises(ValueError, match="no line fits"):
+        bits.codes("int main;", bits.pattern)
 
 
 def test_xid_numbers_are_read_without_levels_and_macros() -> None:
@@ -115,7 +130,11 @@ def wheels(folder: Path, cuda_h: str) -> Path:
         archive.writestr("nvidia/cu99/include/cuda.h", cuda_h)
         archive.writestr("nvidia/cu99/include/driver_types.h", enum("enum __device_builtin__ cudaError", "cudaError_t"))
     with zipfile.ZipFile(folder / "nvidia_nvml_dev-99.1.2-py3-none-any.whl", "w") as archive:
-        archive.writestr("nvidia/cu99/include/nvml.h", enum("typedef enum nvmlReturn_enum", "nvmlReturn_t"))
+        enums = enum("typedef enum nvmlReturn_enum", "nvmlReturn_t") + enum(
+            "typedef enum nvmlDeviceGpuRecoveryAction_s", "nvmlDeviceGpuRecoveryAction_t"
+        )
+        bits = "".join(f"#define nvmlClocksEventReason{name} {bit:#018x}LL\n" for name, bit in EXTRACTS["nvmlClocksEventReasons"].items())
+        archive.writestr("nvidia/cu99/include/nvml.h", enums + bits)
     return folder
 
 

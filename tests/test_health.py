@@ -248,6 +248,7 @@ def test_what_nvml_counts_is_a_cause(rule: Any, values: dict[str, Any], cause: s
         (memory_errors.remapping_counted, {"remap_pending": False, "remap_failed": False}),
         (memory_errors.reset_asked, {"recovery_action": "none"}),
         (memory_errors.clocks_held, {"throttle_reasons": ("sw-power-cap", "gpu-idle")}),
+        (memory_errors.clocks_held, {"throttle_reasons": ("board-limit", "reliability")}),  # limits of the board itself, as a power cap
         (links.nvlink_counted, {"nvlinks_active": 0, "nvlinks_inactive": 4}),  # no bridge is plugged in
         (links.nvlink_counted, {"nvlinks_active": 12, "nvlinks_inactive": 0}),
     ],

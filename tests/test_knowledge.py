@@ -336,6 +336,14 @@ def test_codes_are_found_by_number_digits_and_name() -> None:
     assert KNOWLEDGE.xid(99999) is None
 
 
+def test_an_xid_of_a_retired_unit_speaks_of_no_link_and_no_memory() -> None:
+    event, failure = KNOWLEDGE.xid(156), KNOWLEDGE.xid(157)
+    assert event is not None
+    assert failure is not None
+    assert (event.causes, event.suspect_only) == (("gpu-needs-reset",), True)
+    assert failure.causes == ()
+
+
 def test_short_messages_need_a_context() -> None:
     """A message of one or two plain words is printed by other software too."""
     for row in KNOWLEDGE.cuda_errors:
@@ -351,7 +359,11 @@ def test_short_messages_need_a_context() -> None:
         ("0fdf", "kepler", "3.0"),  # ... and as GK107M
         ("2335", "hopper", "9.0"),  # H200
         ("0x2335", "hopper", "9.0"),
-        ("2C09", "blackwell", "12.0"),  # in no pci.ids, inside a run
+        ("2C0A", "blackwell", "12.0"),  # in no pci.ids, inside a run
+        ("2e13", "blackwell", "12.1"),  # RTX Spark N1X
+        ("3041", "rubin", "10.7"),
+        ("3080", "rubin", None),  # GR102
+        ("3184", "blackwell-ultra", "10.3"),
         ("1140", "fermi", "2.1"),
         ("0028", "pre-cuda", None),
     ],
@@ -377,6 +389,9 @@ def test_a_device_outside_every_run_is_not_guessed(device: str) -> None:
         ("GM107M [GeForce GTX 850M]", "maxwell", "5.0"),
         ("GB203M / GN22 [GeForce RTX 5080]", "blackwell", "12.0"),
         ("GB10 [DGX Spark]", "blackwell", "12.1"),
+        ("GB20B [RTX Spark N1X (6144-core Blackwell RTX GPU)]", "blackwell", "12.1"),
+        ("GR100", "rubin", "10.7"),
+        ("GR102 [Reserved Dev ID A]", "rubin", None),
         ("TU117 [GeForce GTX 1650]", "turing", "7.5"),
         ("NV34 [GeForce FX 5200]", "pre-cuda", None),
     ],
@@ -410,6 +425,7 @@ def test_names_and_ids_give_the_same_chip() -> None:
             chip = KNOWLEDGE.chip_by_name(name)
             if chip is not None and row.architecture != "pre-cuda":
                 assert chip.architecture == row.architecture, (row.first, name)
+                assert str(chip.compute_capability) == str(row.cc), (row.first, name)
 
 
 def test_capabilities_belong_to_their_architecture() -> None:

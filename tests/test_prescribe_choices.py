@@ -207,10 +207,17 @@ def test_where_the_driver_is_that_of_windows_linux_gets_none(distro: str) -> Non
         assert shells(found) == [], generation
         text = " ".join(step.text for step in found.steps)
         assert "https://www.nvidia.com/drivers" in text
-        assert ("475.14" in text) == (generation == "kepler")
+        assert ("475.14, of notebooks 425.31" in text) == (generation == "kepler")
 
 
 # ---------------------------------------------------------------- what is known of the GPUs and of the packages
+@pytest.mark.parametrize(("devices", "first"), [(("20b0",), 450), (("2206",), 455), (("2206", "20b0"), 455), (("20b0", "2206"), 455)])
+def test_of_one_architecture_the_chip_that_needs_the_later_driver_counts(devices: tuple[str, ...], first: int) -> None:
+    listed = [gpu(f"0000:0{number}:00.0", device=device) for number, device in enumerate(devices, 1)]
+    case = case_of(finding("driver-not-installed"), {}, facts_of({PCI: bus(*listed)}), KNOWLEDGE, "windows-11")
+    assert [row.first_driver_branch for row in case.gpus.architectures] == [first]
+
+
 def test_ubuntu_chooses_where_the_gpu_is_not_known() -> None:
     found = written("driver-not-installed", {KERNEL: RELEASE})
     assert "ubuntu-drivers install" in commands(found)

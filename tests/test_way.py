@@ -51,7 +51,7 @@ check (by-the-fix): a kernel on every GPU, its result compared
 """
 WINDOWS_PLAN = """\
 gpu (fits): the GPU [10de:1299]: Kepler, compute capability 3.5
-driver (by-the-fix): NVIDIA's driver for Windows, branch 470, the last that drives this GPU; the last for Windows is 475.14, from https://www.nvidia.com/drivers
+driver (by-the-fix): NVIDIA's driver for Windows, branch 470, the last that drives this GPU; the last for Windows is 475.14, of notebooks 425.31, from https://www.nvidia.com/drivers
 cuda (by-the-fix): branch 470 supports CUDA up to 11.4
 toolkit (fits): CUDA 11.3.1 at C:\\Users\\user-1\\anaconda3\\Library\\bin\\nvvm64_40_0.dll
 numba (fits): Numba's own CUDA target, numba: Python from 3.9 on, below 3.13, NumPy from 1.22 on, below 1.27 or 2.0

@@ -239,7 +239,7 @@ def test_the_branch_for_the_seeds_gpu() -> None:
     made = report(evidence_of(BASIC))
     assert made.prescription is not None
     assert "branch 470" in made.prescription.steps[0].text
-    assert "475.14" in made.prescription.steps[0].text
+    assert "475.14, of notebooks 425.31" in made.prescription.steps[0].text  # it is one
     assert made.prescription.action == "install-driver"
 
 

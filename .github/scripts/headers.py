@@ -13,7 +13,7 @@ import argparse
 import re
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,24 +25,6 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _ENTRY = re.compile(r"\s*([A-Za-z_]\w*)(?:\s+(?!=)[^=,]*)?\s*(?:=\s*(0[xX][0-9a-fA-F]+|\d+|[A-Za-z_]\w*))?\s*")
 _XID = re.compile(r"^#define[ \t]+([A-Z]\w*)[ \t]+\(?(\d+)\)?[ \t]*$", re.MULTILINE)
 _NO_XID = re.compile(r"ERROR_RECOVERY_LEVEL|LAST_ERROR")  # levels; the end of the list
-
-
-class Enum(NamedTuple):
-    """Where an enum stands and which table holds its codes."""
-
-    name: str
-    header: str
-    opening: str
-    wheel: str
-
-
-ENUMS = (
-    Enum("CUresult", "cuda.h", r"typedef\s+enum\s+cudaError_enum\s*\{", "nvidia_cuda_runtime"),
-    Enum("cudaError_t", "driver_types.h", r"enum\s+(?:__device_builtin__\s+)?cudaError\s*\{", "nvidia_cuda_runtime"),
-    Enum("nvmlReturn_t", "nvml.h", r"typedef\s+enum\s+nvmlReturn_enum\s*\{", "nvidia_nvml_dev"),
-)
-# Xid numbers are no enum; the driver's open sources define them one by one.
-XID_HEADER = "nverror.h"
 
 
 def enum_codes(text: str, opening: str) -> Codes:
@@ -65,6 +47,42 @@ def enum_codes(text: str, opening: str) -> Codes:
     return codes
 
 
+def bit_codes(text: str, pattern: str) -> Codes:
+    """Name -> bit of names that are defined one by one; the pattern's groups are both. Zero is no bit."""
+    found = {name: int(value, 16) for name, value in re.findall(pattern, _COMMENT.sub(" ", text), re.MULTILINE)}
+    if not found:
+        raise ValueError(f"no line fits {pattern}")
+    return {name: bit for name, bit in found.items() if bit}
+
+
+class Enum(NamedTuple):
+    """Where an enum, or names that are defined one by one, stand in a header."""
+
+    name: str
+    header: str
+    pattern: str
+    wheel: str
+    codes: Callable[[str, str], Codes] = enum_codes
+
+    @property
+    def title(self) -> str:
+        return f"{self.header}, {'enum' if self.codes is enum_codes else 'bits'} {self.name}"
+
+
+ENUMS = (
+    Enum("CUresult", "cuda.h", r"typedef\s+enum\s+cudaError_enum\s*\{", "nvidia_cuda_runtime"),
+    Enum("cudaError_t", "driver_types.h", r"enum\s+(?:__device_builtin__\s+)?cudaError\s*\{", "nvidia_cuda_runtime"),
+    Enum("nvmlReturn_t", "nvml.h", r"typedef\s+enum\s+nvmlReturn_enum\s*\{", "nvidia_nvml_dev"),
+    Enum("nvmlDeviceGpuRecoveryAction_t", "nvml.h", r"typedef\s+enum\s+nvmlDeviceGpuRecoveryAction_s\s*\{", "nvidia_nvml_dev"),
+    Enum(
+        "nvmlClocksEventReasons", "nvml.h", r"^#define[ \t]+nvmlClocks(?:Event|Throttle)Reason(\w+)[ \t]+(0x[0-9a-fA-F]+)(?:LL)?\b",
+        "nvidia_nvml_dev", bit_codes,
+    ),
+)  # fmt: skip
+# Xid numbers are no enum; the driver's open sources define them one by one.
+XID_HEADER = "nverror.h"
+
+
 def xid_codes(text: str) -> Codes:
     """Name -> Xid of the driver's header."""
     return {name: int(number) for name, number in _XID.findall(_COMMENT.sub(" ", text)) if not _NO_XID.search(name)}
@@ -80,7 +98,7 @@ def of_wheels(folder: Path) -> Iterator[tuple[Enum, str, Codes]]:
         version = wheels[-1].name.split("-")[1]
         with zipfile.ZipFile(wheels[-1]) as archive:
             name = next(name for name in archive.namelist() if name.endswith(f"/{enum.header}"))
-            yield enum, version, enum_codes(archive.read(name).decode("utf-8", "replace"), enum.opening)
+            yield enum, version, enum.codes(archive.read(name).decode("utf-8", "replace"), enum.pattern)
 
 
 # ---------------------------------------------------------------- the extract
@@ -97,8 +115,12 @@ def read(path: Path) -> Codes:
 
 # ---------------------------------------------------------------- the tables
 def known(knowledge: object) -> dict[str, Codes]:
-    """What the tables hold, under the names of the extracts. An Xid may have several names in its row."""
+    """What the tables hold, under the names of the extracts. An Xid may have several names in its row.
+
+    The reasons for low clocks stand in the worker that asks NVML for them.
+    """
     from cudadoctor.knowledge.load import Knowledge
+    from cudadoctor.workers.nvml_health import EVENT_REASONS
 
     assert isinstance(knowledge, Knowledge)
     rows = knowledge.cuda_errors
@@ -106,6 +128,8 @@ def known(knowledge: object) -> dict[str, Codes]:
         "CUresult": {row.driver_name: row.code for row in rows if row.driver_name},
         "cudaError_t": {row.runtime_name: row.code for row in rows if row.runtime_name},
         "nvmlReturn_t": {row.name: row.code for row in knowledge.nvml_errors},
+        "nvmlDeviceGpuRecoveryAction_t": {row.nvml: row.value for row in knowledge.recovery_actions},
+        "nvmlClocksEventReasons": {"".join(map(str.capitalize, words.split("-"))): bit for bit, words in EVENT_REASONS},
         "xid": {f"{row.number}": row.number for row in knowledge.xids},
     }
 
@@ -132,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--xid", type=Path, help="nverror.h of open-gpu-kernel-modules")
     parser.add_argument("--xid-version", default="")
     options = parser.parse_args(arguments)
-    found = [(enum.name, f"{enum.header}, enum {enum.name}; wheel {enum.wheel.replace('_', '-')} {version}", codes)
+    found = [(enum.name, f"{enum.title}; wheel {enum.wheel.replace('_', '-')} {version}", codes)
              for enum, version, codes in of_wheels(options.wheels)]  # fmt: skip
     if options.xid is not None:
         title = f"{XID_HEADER}, Xid numbers; open-gpu-kernel-modules {options.xid_version}".strip()

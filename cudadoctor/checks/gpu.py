@@ -259,8 +259,7 @@ def chip_of(gpu: Gpu, knowledge: Knowledge) -> Chip | None:
 
 def architecture_of(gpu: Gpu, knowledge: Knowledge) -> Architecture | None:
     """None for a GPU newer than the tables, and for one from before CUDA."""
-    chip = chip_of(gpu, knowledge)
-    return next((row for row in knowledge.architectures if chip is not None and row.id == chip.architecture), None)
+    return knowledge.architecture_of_chip(chip_of(gpu, knowledge))
 
 
 CHECK = Check(

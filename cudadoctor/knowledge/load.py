@@ -119,7 +119,16 @@ class Knowledge(figures.FigureTables):
         return self._architecture_by_id[architecture_id]
 
     def architecture_of(self, capability: ComputeCapability) -> tables.Architecture | None:
-        return next((row for row in self.architectures if capability in row.capabilities), None)
+        """The architecture, with what its row of this capability says otherwise."""
+        row = next((row for row in self.architectures if capability in row.capabilities), None)
+        return None if row is None else row.of(self.capability(capability))
+
+    def architecture_of_chip(self, chip: tables.Chip | None) -> tables.Architecture | None:
+        """The same for a chip. None for one from before CUDA, and for None."""
+        row = self._architecture_by_id.get(chip.architecture) if chip is not None else None
+        if row is None or chip is None or chip.compute_capability is None:
+            return row
+        return row.of(self.capability(chip.compute_capability))
 
     def capability(self, capability: ComputeCapability) -> tables.Capability | None:
         return next((row for row in self.capabilities if row.compute_capability == capability), None)

@@ -24,7 +24,12 @@ def version_of(kind: type[V], text: str | None) -> V | None:
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all rows: a key that no field has is an error."""
+    """Base of all rows: a key that no field has is an error.
+
+    `read`: the day on which its source was read, where it is not that of the file's head (`<list>_read`, `read`).
+    """
+
+    read: str | None = None
 
 
 class Table(Row, frozen=True, kw_only=True):
@@ -56,6 +61,15 @@ class Architecture(Row, frozen=True, kw_only=True, rename={"first_toolkit_text":
     note: str | None = None
     source: Source
 
+    def of(self, capability: Capability | None) -> Architecture:
+        """What holds for its GPUs of one capability: chips that came later need a later driver."""
+        if capability is None or capability.first_driver_branch is None:
+            return self
+        return msgspec.structs.replace(
+            self, first_driver_branch=capability.first_driver_branch, first_driver=capability.first_driver,
+            first_driver_basis=capability.first_driver_basis,
+        )  # fmt: skip
+
     @property
     def capabilities(self) -> tuple[ComputeCapability, ...]:
         return tuple(ComputeCapability(text) for text in self.cc)
@@ -70,7 +84,10 @@ class Architecture(Row, frozen=True, kw_only=True, rename={"first_toolkit_text":
 
 
 class Capability(Row, frozen=True, kw_only=True, rename={"first_toolkit_text": "first_toolkit", "last_toolkit_text": "last_toolkit"}):
-    """One compute capability: arithmetic units per multiprocessor and the toolkits that compile for it."""
+    """One compute capability: arithmetic units per multiprocessor and the toolkits that compile for it.
+
+    `first_driver*`: where they differ from those of its architecture.
+    """
 
     cc: str
     architecture: str
@@ -81,6 +98,9 @@ class Capability(Row, frozen=True, kw_only=True, rename={"first_toolkit_text": "
     first_toolkit_text: str | None = None
     last_toolkit_text: str | None = None
     toolkit_note: str | None = None
+    first_driver_branch: int | None = None
+    first_driver: str | None = None
+    first_driver_basis: str | None = None
     tegra: bool = False
     alias: str | None = None
     source: Source
@@ -250,6 +270,7 @@ class Branch(Row, frozen=True, kw_only=True, rename={"cuda_text": "cuda"}):
     opensuse: tuple[str, ...] = ()
     arch_aur: tuple[str, ...] = ()
     windows_last: str | None = None
+    windows_notebooks_last: str | None = None  # where the notebooks among the GPUs of `last_for` ended earlier
     note: str | None = None
     uncertain: tuple[str, ...] = ()
     source: Source

@@ -36,7 +36,8 @@ _NOTHING = ("N/A", "[N/A]", "None", "")
 # Name of a field, and of the XML's element, that stands for itself -> the reason for low clocks that it speaks of.
 _REASONS = {
     "HW Slowdown": "hw-slowdown", "HW Thermal Slowdown": "hw-thermal-slowdown", "HW Power Brake Slowdown": "hw-power-brake-slowdown",
-    "SW Thermal Slowdown": "sw-thermal-slowdown", "SW Power Cap": "sw-power-cap",
+    "SW Thermal Slowdown": "sw-thermal-slowdown", "SW Power Cap": "sw-power-cap", "Board Limit": "board-limit",
+    "Reliability Violation": "reliability",
 }  # fmt: skip
 _REASON_TAG = lazy(r"^clocks_(?:event|throttle)_reason_([hs]w_(?:slowdown|thermal_slowdown|power_brake_slowdown))$")
 _TRUTHS = {

@@ -253,6 +253,8 @@ def windows(need: Need, system: Distribution, knowledge: Knowledge) -> Driver:
     where = "in Windows (WSL takes its driver from there; Linux gets none)" if system.wsl else "for Windows"
     row = knowledge.branch(need.high) if need.high is not None else None
     last = f"; the last for Windows is {row.windows_last}" if row is not None and row.windows_last else ""
+    if row is not None and row.windows_notebooks_last:
+        last += f", of notebooks {row.windows_notebooks_last}"
     old = (
         "; CUDA in WSL asks for a GPU of the Pascal generation or newer" if system.wsl and need.high is not None and need.high < 580 else ""
     )

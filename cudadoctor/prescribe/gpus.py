@@ -42,7 +42,9 @@ def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
     """What is known of this machine's GPUs. A finding about one GPU does not narrow this: the driver is for all of them."""
     known = [*_answered(facts, knowledge), *_on_bus(facts, knowledge)] or list(_of_windows(facts, knowledge))
     found = known or list(_quoted(root, knowledge)) or list(_by_product(facts, knowledge))
-    architectures = {architecture.id: architecture for architecture, _ in found if architecture is not None}
+    by_first_driver = sorted((row for row, _ in found if row is not None), key=lambda row: row.first_driver_branch or 0)
+    latest = {row.id: row for row in by_first_driver}  # of an A100 and an RTX 3080 the one that needs the later driver
+    architectures = {row.id: latest[row.id] for row, _ in found if row is not None}
     capabilities = tuple(sorted({capability for _, capability in found if capability is not None}, key=lambda entry: entry.numbers))
     return Gpus(architectures=tuple(architectures.values()), capabilities=capabilities, addresses=_addresses(facts))
 
@@ -103,16 +105,12 @@ def _quoted(root: Finding, knowledge: Knowledge) -> Iterator[Pair]:
 
 def _by_id(device: str, knowledge: Knowledge) -> Pair:
     chip = knowledge.chip(device)
-    return (None, None) if chip is None else (_architecture(chip.architecture, knowledge), chip.compute_capability)
+    return (None, None) if chip is None else (knowledge.architecture_of_chip(chip), chip.compute_capability)
 
 
 def _by_name(name: str, knowledge: Knowledge) -> Pair:
     chip = knowledge.chip_by_name(re.sub(r"^.*?NVIDIA Corporation\s+", "", name))
-    return (None, None) if chip is None else (_architecture(chip.architecture, knowledge), chip.compute_capability)
-
-
-def _architecture(identifier: str, knowledge: Knowledge) -> Architecture | None:
-    return next((row for row in knowledge.architectures if row.id == identifier), None)
+    return (None, None) if chip is None else (knowledge.architecture_of_chip(chip), chip.compute_capability)
 
 
 def _addresses(facts: Facts) -> tuple[str, ...]:

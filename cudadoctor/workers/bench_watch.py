@@ -23,7 +23,7 @@ MOST_LINKS = 18
 # Reasons that hold clocks down although there is work; an idle GPU and clocks that somebody chose are none.
 REASONS = (
     (0x4, "sw-power-cap"), (0x8, "hw-slowdown"), (0x20, "sw-thermal-slowdown"), (0x40, "hw-thermal-slowdown"),
-    (0x80, "hw-power-brake-slowdown"),
+    (0x80, "hw-power-brake-slowdown"), (0x200, "board-limit"), (0x400, "reliability"),
 )  # fmt: skip
 LINK_SPEED_FIELDS = (164, 90)  # NVML_FI_DEV_NVLINK_GET_SPEED of one link, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: MB/s in one direction
 GRAPHICS_BUSY = 20  # percent from which a process that only draws counts as computing

@@ -14,6 +14,7 @@ RECOVERY_FIELD = 230
 EVENT_REASONS = (
     (0x1, "gpu-idle"), (0x2, "applications-clocks-setting"), (0x4, "sw-power-cap"), (0x8, "hw-slowdown"), (0x10, "sync-boost"),
     (0x20, "sw-thermal-slowdown"), (0x40, "hw-thermal-slowdown"), (0x80, "hw-power-brake-slowdown"), (0x100, "display-clock-setting"),
+    (0x200, "board-limit"), (0x400, "reliability"),
 )  # fmt: skip
 FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "completed"}
 VGPU_MODES = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}

@@ -24,6 +24,7 @@ class Traits:
     """The values and conditions of a GPU: of its architecture, and of its capability where that is known too."""
 
     def __init__(self, architecture: Architecture | None, capability: Capability | None, last_driver: int | None = None) -> None:
+        architecture = architecture.of(capability) if architecture is not None else None
         self.architecture = architecture
         self.capability = capability
         ended = capability.last_toolkit_text if capability is not None else None
@@ -82,7 +83,7 @@ def _page(
     subject: Subject, identity: str, title: str, traits: Traits, lines: tuple[Fact, ...], sources: Iterable[str], note: str | None,
     knowledge: Knowledge,
 ) -> Topic:  # fmt: skip
-    rows = [row.source for row in (traits.architecture,) if row is not None]
+    rows = [row.source for row in (traits.capability, traits.architecture) if row is not None]
     more = [text for source in rows for text in knowledge.sources("architectures", source)]
     return topic(
         subject, identity, title, knowledge, facts=(*lines, *traits.facts), sources=[*sources, *more], note=note,
@@ -130,8 +131,7 @@ def capability(text: str, knowledge: Knowledge, *, product: str | None = None) -
         ("PyTorch indexes whose wheels hold code for it", indexes or "none of the current ones"),
     )
     title = f"compute capability {row.cc}" if product is None else f"{product}: compute capability {row.cc}"
-    sources = knowledge.sources("architectures", row.source)
-    return _page("capability", f"cc {row.cc}", title, Traits(generation, row), lines, sources, row.toolkit_note, knowledge)
+    return _page("capability", f"cc {row.cc}", title, Traits(generation, row), lines, (), row.toolkit_note, knowledge)
 
 
 def product(name: str, knowledge: Knowledge) -> Topic | None:

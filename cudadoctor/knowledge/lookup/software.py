@@ -61,6 +61,7 @@ def _branch_facts(row: Branch, number: ModuleVersion | None, knowledge: Knowledg
         ("openSUSE", row.opensuse),
         ("Arch, AUR", row.arch_aur),
         ("last for Windows", row.windows_last),
+        ("last for Windows, notebooks", row.windows_notebooks_last),
         ("uncertain", row.uncertain),
     )
 

@@ -281,8 +281,7 @@ def _gpu_listed(facts: Facts) -> bool:
 
 # ---------------------------------------------------------------- branch and GPU, by the driver's own line
 def _architecture(device: str | None, knowledge: Knowledge) -> Architecture | None:
-    chip = knowledge.chip(device.lower()) if device is not None else None
-    return next((row for row in knowledge.architectures if chip is not None and row.id == chip.architecture), None)
+    return knowledge.architecture_of_chip(knowledge.chip(device.lower()) if device is not None else None)
 
 
 def _branch(text: str | None) -> int | None:

@@ -149,8 +149,7 @@ def _gpu(facts: Facts, knowledge: Knowledge) -> _Family | None:
             found.setdefault(family.id, _Family(family, named.quotes))
     words = facts.get(NAMED_DRIVERS)
     for chip in words.value.chips if not found and isinstance(words, Fact) and words.value is not None else ():
-        known = knowledge.chip_by_name(chip.name)
-        family = next((row for row in knowledge.architectures if known is not None and row.id == known.architecture), None)
+        family = knowledge.architecture_of_chip(knowledge.chip_by_name(chip.name))
         if family is not None and isinstance(words, Fact):
             found.setdefault(family.id, _Family(family, line_of(words, chip.line)))
     return next(iter(found.values())) if len(found) == 1 else None
