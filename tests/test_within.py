@@ -30,11 +30,11 @@ MEDDLE = """
 import os
 from cudadoctor.parsers import attempts
 before = attempts.present
-def present(text):
+def present(text, speech):
     while "SLOW" in text.text: pass
     if "GREEDY" in text.text: bytearray(4 << 30)
     if "CRASH" in text.text: os.kill(os.getpid(), 11)
-    return before(text)
+    return before(text, speech)
 attempts.present = present
 """
 
@@ -150,7 +150,7 @@ def test_questions_one_after_another() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_child_ends_with_the_doctor(how: int, meddle, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    meddle(MEDDLE.replace("def present(text):", f"def present(text):\n    open({str(tmp_path / 'works')!r}, 'w').close()"))
+    meddle(MEDDLE.replace("def present(text, speech):", f"def present(text, speech):\n    open({str(tmp_path / 'works')!r}, 'w').close()"))
     code = f"from cudadoctor.within import asking\nasking._CODE = {asking._CODE!r}\nimport sys\nfrom cudadoctor.commands.cli import main\nmain()"
     doctor = subprocess.Popen(
         [sys.executable, "-c", code, "explain", "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -6,10 +6,11 @@ Only prose counts: what a program printed says nothing of this. Where the writer
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.literals import Literals
 from cudadoctor.parsers.shell import is_prompt
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
 _FEW = 3  # lines of prose behind the words that say it is over
 _BEFORE = 24  # characters before a word in which something turns it round
 _LEAST = 5  # lines of prose that make a document
-_KINDS = ("found", "thanks", "since")
+_LISTS = ("over", "hypothetical", "goes_on", "too", "others", "fine", "own", "found", "thanks", "since")
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
@@ -34,74 +35,96 @@ def speech_of(knowledge: Knowledge) -> Speech:
     return knowledge.once("speech", lambda: Speech(knowledge.discourse))
 
 
+class _Said(NamedTuple):
+    """The lines of prose by index, and for each list the lines with one of its words."""
+
+    prose: dict[int, str]
+    words: dict[str, list[int]]
+
+    def behind(self, name: str, index: int) -> bool:
+        """Whether a word of the list stands below a line."""
+        return self.words[name][-1:] > [index]
+
+
 class Speech:
     """The words made ready for texts."""
 
     def __init__(self, discourse: Discourse) -> None:
-        self._over, self._turned, self._goes_on, self.too, self._others, self._fine = map(
-            discourse.any_of, ("over", "hypothetical", "goes_on", "too", "others", "fine")
-        )
-        self._weak = {kind: discourse.any_of(kind) for kind in _KINDS}
-        self._own = discourse.any_of("own")
+        self._patterns = {name: discourse.any_of(name) for name in _LISTS}
+        self._lists: dict[str, set[str]] = {}  # by literal, those that hold it
+        for name in _LISTS:
+            for word in discourse.words[name]:
+                self._lists.setdefault(word.strip("*"), set()).add(name)
+        self._literals = Literals(self._lists)
+        self.too = self._patterns["too"]
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
         """Indexes (from 0) of the lines that tell of what is over, or of what others have."""
-        if len(lines) > _MOST:
+        said = self._said(lines)
+        if said is None or said.words["too"]:
             return frozenset()
-        prose = {index: line[:_LONGEST] for index, line in enumerate(lines) if is_prose(line[:_LONGEST])}
-        if any(self.too.search(line) for line in prose.values()):
-            return frozenset()
-        return frozenset(self._past(lines, prose)) | frozenset(self._of_others(lines, prose))
+        return frozenset(self._past(said)) | frozenset(_of_others(lines, said))
 
     def tells(self, lines: Sequence[str]) -> bool:
         """Whether anybody speaks of a machine of his own; short words need not."""
-        prose = [line[:_LONGEST] for line in lines if is_prose(line[:_LONGEST])]
-        return len(prose) < _LEAST or any(map(self._own.search, prose))
+        said = self._said(lines)
+        return said is None or len(said.prose) < _LEAST or bool(said.words["own"])
 
     def quiet(self, lines: Sequence[str], after: int) -> bool:
         """Whether nobody asks on, or says that it goes on, behind the line of this number (from 1)."""
-        return not any(
-            self._goes_on.search(line[:_LONGEST]) or self.too.search(line[:_LONGEST]) for line in lines[after:] if is_prose(line[:_LONGEST])
-        )
+        said = self._said(lines[after:])
+        return said is not None and not said.words["goes_on"] and not said.words["too"]
 
-    def _past(self, lines: Sequence[str], prose: dict[int, str]) -> range:
+    def _said(self, lines: Sequence[str]) -> _Said | None:
+        """None of a log."""
+        if len(lines) > _MOST:
+            return None
+        prose = {index: line[:_LONGEST] for index, line in enumerate(lines) if line and is_prose(line[:_LONGEST])}
+        known = {line: self._names(line) for line in set(prose.values())}
+        return _Said(prose, {name: [index for index, line in prose.items() if name in known[line]] for name in _LISTS})
+
+    def _names(self, line: str) -> set[str]:
+        """The lists of which a word stands in the line."""
+        maybe = {name for literal in self._literals.places(line.lower()).among(self._lists) for name in self._lists[literal]}
+        return {name for name in maybe if self._patterns[name].search(line)}
+
+    def _past(self, said: _Said) -> range:
         """All up to the words that say that it is over."""
-        over = [index for index, line in prose.items() if self._closes(line)]
-        last = over[-1] if over else self._told(prose)
-        if last is None:
-            return range(0)
-        rest = [line for index, line in prose.items() if index > last]
-        if len(rest) > _FEW or any(map(self._goes_on.search, rest)):
+        over = [index for index in said.words["over"] if self._closes(said.prose[index])]
+        last = over[-1] if over else _told(said)
+        if last is None or said.behind("goes_on", last) or sum(index > last for index in said.prose) > _FEW:
             return range(0)
         return range(last + 1)
 
     def _closes(self, line: str) -> bool:
         """Whether the line says that it is over; what may, must or does not end, and what came back, is not."""
-        found = self._over.search(line)
-        if found is None or self._goes_on.search(line, found.start()):
+        found = self._patterns["over"].search(line)
+        if found is None or self._patterns["goes_on"].search(line, found.start()):
             return False
-        return self._turned.search(line[max(0, found.start() - _BEFORE) : found.start()]) is None
+        return self._patterns["hypothetical"].search(line[max(0, found.start() - _BEFORE) : found.start()]) is None
 
-    def _told(self, prose: dict[int, str]) -> int | None:
-        """The last line of those that name what it was and thank, or say how it has been since."""
-        said = {index: line for index, line in prose.items() if self._goes_on.search(line) is None}
-        at = {kind: max((index for index, line in said.items() if words.search(line)), default=None) for kind, words in self._weak.items()}
-        known = [index for index in at.values() if index is not None]
-        return max(known) if at["found"] is not None and len(known) > 1 else None
 
-    def _of_others(self, lines: Sequence[str], prose: dict[int, str]) -> Iterator[int]:
-        """Output below words that say whose it is, where the writer's own machine is said to be well."""
-        if not any(self._fine.search(line) for line in prose.values()):
-            return
-        theirs = shown = False
-        for index, line in enumerate(lines):
-            if index in prose:
-                theirs = self._others.search(prose[index]) is not None or (theirs and not shown and self._own.search(prose[index]) is None)
-                shown = False
-            elif line.strip():
-                shown = True
-            if theirs:
-                yield index
+def _told(said: _Said) -> int | None:
+    """The last line of those that name what it was and thank, or say how it has been since."""
+    open_ = set(said.words["goes_on"])
+    at = {kind: [index for index in said.words[kind] if index not in open_] for kind in ("found", "thanks", "since")}
+    return max(index for where in at.values() for index in where) if at["found"] and (at["thanks"] or at["since"]) else None
+
+
+def _of_others(lines: Sequence[str], said: _Said) -> Iterator[int]:
+    """Output below words that say whose it is, where the writer's own machine is said to be well."""
+    if not said.words["fine"]:
+        return
+    others, own = set(said.words["others"]), set(said.words["own"])
+    theirs = shown = False
+    for index, line in enumerate(lines):
+        if index in said.prose:
+            theirs = index in others or (theirs and not shown and index not in own)
+            shown = False
+        elif line.strip():
+            shown = True
+        if theirs:
+            yield index
 
 
 def is_prose(line: str) -> bool:

@@ -143,7 +143,8 @@ def speaks_of_trouble(text: str) -> bool:
 def _clues(text: Text, knowledge: Knowledge) -> list[Clue]:
     """None of a document: no program printed any of the messages, and nobody speaks of a machine of his own."""
     found = list(_recognise(text, knowledge, is_text=True))
-    printed = any(_lines(clue) & prepared(text).printed for clue in found)
+    shown = {line for clue in found for quote in clue.quotes for line in range(quote.first or 0, (quote.last or 0) + 1)}
+    printed = not shown.isdisjoint(prepared(text).printed)
     return found if printed or speech_of(knowledge).tells(text.lines) else []
 
 

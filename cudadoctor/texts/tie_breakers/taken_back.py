@@ -23,6 +23,7 @@ _WITHOUT_GPU = frozenset(
 )
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
+_TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
 
@@ -53,13 +54,15 @@ def _listed(facts: Facts) -> bool:
 def _answers(facts: Facts) -> list[tuple[int, frozenset[RungName]]]:
     """Lines of a text in which something worked, with the rungs that it proves."""
     found: list[tuple[int, frozenset[RungName]]] = []
-    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus and fact.value.failure is None]
+    tables = [
+        fact for fact in facts.all(SMI) if fact.origin == _TEXT and fact.value is not None and fact.value.gpus and not fact.value.failure
+    ]
     found += [(_line(fact.quotes), frozenset[RungName](("nvml", "driver"))) for fact in tables[-1:]]
     asked = facts.get(FRAMEWORKS)
-    if not isinstance(asked, Unknown) and asked.value is not None and asked.value.available:
+    if not isinstance(asked, Unknown) and asked.origin == _TEXT and asked.value is not None and asked.value.available:
         found.append((asked.value.available_line, frozenset(("framework", *below("context")))))
     computed = facts.get(COMPUTED)
-    if not isinstance(computed, Unknown) and computed.value is not None:
+    if not isinstance(computed, Unknown) and computed.origin == _TEXT and computed.value is not None:
         found.append((_line(computed.quotes), frozenset(("framework", *below("ptx-kernel")))))
     return found
 
