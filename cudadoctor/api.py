@@ -35,9 +35,10 @@ class Report(model.Report, frozen=True, kw_only=True):
     """What a run found. `str()` is the whole report in words; a notebook shows the same."""
 
     def __str__(self) -> str:
+        from cudadoctor.commands import terminal
         from cudadoctor.report import text
 
-        return text.render(self, _knowledge(), text.Style(width=100))
+        return terminal.gated(text.render(self, _knowledge(), text.Style(width=100)))
 
     def _repr_html_(self) -> str:
         first, _, rest = str(self).partition("\n")
@@ -164,6 +165,7 @@ def _live(python: str | None, quick: bool, frameworks: bool, timeout: float, dis
 
 def diagnosis(report: Report) -> str:
     """Verdict, cause, what shows it, and the fix, as plain text."""
+    from cudadoctor.commands import terminal
     from cudadoctor.report import words
     from cudadoctor.report.clean import one_line
 
@@ -174,11 +176,12 @@ def diagnosis(report: Report) -> str:
     lines += [one_line(f"possible: {finding.title} [{finding.cause}]") for finding in report.diagnosis.suspects]
     if report.prescription is not None:
         lines += ["", "Fix:", *words.fix(report)]
-    return "\n".join(lines)
+    return terminal.gated("\n".join(lines))
 
 
 def _message(report: Report) -> str:
     """What is not met, then the diagnosis and the fix."""
+    from cudadoctor.commands import terminal
     from cudadoctor.report import words
 
-    return "\n".join([*(words.asked(result) for result in words.unmet(report)), "", diagnosis(report)])
+    return "\n".join([*(terminal.gated(words.asked(result)) for result in words.unmet(report)), "", diagnosis(report)])

@@ -92,6 +92,7 @@ def examine() -> Report:
 
 def _lacking(report: Report, mark: pytest.Mark) -> str | None:
     """Why a test cannot run here; None where it can."""
+    from cudadoctor.commands import terminal
     from cudadoctor.policy.base import Answer
     from cudadoctor.policy.comparing import holds
     from cudadoctor.report.clean import one_line
@@ -111,7 +112,7 @@ def _lacking(report: Report, mark: pytest.Mark) -> str | None:
         said.append(f"{root.title} [{root.cause}]")
     elif not visible and report.diagnosis.suspects:
         said.append(f"perhaps {report.diagnosis.suspects[0].cause}")
-    return one_line(": ".join(said))
+    return terminal.gated(one_line(": ".join(said)))
 
 
 def _asked(mark: pytest.Mark) -> tuple[int, tuple[Requirement, ...]]:

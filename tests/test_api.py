@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import cudadoctor
+from cudadoctor import api
 from cudadoctor.report.json import render
 from tests.command_line import HEALTHY, NOUVEAU, ROOT, changed, environment, host, run
 from tests.test_report_text import HOSTILE
@@ -150,3 +151,12 @@ cudadoctor.check(replay={host(HEALTHY)!r})
 assert not {{"numba", "cuda", "pynvml", "numpy"}} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True, env={**environment(), "PYTHONPATH": str(ROOT)})
+
+
+def test_what_other_programs_print_passes_the_gate_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job's log takes lines for commands, whoever prints them."""
+    monkeypatch.setenv("TF_BUILD", "1")
+    report = cudadoctor.explain("##vso[task.complete result=Failed;] Failed to initialize NVML: Driver/library version mismatch")
+    for said in (str(report), api.diagnosis(report), str(api.RequirementNotMet(report))):
+        assert "Driver/library version mismatch" in said
+        assert "##vso[" not in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
 import re
 import sys
@@ -572,6 +573,22 @@ def test_links_devices_and_hostile_names() -> None:
     }
     evidence = of_bytes(_tar(hostile, "w:gz", more)).machines[0]
     assert [item.id for item in evidence.items] == ["kernel-log"]
+
+
+def test_members_of_a_zip_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may be small beside what it unpacks to, and each may be the same one."""
+    monkeypatch.setattr(unpacking, "RATIO_FROM", 8 << 20)
+    with pytest.raises(unpacking.BundleError, match="times its size"):
+        unpacking.unpacked(_zip({f"log{number}.txt": bytes(6 << 20) for number in range(4)}), lambda name: True)
+
+
+def test_of_a_zip_nothing_is_unpacked_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MAX_KEPT", (3 << 20) + 500)
+    found = unpacking.unpacked(
+        _zip({f"log{number}.txt": os.urandom(1 << 20) for number in range(6)}, zipfile.ZIP_STORED), lambda name: True
+    )
+    assert [len(body) for body in found.members.values()] == [1 << 20] * 3 + [0] * 3
+    assert sum("was not read" in remark for remark in found.remarks) == 3
 
 
 def test_an_encrypted_zip() -> None:

@@ -106,3 +106,17 @@ def test_a_few_forms_more(text: str) -> None:
 @pytest.mark.parametrize("text", ["Basic configuration of GPUs\n", "  pass: 16 rows\n", '{"status": "pass"}\n'])
 def test_words_that_look_like_these_stay(text: str) -> None:
     assert redacted(text) == text
+
+
+@pytest.mark.parametrize(
+    "secret", ["Q7W8E9R0T1Y2U3I4O5P6A7S8", "AB12CD34EF56GH78IJ90KL12", "S64HNE0T512345X", "Q7W8E-R9T1Y-U2I3O-P4A5S-D6F7G"]
+)
+def test_capitals_and_digits_by_turns_are_no_word(secret: str) -> None:
+    assert secret not in redacted(f"CUDA error\nsee {secret} here\n")
+
+
+@pytest.mark.parametrize(
+    "word", ["MCX75310AASNEATSG5", "X570AORUSMASTER", "699-2G520-0200-000", "CUDA_ERROR_ECC_UNCORRECTABLE", "EPYC7763V64CORE"]
+)
+def test_names_of_parts_are_words(word: str) -> None:
+    assert word in redacted(f"CUDA error\nsee {word} here\n")

@@ -709,3 +709,45 @@ def test_a_tree_of_which_a_part_cannot_be_seen_is_not_said_to_hold_anything(tmp_
 
     monkeypatch.setattr(trust, "_listed", refuses)
     assert trust.tree(str(tmp_path)) == "cannot be looked through (Permission denied)"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PYTHONUSERBASE", "tmp"), ("HOME", "tmp"), ("TRITON_CACHE_DIR", "tmp"), ("RPM_CONFIGDIR", "tmp"), ("MODPROBE_OPTIONS", "-C tmp")],
+)
+def test_a_bare_word_is_a_place_below_the_root(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children stand in /, where `tmp` is /tmp."""
+    monkeypatch.setenv(name, value)
+    assert name not in trust.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_word_that_names_a_folder_of_roots_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "root")
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    assert {"LOGNAME": "root", "NCCL_DEBUG": "INFO"}.items() <= trust.environment().items()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_what_a_variable_names_is_read_as_a_path_as_a_list_and_as_words(tmp_path: Path) -> None:
+    own, strange = (Path(tempfile.mkdtemp(dir="/root")), tmp_path / "my pip.conf")
+    for path in (strange, strange.with_name("x")):
+        path.write_text("")
+        os.chown(path, 65534, 65534)
+    (tmp_path / "others").mkdir()
+    os.chown(tmp_path / "others", 65534, 65534)
+    try:
+        (own / "pip.conf").write_text("")
+        good = (f"{own}/pip.conf", f"https://index.example/simple {own}", "https://index.example/simple", "cert", "")
+        bad = (
+            str(strange),
+            f"{own}/pip.conf:{strange}",
+            f"{own} {strange.with_name('x')}",
+            f"{tmp_path}/others/absent",
+            "wheels/x",
+            f"file://{strange}",
+        )
+        assert [trust.leads_to_own(value) for value in (*good, *bad)] == [True] * len(good) + [False] * len(bad)
+    finally:
+        shutil.rmtree(own)

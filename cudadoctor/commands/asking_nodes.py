@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -59,9 +58,35 @@ class Asking:
         self, engine: Engine, among: list[str], gone: Sequence[Answer] = (), folder: str | None = None
     ) -> tuple[list[Node], list[Missing]]:
         """`folder`: keeps their reports."""
-        ask = functools.partial(engine.ask, among)
-        answers = _answers(ask, self._work(), _said(len(among), quiet=self.options["quiet"])) if among else []
-        return _read([*answers, *gone], engine.among, self.reader, folder)
+        found: list[Node | Missing] = []
+        recorded: list[Answer] = []  # judged when all have answered
+        said = _said(len(among), quiet=self.options["quiet"])
+
+        def took(answer: Answer) -> None:
+            said(answer)
+            if answer.recording is not None:
+                recorded.append(answer)
+            else:
+                found.append(self._read(answer, engine.among, folder))
+
+        try:
+            if among:
+                engine.ask(among, self._work(), took)
+        except KeyboardInterrupt:
+            terminal.say("\nInterrupted: what came until now is shown.\n")
+        found += [self._read(answer, engine.among, folder) for answer in (*recorded, *gone)]
+        return reading_nodes.parted(found)
+
+    def _read(self, answer: Answer, among: list[str], folder: str | None) -> Node | Missing:
+        from cudadoctor.fleet import nodes
+
+        body = self.reader.report_of(answer)
+        if isinstance(body, Missing):
+            return body
+        node = _of_its_own(nodes.one(answer.asked, body), among)
+        if folder is not None and isinstance(node, Node):
+            _keep(folder, answer.asked, body)
+        return node
 
     def _work(self) -> Work:
         from cudadoctor.commands import policy_file
@@ -118,21 +143,6 @@ ENGINES: dict[str, Callable[[dict[str, Any]], Engine]] = {"slurm": _slurm, "ssh"
 
 
 # ---------------------------------------------------------------- their answers
-def _answers(ask: Callable[[Work, Took], None], work: Work, said: Callable[[Answer], None]) -> list[Answer]:
-    """All that came, also where the user had enough."""
-    answers: list[Answer] = []
-
-    def took(answer: Answer) -> None:
-        answers.append(answer)
-        said(answer)
-
-    try:
-        ask(work, took)
-    except KeyboardInterrupt:
-        terminal.say("\nInterrupted: what came until now is shown.\n")
-    return answers
-
-
 def _said(count: int, *, quiet: bool) -> Callable[[Answer], None]:
     """A line on stderr for each node that has no report, and how far it is."""
     done = 0
@@ -148,19 +158,6 @@ def _said(count: int, *, quiet: bool) -> Callable[[Answer], None]:
             terminal.say(f"{done} of {count}  {answer.asked} answered\n")
 
     return say
-
-
-def _read(answers: list[Answer], among: list[str], reader: reading_nodes.Reader, folder: str | None) -> tuple[list[Node], list[Missing]]:
-    from cudadoctor.fleet import nodes
-
-    found: list[Node | Missing] = []
-    for answer in answers:
-        body = reader.report_of(answer)
-        one = body if isinstance(body, Missing) else _of_its_own(nodes.one(answer.asked, body), among)
-        found.append(one)
-        if folder is not None and isinstance(one, Node) and not isinstance(body, Missing):
-            _keep(folder, answer.asked, body)
-    return reading_nodes.parted(found)
 
 
 def _of_its_own(found: Node | Missing, among: list[str]) -> Node | Missing:

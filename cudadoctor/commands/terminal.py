@@ -155,6 +155,11 @@ def say(words: str, stream: TextIO | None = None, *, drawn: bool = False) -> Non
         pass
 
 
+def gated(text: str) -> str:
+    """Text for a stream that another program writes to: nothing in it steers a terminal, or is a command in a job's log."""
+    return _gated(text, colours=False)
+
+
 def _gated(text: str, *, json: bool = False, commands: bool = False, colours: bool = True) -> str:
     from cudadoctor.report.clean import gated
 

@@ -26,7 +26,7 @@ _SETS = lazy(
 )
 _MORE = lazy(r"[;&|`]|\$\(|\\$|[ \t][\"']?[A-Z][A-Z0-9_]{3,60}=")
 _READ_BY = lazy(r"^[ \t]{0,40}EnvironmentFile=-?(?P<path>/\S{1,300})$")
-_UNIT = lazy(r"/(?P<unit>[\w@.:\\-]{1,200}\.service)(?:$|\.d/)")
+_UNIT = lazy(r"/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:

@@ -28,9 +28,11 @@ from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
 
 # A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
 _PART = r"(?!\.{1,2}(?:[/\\]|$))[^/\\:\n]{1,255}"
-_EVERYBODYS = r"/(?:tmp|var/(?:tmp|lock|run|crash|mail|spool)|run|dev|proc|net|private|Users/Shared|Volumes)(?:/|$)"
-_OPEN_ON_WINDOWS = r"[A-Za-z]:[\\/](?:Users[\\/]Public|Windows[\\/]Temp|Temp|ProgramData)(?:[\\/]|$)"
-_PLACE = rf"(?!{_EVERYBODYS}|(?i:{_OPEN_ON_WINDOWS}))(?:(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART}){{1,60}}[\\/]?)"
+_EVERYBODYS = r"/(?:(?:usr/)?tmp|var/(?:tmp|lock|run|crash|mail|spool)|run|dev|proc|net|private|Users/Shared|Volumes)(?:/|$)"
+# Windows drops dots and blanks at the end of a name, and has a short form of each: NAME~1.
+_PART_OF_WINDOWS = r"(?!\.{1,2}(?:[/\\]|$))(?![^/\\:\n]{0,20}~\d)[^/\\:\n]{0,254}[^/\\:\n. ]"
+_OPEN_ON_WINDOWS = r"[A-Za-z]:[\\/](?:Users[\\/](?:Public|All Users)|Documents and Settings|Windows[\\/]Temp|Temp|ProgramData)(?:[\\/]|$)"
+_PLACE = rf"(?!{_EVERYBODYS}|(?i:{_OPEN_ON_WINDOWS}))(?:(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART_OF_WINDOWS}){{1,60}}[\\/]?)"
 _OF_SYSTEM = r"(?:/(?:usr|bin|sbin|lib\w{0,5}|etc|boot|sys|var)(?:/|$)|(?i:[A-Za-z]:[\\/](?:Windows|Program Files)))"
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
@@ -56,7 +58,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         # No group that gives more than its name says.
         (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),
-        (("units",), r"[\w@.:\\-]{1,200}\.service"),
+        (("units",), r"\w[\w@.:\\-]{0,199}\.service"),
         (("commented",), r"\d{1,7}\{/\^(?:: )?# \.\*\\b[A-Za-z_]\w{0,100}\\b/\{p;q\}\};\$q1"),
         (("comment_out", "put_back"), r"\d{1,7}\{/\\b[A-Za-z_]\w{0,100}\\b/s/\^(?:/(?:: )?# /|(?:: )?# //)\}"),
         (("set_file",), rf"{_PLACE}"),
@@ -134,10 +136,10 @@ def _known(case: Case) -> dict[str, Value]:
 
 
 def fits(name: str, value: Value) -> bool:
-    """Whether a value has the form that its place asks for."""
+    """Whether a value has the form that its place asks for; no value stands for an option."""
     parts = (value,) if isinstance(value, str) else value
     form = _FORMS.get(name)
-    return all(printable(part) and (form is None or form.fullmatch(part) is not None) for part in parts)
+    return all(printable(part) and part[:1] != "-" and (form is None or form.fullmatch(part) is not None) for part in parts)
 
 
 # ---------------------------------------------------------------- files and variables

@@ -16,7 +16,7 @@ from cudadoctor.prescribe.shellwords import Value
 
 Condition = Callable[[Case], bool]
 _SYSTEM = lazy(r"/(?:etc|usr|run|lib|opt)/")
-_UNIT = lazy(r"/systemd/system/(?P<unit>[\w@.:\\-]{1,200}\.service)(?:$|\.d/)")
+_UNIT = lazy(r"/systemd/system/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 # Files of plain NAME=value lines, where `:` would be no command.
 _NO_SHELL = lazy(r"/environment$|/environment\.d/|\.service(?:$|\.d/)|\.pam_environment$|/etc/(?:default|sysconfig)/|\.env$")
 _NAME = lazy(r"[A-Za-z_]\w{0,100}")

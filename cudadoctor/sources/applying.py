@@ -22,7 +22,6 @@ _DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):
 _INSTALLERS = re.compile(
     r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle"
 )
-_ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://")
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 
 
@@ -82,11 +81,7 @@ def _of_installers() -> dict[str, str]:
     """The index, the proxy and the certificates that the user's shell names for pip and its like. A file counts where nobody but its user
     may change it; an address needs no such question."""
     found = {name: value for name, value in os.environ.items() if _INSTALLERS.fullmatch(name)}
-    return {name: value for name, value in found.items() if all(_ADDRESS.match(word) or _is_own(word) for word in value.split())}
-
-
-def _is_own(word: str) -> bool:
-    return os.sep not in word or (os.path.isabs(word) and trust.tree(word) is None)
+    return {name: value for name, value in found.items() if trust.leads_to_own(value)}
 
 
 def after(script: str) -> dict[str, str] | None:

@@ -32,8 +32,6 @@ _SHIMS = (
     Shims("versions", "PYENV_VERSION", ".python-version", "", "{root}/version"),
     Shims("installs/python", "ASDF_PYTHON_VERSION", ".tool-versions", "python", "{home}/.tool-versions"),
 )
-_HOME_OF_BASE = re.compile(r"(?m)^home\s*=\s*(/.*?)\s*$")
-_BASE = re.compile(r"(?m)^(?:base-)?executable\s*=\s*(/.*?)\s*$")
 FIRST = "the first Python on PATH"
 AFTER_SHIM = f"{FIRST} after the shim "
 WORKERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "workers")
@@ -229,16 +227,24 @@ def _beginning(path: str, characters: int = _ENOUGH) -> str:
         return ""
 
 
+def _set_to(settings: str, *names: str) -> list[str]:
+    """The absolute paths to which a pyvenv.cfg sets one of these names."""
+    entries = (line.partition("=") for line in settings.splitlines())
+    values = (value.strip() for name, _, value in entries if name.strip() in names)
+    return [value for value in values if value.startswith("/")]
+
+
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     """With what the interpreter reads before its first line: its settings, its library and its packages, however deep."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
     settings = _beginning(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
-    homes = _HOME_OF_BASE.findall(settings)
+    homes = _set_to(settings, "home")
     bases = [os.path.join(home, name) for home in homes for name in _names(home) if name.startswith(("python3", "pypy3"))]
-    bases += _BASE.findall(settings)
+    bases += _set_to(settings, "executable", "base-executable")
     prefixes |= {os.path.dirname(os.path.dirname(one)) for base in bases for one in (base, os.path.realpath(base))}
     prefixes |= {os.path.dirname(home.rstrip(os.sep)) for home in homes}
-    prefixes |= {_of_user(), *filter(os.path.isabs, (os.environ.get("PYTHONUSERBASE", ""), *os.environ.get("PYTHONHOME", "").split(":")))}
+    named = (os.environ.get("PYTHONUSERBASE", ""), *os.environ.get("PYTHONHOME", "").split(":"))
+    prefixes |= {_of_user(), *(os.path.join(os.sep, one) for one in named if one)}  # children stand in /
     places = [place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix))]
     apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
     libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])

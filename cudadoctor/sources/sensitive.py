@@ -43,11 +43,12 @@ _LONG_OPAQUE = re.compile(
     r"[A-Za-z0-9+/_-]{40,400}={0,3}(?![\w+/.-])"
 )
 # Shorter ones, wherever they stand: letters and digits by turns, as no word of a program has them; in both cases, or in one where
-# not all are digits of a hexadecimal number; in capitals the letters of base32.
+# not all are digits of a hexadecimal number; in capitals also base32, and a key in groups.
 _BY_TURNS = re.compile(
     r"(?<![A-Za-z0-9+/?@$])(?!ZT?[NLISV]?K?\d|(?<=_)Z[A-Z]{1,4}[a-z])(?:(?=(?:[^A-Z\s]{0,40}[A-Z]){2})(?=(?:[^a-z\s]{0,40}[a-z]){2})"
     r"(?=\d{0,20}(?:[A-Za-z]{1,20}\d{1,20}){3})[A-Za-z0-9]{16,64}|(?=[a-z0-9]{0,63}[g-z])(?=\d{0,20}(?:[a-z]{1,40}\d{1,20}){3})[a-z0-9]{20,64}|"
-    r"(?=(?:[A-Z]{1,20}[2-7]{1,20}){2})[A-Z2-7]{16,64})(?![A-Za-z0-9])"
+    r"(?=(?:[A-Z]{1,20}[2-7]{1,20}){2})[A-Z2-7]{16,64}|(?=[A-Z0-9]{0,63}[G-Z])(?=\d{0,20}(?:[A-Z]{1,20}\d{1,20}){3})[A-Z0-9]{12,64}|"
+    r"(?=[A-Z0-9-]{0,60}[G-Z])(?=(?:[A-Z-]{0,12}\d){4})(?:[A-Z0-9]{4,8}-){3,6}[A-Z0-9]{4,8})(?![A-Za-z0-9])"
 )
 # What a webhook's address ends with lets anybody write there.
 _WEBHOOK = re.compile(

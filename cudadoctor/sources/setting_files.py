@@ -31,7 +31,7 @@ _SETS = re.compile(r"^[ \t]{0,40}[\"']?([A-Za-z_][A-Za-z0-9_]{0,100})(?:[ \t]{0,
 _MORE = re.compile(r"[ \t][\"']?([A-Za-z_][A-Za-z0-9_]{0,100})=")  # further ones of the same line
 _DOES_MORE = re.compile(r"[;&|`]|\$\(|\\$")  # another command, or a line that goes on
 _FILE = re.compile(r"^[ \t]{0,40}EnvironmentFile=-?(/\S{1,1000})")
-_UNIT = re.compile(r"/([\w@.:\\-]{1,200}\.service)")
+_UNIT = re.compile(r"/(\w[\w@.:\\-]{0,199}\.service)")
 
 
 def list_settings(_: str) -> str:

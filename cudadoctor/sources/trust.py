@@ -40,6 +40,7 @@ _PLAIN = (
     "TEMP",
     "XDG_CONFIG_HOME",
 )  # whose folders are root's, what is in them may not
+_ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://")
 _IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
@@ -77,6 +78,16 @@ def tree(folder: str) -> str | None:
         return None
     why = changeable(folder)
     return why if why is not None or not os.path.isdir(folder) else _below(os.path.realpath(folder))
+
+
+def leads_to_own(value: str) -> bool:
+    """Whether what a variable names is given by absolute paths, and as root leads nowhere that others may write, however deep.
+
+    It is read as one path, as a list of them, and as words, of which those without a slash and addresses (https://...) name no file.
+    """
+    ways = {value, *value.split(os.pathsep), *value.split()} if os.path.isabs(value) else set(value.split())
+    places = [way for way in ways if os.sep in way and _ADDRESS.match(way) is None]
+    return all(os.path.isabs(way) and changeable(way) is None and tree(way) is None for way in places)
 
 
 @lru_cache(maxsize=None)
@@ -279,8 +290,13 @@ def _entries(name: str, value: str) -> list[str]:
         return re.split(r"[:; ]" if name == "LD_PRELOAD" else "[:;]", value) if loader else value.split(os.pathsep)
     if name in _SEVERAL:
         return value.split(os.pathsep)
-    words = [word for word in re.split(r"[:;,=\s\"']+", value) if "/" in word or "~" in word]
+    words = [word for word in re.split(r"[:;,=\s\"']+", value) if _is_place(word)]
     return words if words in ([], [value]) else [value, *words]  # a folder may have a blank in its name
+
+
+def _is_place(word: str) -> bool:
+    """Whether a word may be a path. Children stand in /, so a bare `tmp` is one as well; as root that matters."""
+    return "/" in word or "~" in word or (word not in ("", os.curdir, os.pardir) and as_root() and os.path.lexists(os.sep + word))
 
 
 def _may_be_handed_on(name: str, entry: str) -> bool:
@@ -298,6 +314,8 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
         return changeable(place) is None
     if name in _TOOLKITS:
         return _toolkit(place) is None
+    if os.sep not in entry and _EXAMINED.fullmatch(name) is None:
+        return changeable(place) is None  # a word (USER=root) that happens to be a folder's name
     within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and entry[at - 1] not in _IN_PATH)  # -I /home/ada
     return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *within))
 

@@ -52,11 +52,25 @@ class _Reads(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
-class _Counted(io.RawIOBase):
-    """A stream that stops where it gave more than it may."""
+class _Limit:
+    """How much an archive of so many bytes may unpack to, all of its members together."""
 
-    def __init__(self, stream: _Reads, size: int) -> None:
-        self.stream, self.size, self.given = stream, size, 0
+    def __init__(self, size: int) -> None:
+        self.size, self.given = size, 0
+
+    def count(self, given: int) -> None:
+        self.given += given
+        if self.given > MAX_STREAM:
+            raise BundleError(f"it unpacks to more than {MAX_STREAM // MIB} MiB; not read")
+        if self.given > max(RATIO_FROM, self.size * MAX_RATIO):
+            raise BundleError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
+
+
+class _Counted(io.RawIOBase):
+    """A stream that stops where its archive gave more than it may."""
+
+    def __init__(self, stream: _Reads, limit: _Limit) -> None:
+        self.stream, self.limit = stream, limit
 
     def readable(self) -> bool:
         return True
@@ -64,11 +78,7 @@ class _Counted(io.RawIOBase):
     def read(self, size: int = -1, /) -> bytes:
         # read1 gives what is there: where a stream is cut off, `read` would lose what it had gathered.
         chunk = getattr(self.stream, "read1", self.stream.read)(size if size >= 0 else _CHUNK)
-        self.given += len(chunk)
-        if self.given > MAX_STREAM:
-            raise BundleError(f"it unpacks to more than {MAX_STREAM // MIB} MiB; not read")
-        if self.given > max(RATIO_FROM, self.size * MAX_RATIO):
-            raise BundleError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
+        self.limit.count(len(chunk))
         return chunk
 
 
@@ -105,7 +115,7 @@ def expanded(content: bytes) -> tuple[bytes, list[str]]:
     opener = _opener(content)
     if opener is None:
         return content, []
-    source = _Counted(opener(io.BytesIO(content)), len(content))
+    source = _Counted(opener(io.BytesIO(content)), _Limit(len(content)))
     return _read(source, MAX_MEMBER)
 
 
@@ -133,7 +143,7 @@ def unpacked(content: bytes, wanted: Callable[[str], bool], enough: Callable[[st
         return _of_zip(content, wanted)
     opener = _opener(content)
     stream: _Reads = opener(io.BytesIO(content)) if opener is not None else io.BytesIO(content)
-    return _of_tar(_Counted(stream, len(content)), wanted, enough)
+    return _of_tar(_Counted(stream, _Limit(len(content))), wanted, enough)
 
 
 def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
@@ -194,6 +204,7 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
         raise BundleError(f"more than {MAX_MEMBERS} members; not read")
     if members and all(member.flag_bits & 1 for member in members):
         raise BundleError("the zip archive is encrypted: unpack it with its password and name the file within")
+    limit = _Limit(len(content))
     for member in members:
         name = plain_name(member.filename)
         if (member.external_attr >> 16) & 0o170000 not in (0, 0o100000):
@@ -206,14 +217,15 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
             continue
         try:
             with archive.open(member) as stream:
-                _keep(found, name, _Counted(stream, max(member.compress_size, 1)))
+                _keep(found, name, _Counted(stream, limit))
         except (*_DAMAGED, RuntimeError) as error:
             found.remarks.append(f"{name} is damaged ({recording.what_is_wrong(error)}); not read.")
     return found
 
 
 def _keep(found: Unpacked, name: str, stream: _Reads) -> None:
-    content, remarks = _read(stream, min(MAX_MEMBER, MAX_KEPT - found.kept))
+    left = MAX_KEPT - found.kept
+    content, remarks = _read(stream, min(MAX_MEMBER, left) if left >= _CHUNK else 0)
     found.kept += len(content)
     found.members[name] = content
     found.remarks += [f"{name}: {remark}" for remark in remarks]

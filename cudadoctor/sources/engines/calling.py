@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import signal
 import threading
 import time
@@ -19,9 +20,9 @@ from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.engines import EngineError
 from cudadoctor.sources.keeping import Keeper
 
-# Places that lead a client to its cluster and hold no code. As root they go to a child where nobody else may write them.
+# What leads a client to its cluster; a kubeconfig may name programs. As root it goes to a child where nobody else may write what it names.
 _PLACES = ("SSH_AUTH_SOCK", "SLURM_CONF", "KUBECONFIG", "MUNGE_SOCKET")
-_MOST = 64 << 20  # bytes that are kept of what a client prints
+_MOST = 24 << 20  # bytes that are kept of what a client prints
 _FAREWELL = 2.0  # seconds for a client to cancel what it has begun
 
 
@@ -31,6 +32,14 @@ def path_of(program: str) -> str:
     if found is None:
         raise EngineError(programs.refused(program) or f"{program}: command not found")
     return found
+
+
+def words_of(options: str) -> list[str]:
+    """A client's options as the user wrote them for a shell."""
+    try:
+        return shlex.split(options)
+    except ValueError as error:
+        raise EngineError(f"{options}: {error}") from error
 
 
 def called(words: Iterable[str], seconds: float) -> Child:
@@ -70,7 +79,7 @@ def _one_is_over(running: list[Child]) -> bool:
 
 def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, talks: bool) -> Child:
     variables = trust.environment()
-    variables.update({name: os.environ[name] for name in _PLACES if name in os.environ and trust.changeable(os.environ[name]) is None})
+    variables.update({name: os.environ[name] for name in _PLACES if name in os.environ and trust.leads_to_own(os.environ[name])})
     shown = (os.path.basename(words[0]), *words[1:2])
     return Child(name, "command", words, limit=seconds, environment=variables, shown=shown, talks=talks, keeper=keeper, most=_MOST)
 

@@ -58,14 +58,14 @@ def srun(nodes: list[str], options: str | None, work: Work, took: Took) -> None:
     local = work.given_up_after + _PATIENCE  # its own end cancels the job, which a kill would not
     before = [calling.path_of("timeout"), "-k", "2", f"{local:g}", calling.path_of("srun"), "--quiet", "--nodes=1", "--ntasks=1"]
     limits = [f"--immediate={_PATIENCE}", "--kill-on-bad-exit=0", "--job-name=cudadoctor", f"--time={math.ceil(local / 60)}"]
-    words = [*before, *limits, *shlex.split(own)]
+    words = [*before, *limits, *calling.words_of(own)]
     _ask(nodes, lambda node: [*words, f"--nodelist={node}", "sh", "-c", program(work)], work, local + 3, took)
 
 
 def ssh(nodes: list[str], options: str | None, work: Work, took: Took) -> None:
     """By the user's own ssh, which asks no questions. `options`: ssh's own."""
     ours = ["-oBatchMode=yes", f"-oConnectTimeout={_PATIENCE}", "-oForwardX11=no", "-oClearAllForwardings=yes"]
-    words = [calling.path_of("ssh"), *shlex.split(options or ""), *ours]
+    words = [calling.path_of("ssh"), *calling.words_of(options or ""), *ours]
     seconds = work.given_up_after + _PATIENCE
     _ask(nodes, lambda node: [*words, node, f"sh -c {shlex.quote(program(work))}"], work, seconds, took)
 

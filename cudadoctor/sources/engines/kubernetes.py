@@ -5,7 +5,6 @@ kubectl lists the pods by a label and hands over their logs, as they end. What k
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -108,7 +107,7 @@ class Pods(NamedTuple):
 
 def nodes(selector: str, options: str | None) -> tuple[Pods, list[str]]:
     """The pods of this label, and their nodes. `options`: kubectl's own. EngineError where there are none."""
-    pods = Pods((calling.path_of("kubectl"), *shlex.split(options or "")), selector)
+    pods = Pods((calling.path_of("kubectl"), *calling.words_of(options or "")), selector)
     there = pods.listed()
     if not there:
         raise EngineError(f"no pod has the label {selector}: cudadoctor hook kubernetes-daemonset prints what starts one on each GPU node")
