@@ -332,3 +332,9 @@ def test_a_cluster_that_lists_no_pods_is_an_error(script: str, why: str, cluster
     (tmp_path / "kubectl").chmod(0o755)
     ended = run("fleet", "--kubernetes", "app=x")
     assert (ended.code, why in ended.err) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [("--slurm", "n1", "--srun", "x'"), ("--ssh", "n1", "--ssh-options", "x'")])
+def test_options_that_are_no_shell_words_are_a_wrong_command_line(arguments: tuple[str, ...], cluster: Path) -> None:
+    ended = run("fleet", *arguments, "--doctor", str(cluster))
+    assert (ended.code, "No closing quotation" in ended.err) == (2, True)

@@ -112,15 +112,17 @@ def _opened(name: str, options: dict[str, Any]) -> Engine:
 
 
 def _slurm(options: dict[str, Any]) -> Engine:
-    from cudadoctor.sources.engines import distant
+    from cudadoctor.sources.engines import calling, distant
 
+    calling.words_of(options["srun"] or "")
     among, gone = distant.nodes_of_slurm() if options["slurm"] == "all" else (distant.names(options["slurm"]), [])
     return Engine(lambda nodes, *rest: distant.srun(nodes, options["srun"], *rest), among, gone)
 
 
 def _ssh(options: dict[str, Any]) -> Engine:
-    from cudadoctor.sources.engines import distant
+    from cudadoctor.sources.engines import calling, distant
 
+    calling.words_of(options["ssh_options"] or "")
     among = distant.names(options["ssh"])
     return Engine(lambda nodes, *rest: distant.ssh(nodes, options["ssh_options"], *rest), among, [])
 

@@ -24,6 +24,7 @@ from cudadoctor.sources.bundles.unpacking import BundleError as BundleError
 
 RECORDING = recording.MEMBER
 _FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked shows one of these, or files of a must-gather
+_REMARKS = 3  # on members of an archive of which nothing is known
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +138,8 @@ def _of_members(found: unpacking.Unpacked, name: str) -> Opened:
     machines = tuple(_named(machine) for machine in machines if machine.items)
     if not machines:
         known = "a bug report of NVIDIA's, a report of sos, a must-gather of the GPU operator, output of nvidia-smi -q or dcgmi diag -j"
-        said = f" ({' '.join(remarks)})" if remarks else ""
+        more = f" And {len(remarks) - _REMARKS} more of the kind." if len(remarks) > _REMARKS else ""
+        said = f" ({' '.join(remarks[:_REMARKS])}{more})" if remarks else ""
         raise BundleError(f"{name}: {len(found.names)} files, among them neither of: {known}{said}")
     return Opened(machines=machines)
 
