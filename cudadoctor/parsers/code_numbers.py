@@ -48,6 +48,8 @@ _CUDA_NUMBERS = (
     r"\bError (?P<n>\d{1,5}): unrecognized error code",
     # Encountered a CUDA error: cudaDriver().CuMemcpyDtoHAsync( dstHost, hStream.get() ) returned (702): Launch timeout (OptiX)
     r"Encountered a CUDA error: [^\n]{0,300}? returned \((?P<n>\d{1,5})\)",
+    # Failed to get current CUDA context: 100 (cuDF)
+    rf"Failed to (?:get current|initialize) CUDA context: {_N}",
     # Check failed: error == cudaSuccess (35 vs. 0)
     r"cudaSuccess \((?P<n>\d{1,5}) vs\. 0\)",
     rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}",
