@@ -16,13 +16,10 @@ PACKAGE = Path(cudadoctor.__file__).parent
 
 SAID = {
     "container-lost-devices": (
-        "After a day nvidia-smi stops working in my container. I only need to restart the container.",
         "The GPU is gone after a while; restarting the container helps.",
         "CUDA stops after some days, so I restart the docker automatically every night.",
         "nvidia: после docker compose restart всё снова работает.",
         "容器里 nvidia-smi 报错,重启容器后恢复。",
-        "Transcoding with nvidia in the container stops working after 2 hours.",
-        "nvidia-smi: failed to initialize nvml unknown error inside the docker container.",
     ),
     "uvm-unavailable": (
         "nvidia-smi works, and yet I don't have /dev/nvidia-uvm here.",
@@ -32,33 +29,24 @@ SAID = {
     "numba-cuda-disabled": (
         "ENV NUMBA_CACHE_DIR=/tmp NUMBA_DISABLE_CUDA=1 OMP_NUM_THREADS=8",
         "$ cat .numba_config.yaml\ndisable_cuda: 1\n# for numba.cuda",
-        "On the laptop I told numba not to look for CUDA, long ago.",
     ),
-    "gpu-powered-off": ("I used EnvyControl's integrated mode, and now nvidia is gone.",),
-    "container-driver-capabilities": ("The compose file sets the utility capability alone, so nvidia is of no use to CUDA.",),
     "wsl-linux-driver-installed": ("There is a libcuda.so.535 in /lib/x86_64-linux-gnu beside the one in /usr/lib/wsl/lib.",),
     "peer-access-broken": (
-        "NCCL hangs between the GPUs; with NCCL_P2P_DISABLE=1 it runs.",
         "What goes from one GPU to the other comes out damaged, CUDA says nothing.",
         "Silent corruption in GPU-to-GPU copies with CUDA.",
         "Started with GGML_CUDA_P2P=1 the nvidia cards answer with wrong tokens.",
         "Copies with peer access on are silently dropped by CUDA.",
     ),
     "device-permission-denied": (
-        "Torch does not find the nvidia GPU unless I am superuser.",
         "CUDA: si lo ejecuto con sudo aparece la tarjeta nvidia.",
         "nvidia-smi geht, CUDA funktioniert nur mit sudo.",
         "nvidia: CUDA работает только с sudo.",
         "nvidia 显卡用 root 就可以。",
         "In the container CUDA works as root and not as my user.",
-        "No nvidia GPU: run as non-root user in the container.",
         "nvidia: CUDA finds no device; with `sudo python train.py` it works.",
     ),
     "device-nodes-missing": (
         "The service can't find /dev/nvidia0 after a boot.",
-        "CUDA fails until I run nvidia-smi once, then it works.",
-        "nvidia-smi seems to create the devices.",
-        "When I log in as root and type nvidia-smi once, it's OK for all users.",
         "-rwxr-xr-x 1 root root 36944 Aug 16  2018 /usr/bin/nvidia-modprobe",
         "There is no /dev/nvidiactl on this machine.",
     ),
@@ -73,13 +61,6 @@ SAID = {
         "nvidia-smi зависает.",
         "nvidia-smi を打つと固まります。",
     ),
-    "container-toolkit-missing": (
-        "docker, nvidia driver on the host, and /etc/docker/daemon.json does not exist.",
-        "There is no daemon.json here, docker knows no nvidia.",
-    ),
-    "driver-libraries-incomplete": (
-        "The package nvidia-libs fails to symlink /usr/lib/libnvidia-ptxjitcompiler.so.1, CUDA shows unknown errors.",
-    ),
     "driver-not-loaded": (
         "A file of the tool blacklists the nvidia modules.",
         "After a restart the nvidia kernel modules cannot be loaded.",
@@ -93,7 +74,6 @@ SAID = {
     "pcie-link-degraded": ("Under load the GPU sits at Gen2 x16.", "The NVIDIA card runs at 2.5 GT/s."),
     "thermal-or-power-throttling": (
         "nvidia-smi gives SW Thermal Slowdown as the reason.",
-        "The GPU is at 139 MHz, nvidia-smi says software thermal.",
         "| 105 s | **thermal slowdown active** | 87 °C | GPU0 |",
         "hashcat, nvidia driver 418: after 40 seconds the card collapses to 139 MHz.",
         "The GPU is slow, and the fan of the card stands still.",
@@ -103,20 +83,11 @@ SAID = {
         "CUDA sums, run 2: cpu 3355443200  gpu 3355447296  DIFF",
         "Which flag of nvcc, the NVIDIA compiler, makes card 1 non-deterministic?",
     ),
-    "secure-boot-blocks-module": (
-        "With secure boot disabled I can install the nvidia extension.",
-        "nvidia does not load when Secure Boot is on.",
-    ),
-    "security-policy-denies-devices": ("podman, rootless, with SELinux enabled: the nvidia GPU cannot be used.",),
     "libcuda-stub-loaded": ("I added /usr/local/cuda/lib64/stubs to LD_LIBRARY_PATH, since then CUDA fails.",),
-    "compute-mode-blocks": ("The GPUs are in Exclusive Process mode, all CUDA devices are said to be busy.",),
-    "numba-simulator-enabled": ("TypeError with the Numba CUDA simulator: unexpected keyword argument.",),
     "library-path-conflict": ("CUBLAS breaks as soon as the system-wide CUDA is in LD_LIBRARY_PATH.",),
     "vfio-bound": ('supergfxctl: "mode": "Vfio", nvidia is not there',),
     "scheduler-gave-no-gpu": ("In the job CUDA_VISIBLE_DEVICES has the value NoDevFiles.",),
-    "nvidia-smi-missing": ("In our image nvidia-smi is not packaged, NVIDIA's libraries are.",),
     "process-limits": ("Beyond virtual memory limits on Yarn (GPU)", "CUDA fails where I set ulimit -v 8000000."),
-    "open-module-required": (),
 }
 OTHERWISE = (
     "The container was restarted yesterday by the host's update, nvidia-smi works.",

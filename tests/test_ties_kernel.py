@@ -195,7 +195,6 @@ def test_the_text_decides(text: str, cause: str | None) -> None:
         ("a program with multiprocessing: cuInit returned 3\n", "program-forked-after-init"),
         (REFUSED.format("2882", "525.60.13"), "driver-too-old-for-gpu"),  # a late card of the generation
         (INSERT, "nouveau-bound"),
-        (INSERT + "On the Proxmox host nvidia-smi fails.\nI gave the card to a Windows VM.\n", "vfio-bound"),
         (INSERT + "I gave the card to a Windows VM, this is the guest.\n", "nouveau-bound"),
     ],
 )

@@ -52,7 +52,6 @@ def test_what_the_text_decides(text: str, cause: str | None) -> None:
         (NO_IMAGE + "My nvcc is the one that I never touched (9.2).\n", "toolkit-too-old-for-gpu"),
         (NO_IMAGE + "My nvcc is the one that I never touched (12.2).\n", "framework-lacks-gpu-arch"),
         (LISTED % "1", "numba-cuda-disabled"),
-        ("With the side panel off and a fan the GPU stays at 2.8 M PPD.\n", "thermal-or-power-throttling"),
         (
             "The string of available GPU device IDs '23' may not contain device IDs that were not detected or are not compatible\n",
             "cuda-visible-devices-invalid",

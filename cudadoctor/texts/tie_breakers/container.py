@@ -13,7 +13,6 @@ from cudadoctor.model.values import SMI, Smi
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
-from cudadoctor.texts.tie_breakers.setting import no_smi
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -68,22 +67,6 @@ def none_let_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue
         yield finding(NO_ACCESS, lines, void)
 
 
-def neither_part(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """In a container neither nvidia-smi nor libcuda is found, and where the same image is started with a GPU it works."""
-    place = Place(facts)
-    lines, works = stated(said, LIBCUDA), place.said("asked-works")
-    if lines and works and place.container and no_smi(facts):
-        yield finding(NO_ACCESS, lines, no_smi(facts), works)
-
-
-def nothing_inside(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """libcuda is not found in a container, and its user looked for the nodes there and found none."""
-    place = Place(facts)
-    lines, shown = stated(said, LIBCUDA), place.said("no-nodes-inside")
-    if lines and shown and place.container and not stated(said, TOOLKIT, HOOK):
-        yield finding(NO_ACCESS, lines, shown)
-
-
 def rules_without_a_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A container that was given a GPU finds none, and the device rules of its cgroup let no device of NVIDIA's through."""
     place = Place(facts)
@@ -109,6 +92,6 @@ def devices_in_another_folder(said: Said, facts: Facts, knowledge: Knowledge) ->
 
 
 TIES = (
-    demand_of_the_image, parts_of_the_driver, none_let_in, neither_part, nothing_inside, rules_without_a_gpu, rules_not_written,
+    demand_of_the_image, parts_of_the_driver, none_let_in, rules_without_a_gpu, rules_not_written,
     devices_in_another_folder,
 )  # fmt: skip

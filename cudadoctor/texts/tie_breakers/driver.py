@@ -225,13 +225,6 @@ def switched_off(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         yield finding(OFF, lines, listed[0].quotes[:1])
 
 
-def given_to_a_guest(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The host's driver finds no device that it may have, and the text says that a virtual machine was given the card."""
-    place, lines = Place(facts), suspected(said, "vfio-bound", _NONE_TO_HAVE)
-    if lines and place.said("given-to-guest") and place.said("on-the-host") and not settled(said):
-        yield finding("vfio-bound", lines, place.said("given-to-guest"), basis="suspected")
-
-
 def ids_for_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver for guests is told to take an id which every NVIDIA GPU of the bus has, and the host's driver has none."""
     place, lines = Place(facts), suspected(said, "vfio-bound")
@@ -345,7 +338,6 @@ TIES = (
     module_there_but_not_loaded,
     nouveau_in_the_way,
     switched_off,
-    given_to_a_guest,
     ids_for_guests,
     windows_without_a_driver,
     unloaded,
