@@ -91,7 +91,10 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
         import msgspec
 
         from cudadoctor.model.judgement import Question
+        from cudadoctor.sources import interpreters
 
+        if options["replay"] is None:
+            interpreters.look_ahead(options["python"])
         options, knowledge = groups.settled(options), gathering.knowledge()
         found = groups.found_policy(options, knowledge)
         requirements = groups.stricter(requirements, found)

@@ -64,17 +64,29 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
     if given is not None:
         found = programs.found(given) if not os.path.dirname(given) else given
         return (os.path.abspath(found) if found else given), "--python"
+    path, rule = _meant()
+    return _trusted(path, rule) if path is not None else (sys.executable, "the doctor's own Python")
+
+
+def look_ahead(given: str | None) -> None:
+    """As root, begin to look through what will be asked about before the first child starts: the places of variables, the interpreter's."""
+    if trust.as_root():
+        trust.look_ahead(frozenset(os.environ.items()))
+        path = _meant()[0] if given is None else None
+        if path is not None:
+            prefixes, _ = _prefixes(path)
+            trust.begin(place for prefix in prefixes for place in _trees(prefix))
+
+
+def _meant() -> tuple[str | None, str]:
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         prefix = os.environ.get(variable)
         if prefix:
             for rel in _PLACES:
                 candidate = os.path.join(prefix, *rel)
                 if os.path.exists(candidate):
-                    return _trusted(candidate, variable)
-    found, rule = (_on_path_of_windows(), FIRST) if ON_WINDOWS else _on_path()
-    if found:
-        return _trusted(found, rule)
-    return sys.executable, "the doctor's own Python"
+                    return candidate, variable
+    return (_on_path_of_windows(), FIRST) if ON_WINDOWS else _on_path()
 
 
 def _on_path() -> tuple[str | None, str]:
@@ -234,8 +246,8 @@ def _set_to(settings: str, *names: str) -> list[str]:
     return [value for value in values if value.startswith("/")]
 
 
-def _trusted(path: str, rule: str) -> tuple[str | None, str]:
-    """With what the interpreter reads before its first line: its settings, its library and its packages, however deep."""
+def _prefixes(path: str) -> tuple[set[str], list[str]]:
+    """Where an interpreter has its library and packages, and the interpreters that its virtual environment was made of."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
     settings = _beginning(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
     homes = _set_to(settings, "home")
@@ -245,6 +257,12 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     prefixes |= {os.path.dirname(home.rstrip(os.sep)) for home in homes}
     named = (os.environ.get("PYTHONUSERBASE", ""), *os.environ.get("PYTHONHOME", "").split(":"))
     prefixes |= {_of_user(), *(os.path.join(os.sep, one) for one in named if one)}  # children stand in /
+    return prefixes, bases
+
+
+def _trusted(path: str, rule: str) -> tuple[str | None, str]:
+    """With what the interpreter reads before its first line: its settings, its library and its packages, however deep."""
+    prefixes, bases = _prefixes(path)
     places = [place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix))]
     apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
     libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])

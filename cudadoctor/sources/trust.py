@@ -7,12 +7,13 @@ What `--python` names is the user's own word, and is not asked about here.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from cudadoctor.sources.spawning import ON_WINDOWS
@@ -57,7 +58,7 @@ _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_
 _PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
 _PREFIXES = ("/", "/usr", "/usr/local")
 _AT_A_TIME = 16  # trees that are listed side by side
-_ahead = {}  # type: dict[str, tuple[int | None, bytes]]  # listings that were begun before somebody asked
+_ahead = {}  # type: dict[str, subprocess.Popen[bytes]]  # listings that were begun before somebody asked
 _PATIENCE = 15.0  # seconds to look through one tree
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
@@ -109,16 +110,31 @@ def _parts(folder: str) -> list[str]:
 
 
 @lru_cache(maxsize=None)
-def _look_ahead(variables: frozenset[tuple[str, str]]) -> None:
-    """List the places of all variables side by side: a toolkit's takes a second. No threads, whose memory a limited shell may not give."""
-    find = _find()
+def look_ahead(variables: frozenset[tuple[str, str]]) -> None:
+    """Begin to list the places of all variables: a toolkit's takes a second."""
     named = [folders(value) for name, value in variables if name == "PATH"]
     named += [_entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in (*_PLAIN, *_TOOLKITS)]
     named += [_parts(entry) for name, value in variables if name in _TOOLKITS for entry in _entries(name, value)]
-    places = {os.path.realpath(entry) for entries in named for entry in entries if os.path.isabs(entry)} - set(_PREFIXES)
-    if find is not None:
-        begun = [(place, _begun(find, place)) for place in sorted(places)[:_AT_A_TIME] if os.path.isdir(place)]
-        _ahead.update((place, _ended(child)) for place, child in begun)
+    begin(entry for entries in named for entry in entries if os.path.isabs(entry))
+
+
+def begin(places: Iterable[str]) -> None:
+    """As root, begin to list these trees side by side, for who asks for them later. Threads would need memory that a limited shell may not
+    give."""
+    find = _find() if as_root() else None
+    if find is None:
+        return
+    new = {os.path.realpath(place) for place in places} - set(_PREFIXES) - _ahead.keys()
+    for place in sorted(filter(os.path.isdir, new))[: max(0, _AT_A_TIME - len(_ahead))]:
+        _ahead[place] = _begun(find, place)
+
+
+@atexit.register
+def _end_all() -> None:
+    """What was begun and nobody asked for."""
+    for child in _ahead.values():
+        child.kill()
+        child.communicate()
 
 
 def _find() -> str | None:
@@ -149,7 +165,7 @@ def _below(root: str) -> str | None:
 
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
-    code, out = _ahead.pop(root) if root in _ahead else _ended(_begun(find, root))
+    code, out = _ended(_ahead.pop(root) if root in _ahead else _begun(find, root))
     if code is None:
         raise OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s")
     yield from (os.fsdecode(path) for path in out.split(b"\0") if path)
@@ -232,7 +248,7 @@ def environment() -> dict[str, str]:
     """
     kept, withheld = dict(os.environ), []
     if as_root():
-        _look_ahead(frozenset(os.environ.items()))
+        look_ahead(frozenset(os.environ.items()))
     for name, value in os.environ.items():
         given = _handed_on(name, value)
         if given == value:
