@@ -336,9 +336,11 @@ def test_children_of_root_get_no_folder_that_others_may_write(name: str, tmp_pat
     assert name not in trust.environment()
     assert trust.WITHHELD not in trust.environment()  # nothing is there
     (tmp_path / "libcuda.so.1").touch()
+    trust._environment.cache_clear()
     assert trust.environment()[trust.WITHHELD] == name
     tmp_path.chmod(0o755)
     trust._seen_once.cache_clear()
+    trust._environment.cache_clear()
     assert trust.environment()[name] == str(tmp_path)
 
 
@@ -365,9 +367,11 @@ def test_places_of_variables_are_roots_to_the_last_file(
     found.touch()
     monkeypatch.setenv(name, value.format(tmp_path))
     trust._seen_once.cache_clear()
+    trust._environment.cache_clear()
     assert trust.environment()[name] == value.format(tmp_path)
     os.chown(found, 1000, 1000)
     trust._seen_once.cache_clear()
+    trust._environment.cache_clear()
     assert name not in trust.environment()
     assert any(name in said for said in trust.left_out())
 
@@ -379,6 +383,7 @@ def test_of_a_toolkit_counts_what_programs_load(tmp_path: Path, monkeypatch: pyt
     os.chown(tmp_path / "nsight-compute" / "ncu", 1000, 1000)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     trust._seen_once.cache_clear()
+    trust._environment.cache_clear()
     assert trust.environment()["CUDA_HOME"] == str(tmp_path)
 
 
@@ -422,9 +427,11 @@ def test_children_of_root_search_no_folder_with_a_program_of_another_user(tmp_pa
     (tmp_path / "uname").touch()
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin")
     trust._seen_once.cache_clear()
+    trust._environment.cache_clear()
     assert trust.environment()["PATH"] == f"{tmp_path}:/usr/bin"
     os.chown(tmp_path / "uname", 1000, 1000)
     trust._seen_once.cache_clear()
+    trust._environment.cache_clear()
     assert trust.environment()["PATH"] == "/usr/bin"
 
 

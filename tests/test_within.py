@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -189,3 +190,23 @@ def test_replay_of_a_host_on_the_command_line() -> None:
     expected = answered(Question(machines=(evidence_of(name),)), load()).report
     assert run.returncode == expected.exit_code == 1, run.stderr
     assert run.stdout == json.render(expected)
+
+
+def test_what_is_rehearsed_changes_no_answer() -> None:
+    """A part of the evidence first, for nobody; then the whole. What hangs meanwhile ends, and the question is asked anew."""
+    machine = evidence_of("h200-healthy")
+    with closing(Judge(warm=True)) as judge:
+        judge.rehearse(msgspec.structs.replace(machine, items=machine.items[:12]))
+        answer = judge.answer(Question(machines=(machine,)))
+    assert answer.report.verdict == "healthy"
+
+
+def test_a_rehearsal_that_does_not_end_costs_only_its_time(meddle: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "REHEARSAL", 0.3)
+    with closing(Judge(warm=True)) as judge:
+        judge.rehearse(of("SLOW\n").machines[0])
+        started = time.monotonic()
+        answer = judge.answer(of(FAULT))
+        assert time.monotonic() - started < 8
+    assert "CUDA_ERROR_NO_DEVICE" in str(answer.report.diagnosis)
+    assert not any("too long" in note for note in answer.report.notes)

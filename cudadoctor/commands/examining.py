@@ -87,14 +87,16 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
     from cudadoctor.within.asking import Judge
 
     _meant(options)
-    with closing(Judge(warm=options["replay"] is None)) as child:
+    live = options["replay"] is None
+    if live:
+        from cudadoctor.sources import interpreters
+
+        interpreters.look_ahead(options["python"])
+    with closing(Judge(warm=live)) as child:
         import msgspec
 
         from cudadoctor.model.judgement import Question
-        from cudadoctor.sources import interpreters
 
-        if options["replay"] is None:
-            interpreters.look_ahead(options["python"])
         options, knowledge = groups.settled(options), gathering.knowledge()
         found = groups.found_policy(options, knowledge)
         requirements = groups.stricter(requirements, found)

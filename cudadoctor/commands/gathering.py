@@ -13,8 +13,10 @@ from cudadoctor.commands import terminal
 from cudadoctor.model import exit_codes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.evidence import Evidence, Item
     from cudadoctor.model.requirements import Requirements
     from cudadoctor.within.asking import Judge
 
@@ -131,10 +133,24 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
     if judge is not None:
         _warm()
     try:
-        return collect(plan, watcher)
+        return collect(plan, watcher if watcher is not None or judge is None else _rehearsal(judge))
     finally:
         if watcher is not None:
             watcher.close()
+
+
+def _rehearsal(judge: Judge) -> Callable[[Item], None]:
+    """Has the judge look at what is there once the examined Python is listed: a driver, where there is one, answers later."""
+    from cudadoctor.model.evidence import Evidence
+
+    items: list[Item] = []
+
+    def arrived(item: Item) -> None:
+        items.append(item)
+        if item.id == "python-env" and any("nvidiactl" in (one.stdout or "") for one in items if one.id == "dev"):
+            judge.rehearse(Evidence(items=tuple(items)))
+
+    return arrived
 
 
 def _rows() -> tuple[Any, ...]:

@@ -241,15 +241,21 @@ def folders(path: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
+    """What a child gets; each call gives a dictionary of its own."""
+    return dict(_environment(frozenset(os.environ.items())))
+
+
+@lru_cache(maxsize=2)
+def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
     """This process's variables for a child, without places in the working directory and, as root, those that other users may write.
 
     Children stand in / (sources/spawning.py); FOLDER tells them where the user stands. WITHHELD names the variables that lost a place
     which holds something: what a worker does not find may lie there.
     """
-    kept, withheld = dict(os.environ), []
+    kept, withheld = dict(variables), []
     if as_root():
-        look_ahead(frozenset(os.environ.items()))
-    for name, value in os.environ.items():
+        look_ahead(variables)
+    for name, value in sorted(variables):
         given = _handed_on(name, value)
         if given == value:
             continue

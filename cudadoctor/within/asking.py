@@ -17,12 +17,14 @@ from cudadoctor.sources.spawning import ON_WINDOWS, Stream, apart, end_tree, str
 from cudadoctor.within import FAILED, FRAME, TOLD
 
 if TYPE_CHECKING:
+    from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.judgement import Answer, Asked, Job, Question, RowsWanted, Told
 
 SECONDS = 30.0  # of CPU time for one question, all attempts together
 SHARES = (0.5, 0.25, 0.25)  # of that, for each attempt
 # Seconds that a child may take to start, and times its CPU time that it may take on a busy machine; Windows has this limit alone.
 START, SLOWER = (5.0, 1.0) if ON_WINDOWS else (20.0, 10.0)
+REHEARSAL = 3.0  # seconds of CPU time for what is judged ahead
 _TICK = 0.1
 # -c puts the working directory first; the doctor itself may lie there, in a checkout.
 _CODE = "import sys; sys.path[:1] = []; sys.path.append(sys.argv.pop(1)); from cudadoctor.within.answering import serve; serve()"
@@ -94,12 +96,27 @@ class Judge:
         except (Exhausted, OSError):
             return {}
 
+    def rehearse(self, so_far: Evidence) -> None:
+        """Have the child judge what is known so far, while the rest is collected. Nobody hears the answer: what it compiles and decodes for
+        this is ready for the next.
+        """
+        import msgspec
+
+        from cudadoctor.model.judgement import Job, Question
+
+        if self.child is not None:
+            question = Question(machines=(so_far,))
+            self.child.rehearse(msgspec.msgpack.encode(Job(asked=question, too_long=frozenset(), seconds=REHEARSAL)))
+
     def _once(self, asked: Asked, too_long: frozenset[str], seconds: float, kind: type[T], until: float | None = None) -> T:
         from cudadoctor.model.judgement import Job
 
         if self.child is None:
             self.child = _Child(warm=False)
         until = until if until is not None else time.monotonic() + START + SLOWER * seconds
+        if not self.child.is_free(until):
+            self.close()
+            self.child = _Child(warm=False)
         try:
             return self.child.told(Job(asked=asked, too_long=too_long, seconds=seconds), kind, until)
         except BaseException:
@@ -126,6 +143,24 @@ class _Child:
         self.stream: Stream = stream_of(self.process.stdout)
         self.buffer = bytearray()
         self.part: str | None = None
+        self.rehearses = False
+
+    def rehearse(self, body: bytes) -> None:
+        self.rehearses = True
+        self._send(body)
+
+    def is_free(self, until: float) -> bool:
+        """Waits for the end of what it rehearses; False where that ended it. Before that nothing is sent: both might wait for ever."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.stream.fileno(), selectors.EVENT_READ)
+            while self.rehearses and time.monotonic() < until:
+                selector.select(_TICK)
+                chunk = self.stream.take()
+                if chunk == b"":
+                    return False
+                self.buffer += chunk or b""
+                self.rehearses = not any(what in (TOLD, FAILED) for what, _ in self._frames())
+        return not self.rehearses
 
     def told(self, job: Job, kind: type[T], until: float) -> T:
         """Its answer. Exhausted where its time is over, or it ended for another reason."""
