@@ -14,6 +14,7 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import Report
 from cudadoctor.sources import host, programs, readers
+from cudadoctor.sources.children import Child
 from tests.command_line import evidence_of
 
 KNOWLEDGE = load()
@@ -94,3 +95,23 @@ def test_a_program_in_no_folder_is_absent_whatever_the_folders_forbid(tmp_path: 
     items = {item.id: item for item in host.collect(host.Plan(quick=True)).items}
     assert items["nvcc"].status == "denied"
     assert items["dkms"].status == "absent"
+
+
+def test_an_nvidia_smi_that_cannot_be_executed_is_a_warning_and_no_fault_of_the_driver() -> None:
+    said = {"status": "failed", "exit": 126, "stdout": "", "stderr": "nvidia-smi: cannot execute binary file: Exec format error\n"}
+    report = judged(evidence_of("h200-healthy"), nvidia_smi=said)
+    row = next(row for row in report.checks if row.id == "nvidia-smi")
+    assert (report.verdict, row.status, row.summary) == ("degraded", "warn", "nvidia-smi cannot be executed here")
+    assert report.diagnosis.root is not None
+    assert report.diagnosis.root.cause == "nvidia-smi-missing"
+    assert report.prescription is not None
+    assert "damaged" in report.prescription.steps[0].text
+
+
+def test_what_the_kernel_does_not_take_for_a_program_is_said_as_a_shell_says_it(tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_bytes(b"\x7fELF and nothing else")
+    program.chmod(0o755)
+    child = Child("nvidia-smi", "command", [str(program)], limit=5, environment={}, shown=("nvidia-smi",))
+    item = child.as_item()
+    assert (item.status, item.exit, item.stderr) == ("failed", 126, "nvidia-smi: cannot execute binary file: Exec format error\n")

@@ -11,6 +11,7 @@ from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_c
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, SMI, Smi
+from cudadoctor.model.values.driver import UNFIT
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -28,7 +29,8 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         raise unknown(SMI, NO_PATH)
     works = first_true(lambda: _loaded_here(facts, smi), lambda: _cuda_answers(facts))
     if works:
-        yield Clue(cause=MISSING, quotes=merged(some(smi), works))
+        values = {"unfit": "nvidia-smi"} if any(UNFIT in quote.text for quote in smi.quotes) else {}
+        yield Clue(cause=MISSING, quotes=merged(some(smi), works), values=values)
 
 
 def _no_path(facts: Facts) -> bool:
@@ -58,7 +60,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         skip = off_the_bus(facts) if found.origin != "text" else None
         if skip is None and _no_path(facts):
             return Line(NO_PATH, some(found), skip=NO_PATH)
-        return Line("nvidia-smi is not installed", some(found), skip=skip)
+        unfit = any(UNFIT in quote.text for quote in found.quotes)
+        return Line("nvidia-smi cannot be executed here" if unfit else "nvidia-smi is not installed", some(found), skip=skip)
     smi = found.value
     if smi.failure is not None:
         ended = f" (exit {smi.exit})" if smi.exit is not None else ""

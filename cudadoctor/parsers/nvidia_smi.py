@@ -14,6 +14,7 @@ import msgspec
 from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, GpuProcess, Smi, SmiGpu
+from cudadoctor.model.values.driver import UNFIT
 from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
 from cudadoctor.parsers import nvidia_smi_query as query
 from cudadoctor.parsers import nvidia_smi_table as table
@@ -113,11 +114,11 @@ def _not_recognised(text: Text) -> Fact[Smi]:
 
 
 def _missing(text: Text) -> Iterator[Fact[Smi]]:
-    """A shell that found no nvidia-smi."""
+    """A shell that found no nvidia-smi, or one that is no program of this machine."""
     if "nvidia-smi" not in text.text:
         return
     for number, line in enumerate(text.lines, 1):
-        if "nvidia-smi" in line and len(line) < 400 and _NOT_FOUND.search(line):
+        if "nvidia-smi" in line and len(line) < 400 and (_NOT_FOUND.search(line) or UNFIT in line):
             yield text.fact(SMI, None, text.quote(number), whole=False)
 
 

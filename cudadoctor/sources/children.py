@@ -7,6 +7,7 @@ What differs between systems is in spawning.py.
 
 from __future__ import annotations
 
+import errno
 import selectors
 import subprocess
 import time
@@ -20,6 +21,7 @@ from cudadoctor.sources.spawning import Stream, end_tree, obey, stream_of
 OUTPUT_LIMIT = 4 << 20  # bytes kept of each stream; the rest is counted and dropped
 _AT_A_TIME = 16  # pieces taken from one child before the clock and the others are looked at
 KILL_GRACE = 0.3  # seconds a killed child has to disappear
+_REFUSED = 126  # the exit status of a shell for what cannot be executed
 _TICK = 0.02  # seconds between looks at children whose pipes stay open after their end
 
 
@@ -53,6 +55,7 @@ class Child:
         self.on_line: Callable[[str], None] | None = None
         self._line_start = 0
         self.process: Process | None = None
+        self.refused: str | None = None
         try:
             start = keeper.start if keeper is not None else alone
             self.process = start(argv, environment, talks=talks)
@@ -61,7 +64,9 @@ class Child:
         except PermissionError as error:
             self._finish("denied", f"{shown[0]}: {error.strerror}")
         except OSError as error:
-            self._finish("not-run", f"{shown[0]}: {error.strerror}")
+            if error.errno == errno.ENOEXEC:  # it is there, and no program of this machine: what a shell says of it is an answer
+                self.refused = f"{shown[0]}: cannot execute binary file: Exec format error\n"
+            self._finish("not-run" if self.refused is None else "failed", f"{shown[0]}: {error.strerror}" if self.refused is None else None)
         else:
             assert self.process.stdout is not None
             assert self.process.stderr is not None
@@ -152,7 +157,7 @@ class Child:
 
     def as_item(self) -> Item:
         """What it said and how it ended, as evidence."""
-        code = self.process.returncode if self.process is not None else None
+        code = self.process.returncode if self.process is not None else _REFUSED if self.refused is not None else None
         return Item(
             id=self.item,
             kind=self.kind,
@@ -161,8 +166,8 @@ class Child:
             why=self.why,
             exit=code if code is not None and code >= 0 and self.status in ("ok", "failed") else None,
             signal=-code if code is not None and code < 0 and self.status == "failed" else None,
-            stdout=self.text("stdout") if self.process is not None else None,
-            stderr=self.text("stderr") if self.process is not None else None,
+            stdout=self.text("stdout") if self.process is not None or self.refused is not None else None,
+            stderr=self.text("stderr") if self.process is not None else self.refused,
             dropped_bytes=self.dropped,
             seconds=self.seconds,
         )

@@ -46,7 +46,8 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     proposals = tuple(_proposals([one.cause for one in accused], failure.rung, free, seen.facts, knowledge))
     if root is None:
         proposals += tuple(Proposal(cause=UNFORESEEN, change=change) for change in _named(free, seen.facts, evidence, table))
-    units = table.grouped(free, failure.rung) if root is None or proposals else ()
+    stated = root is not None and root.basis == "stated"  # by what the rung itself said: then only its own changes are tried
+    units = table.grouped(free, failure.rung) if root is None or (proposals and not stated) else ()
     in_python = failure.rung in (START, "numba-kernel") and (root is None or root.layer in ("python", "environment"))
     if not proposals and not units:
         return None

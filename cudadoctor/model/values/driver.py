@@ -70,6 +70,9 @@ class SmiGpu(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
+UNFIT = "cannot execute binary file"  # a shell's words for what is there and is no program of this machine
+
+
 class Smi(Value, frozen=True, kw_only=True):
     """What nvidia-smi said. `failure` is its message when it shows no table."""
 
