@@ -935,6 +935,36 @@ def test_waiting_is_not_hanging() -> None:
     assert causes({HANGS: make.hangs("nvml")}) == set()
 
 
+@pytest.mark.parametrize(
+    ("more", "accused"),
+    [
+        ({"waits": "os_acquire_mutex [nvidia]"}, True),
+        ({"waits": "uvm_va_space_destroy [nvidia_uvm]", "devices": ()}, True),
+        ({"waits": "os_acquire_semaphore", "devices": ()}, True),  # as wchan has it
+        ({"waits": "rpc_wait_bit_killable [sunrpc]"}, False),  # it holds a GPU, and waits for a file server
+        ({"waits": "folio_wait_bit_common"}, False),
+    ],
+)
+def test_in_what_a_process_waits_tells_the_driver_from_a_disk(more: dict[str, Any], accused: bool) -> None:
+    found = causes({HANGS: make.hangs("nvidia-smi"), PROCESSES: table(process(state="uninterruptible", **more))})
+    silent = causes({HANGS: make.hangs("nvidia-smi"), PROCESSES: table()})
+    assert ("driver-hung" in found) == (accused or "driver-hung" in silent)
+    clues = list(
+        processes._waiting_for_the_driver(
+            host({HANGS: make.hangs("nvidia-smi"), PROCESSES: table(process(state="uninterruptible", **more))}), KNOWLEDGE
+        )
+    )
+    assert bool(clues) == accused
+
+
+def test_many_that_wait_are_counted_and_the_first_named() -> None:
+    many = table(*(process(pid=5000 + number, state="uninterruptible", waits="os_acquire_mutex [nvidia]") for number in range(9)))
+    clue = next(processes._waiting_for_the_driver(host({HANGS: make.hangs("nvidia-smi"), PROCESSES: many}), KNOWLEDGE))
+    assert [quote.text for quote in clue.quotes][-1] == "9 processes wait in the driver"
+    assert len(clue.quotes) == 5
+    assert clue.values["pid"] == "5000"
+
+
 def test_memory_that_cpu_and_gpu_share() -> None:
     """On a card with memory of its own the same line says that this card's, or the host's, ran out."""
     assert causes({NVML: on_gpu(), KERNEL_LOG: make.log(NO_SHARED_MEMORY)}) == set()

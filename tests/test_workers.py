@@ -254,6 +254,26 @@ def test_processes_a_stopped_holder(device: Path, holder: subprocess.Popen[str])
     assert table(device)[holder.pid]["state"] == "stopped"
 
 
+VFORK = "import os, sys; os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="vfork's parent sleeps like this on Linux")
+def test_processes_in_what_one_waits_that_cannot_be_interrupted(device: Path, tmp_path: Path) -> None:
+    """The parent of a child that vfork made and that opens a FIFO before it becomes a program."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with subprocess.Popen([sys.executable, "-c", VFORK, str(fifo)]) as parent:
+        try:
+            wait_until(lambda: letter(parent.pid) == "D")
+            entry = table(device)[parent.pid]
+            assert entry["state"] == "uninterruptible"
+            if os.geteuid() == 0 or Path(f"/proc/{parent.pid}/wchan").read_text() not in ("", "0"):
+                assert entry["waits"] == Path(f"/proc/{parent.pid}/wchan").read_text()
+                assert entry["command"].startswith(sys.executable)
+        finally:
+            fifo.write_text("")
+
+
 def test_processes_a_defunct_one(device: Path, holder: subprocess.Popen[str]) -> None:
     holder.kill()
     wait_until(lambda: letter(holder.pid) == "Z")

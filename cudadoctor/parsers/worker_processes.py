@@ -23,6 +23,8 @@ def _quote(process: Process) -> Quote:
         words.append("a service")
     if process.devices:
         words.append("holds " + " ".join(process.devices))
+    if process.waits is not None:
+        words.append(f"waits in {process.waits}")
     line = ", ".join(words) + (f": {process.command[:COMMAND_LENGTH]}" if process.command else "")
     return said(SOURCE, process.line, line)
 

@@ -29,12 +29,13 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 DEVICE_PREFIX = "/dev/nvidia"
 COMMAND_LIMIT = 300  # characters
+WAITS_LIMIT = 100  # characters of where a process waits
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 # What may be the parent of a process whose own parent ended: an init, or a supervisor that asked to be one.
 REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "podman-init", "catatonit", "runit", "s6-svscan", "supervisord")
 # The driver's own daemons leave their session on purpose. Names as the kernel cuts them, at 15 characters.
 DAEMONS = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "nv-fabricmanage", "nvidia-powerd", "nvidia-imex", "nvsm_core")
-SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "command")
+SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "waits", "command")
 
 _OUT = 1  # where JSON goes; `start` moves it
 Entry = Dict[str, Any]
@@ -244,6 +245,22 @@ def command(pid: int, name: str) -> str:
     return (line or "[%s]" % name)[:COMMAND_LIMIT]
 
 
+def waits(pid: int) -> Optional[str]:
+    """Where in the kernel a process waits: `os_acquire_mutex [nvidia]`. The module is told to root alone, by the kernel's stack of it."""
+    try:
+        frames = [line.split("] ", 1)[-1].strip() for line in read("/proc/%d/stack" % pid).splitlines()]
+    except OSError:
+        frames = []
+    own = [frame for frame in frames if "[nvidia" in frame] or frames
+    try:
+        place = own[0] if own else read("/proc/%d/wchan" % pid).strip()
+    except OSError:
+        return None
+    name, _, module = place.partition(" ")
+    name = name.split("+")[0]
+    return None if name in ("", "0") else (name + " " + module).strip()[:WAITS_LIMIT]
+
+
 def in_service(pid: int) -> Optional[bool]:
     """Whether its control group is that of a systemd service, which would be started again and is nobody's left-over."""
     try:
@@ -292,7 +309,9 @@ def main() -> None:
         entry["devices"], readable = devices(pid, entry["letter"], prefix)
         complete = complete and readable
         entry["state"] = state(entry, table)
-        if entry["devices"]:
+        if entry["state"] == "uninterruptible":
+            entry["waits"] = waits(pid)
+        if entry["devices"] or entry.get("waits"):
             entry["command"] = command(pid, entry["name"])
             entry["service"] = in_service(pid)
     emit("processes", provider=provider, provider_error=wrong, complete=complete)

@@ -21,6 +21,7 @@ class Process(Value, frozen=True, kw_only=True):
     start_time: float | None = None
     command: str | None = None
     devices: tuple[str, ...] = ()
+    waits: str | None = None  # in uninterruptible sleep: where in the kernel, with the module where that was told
     service: bool | None = None  # its cgroup is a .service
     namespaced: bool | None = None  # True: not visible in this PID namespace
     line: int = 0
