@@ -90,7 +90,7 @@ def check(
     if log is not None:
         from cudadoctor.sources import pasted
 
-        machines = tuple(machine.completed((pasted.item_of(log.encode("utf-8", "surrogateescape")),)) for machine in machines)
+        machines = tuple(machine.completed((pasted.output_of(log.encode("utf-8", "surrogateescape")),)) for machine in machines)
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     report = judging.answered(Question(machines=machines, requirements=wanted, policy=found.policy, today=today), knowledge).report
     if report.origin.kind == "live":

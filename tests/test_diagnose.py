@@ -252,7 +252,7 @@ def test_what_was_ruled_out_lies_at_the_root_or_below() -> None:
 
 # ---------------------------------------------------------------- a log beside a machine
 def with_log(name: str, text: str) -> Any:
-    return stages.judge(evidence_of(name).completed((pasted.item_of(text.encode()),)), KNOWLEDGE)
+    return stages.judge(evidence_of(name).completed((pasted.output_of(text.encode()),)), KNOWLEDGE)
 
 
 @pytest.mark.parametrize(

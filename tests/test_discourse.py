@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.discourse import speech_of
+from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
 from tests.pasted import report
 
@@ -14,7 +16,7 @@ CPU = "AssertionError: Torch not compiled with CUDA enabled"
 TABLE = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-6f1c2f0e-3a57-52c9-9a7c-1ad6d6c10a3c)"
 SILENT = {
     "over": f"{MISMATCH}\n\nI drained the node and rebooted it, the matter is solved.\n",
-    "over, in German": f"{MISMATCH}\n\nDer Knoten wurde neu gestartet, das Problem ist behoben.\n",
+    "over, in German": f"{MISMATCH}\n\nWir haben den Knoten neu gestartet, das Problem ist behoben.\n",
     "what it was, with thanks": f"{MISMATCH}\n\nIt turned out that an upgrade ran at night.\nThanks to all of you!\n",
     "somebody else's": f"The log of my neighbour's machine was full of\n\n{BUS}\n\nMy own box is healthy. Which card would you buy?\n",
     "a quotation": f"[quote=ann]\nmine says {MISMATCH}\n[/quote]\n\nThat is another matter, I wonder about the fan curve only.\n",
@@ -59,3 +61,35 @@ def test_a_long_log_is_no_writing() -> None:
 def test_a_literal_that_stands_twice_counts_where_the_message_is() -> None:
     line = 'libcuda.so.1 comes from the host, so "libcuda.so.1: cannot open shared object file" is normal here'
     assert report(line).diagnosis.root is None
+
+
+XID = "[ 1.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=0, GPU has fallen off the bus."
+IMAGE = "CUDA error: no kernel image is available for execution on the device"
+
+
+@every(
+    "text",
+    (
+        f"{XID}\nlost GPU 0, marking as unhealthy\n",
+        f"{XID}\nAll DNS names resolved\n",
+        f"{XID}\nNodes back in service after drain\n",
+        f"{XID}\nDependency tree resolved in 0.2 s\n",
+        f"{MISMATCH}\n=== 3 passed, 2 skipped in 0.12s ===\n",
+        f"{MISMATCH}\ntest result: ok. 3 passed; 0 failed\n",
+        f"checkpointer wrote 10 bytes to:\n{XID}\n",
+        "RuntimeError('Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU')\n",
+        f'level=error detail="{IMAGE}" step=3\n',
+        f"explainer.py:12: {IMAGE}\n",
+    ),
+)
+def test_no_line_of_a_program_hides_what_it_printed_before(text: str) -> None:
+    found = report(text).diagnosis
+    assert found.root is not None or found.suspects
+
+
+def test_in_what_a_program_printed_nobody_speaks() -> None:
+    """The same words below a traceback, of a person and of a program."""
+    text = f"RuntimeError: {IMAGE}\nI fixed it, thanks, the matter is solved now.\n"
+    assert report(text).diagnosis.root is None
+    printed = judge(evidence_of(text.encode(), printed=True), load()).diagnosis.root
+    assert printed is not None

@@ -380,9 +380,9 @@ def test_what_the_options_ask_for() -> None:
     import click
 
     from cudadoctor.commands import gathering
-    from cudadoctor.sources.pasted import item_of
+    from cudadoctor.sources.pasted import output_of
 
-    log = (item_of(b'File "/x/site-packages/torch/__init__.py"\nRuntimeError: CUDA error\n'),)
+    log = (output_of(b'File "/x/site-packages/torch/__init__.py"\nRuntimeError: CUDA error\n'),)
     assert gathering.frameworks({}, ()) == ()
     assert gathering.frameworks({}, log) == ("torch",)
     assert gathering.frameworks({"frameworks": True}, log) == NAMES

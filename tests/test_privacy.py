@@ -378,7 +378,7 @@ def test_a_variable_keeps_its_value_where_a_diagnosis_reads_it(name: str, value:
      "HTTPConnectionPool(host='crunchqz', port=5000)"],
 )  # fmt: skip
 def test_names_whose_place_says_so(line: str) -> None:
-    evidence = evidence_of(HEALTHY).completed((pasted.item_of(f"{line}\nCUDA error: out of memory\n".encode()),))
+    evidence = evidence_of(HEALTHY).completed((pasted.output_of(f"{line}\nCUDA error: out of memory\n".encode()),))
     (text,) = (item.stdout or "" for item in redact(evidence).items if item.id == "text")
     assert "bobqz" not in text
     assert "crunchqz" not in text

@@ -147,7 +147,7 @@ def test_a_text_that_says_nothing_gets_no_list() -> None:
 
 # ---------------------------------------------------------------- undecided says why
 def test_a_log_that_does_not_hold_now_is_told_in_the_first_line() -> None:
-    log = pasted.item_of(b"CUDA error: CUDA_ERROR_NO_DEVICE\n")
+    log = pasted.output_of(b"CUDA error: CUDA_ERROR_NO_DEVICE\n")
     out = shown(judge(evidence_of("desktop-rtx3090-healthy").completed((log,)), KNOWLEDGE))
     assert out.splitlines()[0] == "UNDECIDED  what the text says is not so at present"
     assert "That is not so at present" in out

@@ -24,7 +24,7 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 
 
 def stated(facts: Facts, text: str | None = None) -> list[Clue]:
-    evidence = Evidence(items=(pasted.item_of(text.encode()),) if text is not None else ())
+    evidence = Evidence(items=(pasted.output_of(text.encode()),) if text is not None else ())
     guard = Guard()
     found = list(statements.stated(evidence, facts, KNOWLEDGE, guard))
     assert guard.crashes == []

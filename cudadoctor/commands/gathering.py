@@ -55,7 +55,7 @@ def _extra(log: str | None) -> tuple[tuple[Any, ...], tuple[str, ...]]:
         raise terminal.usage(f"--log {error}") from error
     if not pasted.is_text(content.body):
         raise terminal.usage(f"--log {log} holds no text: give what your program printed")
-    text = pasted.evidence_of(content)
+    text = pasted.evidence_of(content, printed=True)
     return text.items, text.remarks
 
 

@@ -162,14 +162,14 @@ class Run:
         from cudadoctor.within.asking import Judge
 
         with closing(Judge()) as judge:
-            spoken, self.left = _timed(judge, Question(machines=(pasted.evidence_of(tail),), every_step=True), self.left)
+            spoken, self.left = _timed(judge, Question(machines=(pasted.evidence_of(tail, printed=True),), every_step=True), self.left)
             diagnosis = spoken.report.diagnosis if spoken is not None else None
             named = diagnosis.root or next(iter(diagnosis.suspects), None) if diagnosis is not None else None
             if spoken is None or diagnosis is None or named is None or diagnosis.by_words:
                 return None  # words alone are no reason: what keeps the program from its GPU says more
             examined = self.machine.result()
             if examined is not None:
-                both = examined.evidence.completed((pasted.item_of(tail),))
+                both = examined.evidence.completed((pasted.output_of(tail),))
                 whole, self.left = _timed(judge, Question(machines=(both,), every_step=True), self.left)
                 root = whole.report.diagnosis.root if whole is not None else None
                 if whole is not None and root is not None and root.cause == named.cause:

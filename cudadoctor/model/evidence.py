@@ -13,6 +13,9 @@ Status = Literal["ok", "failed", "absent", "denied", "timed-out", "abandoned", "
 Origin = Literal["live", "recording", "text"]
 
 
+OUTPUT = "output"  # `what` of a text that a program printed; "text" where somebody may have written it
+
+
 class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One piece of evidence: a command's output, a file, a listing, a worker's lines, or a user's text."""
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
+from cudadoctor.model.evidence import OUTPUT
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import quoting, spoken_of
 from cudadoctor.parsers.base import Text
@@ -68,14 +69,15 @@ def _maybe(lines: list[str]) -> Iterator[int]:
 
 def shown(text: Text, speech: Speech) -> Text:
     """The text without the lines that only speak of what they quote: they show no state, of now or of before."""
-    return without(text, _spoken_of(text.text, speech))
+    return without(text, _spoken_of(text.text, speech, printed=text.item is not None and text.item.what == OUTPUT))
 
 
 @lru_cache(maxsize=2)
-def _spoken_of(body: str, speech: Speech) -> frozenset[int]:
-    """Found once for the parsers and the recognisers, which ask one after the other."""
+def _spoken_of(body: str, speech: Speech, *, printed: bool) -> frozenset[int]:
+    """Found once for the parsers and the recognisers, which ask one after the other. `printed`: by a program, in which nobody speaks."""
     text = Text(body, source="")
-    return spoken_of.lines_of(text) | quoting.lines_of(text.lines, speech.too) | speech.lines_of(text.lines)
+    form = spoken_of.lines_of(text) | quoting.lines_of(text.lines, speech.too)
+    return form if printed else form | speech.lines_of(text.lines)
 
 
 def replaced(text: Text) -> frozenset[int]:

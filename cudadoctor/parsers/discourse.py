@@ -5,6 +5,7 @@ Only prose counts: what a program printed says nothing of this. Where the writer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,6 +58,7 @@ class Speech:
                 self._lists.setdefault(word.strip("*"), set()).add(name)
         self._literals = Literals(self._lists)
         self.too = self._patterns["too"]
+        self._added = re.compile(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
         """Indexes (from 0) of the lines that tell of what is over, or of what others have."""
@@ -89,8 +91,10 @@ class Speech:
         return {name for name in maybe if self._patterns[name].search(line)}
 
     def _past(self, said: _Said) -> range:
-        """All up to the words that say that it is over."""
+        """All up to the words that say that it is over, where somebody speaks of himself or thanks: no program does."""
         over = [index for index in said.words["over"] if self._closes(said.prose[index])]
+        if not (said.words["own"] or said.words["thanks"] or any(self._added.match(said.prose[index]) for index in over)):
+            return range(0)
         last = over[-1] if over else _told(said)
         if last is None or said.behind("goes_on", last) or sum(index > last for index in said.prose) > _FEW:
             return range(0)

@@ -22,8 +22,9 @@ _MARKS = "\"'`"
 # What a program itself puts before quoted words: an error, or a field of a log in JSON or logfmt.
 _OF_PROGRAM = lazy(
     r"(?i)^(?:\[[\w:]{1,20}\]:? )?[\w.]{1,60}(?:Error|Exception): "
+    r"|(?<!raise )(?<!throw )(?<!new )(?<!return )\b(?:Runtime|OS|Value)Error\($"
     r"|(?:error|exception|warning|fatal|failed|failure)\)?\s{0,2}[:=]\s{0,4}[bru]?$"
-    r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason)=$"
+    r"|\"(?:msg|message|log|error|err|reason|event|stderr|stdout|text)\"\s{0,4}:\s{0,4}$|\b(?:msg|err|error|reason|detail|message|cause|exception)=$"
 )
 _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
 _SEARCHED = lazy(r"\b(?:e|z|f|pcre2?)?grep\b[^|\n]{0,80}$|\b(?:rg|ag|ack)\b[^|\n]{0,80}$")  # what is looked for

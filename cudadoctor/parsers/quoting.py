@@ -38,13 +38,15 @@ _STRONG = lazy(
 _JSON = lazy(r"^\s{0,60}(?:\"[^\"]{0,200}\"\s{0,4}:|[{}\[\]],?\s{0,4}$)")
 _FRAME = lazy(r"^\s{0,12}File \".{1,300}\", line \d{1,7}")
 _PROMPT = lazy(r"^\s{0,4}(?:[\w.@:~/\[\] -]{0,80}[$#%] |>>> |\.\.\. |In \[\d)")
-_PASSED = lazy(r"\bPASSED\b|^\s{0,8}\[ {1,10}OK \]|^\s{0,8}ok \d{1,6}\b|^\s{0,8}[✓✔√] |\.{2,60} ?(?:ok|OK|Passed|passed)\b|^(?:--- )?PASS:")
+_PASSED = lazy(
+    r"\bPASSED\b|\bSKIPPED [(\[]|^\s{0,8}\[ {1,10}OK \]|^\s{0,8}ok \d{1,6}\b|^\s{0,8}[✓✔√] |\.{2,60} ?(?:ok|OK|Passed|passed)\b|^(?:--- )?PASS:"
+)
 _FAILED = lazy(r"\b(?:FAILED|ERROR|not ok|XFAIL)\b")
-# The last words of a run of tests in which none failed: of pytest, ctest, GoogleTest, cargo, and of runners that count.
+# The first and the last words of a run of tests in which none failed: of pytest, ctest, GoogleTest and cargo.
+_SUITE = lazy(r"^={3,80} test session starts|^Test project /|^\[ {0,4}(?:=+|RUN|-+) {0,6}\]|^running \d{1,6} tests?$")
 _ALL_PASSED = lazy(
     r"^={3,80} (?:\d{1,7} \w{4,12}, ){0,4}\d{1,7} passed(?:, \d{1,7} (?:skipped|deselected|xfailed|warnings?)){0,4} in |^100% tests passed"
     r"|^\[ {1,6}PASSED {1,6}\] \d{1,7} tests?\.|^test result: ok\."
-    r"|\b(?P<all>\d{1,6}) (?:of|/) (?P=all) (?:tests?|scenarios?|checks?|cases?|steps?) (?:ok|OK|passed|pass)\b"
 )
 _RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]?)?\s{0,4}$")
 _PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
@@ -66,7 +68,8 @@ _EXPLAINS = lazy(
     r"|resolution|workarounds?|actions?|severity)\s{0,8}(?:\||$)"
 )
 _WROTE = lazy(
-    r"(?i)\b(?:wrote|writes|schrieb|a écrit|escribió|escreveu|ha scritto|написал\w?|写道|さんは書きました)\b.{0,40}:\s{0,4}$"
+    r"(?i)\b(?:wrote|writes|a écrit|escribió|escreveu|ha scritto|написал\w?|写道|さんは書きました) ?[:：]\s{0,4}$"
+    r"|^(?:On|Am|Le|El|Em|Il)\b.{4,80}\b(?:wrote|schrieb|a écrit|escribió|escreveu|ha scritto)\b.{0,60}:\s{0,4}$"
     r"|^-{2,10} ?(?:original message|forwarded message|ursprüngliche nachricht)\b"
 )
 _FEW = 3  # lines that make a block
@@ -117,9 +120,13 @@ def _code(lines: Sequence[str]) -> Iterator[int]:
 
 def _tests(lines: Sequence[str]) -> Iterator[int]:
     """Those that passed; where none failed, all that was printed meanwhile."""
-    for last in (index for index, line in enumerate(lines) if _ALL_PASSED.search(line)):
-        first = next((index for index in range(last, 0, -1) if _PROMPT.match(lines[index])), 0)
-        yield from range(first, last) if not any(map(_FAILED.search, lines[first:last])) else ()
+    first = None
+    for index, line in enumerate(lines):
+        if _SUITE.match(line) and first is None:
+            first = index
+        elif first is not None and _ALL_PASSED.search(line):
+            yield from range(first, index) if not any(map(_FAILED.search, lines[first:index])) else ()
+            first = None
     yield from (index for index, line in enumerate(lines) if _PASSED.search(line) and not _FAILED.search(line))
 
 
@@ -154,7 +161,8 @@ def _mail(lines: Sequence[str], too: re.Pattern[str]) -> list[int]:
     quoted, own = list(_in_bbcode(lines)), set(range(len(lines)))
     heads = [index for index, line in enumerate(lines) if _WROTE.search(line)]
     if heads:
-        quoted += [index for index, line in enumerate(lines) if line.lstrip().startswith(">")] or range(heads[0] + 1, len(lines))
+        quoted += [index for index, line in enumerate(lines) if line.lstrip().startswith(">")]
+    quoted += [index for head in heads if lines[head].startswith("--") for index in range(head + 1, len(lines))]
     own -= {*quoted, *heads}
     return [] if any(too.search(lines[index]) for index in own) else quoted
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from cudadoctor.model.evidence import Evidence, Item
+import msgspec
+
+from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.sources.decoding import decoded
 from cudadoctor.sources.inputs import HEAD, TEXT, Content
 
@@ -13,9 +15,9 @@ _ASTRAL = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}")  # in UTF-8
 _TEXT = bytes({0, 7, 8, 9, 10, 12, 13, 27, *range(32, 256)} - {127})  # all but control characters that no log has
 
 
-def item_of(content: bytes) -> Item:
-    """The text as evidence."""
-    return _item(Content(content))
+def output_of(content: bytes | Content) -> Item:
+    """What a program printed, as evidence: all of it is the program's, and nobody speaks in it."""
+    return msgspec.structs.replace(_item(content if isinstance(content, Content) else Content(content)), what=OUTPUT)
 
 
 def _item(content: Content) -> Item:
@@ -27,11 +29,11 @@ def _item(content: Content) -> Item:
     return Item(id="text", kind="text", what="text", status="ok", stdout=text, dropped_bytes=dropped, lines_before=before, origin="text")
 
 
-def evidence_of(content: bytes | Content) -> Evidence:
-    """Evidence that is nothing but this text."""
+def evidence_of(content: bytes | Content, *, printed: bool = False) -> Evidence:
+    """Evidence that is nothing but this text. `printed`: by a program."""
     content = Content(content) if isinstance(content, bytes) else content
     remarks = (content.left_out,) if content.left_out is not None else ()
-    return Evidence(items=(_item(content),), origin="text", platform="unknown", remarks=remarks)
+    return Evidence(items=(output_of(content) if printed else _item(content),), origin="text", platform="unknown", remarks=remarks)
 
 
 def is_text(content: bytes) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.evidence import OUTPUT, Evidence, Item
 from cudadoctor.sources.bundles import bug_report, items
 from cudadoctor.sources.bundles.unpacking import MIB, BundleError, expanded
 
@@ -106,7 +106,7 @@ def _of_node(node: str, report: Evidence | None, pods: str, usage: str | None, r
 
 
 def _text(pods: str) -> Item:
-    return Item(id="text", kind="text", what="text", status="ok", stdout=pods, origin="text")
+    return Item(id="text", kind="text", what=OUTPUT, status="ok", stdout=pods, origin="text")
 
 
 def _table(usage: str) -> Item | None:
