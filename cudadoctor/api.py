@@ -40,6 +40,11 @@ class Report(model.Report, frozen=True, kw_only=True):
 
         return terminal.gated(text.render(self, _knowledge(), text.Style(width=100)))
 
+    def __repr__(self) -> str:
+        from cudadoctor.commands import terminal
+
+        return terminal.gated(super().__repr__())
+
     def _repr_html_(self) -> str:
         first, _, rest = str(self).partition("\n")
         head = f'<strong style="color:{_COLOURS[self.verdict]}">{html.escape(first)}</strong>'
@@ -90,7 +95,7 @@ def check(
     if log is not None:
         from cudadoctor.sources import pasted
 
-        machines = tuple(machine.completed((pasted.output_of(log.encode("utf-8", "surrogateescape")),)) for machine in machines)
+        machines = tuple(machine.completed((pasted.output_of(_bytes(log)),)) for machine in machines)
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     report = judging.answered(Question(machines=machines, requirements=wanted, policy=found.policy, today=today), knowledge).report
     if report.origin.kind == "live":
@@ -105,7 +110,7 @@ def explain(text: str, *, distro: str | None = None) -> Report:
     from cudadoctor.judge import machines as nodes
     from cudadoctor.sources import pasted
 
-    evidence = msgspec.structs.replace(pasted.evidence_of(text.encode("utf-8", "surrogateescape")), distro=distro)
+    evidence = msgspec.structs.replace(pasted.evidence_of(_bytes(text)), distro=distro)
     report, _ = nodes.judged((evidence,), _knowledge())
     return _of(report)
 
@@ -129,6 +134,11 @@ def _knowledge() -> Knowledge:
     from cudadoctor import installed
 
     return installed.knowledge()
+
+
+def _bytes(text: str) -> bytes:
+    """A text as its program wrote it; what stands for no letter and for no byte is left out."""
+    return text.encode("utf-8", "surrogateescape" if all(not "\ud800" <= sign < "\udc80" for sign in text) else "ignore")
 
 
 def _of(report: model.Report) -> Report:

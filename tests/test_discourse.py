@@ -30,6 +30,8 @@ SILENT = {
     "what is looked for": f'$ dmesg | grep -c "{BUS}"\n0\n',
 }
 SPEAKING = {
+    "another machine is well": f"[root@a ~]# nvidia-smi\n{MISMATCH}\n[root@b ~]# nvidia-smi -L\n{TABLE}\n",
+    "another environment is well": f"(base) $ python a.py\n{CPU}\n(other) $ python -c 'import torch; print(torch.cuda.is_available())'\nTrue\n",
     "it came back": f"{MISMATCH}\n\nA reboot solved that, but it came back in the evening.\n",
     "somebody asks on": f"{MISMATCH}\n\nA reboot solved that.\n\nAny idea why it happens each week?\n",
     "not over yet": f"{MISMATCH}\n\nThis should be solved by a reboot, and I have to wait for the jobs.\n",

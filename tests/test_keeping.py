@@ -71,7 +71,8 @@ def test_what_cannot_be_started_says_why(keeper: Keeper, tmp_path: Path) -> None
     (tmp_path / "x").write_text("no program")
     assert child(keeper, str(tmp_path / "x")).status == "denied"
     (tmp_path / "x").chmod(0o755)
-    assert child(keeper, str(tmp_path / "x")).status == "not-run"
+    refused = child(keeper, str(tmp_path / "x")).as_item()
+    assert (refused.status, refused.exit) == ("failed", 126)
     last = child(keeper, "/bin/true")
     watch([last])
     assert last.status == "ok"

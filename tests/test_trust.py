@@ -721,7 +721,15 @@ def test_a_tree_of_which_a_part_cannot_be_seen_is_not_said_to_hold_anything(tmp_
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("PYTHONUSERBASE", "tmp"), ("HOME", "tmp"), ("TRITON_CACHE_DIR", "tmp"), ("RPM_CONFIGDIR", "tmp"), ("MODPROBE_OPTIONS", "-C tmp")],
+    [
+        ("PYTHONUSERBASE", "tmp"),
+        ("HOME", "tmp"),
+        ("TRITON_CACHE_DIR", "tmp"),
+        ("RPM_CONFIGDIR", "tmp"),
+        ("MODPROBE_OPTIONS", "-C tmp"),
+        ("RPM_OPTS", "-t''mp"),
+        ("SOME_FLAG", "-Ctmp"),
+    ],
 )
 def test_a_bare_word_is_a_place_below_the_root(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Children stand in /, where `tmp` is /tmp."""
@@ -754,7 +762,13 @@ def test_what_a_variable_names_is_read_as_a_path_as_a_list_and_as_words(tmp_path
             f"{tmp_path}/others/absent",
             "wheels/x",
             f"file://{strange}",
+            "tmp",
+            f"{own},{strange.with_name('x')}",
+            f"https://index.example/x,{strange.with_name('x')}",
+            "file:%2ftmp%2fx",
+            "$HOME/x",
         )
         assert [trust.leads_to_own(value) for value in (*good, *bad)] == [True] * len(good) + [False] * len(bad)
+        assert not trust.leads_to_own(f"https://zz:{strange.with_name('x')}", addresses=False)
     finally:
         shutil.rmtree(own)

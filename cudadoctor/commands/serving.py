@@ -54,6 +54,7 @@ async def explain(what: str) -> dict[str, Any]:
     """Explain an error text, a log, a code (cuda 100, Xid 79), a cause's id, an environment variable, a GPU or a version."""
     if len(what) > LONGEST_TEXT:
         raise ToolError(f"the text is longer than {LONGEST_TEXT} characters: give its last part, or the lines around the error")
+    what = what.strip() if "\n" not in what.strip() else what
     short = _may_be_named(what) and "\n" not in what and os.sep not in what and not os.path.exists(what)
     words = (what.strip(), "") if short else ("-", what)
     found = json.loads(await _asked("explain", "--format", "json", "--", words[0], text=words[1]))

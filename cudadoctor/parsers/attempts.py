@@ -6,8 +6,8 @@ machine; a container's prompt (a host name of twelve hexadecimal digits) belongs
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -29,6 +29,7 @@ _OTHER_PLACE = lazy(
     r"|\b(?:another|other|different|second) (?:machine|computer|server|node|environment|env|venv|container|user|terminal)\b"
 )
 _PUT_TO_THE_TEST = lazy(r"^(?:sudo )?setenforce 0$")  # shows what was in the way; what was said before is no history
+_PYTHON = ">>> "
 _WORDS_BEFORE = 8  # lines above a prompt in which a user says where it is
 _NO_STATE = ("cd", "ls", "cat", "echo", "export", "vim", "vi", "nano", "clear", "reboot", "exit")  # they show no state of their own
 
@@ -52,6 +53,20 @@ def typed(text: Text) -> tuple[Typed, ...]:
         host = named["host"] if named is not None and not _CONTAINER.fullmatch(named["host"]) and named["host"] not in _LOCAL else None
         found.append(Typed(index, end, root_command(lines[index]), host))
     return tuple(found)
+
+
+def prompts(text: Text) -> Callable[[int], str | None]:
+    """Tells the prompt below which a line of this number (from 1) was printed, without what was typed there; None above the first."""
+    lines = plain_lines(text)
+    found = {entry.index: lines[entry.index].removesuffix(entry.command or "") for entry in typed(text)}
+    found.update({index: _PYTHON for index, line in enumerate(text.lines) if line.startswith(_PYTHON)})
+    starts, shown = [index + 1 for index in sorted(found)], [found[index] for index in sorted(found)]
+
+    def prompt_of(line: int) -> str | None:
+        at = bisect_right(starts, line) - 1
+        return shown[at] if at >= 0 else None
+
+    return prompt_of
 
 
 def _maybe(lines: list[str]) -> Iterator[int]:

@@ -39,7 +39,8 @@ _JSON = lazy(r"^\s{0,60}(?:\"[^\"]{0,200}\"\s{0,4}:|[{}\[\]],?\s{0,4}$)")
 _FRAME = lazy(r"^\s{0,12}File \".{1,300}\", line \d{1,7}")
 _PROMPT = lazy(r"^\s{0,4}(?:[\w.@:~/\[\] -]{0,80}[$#%] |>>> |\.\.\. |In \[\d)")
 _PASSED = lazy(
-    r"\bPASSED\b|\bSKIPPED [(\[]|^\s{0,8}\[ {1,10}OK \]|^\s{0,8}ok \d{1,6}\b|^\s{0,8}[✓✔√] |\.{2,60} ?(?:ok|OK|Passed|passed)\b|^(?:--- )?PASS:"
+    r"\bPASSED\b|\bSKIPPED [(\[]|^\s{0,8}\[ {1,10}OK \]|^\s{0,8}ok \d{1,6}\b|^\s{0,8}[✓✔√] |\.{2,60} ?(?:ok|OK|Passed|passed)\b"
+    r"|^(?:--- )?PASS:"
 )
 _FAILED = lazy(r"\b(?:FAILED|ERROR|not ok|XFAIL)\b")
 # The first and the last words of a run of tests in which none failed: of pytest, ctest, GoogleTest and cargo.

@@ -28,10 +28,16 @@ from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
 
 # A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
 _PART = r"(?!\.{1,2}(?:[/\\]|$))[^/\\:\n]{1,255}"
-_EVERYBODYS = r"/(?:(?:usr/)?tmp|var/(?:tmp|lock|run|crash|mail|spool)|run|dev|proc|net|private|Users/Shared|Volumes)(?:/|$)"
+_EVERYBODYS = (
+    r"/(?:(?:usr/)?tmp|var/(?:tmp|lock|run|crash|mail|spool)|run|dev|proc|net|private|Users/Shared|Volumes"
+    r"|mnt/[a-z]/(?i:temp|windows/temp|users/public|programdata))(?:/|$)"
+)
 # Windows drops dots and blanks at the end of a name, and has a short form of each: NAME~1.
 _PART_OF_WINDOWS = r"(?!\.{1,2}(?:[/\\]|$))(?![^/\\:\n]{0,20}~\d)[^/\\:\n]{0,254}[^/\\:\n. ]"
-_OPEN_ON_WINDOWS = r"[A-Za-z]:[\\/](?:Users[\\/](?:Public|All Users)|Documents and Settings|Windows[\\/]Temp|Temp|ProgramData)(?:[\\/]|$)"
+_OPEN_ON_WINDOWS = (
+    r"[A-Za-z]:[\\/](?:Users[\\/](?:Public|All Users)|Documents and Settings|Windows[\\/](?:Temp|Tasks|System32[\\/](?:spool|Tasks))"
+    r"|Temp|ProgramData)(?:[\\/]|$)"
+)
 _PLACE = rf"(?!{_EVERYBODYS}|(?i:{_OPEN_ON_WINDOWS}))(?:(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART_OF_WINDOWS}){{1,60}}[\\/]?)"
 _OF_SYSTEM = r"(?:/(?:usr|bin|sbin|lib\w{0,5}|etc|boot|sys|var)(?:/|$)|(?i:[A-Za-z]:[\\/](?:Windows|Program Files)))"
 _FORMS: dict[str, re.Pattern[str]] = {
@@ -54,7 +60,10 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "owner"), r"[^-].{0,200}"),
         # It goes into the loader's own list: a folder of the system's.
-        (("libcuda_folder",), r"/(?:usr|lib\d{0,2}|opt|run/opengl-driver|nix/store|var/lib/nvidia)(?:/(?!\.)[\w.+@ -]{1,100}){1,20}"),
+        (
+            ("libcuda_folder",),
+            rf"(?!{_EVERYBODYS})/(?:usr|lib\d{{0,2}}|opt|run/opengl-driver|nix/store|var/lib/nvidia)(?:/(?!\.)[\w.+@ -]{{1,100}}){{1,20}}",
+        ),
         # No group that gives more than its name says.
         (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),

@@ -206,7 +206,7 @@ def _added(packages: str) -> Iterator[str]:
     """
     for name in _names(packages):
         if name.endswith(".pth"):
-            for line in filter(None, map(str.strip, _beginning(os.path.join(packages, name), _LONG_LIST).split("\n"))):
+            for line in filter(None, map(str.strip, _beginning(os.path.join(packages, name), _LONG_LIST).lstrip("\ufeff").splitlines())):
                 if line.startswith(("import ", "import\t")):
                     yield from _PATHS.findall("\n".join(_run_by(line, packages)))
                 elif not line.startswith("#"):
@@ -240,10 +240,10 @@ def _beginning(path: str, characters: int = _ENOUGH) -> str:
 
 
 def _set_to(settings: str, *names: str) -> list[str]:
-    """The absolute paths to which a pyvenv.cfg sets one of these names."""
-    entries = (line.partition("=") for line in settings.splitlines())
-    values = (value.strip() for name, _, value in entries if name.strip() in names)
-    return [value for value in values if value.startswith("/")]
+    """The paths to which a pyvenv.cfg sets one of these names, in whatever case; children stand in /."""
+    entries = (line.partition("=") for line in settings.lstrip("\ufeff").splitlines())
+    values = (value.strip() for name, _, value in entries if name.strip().lower() in names)
+    return [os.path.join(os.sep, value) for value in values if value]
 
 
 def _prefixes(path: str) -> tuple[set[str], list[str]]:

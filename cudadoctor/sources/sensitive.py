@@ -46,8 +46,8 @@ _LONG_OPAQUE = re.compile(
 # not all are digits of a hexadecimal number; in capitals also base32, and a key in groups.
 _BY_TURNS = re.compile(
     r"(?<![A-Za-z0-9+/?@$])(?!ZT?[NLISV]?K?\d|(?<=_)Z[A-Z]{1,4}[a-z])(?:(?=(?:[^A-Z\s]{0,40}[A-Z]){2})(?=(?:[^a-z\s]{0,40}[a-z]){2})"
-    r"(?=\d{0,20}(?:[A-Za-z]{1,20}\d{1,20}){3})[A-Za-z0-9]{16,64}|(?=[a-z0-9]{0,63}[g-z])(?=\d{0,20}(?:[a-z]{1,40}\d{1,20}){3})[a-z0-9]{20,64}|"
-    r"(?=(?:[A-Z]{1,20}[2-7]{1,20}){2})[A-Z2-7]{16,64}|(?=[A-Z0-9]{0,63}[G-Z])(?=\d{0,20}(?:[A-Z]{1,20}\d{1,20}){3})[A-Z0-9]{12,64}|"
+    r"(?=\d{0,20}(?:[A-Za-z]{1,20}\d{1,20}){3})[A-Za-z0-9]{16,400}|(?=[a-z0-9]{0,63}[g-z])(?=\d{0,20}(?:[a-z]{1,40}\d{1,20}){3})[a-z0-9]{20,400}|"
+    r"(?=(?:[A-Z]{1,20}[2-7]{1,20}){2})[A-Z2-7]{16,400}|(?=[A-Z0-9]{0,63}[G-Z])(?=\d{0,20}(?:[A-Z]{1,20}\d{1,20}){3})[A-Z0-9]{12,400}|"
     r"(?=[A-Z0-9-]{0,60}[G-Z])(?=(?:[A-Z-]{0,12}\d){4})(?:[A-Z0-9]{4,8}-){3,6}[A-Z0-9]{4,8})(?![A-Za-z0-9])"
 )
 # What a webhook's address ends with lets anybody write there.
@@ -74,7 +74,7 @@ _CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way 
 _UUID = re.compile(
     r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|"
     r"(?:(?<![0-9a-fA-F])|(?<=pod))((?<!-)[0-9a-fA-F]{8}([-_])[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{12}|"
-    r"[0-9a-f]{32,400})(?![0-9a-zA-Z])"
+    r"[0-9a-f]{32,400}|[0-9A-F]{32,400})(?![0-9a-zA-Z])"
 )
 # Some sites sort their users by the first letter: /home/a/ada.
 HOME = re.compile(

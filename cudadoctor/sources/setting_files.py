@@ -37,7 +37,7 @@ _UNIT = re.compile(r"/(\w[\w@.:\\-]{0,199}\.service)")
 def list_settings(_: str) -> str:
     """`path:line: NAME` for each line that sets a variable of this process; `NAME ...` where that line does more."""
     lines: list[str] = []
-    for path in dict.fromkeys(_files()):
+    for path in dict.fromkeys(filter(str.isprintable, _files())):  # a name with a line feed would make lines of its own
         lines.extend(f"{path}:{number}: {name}" for number, name in _set_in(path) if name.split(" ")[0] in os.environ.keys() - {"PATH"})
         if len(lines) > _MOST:
             break

@@ -41,7 +41,9 @@ _PLAIN = (
     "TEMP",
     "XDG_CONFIG_HOME",
 )  # whose folders are root's, what is in them may not
-_ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://")
+_ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://[^\s,;\"'\\]{1,2000}")
+_WORD = re.compile(r"[\w.+-]{0,100}")
+_PLAIN_PATH = re.compile(r"/[^\s,;:%$~\"'\\]{0,4000}")
 _IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
@@ -50,7 +52,7 @@ WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables 
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
 _CODE = re.compile(
     r"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
-    r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|\A.*_INJECTION.*"
+    r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|\A.*_INJECTION.*|(?!CUDA|NVCC|XLA|TF_|NUMBA|NCCL|JAX|TORCH).*_OPT(?:ION)?S"
     r"|LD_(?!LIBRARY_PATH$|PRELOAD$|AUDIT$).*"
     r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
 )
@@ -81,14 +83,19 @@ def tree(folder: str) -> str | None:
     return why if why is not None or not os.path.isdir(folder) else _below(os.path.realpath(folder))
 
 
-def leads_to_own(value: str) -> bool:
-    """Whether what a variable names is given by absolute paths, and as root leads nowhere that others may write, however deep.
+def leads_to_own(value: str, *, addresses: bool = True) -> bool:
+    """Whether a variable's value has a form that is understood whole, and as root leads nowhere that others may write, however deep.
 
-    It is read as one path, as a list of them, and as words, of which those without a slash and addresses (https://...) name no file.
+    Understood are a plain word that is no folder of /; absolute paths, in a list or by words; and `addresses` (https://...) among words.
     """
-    ways = {value, *value.split(os.pathsep), *value.split()} if os.path.isabs(value) else set(value.split())
-    places = [way for way in ways if os.sep in way and _ADDRESS.match(way) is None]
-    return all(os.path.isabs(way) and changeable(way) is None and tree(way) is None for way in places)
+    words = value.split()
+    if words and _WORD.fullmatch(value):
+        return not as_root() or not os.path.lexists(os.sep + value)
+    return all((addresses and _ADDRESS.fullmatch(word) is not None) or all(map(_is_own, word.split(os.pathsep))) for word in words)
+
+
+def _is_own(place: str) -> bool:
+    return _PLAIN_PATH.fullmatch(place) is not None and changeable(place) is None and tree(place) is None
 
 
 @lru_cache(maxsize=None)
@@ -318,7 +325,14 @@ def _entries(name: str, value: str) -> list[str]:
 
 def _is_place(word: str) -> bool:
     """Whether a word may be a path. Children stand in /, so a bare `tmp` is one as well; as root that matters."""
-    return "/" in word or "~" in word or (word not in ("", os.curdir, os.pardir) and as_root() and os.path.lexists(os.sep + word))
+    if "/" in word or "~" in word or not as_root():
+        return "/" in word or "~" in word
+    return any(name not in ("", os.curdir, os.pardir) and os.path.lexists(os.sep + name) for name in _bare(word))
+
+
+def _bare(word: str) -> tuple[str, ...]:
+    """A word, and what an option's letter may stand before: -Ctmp."""
+    return (word, word[2:]) if word.startswith("-") else (word,)
 
 
 def _may_be_handed_on(name: str, entry: str) -> bool:
@@ -337,7 +351,7 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     if name in _TOOLKITS:
         return _toolkit(place) is None
     if os.sep not in entry and _EXAMINED.fullmatch(name) is None:
-        return changeable(place) is None  # a word (USER=root) that happens to be a folder's name
+        return all(changeable(os.sep + name) is None for name in _bare(entry))  # USER=root, where /root happens to be a folder
     within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and entry[at - 1] not in _IN_PATH)  # -I /home/ada
     return _EXAMINED.fullmatch(name) is not None and all(_seen_once(one) is None for one in (place, *within))
 

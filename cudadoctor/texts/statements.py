@@ -95,8 +95,7 @@ def stated(evidence: Evidence, facts: Facts, knowledge: Knowledge, guard: Guard)
             decided = guard.run("texts", "ties", none, _decided, said, facts, knowledge)
             heard = guard.run("texts", "document", True, _heard, said, item, knowledge)
             now = [*(clue for clue in decided if heard or not clue.words), *said]
-            quiet = functools.partial(speech_of(knowledge).quiet, _text(item).lines)
-            found.extend(guard.run("texts", "refuted", now, taken_back.unrefuted, now, facts, knowledge, quiet))
+            found.extend(guard.run("texts", "refuted", now, _unrefuted, now, _text(item), facts, knowledge))
             found.extend(before)
     return tuple(found)
 
@@ -128,6 +127,11 @@ _TROUBLE = lazy(
     r"|slow|\bfault|drops?\b"
     r"|[\u00c0-\u024f\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]"  # other languages have other words for it
 )
+
+
+def _unrefuted(now: list[Clue], text: Text, facts: Facts, knowledge: Knowledge) -> list[Clue]:
+    quiet = functools.partial(speech_of(knowledge).quiet, text.lines)
+    return taken_back.unrefuted(now, facts, knowledge, quiet, attempts.prompts(text))
 
 
 def _heard(said: list[Clue], item: Item, knowledge: Knowledge) -> bool:

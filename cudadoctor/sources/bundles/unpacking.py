@@ -39,6 +39,10 @@ class BundleError(Exception):
     """The bundle cannot be read; the message says why."""
 
 
+class _TooMuchError(BundleError):
+    """It unpacks to more than it may."""
+
+
 class Unpacked(msgspec.Struct):
     """The members that were wanted, by name, and what should be said of the rest."""
 
@@ -61,9 +65,9 @@ class _Limit:
     def count(self, given: int) -> None:
         self.given += given
         if self.given > MAX_STREAM:
-            raise BundleError(f"it unpacks to more than {MAX_STREAM // MIB} MiB; not read")
+            raise _TooMuchError(f"it unpacks to more than {MAX_STREAM // MIB} MiB; not read")
         if self.given > max(RATIO_FROM, self.size * MAX_RATIO):
-            raise BundleError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
+            raise _TooMuchError(f"it unpacks to more than {MAX_RATIO} times its size; not read")
 
 
 class _Counted(io.RawIOBase):
@@ -215,10 +219,15 @@ def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
         if member.flag_bits & 1:
             found.remarks.append(f"{name} is encrypted; not read.")
             continue
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # the others give all of a block at once
+            found.remarks.append(f"{name} is packed in a way that is not read here (bzip2, LZMA); not read.")
+            continue
         try:
             with archive.open(member) as stream:
                 _keep(found, name, _Counted(stream, limit))
-        except (*_DAMAGED, RuntimeError) as error:
+        except _TooMuchError:
+            raise
+        except (*_DAMAGED, BundleError, RuntimeError) as error:
             found.remarks.append(f"{name} is damaged ({recording.what_is_wrong(error)}); not read.")
     return found
 

@@ -79,7 +79,9 @@ def _one_is_over(running: list[Child]) -> bool:
 
 def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, talks: bool) -> Child:
     variables = trust.environment()
-    variables.update({name: os.environ[name] for name in _PLACES if name in os.environ and trust.leads_to_own(os.environ[name])})
+    variables.update(
+        {name: os.environ[name] for name in _PLACES if name in os.environ and trust.leads_to_own(os.environ[name], addresses=False)}
+    )
     shown = (os.path.basename(words[0]), *words[1:2])
     return Child(name, "command", words, limit=seconds, environment=variables, shown=shown, talks=talks, keeper=keeper, most=_MOST)
 

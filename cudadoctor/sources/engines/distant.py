@@ -13,6 +13,8 @@ from cudadoctor.sources.engines import INTERRUPTED, LATE, Answer, EngineError, T
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,250}")
 _GONE = re.compile(r"(?:down|drain|drng|fail|unk|maint|boot|reboot|power|resv|inval|futr|plnd)", re.IGNORECASE)
+_RANGE = re.compile(r"(?<!\d)(\d{1,18})-(\d{1,18})(?!\d)")
+MOST_NODES = 1_000_000  # of one set
 _PATIENCE = 5  # seconds to a connection, or to an allocation
 _OWN_SETTINGS = ("HOME", "XDG_CONFIG_HOME", "CLUSTERSHELL_CFGDIR")  # that ClusterShell reads its settings by
 _IN_A_JOB, _OF_OUR_OWN = "--overlap", "--exclusive"
@@ -25,9 +27,12 @@ def names(text: str) -> list[str]:
         from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
     finally:
         os.environ.update(kept)
+    many = sum(int(last) - int(first) + 1 for first, last in _RANGE.findall(text))
+    if many > MOST_NODES:
+        raise EngineError(f"{text[:60]} are more than {MOST_NODES} nodes")
     try:
         found = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
-    except NodeSetException as error:
+    except (NodeSetException, AssertionError) as error:
         raise EngineError(f"{text}: {error}") from error
     wrong = [name for name in found if not _PLAIN.fullmatch(name)]
     if wrong or not found:

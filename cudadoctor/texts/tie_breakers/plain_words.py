@@ -82,7 +82,7 @@ def _nobody_computes(facts: Facts) -> Quotes:
 def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
     place = Place(facts)
-    absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None), ()) or place.said("no-smi")
+    absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None and fact.origin == "text"), ()) or place.said("no-smi")
     works = place.said("gpu-works") or _answer(facts, available=True) or _module(facts)
     if absent and works and not settled(said):
         yield finding("nvidia-smi-missing", absent, works)

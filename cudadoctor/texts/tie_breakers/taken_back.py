@@ -33,14 +33,22 @@ def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
 
-def unrefuted(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, quiet: Callable[[int], bool]) -> list[Clue]:
-    """Without the clues of which a rung that their cause breaks works further below, where nobody asks on (`quiet`: of a line's number)."""
+def unrefuted(
+    clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, quiet: Callable[[int], bool], prompt: Callable[[int], str | None]
+) -> list[Clue]:
+    """Without the clues of which a rung that their cause breaks works further below, at the same prompt, where nobody asks on.
+
+    `quiet`, `prompt`: of a line's number, whether nobody asks on below it, and the prompt that it stands below.
+    """
     worked = {rung: line for line, rungs in _answers(facts) if quiet(line) for rung in rungs}
 
     def stands(clue: Clue) -> bool:
         cause = knowledge.causes.get(clue.cause)
         shown = max((quote.last or 0 for quote in clue.quotes[: None if clue.basis == "stated" else 1]), default=0)
-        return cause is None or cause.layer not in _OF_MACHINE or all(shown >= worked.get(rung, 0) for rung in cause.breaks)
+        below = [worked[rung] for rung in cause.breaks if shown < worked.get(rung, 0)] if cause is not None else []
+        return (
+            cause is None or cause.layer not in _OF_MACHINE or all(prompt(line) is None or prompt(line) != prompt(shown) for line in below)
+        )
 
     return [clue for clue in clues if stands(clue)]
 
