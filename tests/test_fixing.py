@@ -6,6 +6,7 @@ import functools
 import json
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -331,3 +332,9 @@ def test_names_of_unlike_gpus_are_not_guessed() -> None:
     out = smoke_text.render(smoke_of(ladder_with(unlike)), KNOWLEDGE, Style())
     assert "T4" not in out
     assert "GPU 1:" in out
+
+
+def test_words_of_a_text_enter_no_step_of_a_fault_that_the_machine_shows(tmp_path: Path) -> None:
+    log = tmp_path / "e.log"
+    log.write_text("$ cat /etc/systemd/system/sshd.service\n[Service]\nEnvironment=CUDA_VISIBLE_DEVICES=-1\n")
+    assert "sshd" not in run("fix", "--replay", host("h200-visible-devices-word"), "--log", str(log)).out

@@ -772,3 +772,17 @@ def test_what_a_variable_names_is_read_as_a_path_as_a_list_and_as_words(tmp_path
         assert not trust.leads_to_own(f"https://zz:{strange.with_name('x')}", addresses=False)
     finally:
         shutil.rmtree(own)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_settings_of_others_below_a_home_of_roots_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path(tempfile.mkdtemp(dir="/root"))
+    try:
+        (home / ".kube").mkdir()
+        monkeypatch.setenv("HOME", str(home))
+        places = {".kube": "KUBECONFIG=/dev/null", ".pip": "PIP_CONFIG_FILE=/dev/null"}
+        assert trust.defaults_off(places) == {}
+        os.chown(home / ".kube", 65534, 65534)
+        assert trust.defaults_off(places) == {"KUBECONFIG": "/dev/null"}
+    finally:
+        shutil.rmtree(home)

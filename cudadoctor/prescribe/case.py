@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from cudadoctor.model.facts import Facts, Key, Unknown
+from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.values import (
     CUDA_MENTIONS,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cudadoctor.prescribe.stack import Stack
 
 T = TypeVar("T")
+_TEXT = "text"  # origin and source of what a user's text says
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -61,13 +62,21 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def get(self, key: Key[T]) -> T | None:
         """A fact's value; None where it is absent or nobody knows."""
-        found = self.facts.get(key)
+        found = self._fact(key)
         return None if isinstance(found, Unknown) else found.value
 
     def absent(self, key: Key[T]) -> bool:
         """Whether a thing is known not to be there."""
-        found = self.facts.get(key)
+        found = self._fact(key)
         return not isinstance(found, Unknown) and found.value is None
+
+    def _fact(self, key: Key[T]) -> Fact[T] | Unknown:
+        """Where the machine itself shows the fault, no words of a text beside it enter its steps."""
+        found = self.facts.get(key)
+        shown = {quote.source for quote in self.root.evidence}
+        if isinstance(found, Unknown) or found.origin != _TEXT or not shown or _TEXT in shown:
+            return found
+        return Unknown(key=key.name, why="told by a text alone")
 
     def value(self, *names: str) -> str | None:
         """The first of these values that a rule handed on and that says something."""

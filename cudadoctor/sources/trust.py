@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from cudadoctor.sources.spawning import ON_WINDOWS
@@ -92,6 +92,16 @@ def leads_to_own(value: str, *, addresses: bool = True) -> bool:
     if words and _WORD.fullmatch(value):
         return not as_root() or not os.path.lexists(os.sep + value)
     return all((addresses and _ADDRESS.fullmatch(word) is not None) or all(map(_is_own, word.split(os.pathsep))) for word in words)
+
+
+def defaults_off(places: Mapping[str, str]) -> dict[str, str]:
+    """For root: the variables that have a program leave out its own settings, for each place below HOME that others may write.
+
+    `places`: `.kube` -> `KUBECONFIG=/dev/null`.
+    """
+    home = os.path.expanduser("~")
+    foreign = (given for place, given in places.items() if os.path.isabs(home) and tree(os.path.join(home, place)) is not None)
+    return dict(given.split("=", 1) for given in foreign)
 
 
 def _is_own(place: str) -> bool:
