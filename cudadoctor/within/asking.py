@@ -12,7 +12,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from cudadoctor.sources.interpreters import own_environment, own_packages
+from cudadoctor.sources import trust
+from cudadoctor.sources.interpreters import own_packages
 from cudadoctor.sources.spawning import ON_WINDOWS, Stream, apart, end_tree, stream_of, uninterrupted
 from cudadoctor.within import FAILED, FRAME, TOLD
 
@@ -24,6 +25,8 @@ SECONDS = 30.0  # of CPU time for one question, all attempts together
 SHARES = (0.5, 0.25, 0.25)  # of that, for each attempt
 # Seconds that a child may take to start, and times its CPU time that it may take on a busy machine; Windows has this limit alone.
 START, SLOWER = (5.0, 1.0) if ON_WINDOWS else (20.0, 10.0)
+# What the doctor's own interpreter may need to start, and to say what it says as the doctor does.
+_VARIABLES = ("LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "TEMP", "TMP", "HOME")
 REHEARSAL = 3.0  # seconds of CPU time for what is judged ahead
 _TICK = 0.1
 # -c puts the working directory first; the doctor itself may lie there, in a checkout.
@@ -129,7 +132,7 @@ class _Child:
 
     def __init__(self, *, warm: bool) -> None:
         flags = [] if _extended() else ["-S"]  # start-up hooks of packages cost more than the judgement; extensions may need them
-        environment = {**own_environment(), "PYTHONPATH": own_packages()}
+        environment = {**trust.some_of_it(_VARIABLES), "PYTHONPATH": own_packages()}
         with uninterrupted():
             self.process = subprocess.Popen(
                 [sys.executable, *flags, "-B", "-c", _CODE, _HOME, *(["warm"] if warm else [])],
