@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from cudadoctor.knowledge.load import Knowledge, load
+from tests.scripts import SCRIPTS, script
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / ".github" / "scripts" / "headers.py"
+SCRIPT = SCRIPTS / "headers.py"
 KNOWLEDGE = load()
 CUDA_H = """
 typedef enum cudaError_enum {
@@ -31,16 +30,7 @@ typedef enum other_enum { OTHER = 7 } other;
 """
 
 
-def script() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("headers_script", SCRIPT)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-HEADERS = script()
+HEADERS = script("headers")
 EXTRACTS = {path.stem: HEADERS.read(path) for path in sorted(HEADERS.EXTRACTS.glob("*.tsv"))}
 LEAST = {
     "CUresult": 106, "cudaError_t": 139, "nvmlReturn_t": 32, "nvmlDeviceGpuRecoveryAction_t": 8, "nvmlClocksEventReasons": 11, "xid": 133,

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
 
-from tests.command_line import ROOT
+from tests.scripts import script
 
 MOST = {"messages": 685, "lexicon": 31, "circumstances": 59}
 
 
 @pytest.mark.long
 def test_no_more_entries_are_needed_by_no_text_than_before() -> None:
-    spec = importlib.util.spec_from_file_location("needed", ROOT / ".github" / "scripts" / "needed.py")
-    assert spec is not None
-    assert spec.loader is not None
-    needed = importlib.util.module_from_spec(spec)
-    sys.modules["needed"] = needed
-    spec.loader.exec_module(needed)
-    found = {kind: len(one.names) for kind, one in needed.unneeded().items()}
+    found = {kind: len(one.names) for kind, one in script("needed").unneeded().items()}
     assert {kind: count for kind, count in found.items() if count > MOST[kind]} == {}, "record a text that needs the new entry"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import msgspec
 import pytest
 
+from tests.scripts import SCRIPTS, script
+
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / ".github" / "scripts" / "stale.py"
+SCRIPT = SCRIPTS / "stale.py"
 TABLE = """
 change = [{ branch = 615, change = "a" }, { branch = 610, change = "b", read = "2024-02-01" }]
 
@@ -38,16 +38,7 @@ plain = ["a", "b"]
 """
 
 
-def script() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("stale_script", SCRIPT)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-STALE = script()
+STALE = script("stale")
 TABLES = sorted(STALE.TABLES.glob("*.toml"))
 
 
