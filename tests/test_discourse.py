@@ -17,6 +17,8 @@ TABLE = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-6f1c2f0e-3a57-52c9-9a7c-1ad6d6c
 SILENT = {
     "over": f"{MISMATCH}\n\nI drained the node and rebooted it, the matter is solved.\n",
     "over, in German": f"{MISMATCH}\n\nWir haben den Knoten neu gestartet, das Problem ist behoben.\n",
+    "over, and what it was behind it": "Solved: a reboot was due. It was NVRM: API mismatch: the client has the version 550.54.15, but this "
+    "kernel module has the version 535.161.07.\n",
     "what it was, with thanks": f"{MISMATCH}\n\nIt turned out that an upgrade ran at night.\nThanks to all of you!\n",
     "somebody else's": f"The log of my neighbour's machine was full of\n\n{BUS}\n\nMy own box is healthy. Which card would you buy?\n",
     "a quotation": f"[quote=ann]\nmine says {MISMATCH}\n[/quote]\n\nThat is another matter, I wonder about the fan curve only.\n",

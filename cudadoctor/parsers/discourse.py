@@ -28,6 +28,8 @@ _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
     r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?): \S|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
 )
+# Within a line, the words that are not the writer's: in quotation marks, and a message up to the end of its line.
+_NOT_HIS = lazy(r"`[^`]{1,400}`|\"[^\"]{1,400}\"|“[^”]{1,400}”|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*")
 _WORDS = lazy(r"[^\W\d_]{2}")
 
 
@@ -81,7 +83,8 @@ class Speech:
         """None of a log."""
         if len(lines) > _MOST:
             return None
-        prose = {index: line[:_LONGEST] for index, line in enumerate(lines) if line and is_prose(line[:_LONGEST])}
+        written = ((index, line[:_LONGEST]) for index, line in enumerate(lines) if line)
+        prose = {index: _NOT_HIS.sub(" ", line) for index, line in written if is_prose(line)}
         known = {line: self._names(line) for line in set(prose.values())}
         return _Said(prose, {name: [index for index, line in prose.items() if name in known[line]] for name in _LISTS})
 
