@@ -175,3 +175,13 @@ def test_a_text_is_answered_on_one_screen_too(name: str) -> None:
     if not lines[-1].startswith("verdict "):  # the last line of the whole
         assert lines[-1].startswith("    ")
         assert lines[-1].strip() in whole or lines[-1].strip() == f"cudadoctor explain -v {file}"
+
+
+@pytest.mark.parametrize(
+    "what", ["-", "NVRM: API mismatch: the client has the version 550.54.15, but this kernel module has the version 535.161.07."]
+)
+def test_what_was_piped_or_typed_is_not_asked_for_a_second_time(what: str) -> None:
+    piped = b"NVRM: API mismatch: the client has the version 550.54.15, but this kernel module has the version 535.161.07.\n"
+    last = run("explain", what, stdin=piped).out.splitlines()[-1].split()
+    assert last == ["cudadoctor", "explain", "driver-version-mismatch"]
+    assert "Fix on" in run(*last[1:]).out

@@ -132,8 +132,17 @@ def _text(
     whole = text.render(report, knowledge, style)
     if style.verbose or screen.fits(whole, style):
         return whole, report.exit_code
-    again = f"cudadoctor explain -v {what if what == '-' else shlex.quote(what) if _is_path(what) else '...'}"
-    return screen.render(report, knowledge, style, screen.Commands(again, again, again)), report.exit_code
+    more = _more(what, report)
+    return screen.render(report, knowledge, style, screen.Commands(more, more, more)), report.exit_code
+
+
+def _more(what: str, report: Report) -> str:
+    """The command that shows all. What was piped or typed is not there a second time: of that the cause's page."""
+    if what != "-" and _is_path(what):
+        return f"cudadoctor explain -v {shlex.quote(what)}"
+    shown = report.diagnosis
+    named = next((one.cause for one in (shown.root, *shown.suspects) if one is not None), None)
+    return f"cudadoctor explain {named}" if named is not None else "cudadoctor check"
 
 
 def _json(value: Report | Explanation) -> str:
