@@ -68,7 +68,8 @@ def _held_by(facts: Facts, cause: str, drivers: tuple[str, ...]) -> Iterator[Clu
         if gpu.driver is not None and gpu.driver.lower().replace("-", "").replace("_", "") in drivers:
             values = {"address": gpu.address, "driver": gpu.driver, "device": gpu.device or ""}
             basis: Basis = "suspected" if _meant(facts, cause) else "derived"
-            yield Clue(cause=cause, quotes=gpu.quotes, subject=gpu.subject, basis=basis, values=values)
+            quotes = tuple(sorted(gpu.quotes, key=lambda quote: values["driver"] not in quote.text))  # what names the holder stands first
+            yield Clue(cause=cause, quotes=quotes, subject=gpu.subject, basis=basis, values=values)
 
 
 def _meant(facts: Facts, cause: str) -> bool:
