@@ -22,8 +22,8 @@ from cudadoctor.report.page import Style
 from cudadoctor.report.text import VERDICTS, Page
 
 _PROMPT = 1  # line that the shell writes below
-# Statuses that are named, of a text and of a machine.
-_NAMED = (("fail",), ("fail", "warn", "unknown", "skip"))
+# Statuses that are named: of a text, and where room is scarce; of a machine.
+_NAMED = (("fail", "warn"), ("fail", "warn", "unknown", "skip"))
 _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z0-9`/])")
 # Columns of the figures, in their order: the row of tables/benchmark.toml, and its head.
 _COLUMNS = (("h2d_pinned", "to GPU"), ("d2h_pinned", "to host"), ("d2d", "memory"), ("fp32", "FP32"), ("launch_latency", "launch"))
@@ -102,12 +102,12 @@ def _blocks(report: Report, knowledge: Knowledge, style: Style, commands: Comman
     quotes = root.evidence if root is not None else _of_open(report)
     yield Block("\n" if quotes else "", 3)
     for number, quote in enumerate(quotes[:3]):
-        yield Block(_quote(quote, style), number and 5 + number)
+        yield Block(_quote(quote, style), (0, 2, 7)[number])  # a comparison needs two
     yield from _beside(report, style)
     figures = _figures(report, style)
-    yield Block("\n" + figures if figures else "", 6 if report.verdict == "broken" else 2)
+    yield Block("\n" + figures if figures else "", 6)
     yield Block("\n", 3)
-    yield Block(_rows(report, style), 2)
+    yield Block(_rows(report, style), 8, _rows(report, style, brief=True), 3)
     yield Block("\n")
     yield from _suspects(report, style)
     yield from (_first_step(report, style, commands) if root is not None else _ask(report, style, commands))
@@ -203,13 +203,13 @@ def _cell(result: BenchmarkResult | None) -> str:
     return f"{result.value:.0f} {result.unit}{share}{' slow' if result.verdict == 'slow' else ''}"
 
 
-def _rows(report: Report, style: Style, more: str = "") -> str:
-    """All rows in one line: how many pass, and the others by name."""
+def _rows(report: Report, style: Style, more: str = "", *, brief: bool = False) -> str:
+    """All rows in one line: how many pass, and the others by name; `brief`: of these, what is wrong."""
     by_status: dict[str, list[str]] = {}
     for row in report.checks:
         by_status.setdefault(row.status, []).append(row.id)
     seen = report.origin.kind != "text"  # of a text nobody expects that it speaks of every row
-    named = [f"{status}: {', '.join(by_status[status])}" for status in _NAMED[seen] if status in by_status]
+    named = [f"{status}: {', '.join(by_status[status])}" for status in _NAMED[seen and not brief] if status in by_status]
     took = f" in {report.timing.total_s:.1f} s" if report.timing.total_s is not None else ""
     passed = [f"{len(by_status.get('pass', ()))} of {len(report.checks)} rows pass"] if seen else []
     demanded = " (a requirement is not met)" if words.unmet(report) and report.verdict != "broken" else ""
