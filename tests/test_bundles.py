@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import struct
 import sys
 import tarfile
 import time
@@ -703,3 +704,18 @@ def test_many_packed_files_and_many_nodes_end_soon() -> None:
     machines = of_bytes(_tar({"gpu_nodes.status": b"x\n", **nodes}, "w:gz")).machines
     assert len(machines) == must_gather.MOST_NODES
     assert any("3000 nodes are in it" in remark for remark in machines[0].remarks)
+
+
+# ---------------------------------------------------------------- what costs before it gives anything
+def test_members_without_content_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "MAX_CPU", 0.05)
+    with pytest.raises(unpacking.BundleError, match=r"more than 0.05 s to unpack"):
+        unpacking.expanded(gzip.compress(b"", 1) * 1_000_000)
+
+
+def test_a_list_of_members_that_is_larger_than_any_is_not_made() -> None:
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 3, 20, *[0] * 7, 0, 1, *[0] * 6) + b"a"
+    size = (unpacking.MAX_DIRECTORY // len(entry) + 1) * len(entry)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, size, 4, 0)
+    with pytest.raises(unpacking.BundleError, match="list of its members"):
+        unpacking.unpacked(b"PK\3\4" + entry * (size // len(entry)) + end, lambda _: True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.sources import programs, trust, writing
+from cudadoctor.sources import interpreters, programs, trust, writing
 from cudadoctor.sources.host import Collector, Plan
 from tests.command_line import ROOT
 from tests.command_line import run as command
@@ -780,9 +780,51 @@ def test_settings_of_others_below_a_home_of_roots_are_left_out(monkeypatch: pyte
     try:
         (home / ".kube").mkdir()
         monkeypatch.setenv("HOME", str(home))
-        places = {".kube": "KUBECONFIG=/dev/null", ".pip": "PIP_CONFIG_FILE=/dev/null"}
-        assert trust.defaults_off(places) == {}
+        monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+        assert trust.settings_off(".kube", ".config/pip") == {}
         os.chown(home / ".kube", 65534, 65534)
-        assert trust.defaults_off(places) == {"KUBECONFIG": "/dev/null"}
+        assert trust.settings_off(".config/pip") == {}
+        assert trust.settings_off(".kube")["HOME"] == "/nonexistent"
+        (home / ".dpkg.cfg").write_text("pre-invoke=id")
+        os.chown(home / ".dpkg.cfg", 65534, 65534)
+        assert trust.settings_off(".config/pip")["HOME"] == "/nonexistent"
+        (home / ".dpkg.cfg").unlink()
+        (home / "elsewhere" / "pip").mkdir(parents=True)
+        os.chown(home / "elsewhere" / "pip", 65534, 65534)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "elsewhere"))
+        assert trust.settings_off(".config/uv") == {}
+        assert set(trust.settings_off(".config/pip")) == {"HOME", "XDG_CONFIG_HOME"}
     finally:
         shutil.rmtree(home)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_what_another_process_finds_elsewhere_is_not_handed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Children stand in /: there /proc/self/cwd/tmp is /tmp, here it may be nothing."""
+    monkeypatch.chdir(tempfile.mkdtemp(dir=tmp_path))
+    for place in ("/proc/self/cwd/tmp/x", f"/proc/{os.getpid()}/cwd/tmp/x", "/dev/fd/0/x", "/tmp/../proc/thread-self/root/tmp/x"):
+        for name in ("HOME", "PATH", "CUDA_HOME", "LD_LIBRARY_PATH"):
+            monkeypatch.setenv(name, place)
+            assert place not in trust.environment().get(name, ""), (name, place)
+        assert not trust.leads_to_own(place)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_the_settings_of_a_virtual_environment_may_lie_beside_its_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    environment = Path(tempfile.mkdtemp(dir="/root"))
+    try:
+        (environment / "bin").mkdir()
+        (environment / "bin" / "python").symlink_to(os.path.realpath("/usr/bin/python3"))
+        base = tmp_path / "base" / "bin"
+        base.mkdir(parents=True)
+        (base / "python3").write_text("")
+        os.chown(base / "python3", 65534, 65534)
+        monkeypatch.setenv("VIRTUAL_ENV", str(environment))
+        assert interpreters.examined_python(None)[0] == str(environment / "bin" / "python")
+        (environment / "bin" / "pyvenv.cfg").write_text(f"home = {base}\n")
+        assert interpreters.examined_python(None)[0] is None
+        (environment / "bin" / "pyvenv.cfg").write_text("")
+        os.chown(environment / "bin" / "pyvenv.cfg", 65534, 65534)
+        assert interpreters.examined_python(None)[0] is None
+    finally:
+        shutil.rmtree(environment)

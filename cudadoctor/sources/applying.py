@@ -22,13 +22,7 @@ _DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):
 _INSTALLERS = re.compile(
     r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle"
 )
-# Where installers look below a home, and what has them leave it out.
-_OWN_SETTINGS = {
-    ".config/pip": f"PIP_CONFIG_FILE={os.devnull}",
-    ".pip": f"PIP_CONFIG_FILE={os.devnull}",
-    ".config/uv": "UV_NO_CONFIG=1",
-    ".condarc": f"CONDARC={os.devnull}",
-}
+_SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 
 
@@ -75,7 +69,7 @@ def run(script: str) -> int:
 
 def _run(argv: list[str]) -> int:
     """The terminal sends Ctrl-C to the program too; it may still have to put something right, so it is waited for."""
-    variables = {**trust.environment(), **_of_installers(), "PATH": programs.search_path("sh")}
+    variables = {**trust.environment(), **trust.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.search_path("sh")}
     process = subprocess.Popen(argv, cwd="/", env=variables)
     try:
         return process.wait()
@@ -88,7 +82,7 @@ def _of_installers() -> dict[str, str]:
     """The index, the proxy and the certificates that the user's shell names for pip and its like. A file counts where nobody but its user
     may change it; an address needs no such question."""
     found = {name: value for name, value in os.environ.items() if _INSTALLERS.fullmatch(name)}
-    return {**trust.defaults_off(_OWN_SETTINGS), **{name: value for name, value in found.items() if trust.leads_to_own(value)}}
+    return {name: value for name, value in found.items() if trust.leads_to_own(value)}
 
 
 def after(script: str) -> dict[str, str] | None:

@@ -246,10 +246,16 @@ def _set_to(settings: str, *names: str) -> list[str]:
     return [os.path.join(os.sep, value) for value in values if value]
 
 
+def _settings(path: str) -> tuple[str, ...]:
+    """Where an interpreter looks for the pyvenv.cfg of its virtual environment: beside it, and one folder above."""
+    folder = os.path.dirname(path)
+    return os.path.join(folder, "pyvenv.cfg"), os.path.join(os.path.dirname(folder), "pyvenv.cfg")
+
+
 def _prefixes(path: str) -> tuple[set[str], list[str]]:
     """Where an interpreter has its library and packages, and the interpreters that its virtual environment was made of."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
-    settings = _beginning(os.path.join(os.path.dirname(os.path.dirname(path)), "pyvenv.cfg"))
+    settings = "\n".join(map(_beginning, _settings(path)))
     homes = _set_to(settings, "home")
     bases = [os.path.join(home, name) for home in homes for name in _names(home) if name.startswith(("python3", "pypy3"))]
     bases += _set_to(settings, "executable", "base-executable")
@@ -263,7 +269,8 @@ def _prefixes(path: str) -> tuple[set[str], list[str]]:
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
     """With what the interpreter reads before its first line: its settings, its library and its packages, however deep."""
     prefixes, bases = _prefixes(path)
-    places = [place for prefix in sorted(prefixes) for place in (os.path.join(prefix, "pyvenv.cfg"), *_trees(prefix))]
+    settings = [os.path.join(prefix, *below, "pyvenv.cfg") for prefix in sorted(prefixes) for below in ((), ("bin",))]
+    places = [*_settings(path), *settings, *(place for prefix in sorted(prefixes) for place in _trees(prefix))]
     apart = {os.path.realpath(place): place for place in places} if trust.as_root() else {}
     libraries = (os.path.join(prefix, library) for prefix in sorted(prefixes) for library in _LIBRARIES[:2])
     looked = (

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from cudadoctor.sources.spawning import ON_WINDOWS
@@ -62,6 +62,7 @@ _PREFIXES = ("/", "/usr", "/usr/local")
 _AT_A_TIME = 16  # trees that are listed side by side
 _ahead = {}  # type: dict[str, subprocess.Popen[bytes]]  # listings that were begun before somebody asked
 _PATIENCE = 15.0  # seconds to look through one tree
+_ROOT, _NOWHERE, _CONFIG = "root", "/nonexistent", ".config/"  # as Debian names the home of a user that has none
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
@@ -94,14 +95,25 @@ def leads_to_own(value: str, *, addresses: bool = True) -> bool:
     return all((addresses and _ADDRESS.fullmatch(word) is not None) or all(map(_is_own, word.split(os.pathsep))) for word in words)
 
 
-def defaults_off(places: Mapping[str, str]) -> dict[str, str]:
-    """For root: the variables that have a program leave out its own settings, for each place below HOME that others may write.
+def settings_off(*places: str) -> dict[str, str]:
+    """For root: variables that lead a program to no settings below its home, where others may write any of these places (`.kube`,
+    `.config/pip`) or a file of the home's own whose name begins with a dot."""
+    given = environment()
+    home = given.get("HOME") or os.path.expanduser(f"~{_ROOT}")
+    looked = [os.path.join(home, place) for place in (*_dotted(home), *places)]
+    above = given.get("XDG_CONFIG_HOME")
+    looked += [os.path.join(above, place[len(_CONFIG) :]) for place in places if above and place.startswith(_CONFIG)]
+    foreign = as_root() and any(tree(place) is not None for place in looked)
+    return {"HOME": _NOWHERE, "XDG_CONFIG_HOME": _NOWHERE} if foreign else {}
 
-    `places`: `.kube` -> `KUBECONFIG=/dev/null`.
-    """
-    home = os.path.expanduser("~")
-    foreign = (given for place, given in places.items() if os.path.isabs(home) and tree(os.path.join(home, place)) is not None)
-    return dict(given.split("=", 1) for given in foreign)
+
+def _dotted(home: str) -> list[str]:
+    """The files of a home in which programs keep settings."""
+    try:
+        with os.scandir(home) as entries:
+            return [entry.name for entry in entries if entry.name.startswith(".") and not entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
 
 
 def _is_own(place: str) -> bool:
@@ -451,7 +463,7 @@ def _of_root_alone(place: str) -> bool:
     if info.st_uid != 0 and not _is_unmapped(info.st_uid):
         return False
     if stat.S_ISLNK(info.st_mode):
-        return True  # the mode of a link means nothing
+        return not place.startswith("/proc/")  # the mode of a link means nothing; /proc/self/cwd is another folder for each process
     if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
         return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
     if info.st_mode & stat.S_IWOTH:

@@ -12,6 +12,7 @@ import io
 import lzma
 import os
 import tarfile
+import time
 import zipfile
 from collections import deque
 from collections.abc import Callable
@@ -30,6 +31,8 @@ MAX_KEPT = 128 * MIB  # bytes kept of all
 MAX_STREAM = 4096 * MIB  # bytes that are unpacked at all
 MAX_RATIO = 100  # times its size that a stream may unpack to, beyond RATIO_FROM; logs reach some hundred at the very most
 RATIO_FROM = 128 * MIB
+MAX_DIRECTORY = 8 * MIB  # bytes of a zip's list of members
+MAX_CPU = 20  # seconds of CPU time to unpack one
 _CHUNK = 1 << 20
 _TAR_AT = 257  # where a tar's header says "ustar"
 _DAMAGED = (*recording.DAMAGED, zipfile.BadZipFile, NotImplementedError)
@@ -54,6 +57,24 @@ class Unpacked(msgspec.Struct):
 
 class _Reads(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
+
+
+class _Packed(io.BytesIO):
+    """An archive as its library reads it: not a list of members larger than any, and no longer than it may take.
+
+    A library crosses members without content, and lists all members, before it gives anything that could be counted.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        self.until = time.process_time() + MAX_CPU
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > MAX_DIRECTORY:
+            raise _TooMuchError(f"the list of its members is larger than {MAX_DIRECTORY // MIB} MiB; not read")
+        if time.process_time() > self.until:
+            raise _TooMuchError(f"it takes more than {MAX_CPU} s to unpack; not read")
+        return super().read(size)
 
 
 class _Limit:
@@ -119,7 +140,7 @@ def expanded(content: bytes) -> tuple[bytes, list[str]]:
     opener = _opener(content)
     if opener is None:
         return content, []
-    source = _Counted(opener(io.BytesIO(content)), _Limit(len(content)))
+    source = _Counted(opener(_Packed(content)), _Limit(len(content)))
     return _read(source, MAX_MEMBER)
 
 
@@ -132,7 +153,7 @@ def is_archive(content: bytes) -> bool:
     if opener is None:
         return False
     try:
-        return head(opener(io.BytesIO(content)).read(512)) == "tar"
+        return head(opener(_Packed(content)).read(512)) == "tar"
     except _DAMAGED:
         return False
 
@@ -146,7 +167,7 @@ def unpacked(content: bytes, wanted: Callable[[str], bool], enough: Callable[[st
     if head(content) == "zip":
         return _of_zip(content, wanted)
     opener = _opener(content)
-    stream: _Reads = opener(io.BytesIO(content)) if opener is not None else io.BytesIO(content)
+    stream: _Reads = opener(_Packed(content)) if opener is not None else io.BytesIO(content)
     return _of_tar(_Counted(stream, _Limit(len(content))), wanted, enough)
 
 
@@ -200,7 +221,7 @@ def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[s
 def _of_zip(content: bytes, wanted: Callable[[str], bool]) -> Unpacked:
     found = Unpacked({}, [])
     try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
+        archive = zipfile.ZipFile(_Packed(content))
     except _DAMAGED as error:
         raise BundleError(f"no whole zip archive ({recording.what_is_wrong(error)})") from error
     members = [member for member in archive.infolist() if not member.is_dir()]

@@ -78,7 +78,7 @@ def _one_is_over(running: list[Child]) -> bool:
 
 
 def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, talks: bool) -> Child:
-    variables = {**trust.environment(), **trust.defaults_off({".kube": f"KUBECONFIG={os.devnull}"})}
+    variables = {**trust.environment(), **trust.settings_off(".kube")}
     variables.update(
         {name: os.environ[name] for name in _PLACES if name in os.environ and trust.leads_to_own(os.environ[name], addresses=False)}
     )
