@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.sources import interpreters, programs, trust, writing
+from cudadoctor.sources import applying, interpreters, programs, trust, writing
 from cudadoctor.sources.host import Collector, Plan
 from tests.command_line import ROOT
 from tests.command_line import run as command
@@ -828,3 +828,39 @@ def test_the_settings_of_a_virtual_environment_may_lie_beside_its_interpreter(mo
         assert interpreters.examined_python(None)[0] is None
     finally:
         shutil.rmtree(environment)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_repairs_get_no_variable_that_names_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hostile = {
+        "SYSTEMD_PAGER": "sh -c echo${IFS}x",
+        "GIT_SSH_COMMAND": "touch x",
+        "CONDARC": "${HOME}tmp",
+        "DEBIAN_FRONTEND": "Teletype; BEGIN { print 1 }",
+        "PIP_FIND_LINKS": "file:tmp%2Fx",
+        "PIP_REQUIREMENT": "file:%2Ftmp%2Fx",
+    }
+    for name, value in {**hostile, "LANG": "C", "CUDA_VISIBLE_DEVICES": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert applying.run(f"env > {tmp_path / 'out'}") == 0
+    got = dict(line.partition("=")[::2] for line in (tmp_path / "out").read_text().splitlines())
+    assert not hostile.keys() & got.keys()
+    assert {"LANG", "CUDA_VISIBLE_DEVICES", "PATH"} <= got.keys()
+    monkeypatch.setenv("DEBIAN_FRONTEND", "noninteractive")
+    assert applying.run(f"env > {tmp_path / 'out'}") == 0
+    assert "DEBIAN_FRONTEND=noninteractive" in (tmp_path / "out").read_text()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_the_users_own_packages_are_those_of_the_home_that_a_child_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("/$x", "/root/~", "/home/nobody-has-this/../../tmp/x"):
+        monkeypatch.setenv("HOME", value)
+        assert trust.home() == trust.environment().get("HOME", os.path.expanduser("~root"))
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_what_may_become_anothers_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("/proc/4194000/cwd", "/run/user/4194000/x"):
+        for name in ("HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "PATH", "CUDA_HOME"):
+            monkeypatch.setenv(name, place)
+            assert trust.environment().get(name, "") == "", (name, place)

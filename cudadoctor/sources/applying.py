@@ -20,7 +20,7 @@ _APT_REMOVES = re.compile(r"^Remv (\S+)", re.MULTILINE)
 _APT_DOWNGRADES = re.compile(r"^The following packages will be DOWNGRADED:\n((?: .*\n)+)", re.MULTILINE)
 _DNF_BLOCK = re.compile(r"^(?:Removing|Removing dependent packages|Downgrading):\n((?: .*\n)+)", re.MULTILINE)
 _INSTALLERS = re.compile(
-    r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle"
+    r"(?i)(?:https?|ftp|all|no)_proxy|(?:pip|uv|conda|mamba)_\w+|ssl_cert_(?:file|dir)|requests_ca_bundle|curl_ca_bundle|debian_frontend"
 )
 _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".mamba")  # where installers look below a home
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
@@ -69,7 +69,7 @@ def run(script: str) -> int:
 
 def _run(argv: list[str]) -> int:
     """The terminal sends Ctrl-C to the program too; it may still have to put something right, so it is waited for."""
-    variables = {**trust.environment(), **trust.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.search_path("sh")}
+    variables = {**trust.for_repair(), **trust.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.search_path("sh")}
     process = subprocess.Popen(argv, cwd="/", env=variables)
     try:
         return process.wait()
@@ -97,7 +97,7 @@ def after(script: str) -> dict[str, str] | None:
     own = [f"unset {name}; {name}={shlex.quote(os.environ[name])}" for name in sorted(named & os.environ.keys())]
     told = [f'[ -z "${{{name}+x}}" ] || printf "{name}=%s\\0" "${name}"' for name in (*sorted(named), "PATH")]
     argv = [_allowed(_SHELL), "-euc", "\n".join((*own, script, *told))]
-    variables = {**trust.environment(), "PATH": path}
+    variables = {**trust.for_repair(), "PATH": path}
     try:
         done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -132,7 +132,7 @@ def _asked(program: str, option: str, rest: str) -> str:
     path, words = programs.found(program), _words(rest)
     if path is None or words is None:
         return ""
-    variables = {**trust.environment(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    variables = {**trust.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     argv = [path, option, *words]
     try:
         done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)

@@ -185,7 +185,7 @@ def _trees(prefix: str) -> Iterator[str]:
 
 def _of_user() -> str:
     """Where the user's own packages are."""
-    return os.path.expanduser("~/.local")
+    return os.path.join(trust.home(), ".local")
 
 
 def _outermost(places: dict[str, str]) -> list[str]:

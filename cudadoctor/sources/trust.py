@@ -57,12 +57,17 @@ _CODE = re.compile(
     r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
 )
 _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_INJECTION.*")  # of these, what a program for CUDA meets
+# What else a program gets that is run to repair something: as sudo does, no other name.
+_COMMON = re.compile(
+    r"PATH|HOME|PWD|SHELL|USER|LOGNAME|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|COLUMNS|LINES|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TMP|TEMP|PYTHON.*|CUDADOCTOR_.*"
+)
+_OF_PROCESSES = ("/proc", "/run/user")  # below it a place may become another user's a moment later, or be another for each process
 _PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
 _PREFIXES = ("/", "/usr", "/usr/local")
 _AT_A_TIME = 16  # trees that are listed side by side
 _ahead = {}  # type: dict[str, subprocess.Popen[bytes]]  # listings that were begun before somebody asked
 _PATIENCE = 15.0  # seconds to look through one tree
-_ROOT, _NOWHERE, _CONFIG = "root", "/nonexistent", ".config/"  # as Debian names the home of a user that has none
+_NOWHERE, _CONFIG = "/nonexistent", ".config/"  # as Debian names the home of a user that has none
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
 
@@ -77,40 +82,50 @@ def changeable(path: str) -> str | None:
 
 
 def tree(folder: str) -> str | None:
-    """For root: whether somebody else may change anything in this folder, however deep; None also where it is not there."""
-    if not as_root() or not os.path.lexists(folder):
-        return None
+    """For root: whether somebody else may change anything in this folder, however deep, or make it."""
     why = changeable(folder)
-    return why if why is not None or not os.path.isdir(folder) else _below(os.path.realpath(folder))
+    return why if why is not None or not as_root() or not os.path.isdir(folder) else _below(os.path.realpath(folder))
 
 
 def leads_to_own(value: str, *, addresses: bool = True) -> bool:
     """Whether a variable's value has a form that is understood whole, and as root leads nowhere that others may write, however deep.
 
-    Understood are a plain word that is no folder of /; absolute paths, in a list or by words; and `addresses` (https://...) among words.
+    Understood are plain words between commas, none of which is a folder of /; absolute paths, in a list or by words; and `addresses`
+    (https://...) among words.
     """
     words = value.split()
-    if words and _WORD.fullmatch(value):
-        return not as_root() or not os.path.lexists(os.sep + value)
+    if words and all(map(_WORD.fullmatch, value.split(","))):
+        return not as_root() or not any(word and os.path.lexists(os.sep + word) for word in value.split(","))
     return all((addresses and _ADDRESS.fullmatch(word) is not None) or all(map(_is_own, word.split(os.pathsep))) for word in words)
 
 
 def settings_off(*places: str) -> dict[str, str]:
     """For root: variables that lead a program to no settings below its home, where others may write any of these places (`.kube`,
     `.config/pip`) or a file of the home's own whose name begins with a dot."""
-    given = environment()
-    home = given.get("HOME") or os.path.expanduser(f"~{_ROOT}")
-    looked = [os.path.join(home, place) for place in (*_dotted(home), *places)]
-    above = given.get("XDG_CONFIG_HOME")
+    looked = [os.path.join(home(), place) for place in (*_dotted(home()), *places)]
+    above = some_of_it(("XDG_CONFIG_HOME",)).get("XDG_CONFIG_HOME")
     looked += [os.path.join(above, place[len(_CONFIG) :]) for place in places if above and place.startswith(_CONFIG)]
     foreign = as_root() and any(tree(place) is not None for place in looked)
     return {"HOME": _NOWHERE, "XDG_CONFIG_HOME": _NOWHERE} if foreign else {}
 
 
-def _dotted(home: str) -> list[str]:
+def home() -> str:
+    """Where a child finds the user's own files: as root not always where this process does."""
+    given = some_of_it(("HOME",)).get("HOME")
+    if given or ON_WINDOWS:
+        return given or os.path.expanduser("~")
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return os.sep
+
+
+def _dotted(folder: str) -> list[str]:
     """The files of a home in which programs keep settings."""
     try:
-        with os.scandir(home) as entries:
+        with os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.name.startswith(".") and not entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
@@ -274,6 +289,12 @@ def environment() -> dict[str, str]:
     return dict(_environment(frozenset(os.environ.items())))
 
 
+def for_repair() -> dict[str, str]:
+    """The same for a program that is run to repair something: as root no pager, editor or front end that a variable names."""
+    kept = (name for name in environment() if not as_root() or _COMMON.fullmatch(name) or _EXAMINED.fullmatch(name))
+    return {name: environment()[name] for name in kept}
+
+
 def some_of_it(names: Iterable[str]) -> dict[str, str]:
     """The same of these variables alone, for a child that needs no others: as root each place that is looked through costs time."""
     given = {name: _handed_on(name, os.environ[name]) for name in names if name in os.environ}
@@ -425,7 +446,7 @@ def _is_roots(path: str) -> bool:
         pass
     except OSError:
         return False  # what may not be looked at is not known to be root's
-    return last == os.devnull or not _is_everybodys(last)
+    return last == os.devnull or not (_is_everybodys(last) or f"{last}/".startswith(tuple(f"{place}/" for place in _OF_PROCESSES)))
 
 
 def _is_everybodys(place: str) -> bool:
@@ -463,7 +484,7 @@ def _of_root_alone(place: str) -> bool:
     if info.st_uid != 0 and not _is_unmapped(info.st_uid):
         return False
     if stat.S_ISLNK(info.st_mode):
-        return not place.startswith("/proc/")  # the mode of a link means nothing; /proc/self/cwd is another folder for each process
+        return not place.startswith(_OF_PROCESSES)  # the mode of a link means nothing
     if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
         return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
     if info.st_mode & stat.S_IWOTH:
