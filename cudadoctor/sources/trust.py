@@ -61,7 +61,7 @@ _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_
 _COMMON = re.compile(
     r"PATH|HOME|PWD|SHELL|USER|LOGNAME|TERM|COLORTERM|NO_COLOR|FORCE_COLOR|COLUMNS|LINES|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TMP|TEMP|PYTHON.*|CUDADOCTOR_.*"
 )
-_OF_PROCESSES = ("/proc", "/run/user")  # below it a place may become another user's a moment later, or be another for each process
+_OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 _PARTS = ("nvvm", "lib64", "lib", "bin", "targets")  # of a prefix that holds more than one program, from which libraries are loaded
 _PREFIXES = ("/", "/usr", "/usr/local")
 _AT_A_TIME = 16  # trees that are listed side by side
@@ -446,7 +446,7 @@ def _is_roots(path: str) -> bool:
         pass
     except OSError:
         return False  # what may not be looked at is not known to be root's
-    return last == os.devnull or not (_is_everybodys(last) or f"{last}/".startswith(tuple(f"{place}/" for place in _OF_PROCESSES)))
+    return last == os.devnull or not (_is_everybodys(last) or f"{last}/".startswith(_OF_PROCESSES))
 
 
 def _is_everybodys(place: str) -> bool:
