@@ -938,11 +938,12 @@ def test_waiting_is_not_hanging() -> None:
 @pytest.mark.parametrize(
     ("more", "accused"),
     [
-        ({"waits": "os_acquire_mutex [nvidia]"}, True),
-        ({"waits": "uvm_va_space_destroy [nvidia_uvm]", "devices": ()}, True),
-        ({"waits": "os_acquire_semaphore", "devices": ()}, True),  # as wchan has it
-        ({"waits": "rpc_wait_bit_killable [sunrpc]"}, False),  # it holds a GPU, and waits for a file server
-        ({"waits": "folio_wait_bit_common"}, False),
+        ({"waits": "os_acquire_mutex [nvidia]", "in_driver": True}, True),
+        ({"waits": "uvm_va_space_destroy [nvidia_uvm]", "in_driver": True, "devices": ()}, True),
+        ({"waits": "rpc_wait_bit_killable [sunrpc]", "in_driver": False}, False),  # it holds a GPU, and waits for a file server
+        ({"waits": "folio_wait_bit_common", "in_driver": False}, False),
+        ({"waits": "rwsem_down_read_slowpath"}, True),  # a lock, whose is not told
+        ({"waits": "rwsem_down_read_slowpath", "devices": ()}, False),
     ],
 )
 def test_in_what_a_process_waits_tells_the_driver_from_a_disk(more: dict[str, Any], accused: bool) -> None:
@@ -958,7 +959,9 @@ def test_in_what_a_process_waits_tells_the_driver_from_a_disk(more: dict[str, An
 
 
 def test_many_that_wait_are_counted_and_the_first_named() -> None:
-    many = table(*(process(pid=5000 + number, state="uninterruptible", waits="os_acquire_mutex [nvidia]") for number in range(9)))
+    many = table(
+        *(process(pid=5000 + number, state="uninterruptible", waits="os_acquire_mutex [nvidia]", in_driver=True) for number in range(9))
+    )
     clue = next(processes._waiting_for_the_driver(host({HANGS: make.hangs("nvidia-smi"), PROCESSES: many}), KNOWLEDGE))
     assert [quote.text for quote in clue.quotes][-1] == "9 processes wait in the driver"
     assert len(clue.quotes) == 5

@@ -274,6 +274,39 @@ def test_processes_in_what_one_waits_that_cannot_be_interrupted(device: Path, tm
             fifo.write_text("")
 
 
+STACK_OF_DRIVER = "[<0>] down+0x35/0x50\n[<0>] os_acquire_mutex+0x35/0x40 [nvidia]\n[<0>] nvidia_ioctl+0x12/0x70 [nvidia]\n"
+
+
+@pytest.mark.parametrize(
+    ("stack", "wchan", "told"),
+    [
+        (STACK_OF_DRIVER, "", ("os_acquire_mutex [nvidia]", True)),
+        ("[<0>] rpc_wait_bit_killable+0x1/0x2 [sunrpc]\n[<0>] nfs_read+0x1/0x2 [nfs]\n", "", ("rpc_wait_bit_killable [sunrpc]", False)),
+        (None, "os_acquire_mutex", ("os_acquire_mutex [nvidia]", True)),
+        (None, "down", ("down", None)),
+        (None, "0", (None, None)),
+        (None, None, (None, None)),
+    ],
+)
+def test_processes_whose_lock_one_waits_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stack: str | None, wchan: str | None, told: tuple[str | None, bool | None]
+) -> None:
+    """As root the stack tells; without it the function alone, which is the driver's by the list of the kernel's names, or says nothing."""
+    worker = load("processes")
+    names = tmp_path / "kallsyms"
+    names.write_text("0000000000000000 T down\n0000000000000000 t os_acquire_mutex\t[nvidia]\n")
+
+    def read(path: str) -> str:
+        found = {"/proc/7/stack": stack, "/proc/7/wchan": wchan}[path]
+        if found is None:
+            raise PermissionError(path)
+        return found
+
+    monkeypatch.setattr(worker, "read", read)
+    monkeypatch.setattr(worker, "NAMES", str(names))
+    assert worker.waits(7) == told
+
+
 def test_processes_a_defunct_one(device: Path, holder: subprocess.Popen[str]) -> None:
     holder.kill()
     wait_until(lambda: letter(holder.pid) == "Z")

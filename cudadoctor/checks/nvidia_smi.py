@@ -29,8 +29,13 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         raise unknown(SMI, NO_PATH)
     works = first_true(lambda: _loaded_here(facts, smi), lambda: _cuda_answers(facts))
     if works:
-        values = {"unfit": "nvidia-smi"} if any(UNFIT in quote.text for quote in smi.quotes) else {}
+        values = {"unfit": "nvidia-smi"} if _unfit(smi) else {}
         yield Clue(cause=MISSING, quotes=merged(some(smi), works), values=values)
+
+
+def _unfit(smi: Fact[Smi]) -> bool:
+    """Whether a file of that name is there, and is no program of this machine."""
+    return any(UNFIT in quote.text for quote in smi.quotes)
 
 
 def _no_path(facts: Facts) -> bool:
@@ -60,8 +65,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         skip = off_the_bus(facts) if found.origin != "text" else None
         if skip is None and _no_path(facts):
             return Line(NO_PATH, some(found), skip=NO_PATH)
-        unfit = any(UNFIT in quote.text for quote in found.quotes)
-        return Line("nvidia-smi cannot be executed here" if unfit else "nvidia-smi is not installed", some(found), skip=skip)
+        return Line("nvidia-smi cannot be executed here" if _unfit(found) else "nvidia-smi is not installed", some(found), skip=skip)
     smi = found.value
     if smi.failure is not None:
         ended = f" (exit {smi.exit})" if smi.exit is not None else ""

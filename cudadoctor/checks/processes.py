@@ -14,7 +14,6 @@ from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_cont
 from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.pattern import lazy
 from cudadoctor.model.units import size
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
@@ -286,19 +285,18 @@ def _zombie(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 # ---------------------------------------------------------------- driver-hung
 _SHOWN = 3  # processes that are named
-_IN_DRIVER = lazy(r"\[nvidia\w*\]|^(?:nv_|nvidia_|_nv\d|uvm_|rm_|os_(?:acquire|delay|lock|schedule))")  # a module, or its functions' names
 
 
 def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Processes in uninterruptible sleep in the driver while a probe of it got no answer. Alone such a sleep is any wait for a disk; where
-    nobody says in what a process waits, the driver's files that it holds speak for the driver.
+    nobody may read the kernel's stack of a process, the driver's files that it holds speak for the driver.
     """
     hangs = facts[HANGS]
     if hangs.value is None or not hangs.value.entries:
         return
     table = facts[PROCESSES]
     asleep = [entry for entry in (table.value.processes if table.value is not None else ()) if entry.state == "uninterruptible"]
-    waiting = [entry for entry in asleep if (_IN_DRIVER.search(entry.waits) is not None if entry.waits else bool(entry.devices))]
+    waiting = [entry for entry in asleep if (entry.in_driver if entry.in_driver is not None else entry.devices)]
     if waiting:
         shown = (line_with(table, f"process {entry.pid},", words=f"process {entry.pid}, uninterruptible") for entry in waiting[:_SHOWN])
         more = (Quote(source=table.quotes[0].source, text=f"{len(waiting)} processes wait in the driver"),) if len(waiting) > _SHOWN else ()

@@ -331,11 +331,11 @@ class Knowledge(figures.FigureTables):
     def circumstances(self) -> tuple[wording.Circumstance, ...]:
         return self._table("circumstances", wording.Circumstances).circumstance
 
-    @cached_property
+    @property
     def discourse(self) -> wording.Discourse:
         return self._table("discourse", wording.Discourse)
 
-    @property
+    @cached_property
     def lexicon(self) -> wording.Lexicon:
         return self._table("lexicon", wording.Lexicon)
 

@@ -29,13 +29,15 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 DEVICE_PREFIX = "/dev/nvidia"
 COMMAND_LIMIT = 300  # characters
+NAMES = "/proc/kallsyms"
+IN_DRIVER = "[nvidia"  # a function of one of its modules: [nvidia], [nvidia_uvm]
 WAITS_LIMIT = 100  # characters of where a process waits
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 # What may be the parent of a process whose own parent ended: an init, or a supervisor that asked to be one.
 REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "podman-init", "catatonit", "runit", "s6-svscan", "supervisord")
 # The driver's own daemons leave their session on purpose. Names as the kernel cuts them, at 15 characters.
 DAEMONS = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "nv-fabricmanage", "nvidia-powerd", "nvidia-imex", "nvsm_core")
-SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "waits", "command")
+SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "waits", "in_driver", "command")
 
 _OUT = 1  # where JSON goes; `start` moves it
 Entry = Dict[str, Any]
@@ -245,20 +247,33 @@ def command(pid: int, name: str) -> str:
     return (line or "[%s]" % name)[:COMMAND_LIMIT]
 
 
-def waits(pid: int) -> Optional[str]:
-    """Where in the kernel a process waits: `os_acquire_mutex [nvidia]`. The module is told to root alone, by the kernel's stack of it."""
+def waits(pid: int) -> Tuple[Optional[str], Optional[bool]]:
+    """Where in the kernel a process waits, `os_acquire_mutex [nvidia]`, and whether that is in NVIDIA's driver: None where nobody says.
+
+    The kernel's stack, which root alone may read, names the module of each function. Without it one function is told, which may be a lock
+    that the driver took.
+    """
     try:
         frames = [line.split("] ", 1)[-1].strip() for line in read("/proc/%d/stack" % pid).splitlines()]
+        place = next((frame for frame in frames if IN_DRIVER in frame), frames[0] if frames else "")
     except OSError:
-        frames = []
-    own = [frame for frame in frames if "[nvidia" in frame] or frames
+        frames, place = [], ""
     try:
-        place = own[0] if own else read("/proc/%d/wchan" % pid).strip()
+        place = place or with_module(read("/proc/%d/wchan" % pid).strip())
     except OSError:
-        return None
+        pass
     name, _, module = place.partition(" ")
     name = name.split("+")[0]
-    return None if name in ("", "0") else (name + " " + module).strip()[:WAITS_LIMIT]
+    if name in ("", "0"):
+        return None, None
+    return (name + " " + module).strip()[:WAITS_LIMIT], True if IN_DRIVER in place else False if frames else None
+
+
+def with_module(function: str) -> str:
+    """A function of the kernel as its stack would name it; the kernel's list of all names is told to everybody."""
+    with open(NAMES, errors="replace") as lines:
+        parts = next((line.split() for line in lines if line.split()[2:3] == [function]), [])
+    return " ".join([function, *parts[3:4]])
 
 
 def in_service(pid: int) -> Optional[bool]:
@@ -310,7 +325,7 @@ def main() -> None:
         complete = complete and readable
         entry["state"] = state(entry, table)
         if entry["state"] == "uninterruptible":
-            entry["waits"] = waits(pid)
+            entry["waits"], entry["in_driver"] = waits(pid)
         if entry["devices"] or entry.get("waits"):
             entry["command"] = command(pid, entry["name"])
             entry["service"] = in_service(pid)

@@ -22,6 +22,7 @@ class Process(Value, frozen=True, kw_only=True):
     command: str | None = None
     devices: tuple[str, ...] = ()
     waits: str | None = None  # in uninterruptible sleep: where in the kernel, with the module where that was told
+    in_driver: bool | None = None  # whether that is in NVIDIA's driver, by the kernel's whole stack of it
     service: bool | None = None  # its cgroup is a .service
     namespaced: bool | None = None  # True: not visible in this PID namespace
     line: int = 0
