@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.knowledge.load import load
-from cudadoctor.parsers import quoting
 from cudadoctor.parsers.discourse import speech_of
 from tests.cases import every
 from tests.pasted import report
 
-TOO = speech_of(load()).too
+FORMS = speech_of(load()).quoting
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 NO_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
 QUOTING = {
@@ -56,11 +55,11 @@ def test_what_is_reported_counts(name: str) -> None:
 
 def test_values_and_tables_of_tools_are_no_code() -> None:
     inspect = '{\n  "Runtime": "runc",\n  "DeviceRequests": null,\n  "Devices": [],\n}\n'
-    assert quoting.lines_of(inspect.split("\n"), TOO) == frozenset()
+    assert FORMS.lines_of(inspect.split("\n")) == frozenset()
     smi = (
         "|-----------------------------------------+----------------------+\n| GPU  Name       | Fix |\n|=========+=====|\n| 0 Tesla |  x |"
     )
-    assert quoting.lines_of(smi.split("\n"), TOO) == frozenset()
+    assert FORMS.lines_of(smi.split("\n")) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -74,4 +73,109 @@ def test_values_and_tables_of_tools_are_no_code() -> None:
 )
 def test_the_rows_of_a_table_of_advice_speak(heading: str, rows: set[int]) -> None:
     table = "| `CUDA out of memory` | a smaller batch |\n| `Torch not compiled with CUDA enabled` | Install it again |\nThat is all.\n"
-    assert quoting.lines_of((heading + table).split("\n"), TOO) == rows
+    assert FORMS.lines_of((heading + table).split("\n")) == rows
+
+
+# ---------------------------------------------------------------- lines that are one alone
+REPAIR = '* Fixed a bug that could cause "GPU has fallen off the bus" messages.'
+SPOKEN = (
+    'Earlier today I had "Driver/library version mismatch" after an update, a reboot solved that, all good since:',
+    '        raise AssertionError("Torch not compiled with CUDA enabled")',
+    '    throw std::runtime_error("CUDA driver version is insufficient for CUDA runtime version");',
+    '    case CUDA_ERROR_NO_DEVICE: return "no CUDA-capable device is detected";',
+    '  fprintf(stderr, "Failed to dlopen libcuda.so.1: is the driver installed?\\n");',
+    '        if "Driver/library version mismatch" in str(error):',
+    '    ("NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus.", "bus"),',
+    REPAIR,
+    "* Clearer words for `libcuda.so.1: cannot open shared object file` (#1204)",
+    '**Q: I get `could not select device driver "" with capabilities: [[gpu]]`.**',
+    '- "CUDA driver version is insufficient for CUDA runtime version" -> ask to update the driver',
+    "It would be great if a hint came with `CUDA out of memory`.",
+    '<!-- e.g. "CUDA out of memory" -->',
+    '# "libcuda.so.1: cannot open shared object file" is normal while building',
+    'Solved: "Driver/library version mismatch" was gone after a reboot.',
+    "tests/test_gpu.py::test_mul SKIPPED (requires a GPU with compute capability 8.0 or higher)",
+    'Is "Xid 79" always a hardware fault?',
+    '- Retry when nvmlInit fails, so "Failed to initialize NVML: Unknown Error" no longer crashes the plugin',
+    "**`Failed to initialize NVML: Driver/library version mismatch`** - you updated the driver; reboot.",
+    'Right now people can choose it and only later read "requires use of the NVIDIA open kernel modules".',
+    "Update: solved! After suspend it was CUDA_ERROR_UNKNOWN, a reload of the module brought it back.",
+    "* No `GPU has fallen off the bus`",
+    "**`RmInitAdapter failed!`** - look at the line above.",
+    'Update: the "Driver/library version mismatch" from my first post went away with the reboot.',
+    "- Fixed: the probe printed `Driver/library version mismatch` twice.",
+    "2. `GPU has fallen off the bus` (Xid 79): drain, power cycle",
+    'FATAL = {48: "DBE", 79: "GPU has fallen off the bus", 119: "GSP RPC timeout"}',
+    'When somebody runs it without a card they see "Found no NVIDIA driver on your system".',
+    "* If modprobe prints `Key was rejected by service`, enroll the key.",
+    "1. `Driver/library version mismatch` after patch day: reboot",
+    'The "Driver/library version mismatch" from yesterday is gone, the reboot did it.',
+)
+SHOWN = (
+    'I had "Driver/library version mismatch" after an update, a reboot fixed it, but today it came again.',
+    'I had "Driver/library version mismatch" after an update and a reboot does not help.',
+    "**`RmInitAdapter failed!`** - on the second node as well",
+    'It says "Driver/library version mismatch" and the card went off.',
+    "AssertionError: Torch not compiled with CUDA enabled",
+    "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+    'I get "CUDA driver version is insufficient for CUDA runtime version".',
+    "- nvidia-smi: Failed to initialize NVML: Driver/library version mismatch",
+    "What does Xid 79 mean? The GPU is gone.",
+    '{"error": "CUDA out of memory"}',
+    "I followed the guide, and now get `libcuda.so.1: cannot open shared object file`.",
+    "        return self.lst[devnum]",
+    "No CUDA GPUs are available",
+    '- Since the update "Failed to initialize NVML: Unknown Error" crashes the plugin',
+    "**`Failed to initialize NVML: Driver/library version mismatch`** - since yesterday.",
+    'The people here read "requires use of the NVIDIA open kernel modules".',
+    "Update: not solved! It is CUDA_ERROR_UNKNOWN again.",
+    "1. `Driver/library version mismatch`: restart does not help",
+    '79: "GPU has fallen off the bus"',
+    'When I run it I see "Found no NVIDIA driver on your system".',
+    "* modprobe prints `Key was rejected by service`, I enrolled the key.",
+    "1. `Driver/library version mismatch`: every morning",
+    'The "Driver/library version mismatch" from yesterday is gone after a reboot, but returns each night.',
+)
+
+
+@every("line", SPOKEN)
+def test_a_line_that_speaks_of_a_message(line: str) -> None:
+    assert report(f"above\n{line}\nbelow").diagnosis.root is None
+
+
+@every("line", SHOWN)
+def test_a_line_that_shows_one(line: str) -> None:
+    assert not FORMS.lines_of(("above", line, "below"))
+
+
+CHANGES = '- Print a hint where `libcuda.so.1` is missing\n- CI: drop CUDA 11.3 ("Unsupported gpu architecture")\n- Docs: explain it\n'
+
+
+@pytest.mark.parametrize("heading", ["## 0.9.4 (2024-03-12)", "v1.2 - 2024-03-12\n", "[0.9.4] 2024-03-12"])
+def test_every_item_below_a_release_and_its_day(heading: str) -> None:
+    lines = f"{heading}\n{CHANGES}\n- another list".split("\n")
+    assert {lines[index][:3] for index in FORMS.lines_of(lines)} == {"- P", "- C", "- D"}
+
+
+@pytest.mark.parametrize("heading", ["What I tried:", "numba 0.60.0"])
+def test_a_list_of_something_else_stays(heading: str) -> None:
+    assert FORMS.lines_of(f"{heading}\n{CHANGES}".split("\n")) == frozenset()
+
+
+def test_code_below_a_frame_is_part_of_a_traceback() -> None:
+    frame = '  File "/usr/lib/python3/dist-packages/torch/cuda/__init__.py", line 239, in _lazy_init\n'
+    assert FORMS.lines_of(["", REPAIR]) == {1}
+    assert not FORMS.lines_of((frame + REPAIR).split("\n"))
+
+
+def test_a_long_paragraph_stays() -> None:
+    assert not FORMS.lines_of([REPAIR + " And then it fails." * 30])
+
+
+def test_what_is_only_spoken_of_is_no_earlier_attempt() -> None:
+    found = report(
+        'raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")\nFailed to initialize NVML: GPU is lost\n'
+    )
+    assert found.diagnosis.root is not None
+    assert found.diagnosis.root.cause == "gpu-fell-off-bus"
+    assert found.diagnosis.also == () == found.notes

@@ -15,7 +15,6 @@ import msgspec
 
 from cudadoctor.model.evidence import OUTPUT
 from cudadoctor.model.pattern import lazy
-from cudadoctor.parsers import quoting, spoken_of
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.discourse import Speech
 from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
@@ -90,9 +89,9 @@ def shown(text: Text, speech: Speech) -> Text:
 @lru_cache(maxsize=2)
 def _spoken_of(body: str, speech: Speech, *, printed: bool) -> frozenset[int]:
     """Found once for the parsers and the recognisers, which ask one after the other. `printed`: by a program, in which nobody speaks."""
-    text = Text(body, source="")
-    form = spoken_of.lines_of(text) | quoting.lines_of(text.lines, speech.too)
-    return form if printed else form | speech.lines_of(text.lines)
+    lines = Text(body, source="").lines
+    form = speech.quoting.lines_of(lines)
+    return form if printed else form | speech.lines_of(lines)
 
 
 def replaced(text: Text) -> frozenset[int]:

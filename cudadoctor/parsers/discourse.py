@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.literals import Literals
+from cudadoctor.parsers.quoting import LONGEST, MOST, Quoting
 from cudadoctor.parsers.shell import is_prompt
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-_LONGEST = 400  # characters of a line that are looked at
-_MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
 _FEW = 3  # lines of prose behind the words that say it is over
 _BEFORE = 24  # characters before a word in which something turns it round
 _LEAST = 5  # lines of prose that make a document
@@ -59,7 +58,7 @@ class Speech:
             for word in discourse.words[name]:
                 self._lists.setdefault(word.strip("*"), set()).add(name)
         self._literals = Literals(self._lists)
-        self.too = self._patterns["too"]
+        self.quoting = Quoting(discourse)
         self._added = re.compile(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
@@ -81,9 +80,9 @@ class Speech:
 
     def _said(self, lines: Sequence[str]) -> _Said | None:
         """None of a log."""
-        if len(lines) > _MOST:
+        if len(lines) > MOST:
             return None
-        written = ((index, line[:_LONGEST]) for index, line in enumerate(lines) if line)
+        written = ((index, line[:LONGEST]) for index, line in enumerate(lines) if line)
         prose = {index: _NOT_HIS.sub(" ", line) for index, line in written if is_prose(line)}
         known = {line: self._names(line) for line in set(prose.values())}
         return _Said(prose, {name: [index for index, line in prose.items() if name in known[line]] for name in _LISTS})

@@ -28,9 +28,10 @@ _OF_PROGRAM = lazy(
 )
 _ARGUMENT = lazy(r"(?:\w\(|[\[{=]|<<)\s{0,4}[bfruL]{0,2}$")  # of a function, of a list, a value: source code
 _SEARCHED = lazy(r"\b(?:e|z|f|pcre2?)?grep\b[^|\n]{0,80}$|\b(?:rg|ag|ack)\b[^|\n]{0,80}$")  # what is looked for
-_ITEM = lazy(
+# An item of a list.
+_LISTED = lazy(
     r"^\s{0,12}(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|\( ?\)|[QA]\d{0,2}[.:])\s(?!\s{0,4}[\w.]{1,60}(?:Error|Exception): )"
-)  # of a list
+)
 _SENTENCE = lazy(r"[.!?。！？]\s|[;；]")
 
 
@@ -54,7 +55,7 @@ class InQuotes:
         if self._asks.search(said):
             return None
         if mark is None:
-            return "reported" if _ITEM.match(line) else "printed"
+            return "reported" if _LISTED.match(line) else "printed"
         if _OF_PROGRAM.search(before):
             return "printed"
         closed = _closed(line, end, line[mark])

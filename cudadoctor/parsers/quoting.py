@@ -1,8 +1,8 @@
-"""Blocks of a text that quote messages and report none, seen from how they are built: source code, what grep found in it, tests that
-passed, ruled tables, lists of changes and of things to do, and mail of others.
+"""Blocks and lines of a text that quote messages and report none, seen from how they are built: source code, what grep found in it, tests
+that passed, ruled tables, lists of changes and of things to do, questions of a FAQ, and mail of others.
 
-Only the form of whole blocks counts, not what a sentence says. A program's own output has none of these forms; a traceback, which shows
-code, is no block of code.
+Only the form counts, and the words that stand at its places (tables/discourse.toml), not what a sentence says. A program's own output has
+none of these forms; a traceback, which shows code, is no block of code.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
 
-_LONGEST = 400  # characters of a line that are looked at
+MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
+LONGEST = 400  # characters of a line that are looked at
 # path:12:  code, as grep finds it in a source. What a compiler or a program says of a place there begins behind one blank at most.
 _FOUND = lazy(
     r"^(?:\./)?(?:[\w.+-]{1,80}/){0,12}[\w.+-]{1,80}\.(?:c|h|cc|cpp|cxx|cu|cuh|hpp|inl|py|pyi|rs|go|java|kt|js|ts|sh|md|rst|adoc|toml|po|pot)"
@@ -52,38 +54,86 @@ _ALL_PASSED = lazy(
 _RULE = lazy(r"^\s{0,8}[|+]?(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]){1,8}(?:\s{0,8}:?[-=]{2,160}:?\s{0,8}[|+]?)?\s{0,4}$")
 _PATTERN = lazy(r"(?:^|\s)/(?=[^/\n]{0,200}\s)[^/\s][^/\n]{4,300}/[gimsu]{0,4}[\s,;)]{0,4}$")  # /a regular expression/
 _ITEM = lazy(r"^\s{0,12}(?:[-*+•]|\d{1,2}[.)]|\[[ xX]\])\s{1,4}(?:\[[ xX]\]\s{1,4})?(?P<words>\S.{0,300})")
-_CHANGE = lazy(
-    r"(?i)^\W{0,6}(?:\w{1,20}: |\[[\w -]{1,20}\] )?(?:fix|add|remov|improv|updat|handle|support|bump|chang|correct|prevent|avoid"
-    r"|work ?around|resolv|deprecat|introduc|reduc|drop|detect|report|print|document|clarif|renam|allow|new\b|no longer|does not|don't)"
-)
-# What stands above a list that tells what is so in general, and above one that tells what somebody did.
-_GUIDE = lazy(
-    r"(?i)\b(?:check ?list|run ?book|playbook|troubleshooting|change ?log|release notes|known (?:issues|errors|messages)|faq|error messages"
-    r"|procedure|triage|manual|reference)\b|^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b"
-)
-_CHANGELOG = lazy(r"(?i)^#{1,4} (?:added|changed|fixed|removed|deprecated|security)\s{0,4}$")  # as keepachangelog.com names them
-_DONE = lazy(r"(?i)\b(?:tried|did|done|so far|results?|output|i|i've|my|we|we've|our|attempts?)\b")
-_EXPLAINS = lazy(
-    r"(?i)\|\s{0,8}(?:what (?:it means|to (?:do|try|check))|meaning|description|explanation"
-    r"|(?:likely |possible |root )?causes?|(?:how to )?fix(?:es)?|solutions?|remed(?:y|ies)"
-    r"|resolution|workarounds?|actions?|severity)\s{0,8}(?:\||$)"
-)
-_WROTE = lazy(
-    r"(?i)\b(?:wrote|writes|a écrit|escribió|escreveu|ha scritto|написал\w?|写道|さんは書きました) ?[:：]\s{0,4}$"
-    r"|^(?:On|Am|Le|El|Em|Il)\b.{4,80}\b(?:wrote|schrieb|a écrit|escribió|escreveu|ha scritto)\b.{0,60}:\s{0,4}$"
-    r"|^-{2,10} ?(?:original message|forwarded message|ursprüngliche nachricht)\b"
-)
+_QUOTED = r"(?:\"[^\"\n]{6,200}\"|`[^`\n]{6,200}`)"
+_QUESTION = lazy(r"^\W{0,6}Q: ")
+# What stands above a list: a version, a version with its day, and what keepachangelog.com names.
+_VERSION = lazy(r"(?i)^\W{0,6}(?:v|version |release )\d{1,3}(?:\.\d{1,4}){1,3}\b")
+_RELEASE = lazy(r"#{0,4} ?\[?v?\d{1,3}\.\d{1,3}(?:\.\d{1,4})?\]? {0,2}(?:\(|[-–] ?)?\d{4}-\d\d-\d\d")
+_SECTION = lazy(r"(?i)^#{1,4} (?:added|changed|fixed|removed|deprecated|security)\s{0,4}$")
 _FEW = 3  # lines that make a block
-_MOST = 5000  # lines of a text that somebody wrote; a longer one is a log
 
 
-def lines_of(lines: Sequence[str], too: re.Pattern[str]) -> frozenset[int]:
-    """Indexes (from 0) of the lines of such blocks. `too`: the words of who has what others wrote of."""
-    if len(lines) > _MOST:
-        return frozenset()
-    lines = [line[:_LONGEST] for line in lines]
-    found = {index for kind in (_searched, _code, _tests, _tables, _lists) for index in kind(lines)}
-    return frozenset(found) | frozenset(_mail(lines, too))
+class Quoting:
+    """The words made ready."""
+
+    def __init__(self, discourse: Discourse) -> None:
+        def form(pattern: str) -> re.Pattern[str]:
+            """`{name}` in it is a word of that list."""
+            return re.compile(re.sub(r"\{([a-z_]+)\}", lambda name: f"(?:{discourse.any_of(name[1]).pattern})", pattern), re.IGNORECASE)
+
+        self._too, self._guide, self._done = map(discourse.any_of, ("too", "guide", "done"))
+        self._change = form(r"^\W{0,6}(?:\w{1,20}: |\[[\w -]{1,20}\] )?{changes}")
+        self._repair = form(r"{repairs}:? ")
+        self._advice = form(rf"{_QUOTED}[^\n:`\"]{{0,40}}: (?:please )?{{advice}}(?! {{tells_on}})")
+        self._explains = form(r"\|\s{0,8}{explains}\s{0,8}(?:\||$)")
+        self._wrote = form(r"{wrote} ?[:：]\s{0,4}$|^\w\w .{3,80}{wrote}.{0,60}:\s{0,4}$|^-{2,10} ?{mail}")
+
+    def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
+        """Indexes (from 0) of the lines of such blocks, and of lines that are one alone."""
+        if len(lines) > MOST:
+            return frozenset()
+        whole, lines = lines, [line[:LONGEST] for line in lines]
+        found = {index for kind in (_searched, _code, _tests, self._tables, self._lists, self._mail) for index in kind(lines)}
+        alone = (index for index, line in enumerate(whole) if len(line) <= LONGEST and self._speaks(line))
+        return frozenset(found).union(index for index in alone if not (index and _FRAME.match(lines[index - 1])))
+
+    def _speaks(self, line: str) -> bool:
+        """Whether a line alone shows what it is: a question of a FAQ, an item that names a repair, or advice for a message."""
+        item = _ITEM.match(line)
+        return _QUESTION.match(line) is not None or (item is not None and self._tells(item["words"]))
+
+    def _tells(self, item: str) -> bool:
+        return self._repair.match(item) is not None or self._advice.match(item) is not None
+
+    def _tables(self, lines: Sequence[str]) -> Iterator[int]:
+        """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained."""
+        for index in range(1, len(lines)):
+            if "--" in lines[index] and _RULE.match(lines[index]) and self._explains.search(f"|{lines[index - 1].strip(' |')}|"):
+                rows = index + 1
+                while rows < len(lines) and "|" in lines[rows]:
+                    rows += 1
+                yield from range(index + 1, rows)
+
+    def _lists(self, lines: Sequence[str]) -> Iterator[int]:
+        """The items below a heading of a guide or a release, and those of a list of changes, by what most of them begin with."""
+        belongs = lambda index: _ITEM.match(lines[index]) is not None or (lines[index][:2] == "  " and bool(lines[index].strip()))  # noqa: E731
+        for block in _runs(lines, belongs):
+            items = [match["words"] for index in block if (match := _ITEM.match(lines[index])) is not None]
+            above = lines[max(0, block[0] - 4) : block[0]]
+            tells_of_own = any(map(self._done.search, above))
+            if (above and _SECTION.match(above[-1])) or (
+                len(items) >= _FEW and not tells_of_own and (any(map(self._heads, above)) or self._are_changes(items))
+            ):
+                yield from block
+
+    def _heads(self, line: str) -> bool:
+        return any(pattern.search(line) for pattern in (self._guide, _VERSION)) or _RELEASE.match(line) is not None
+
+    def _are_changes(self, items: Sequence[str]) -> bool:
+        """Most have the number of an issue, as (#12), and begin like changes; or half of them tell so alone."""
+        numbered = sum(item.rstrip().endswith(")") and "(#" in item for item in items)
+        begin = sum(map(bool, map(self._change.match, items)))
+        return (2 * numbered >= len(items) and begin > 1) or 2 * sum(map(self._tells, items)) >= len(items)
+
+    def _mail(self, lines: Sequence[str]) -> list[int]:
+        """What somebody else wrote, unless the answer says that it is so here too."""
+        quoted, own = list(_in_bbcode(lines)), set(range(len(lines)))
+        heads = [index for index, line in enumerate(lines) if self._wrote.search(line)]
+        if heads:
+            quoted += [index for index, line in enumerate(lines) if line.lstrip().startswith(">")]
+        quoted += [index for head in heads if lines[head].startswith("--") for index in range(head + 1, len(lines))]
+        own -= {*quoted, *heads}
+        return [] if any(self._too.search(lines[index]) for index in own) else quoted
 
 
 def _runs(lines: Sequence[str], belongs: Callable[[int], bool]) -> Iterator[range]:
@@ -129,43 +179,6 @@ def _tests(lines: Sequence[str]) -> Iterator[int]:
             yield from range(first, index) if not any(map(_FAILED.search, lines[first:index])) else ()
             first = None
     yield from (index for index, line in enumerate(lines) if _PASSED.search(line) and not _FAILED.search(line))
-
-
-def _tables(lines: Sequence[str]) -> Iterator[int]:
-    """The rows of a table with a rule of dashes below its headings, one of which says that the others are explained."""
-    for index in range(1, len(lines)):
-        if "--" in lines[index] and _RULE.match(lines[index]) and _EXPLAINS.search(f"|{lines[index - 1].strip(' |')}|"):
-            rows = index + 1
-            while rows < len(lines) and "|" in lines[rows]:
-                rows += 1
-            yield from range(index + 1, rows)
-
-
-def _lists(lines: Sequence[str]) -> Iterator[int]:
-    """The items below a heading of a guide; those of a list of changes where no heading is, by what most of them begin with."""
-    for block in _runs(
-        lines, lambda index: _ITEM.match(lines[index]) is not None or (lines[index][:2] == "  " and bool(lines[index].strip()))
-    ):
-        items = [match["words"] for index in block if (match := _ITEM.match(lines[index])) is not None]
-        above = lines[max(0, block[0] - 4) : block[0]]
-        if block[0] and _CHANGELOG.match(lines[block[0] - 1]):
-            yield from block
-        if len(items) < _FEW or any(_DONE.search(line) for line in above):
-            continue
-        numbered = sum(item.rstrip().endswith(")") and "(#" in item for item in items)
-        if any(_GUIDE.search(line) for line in above) or (2 * numbered >= len(items) and sum(map(bool, map(_CHANGE.match, items))) > 1):
-            yield from block
-
-
-def _mail(lines: Sequence[str], too: re.Pattern[str]) -> list[int]:
-    """What somebody else wrote, unless the answer says that it is so here too."""
-    quoted, own = list(_in_bbcode(lines)), set(range(len(lines)))
-    heads = [index for index, line in enumerate(lines) if _WROTE.search(line)]
-    if heads:
-        quoted += [index for index, line in enumerate(lines) if line.lstrip().startswith(">")]
-    quoted += [index for head in heads if lines[head].startswith("--") for index in range(head + 1, len(lines))]
-    own -= {*quoted, *heads}
-    return [] if any(too.search(lines[index]) for index in own) else quoted
 
 
 def _in_bbcode(lines: Sequence[str]) -> Iterator[int]:
