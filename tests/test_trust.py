@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cudadoctor.sources import applying, interpreters, programs, trust, writing
+from cudadoctor.sources import applying, inherited, interpreters, programs, trust, writing
 from cudadoctor.sources.host import Collector, Plan
 from tests.command_line import ROOT
 from tests.command_line import run as command
@@ -69,7 +69,7 @@ def test_no_tool_is_one_of_the_working_directory(path: str, entry: str, reposito
     for tool in TOOLS:
         found = programs.found(tool)
         assert found is None or found.startswith("/usr/")
-    assert [folder for folder in trust.environment()["PATH"].split(":") if folder != "/usr/bin"] == []
+    assert [folder for folder in inherited.environment()["PATH"].split(":") if folder != "/usr/bin"] == []
 
 
 @pytest.mark.parametrize("entries", [HERE, HERE[::-1]], ids=["forwards", "backwards"])
@@ -145,7 +145,7 @@ def test_no_tool_of_root_is_one_that_another_user_may_write(how: str, repository
     for tool in TOOLS:
         found = programs.found(tool)
         assert found is None or found.startswith("/usr/")
-    assert trust.environment()["PATH"] == "/usr/bin"
+    assert inherited.environment()["PATH"] == "/usr/bin"
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -193,7 +193,7 @@ def test_children_get_no_entry_that_means_the_working_directory(
     name: str, value: str, kept: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert trust.environment().get(name) == kept
+    assert inherited.environment().get(name) == kept
     said = [remark for remark in Collector(Plan()).remarks if name in remark]
     assert bool(said) == (kept != value)
 
@@ -262,7 +262,7 @@ def test_a_relative_folder_of_modules_is_not_searched(value: str, repository: Pa
 )
 def test_the_loader_finds_nothing_here_either(name: str, value: str, kept: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
-    assert trust.environment().get(name) == kept
+    assert inherited.environment().get(name) == kept
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -270,8 +270,8 @@ def test_root_loads_no_library_that_another_user_may_write(tmp_path: Path, monke
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/open:/usr/lib")
-    assert trust.environment()["LD_LIBRARY_PATH"] == "/usr/lib"
-    assert any("LD_LIBRARY_PATH" in said for said in trust.left_out())
+    assert inherited.environment()["LD_LIBRARY_PATH"] == "/usr/lib"
+    assert any("LD_LIBRARY_PATH" in said for said in inherited.left_out())
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -333,15 +333,15 @@ def test_what_may_not_be_looked_at_is_not_trusted(error: int, monkeypatch: pytes
 def test_children_of_root_get_no_folder_that_others_may_write(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o777)
     monkeypatch.setenv(name, str(tmp_path))
-    assert name not in trust.environment()
-    assert trust.WITHHELD not in trust.environment()  # nothing is there
+    assert name not in inherited.environment()
+    assert inherited.WITHHELD not in inherited.environment()  # nothing is there
     (tmp_path / "libcuda.so.1").touch()
-    trust._environment.cache_clear()
-    assert trust.environment()[trust.WITHHELD] == name
+    inherited._environment.cache_clear()
+    assert inherited.environment()[inherited.WITHHELD] == name
     tmp_path.chmod(0o755)
-    trust._seen_once.cache_clear()
-    trust._environment.cache_clear()
-    assert trust.environment()[name] == str(tmp_path)
+    inherited._seen_once.cache_clear()
+    inherited._environment.cache_clear()
+    assert inherited.environment()[name] == str(tmp_path)
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -366,14 +366,14 @@ def test_places_of_variables_are_roots_to_the_last_file(
     found.parent.mkdir(parents=True)
     found.touch()
     monkeypatch.setenv(name, value.format(tmp_path))
-    trust._seen_once.cache_clear()
-    trust._environment.cache_clear()
-    assert trust.environment()[name] == value.format(tmp_path)
+    inherited._seen_once.cache_clear()
+    inherited._environment.cache_clear()
+    assert inherited.environment()[name] == value.format(tmp_path)
     os.chown(found, 1000, 1000)
-    trust._seen_once.cache_clear()
-    trust._environment.cache_clear()
-    assert name not in trust.environment()
-    assert any(name in said for said in trust.left_out())
+    inherited._seen_once.cache_clear()
+    inherited._environment.cache_clear()
+    assert name not in inherited.environment()
+    assert any(name in said for said in inherited.left_out())
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -382,16 +382,16 @@ def test_of_a_toolkit_counts_what_programs_load(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "nsight-compute" / "ncu").touch()
     os.chown(tmp_path / "nsight-compute" / "ncu", 1000, 1000)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    trust._seen_once.cache_clear()
-    trust._environment.cache_clear()
-    assert trust.environment()["CUDA_HOME"] == str(tmp_path)
+    inherited._seen_once.cache_clear()
+    inherited._environment.cache_clear()
+    assert inherited.environment()["CUDA_HOME"] == str(tmp_path)
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
 @pytest.mark.parametrize("value", ["~ada/rpm", "/etc", "-I/etc", "@/etc/options", "|/usr/bin/less"])
 def test_children_of_root_get_no_path_that_no_check_needs(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RPM_CONFIGDIR", value)
-    assert "RPM_CONFIGDIR" not in trust.environment()
+    assert "RPM_CONFIGDIR" not in inherited.environment()
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -426,13 +426,13 @@ def test_a_link_of_another_user_counts_even_where_it_leads_back(tmp_path: Path) 
 def test_children_of_root_search_no_folder_with_a_program_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "uname").touch()
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin")
-    trust._seen_once.cache_clear()
-    trust._environment.cache_clear()
-    assert trust.environment()["PATH"] == f"{tmp_path}:/usr/bin"
+    inherited._seen_once.cache_clear()
+    inherited._environment.cache_clear()
+    assert inherited.environment()["PATH"] == f"{tmp_path}:/usr/bin"
     os.chown(tmp_path / "uname", 1000, 1000)
-    trust._seen_once.cache_clear()
-    trust._environment.cache_clear()
-    assert trust.environment()["PATH"] == "/usr/bin"
+    inherited._seen_once.cache_clear()
+    inherited._environment.cache_clear()
+    assert inherited.environment()["PATH"] == "/usr/bin"
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -510,7 +510,7 @@ def test_any_variable_of_roots_that_names_such_a_place_is_left_out(tmp_path: Pat
     monkeypatch.setenv("BASH_ENV", str(tmp_path / "x.sh"))
     monkeypatch.setenv("XLA_FLAGS", f"--a=1 --xla_gpu_cuda_data_dir={tmp_path}")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin")
-    given = trust.environment()
+    given = inherited.environment()
     assert "BASH_ENV" not in given
     assert "XLA_FLAGS" not in given
     assert given["PATH"] == "/usr/bin"
@@ -571,7 +571,7 @@ def test_no_list_leads_root_to_another_users_place(how: str, tmp_path: Path, mon
     else:
         name, value = "PYTHONHOME", f"{folder}:{other}"
     monkeypatch.setenv(name, value)
-    assert name not in trust.environment()
+    assert name not in inherited.environment()
 
 
 def executed_by_root(folder: Path) -> str | None:
@@ -601,7 +601,7 @@ def test_root_imports_nothing_that_another_user_may_change(how: str, tmp_path: P
         (folder / "a").chmod(0o777)
     assert "may be written by another user" in (executed_by_root(folder) or "")
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    assert "PYTHONPATH" not in trust.environment()
+    assert "PYTHONPATH" not in inherited.environment()
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -618,7 +618,7 @@ def test_root_loads_no_library_that_another_user_may_change(how: str, mode: int,
         (folder / "libcuda.so.1").touch()
         (folder / "libcuda.so.1").chmod(mode)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
-    assert "LD_LIBRARY_PATH" not in trust.environment()
+    assert "LD_LIBRARY_PATH" not in inherited.environment()
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -629,7 +629,7 @@ def test_root_loads_no_library_that_another_user_may_change(how: str, mode: int,
 )  # fmt: skip
 def test_what_is_executed_whatever_it_looks_like_reaches_no_child_of_root(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
-    assert name not in trust.environment()
+    assert name not in inherited.environment()
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -637,7 +637,7 @@ def test_a_relative_place_is_one_below_the_root_of_the_system(tmp_path: Path, mo
     (tmp_path / "strange").mkdir()
     os.chown(tmp_path / "strange", 1000, 1000)
     monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_cuda_data_dir={str(tmp_path)[1:]}/strange")
-    assert "XLA_FLAGS" not in trust.environment()
+    assert "XLA_FLAGS" not in inherited.environment()
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can make a file another user's")
@@ -703,7 +703,7 @@ def test_what_leads_programs_to_code_and_was_left_out_is_said(monkeypatch: pytes
     """The user's own program still gets it: a check that is healthy without it must not be silent about it."""
     monkeypatch.setenv("CUDA_INJECTION64_PATH", "libx.so")
     monkeypatch.setenv("BASH_ENV", "/etc/x")  # no program for CUDA meets it
-    said = " ".join(trust.left_out())
+    said = " ".join(inherited.left_out())
     assert "CUDA_INJECTION64_PATH leads programs to code" in said
     assert "BASH_ENV" not in said
 
@@ -734,14 +734,14 @@ def test_a_tree_of_which_a_part_cannot_be_seen_is_not_said_to_hold_anything(tmp_
 def test_a_bare_word_is_a_place_below_the_root(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Children stand in /, where `tmp` is /tmp."""
     monkeypatch.setenv(name, value)
-    assert name not in trust.environment()
+    assert name not in inherited.environment()
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
 def test_a_word_that_names_a_folder_of_roots_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "root")
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
-    assert {"LOGNAME": "root", "NCCL_DEBUG": "INFO"}.items() <= trust.environment().items()
+    assert {"LOGNAME": "root", "NCCL_DEBUG": "INFO"}.items() <= inherited.environment().items()
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -768,8 +768,8 @@ def test_what_a_variable_names_is_read_as_a_path_as_a_list_and_as_words(tmp_path
             "file:%2ftmp%2fx",
             "$HOME/x",
         )
-        assert [trust.leads_to_own(value) for value in (*good, *bad)] == [True] * len(good) + [False] * len(bad)
-        assert not trust.leads_to_own(f"https://zz:{strange.with_name('x')}", addresses=False)
+        assert [inherited.leads_to_own(value) for value in (*good, *bad)] == [True] * len(good) + [False] * len(bad)
+        assert not inherited.leads_to_own(f"https://zz:{strange.with_name('x')}", addresses=False)
     finally:
         shutil.rmtree(own)
 
@@ -781,19 +781,19 @@ def test_settings_of_others_below_a_home_of_roots_are_left_out(monkeypatch: pyte
         (home / ".kube").mkdir()
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-        assert trust.settings_off(".kube", ".config/pip") == {}
+        assert inherited.settings_off(".kube", ".config/pip") == {}
         os.chown(home / ".kube", 65534, 65534)
-        assert trust.settings_off(".config/pip") == {}
-        assert trust.settings_off(".kube")["HOME"] == "/nonexistent"
+        assert inherited.settings_off(".config/pip") == {}
+        assert inherited.settings_off(".kube")["HOME"] == "/nonexistent"
         (home / ".dpkg.cfg").write_text("pre-invoke=id")
         os.chown(home / ".dpkg.cfg", 65534, 65534)
-        assert trust.settings_off(".config/pip")["HOME"] == "/nonexistent"
+        assert inherited.settings_off(".config/pip")["HOME"] == "/nonexistent"
         (home / ".dpkg.cfg").unlink()
         (home / "elsewhere" / "pip").mkdir(parents=True)
         os.chown(home / "elsewhere" / "pip", 65534, 65534)
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "elsewhere"))
-        assert trust.settings_off(".config/uv") == {}
-        assert set(trust.settings_off(".config/pip")) == {"HOME", "XDG_CONFIG_HOME"}
+        assert inherited.settings_off(".config/uv") == {}
+        assert set(inherited.settings_off(".config/pip")) == {"HOME", "XDG_CONFIG_HOME"}
     finally:
         shutil.rmtree(home)
 
@@ -805,8 +805,8 @@ def test_what_another_process_finds_elsewhere_is_not_handed_on(monkeypatch: pyte
     for place in ("/proc/self/cwd/tmp/x", f"/proc/{os.getpid()}/cwd/tmp/x", "/dev/fd/0/x", "/tmp/../proc/thread-self/root/tmp/x"):
         for name in ("HOME", "PATH", "CUDA_HOME", "LD_LIBRARY_PATH"):
             monkeypatch.setenv(name, place)
-            assert place not in trust.environment().get(name, ""), (name, place)
-        assert not trust.leads_to_own(place)
+            assert place not in inherited.environment().get(name, ""), (name, place)
+        assert not inherited.leads_to_own(place)
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -852,10 +852,27 @@ def test_repairs_get_no_variable_that_names_a_program(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
-def test_the_users_own_packages_are_those_of_the_home_that_a_child_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in ("/$x", "/root/~", "/home/nobody-has-this/../../tmp/x"):
+@pytest.mark.parametrize("value", ["/$x", "/root/~", "/proc/self/cwd"])
+def test_the_users_own_packages_are_those_of_the_home_that_a_child_finds(
+    value: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A child that gets no HOME asks the list of users, whose home holds a .pth into another user's folder."""
+    listed, strange = Path(tempfile.mkdtemp(dir="/root")), tmp_path / "strange"
+    try:
+        packages = listed / ".local" / "lib" / "python3.11" / "site-packages"
+        packages.mkdir(parents=True)
+        strange.mkdir()
+        os.chown(strange, 65534, 65534)
+        monkeypatch.setattr("pwd.getpwuid", lambda user: type("Entry", (), {"pw_dir": str(listed)}))
         monkeypatch.setenv("HOME", value)
-        assert trust.home() == trust.environment().get("HOME", os.path.expanduser("~root"))
+        monkeypatch.setenv("PATH", "/usr/bin:/bin")
+        assert interpreters.examined_python(None)[0] is not None
+        (packages / "x.pth").write_text(f"{strange}\n")
+        path, why = interpreters.examined_python(None)
+        assert path is None
+        assert str(strange) in why
+    finally:
+        shutil.rmtree(listed)
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -863,4 +880,4 @@ def test_what_may_become_anothers_is_not_handed_on(monkeypatch: pytest.MonkeyPat
     for place in ("/proc/4194000/cwd", "/run/user/4194000/x"):
         for name in ("HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "PATH", "CUDA_HOME"):
             monkeypatch.setenv(name, place)
-            assert trust.environment().get(name, "") == "", (name, place)
+            assert inherited.environment().get(name, "") == "", (name, place)

@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 
-from cudadoctor.sources import programs, trust
+from cudadoctor.sources import inherited, programs, trust
 
 _SHELL = "/bin/sh"
 _SIMULATION = 120.0  # seconds
@@ -69,7 +69,7 @@ def run(script: str) -> int:
 
 def _run(argv: list[str]) -> int:
     """The terminal sends Ctrl-C to the program too; it may still have to put something right, so it is waited for."""
-    variables = {**trust.for_repair(), **trust.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.search_path("sh")}
+    variables = {**inherited.for_repair(), **inherited.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.search_path("sh")}
     process = subprocess.Popen(argv, cwd="/", env=variables)
     try:
         return process.wait()
@@ -82,7 +82,7 @@ def _of_installers() -> dict[str, str]:
     """The index, the proxy and the certificates that the user's shell names for pip and its like. A file counts where nobody but its user
     may change it; an address needs no such question."""
     found = {name: value for name, value in os.environ.items() if _INSTALLERS.fullmatch(name)}
-    return {name: value for name, value in found.items() if trust.leads_to_own(value)}
+    return {name: value for name, value in found.items() if inherited.leads_to_own(value)}
 
 
 def after(script: str) -> dict[str, str] | None:
@@ -97,7 +97,7 @@ def after(script: str) -> dict[str, str] | None:
     own = [f"unset {name}; {name}={shlex.quote(os.environ[name])}" for name in sorted(named & os.environ.keys())]
     told = [f'[ -z "${{{name}+x}}" ] || printf "{name}=%s\\0" "${name}"' for name in (*sorted(named), "PATH")]
     argv = [_allowed(_SHELL), "-euc", "\n".join((*own, script, *told))]
-    variables = {**trust.for_repair(), "PATH": path}
+    variables = {**inherited.for_repair(), "PATH": path}
     try:
         done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -132,7 +132,7 @@ def _asked(program: str, option: str, rest: str) -> str:
     path, words = programs.found(program), _words(rest)
     if path is None or words is None:
         return ""
-    variables = {**trust.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    variables = {**inherited.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     argv = [path, option, *words]
     try:
         done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)

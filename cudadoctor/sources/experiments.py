@@ -1,6 +1,6 @@
 """Carries out experiments: the ladder once more, in a child that differs from the first run in one respect.
 
-It has what every child has: what trust.py hands on, a limit, its own session, and its end with the doctor's. Nothing is written. Only
+It has what every child has: what inherited.py hands on, a limit, its own session, and its end with the doctor's. Nothing is written. Only
 names of variables and numbers of entries stand in the evidence.
 """
 
@@ -15,7 +15,7 @@ from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.experiments import PREFIX, Change, Try
 from cudadoctor.parsers import tries
-from cudadoctor.sources import trust
+from cudadoctor.sources import inherited, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import worker_path
 from cudadoctor.sources.keeping import Keeper
@@ -71,7 +71,7 @@ class Laboratory:
 
     def environment(self, change: Change) -> dict[str, str] | None:
         """The variables of the first run with the change; None where it would lead to what may not be loaded."""
-        given = {**trust.environment(), "CUDA_CACHE_DISABLE": "1"}
+        given = {**inherited.environment(), "CUDA_CACHE_DISABLE": "1"}
         for name in change.unset:
             given.pop(name, None)
         for entry in change.left_out:

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 
-from cudadoctor.sources import trust
+from cudadoctor.sources import inherited
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import worker_path
 from cudadoctor.sources.keeping import Keeper
@@ -101,7 +101,7 @@ def run(
                 "worker",
                 argv,
                 limit=max(LEAST, left),
-                environment={**trust.environment(), "CUDA_CACHE_DISABLE": "1"},
+                environment={**inherited.environment(), "CUDA_CACHE_DISABLE": "1"},
                 shown=(python, "on_gpus.py", name, *arguments),
                 talks=True,
                 keeper=keeper,

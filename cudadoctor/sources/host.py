@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item, Status
-from cudadoctor.sources import gpu_workers, trust
+from cudadoctor.sources import gpu_workers, inherited
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper
@@ -64,7 +64,7 @@ class Collector:
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
         self.identity = identity()
-        self.remarks = (*stand_somewhere(), *trust.left_out())
+        self.remarks = (*stand_somewhere(), *inherited.left_out())
         self.python, self.python_why = examined_python(plan.python)
         if AFTER_SHIM in self.python_why:
             self.remarks += (f"Examined is {self.python_why}, which is not started and names no Python here: name yours with --python.",)
@@ -101,7 +101,7 @@ class Collector:
 
     def start(self, probe: Probe) -> Child | None:
         """Start a command or worker; None where its interpreter may not be run."""
-        environment = own_environment() if probe.own_python else trust.environment()
+        environment = own_environment() if probe.own_python else inherited.environment()
         limit = min(probe.limit, QUICK_LIMIT if self.plan.quick else probe.limit, max(0.1, self.end - time.monotonic()))
         if probe.kind == "worker":
             python = sys.executable if probe.own_python else self.python

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cudadoctor.sources import programs, trust
+from cudadoctor.sources import inherited, programs, trust
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 _PLACES = (("Scripts", "python.exe"), ("python.exe",)) if ON_WINDOWS else (("bin", "python"),)  # a virtual environment's, conda's
@@ -43,7 +43,7 @@ def worker_path(name: str) -> str:
 
 def own_environment() -> dict[str, str]:
     """The variables for a child in the doctor's own interpreter: those of Python are about the user's."""
-    return {name: value for name, value in trust.environment().items() if not name.startswith("PYTHON")}
+    return {name: value for name, value in inherited.environment().items() if not name.startswith("PYTHON")}
 
 
 def own_packages() -> str:
@@ -71,7 +71,7 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
 def look_ahead(given: str | None) -> None:
     """As root, begin to look through what will be asked about before the first child starts: the places of variables, the interpreter's."""
     if trust.as_root():
-        trust.look_ahead(frozenset(os.environ.items()))
+        inherited.look_ahead(frozenset(os.environ.items()))
         path = _meant()[0] if given is None else None
         if path is not None:
             prefixes, _ = _prefixes(path)
@@ -185,7 +185,7 @@ def _trees(prefix: str) -> Iterator[str]:
 
 def _of_user() -> str:
     """Where the user's own packages are."""
-    return os.path.join(trust.home(), ".local")
+    return os.path.join(inherited.home(), ".local")
 
 
 def _outermost(places: dict[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from cudadoctor.sources import trust
+from cudadoctor.sources import inherited, trust
 
 # The folders that pip itself installs into: what stands elsewhere on sys.path is not pip's to change.
 _LIST = """
@@ -43,7 +43,7 @@ def installed(python: str) -> dict[str, str] | None:
     """Name to version, of what pip may change; None where it cannot be asked."""
     if trust.refusal(python) is not None:
         return None
-    quiet, variables = subprocess.DEVNULL, trust.environment()
+    quiet, variables = subprocess.DEVNULL, inherited.environment()
     try:
         done = subprocess.run(
             [python, "-c", _LIST], cwd="/", env=variables, stdin=quiet, capture_output=True, timeout=_PATIENCE, check=False

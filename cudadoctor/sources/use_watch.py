@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.use import GpuUse, Watched
-from cudadoctor.sources import trust
+from cudadoctor.sources import inherited
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import worker_path
 
@@ -25,7 +25,7 @@ class UseWatch:
     def __init__(self, pid: int) -> None:
         argv = [sys.executable, "-S", "-u", "-B", worker_path("gpu_use.py"), str(pid)]
         shown = (sys.executable, "gpu_use.py")
-        self.child = Child("gpu-use", "worker", argv, limit=FOREVER, environment=trust.environment(), shown=shown, talks=True)
+        self.child = Child("gpu-use", "worker", argv, limit=FOREVER, environment=inherited.environment(), shown=shown, talks=True)
 
     def events(self) -> list[dict[str, Any]]:
         if not self.child.over:

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from cudadoctor.sources import trust
+from cudadoctor.sources import inherited
 from cudadoctor.sources.interpreters import own_packages
 from cudadoctor.sources.spawning import ON_WINDOWS, Stream, apart, end_tree, stream_of, uninterrupted
 from cudadoctor.within import FAILED, FRAME, TOLD
@@ -132,7 +132,7 @@ class _Child:
 
     def __init__(self, *, warm: bool) -> None:
         flags = [] if _extended() else ["-S"]  # start-up hooks of packages cost more than the judgement; extensions may need them
-        environment = {**trust.some_of_it(_VARIABLES), "PYTHONPATH": own_packages()}
+        environment = {**inherited.some_of_it(_VARIABLES), "PYTHONPATH": own_packages()}
         with uninterrupted():
             self.process = subprocess.Popen(
                 [sys.executable, *flags, "-B", "-c", _CODE, _HOME, *(["warm"] if warm else [])],

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import IO
 
-from cudadoctor.sources import programs, trust
+from cudadoctor.sources import inherited, programs
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.engines import EngineError
 from cudadoctor.sources.keeping import Keeper
@@ -78,9 +78,9 @@ def _one_is_over(running: list[Child]) -> bool:
 
 
 def _child(name: str, words: list[str], seconds: float, keeper: Keeper, *, talks: bool) -> Child:
-    variables = {**trust.environment(), **trust.settings_off(".kube")}
+    variables = {**inherited.environment(), **inherited.settings_off(".kube")}
     variables.update(
-        {name: os.environ[name] for name in _PLACES if name in os.environ and trust.leads_to_own(os.environ[name], addresses=False)}
+        {name: os.environ[name] for name in _PLACES if name in os.environ and inherited.leads_to_own(os.environ[name], addresses=False)}
     )
     shown = (os.path.basename(words[0]), *words[1:2])
     return Child(name, "command", words, limit=seconds, environment=variables, shown=shown, talks=talks, keeper=keeper, most=_MOST)
