@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from cudadoctor.knowledge import codes, figures, numba_rows, systems, tables, wording
+from cudadoctor.knowledge import codes, numba_rows, systems, tables, wording
 from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
 from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
 from cudadoctor.model.recipe import Cause, Recipe
-from cudadoctor.model.version import ComputeCapability, ModuleVersion, PackageVersion, ToolkitVersion
+from cudadoctor.model.version import ComputeCapability, ModuleVersion, ToolkitVersion
 
 T = TypeVar("T")
 FOLDERS = ("causes", "recipes", "tables")
@@ -37,7 +37,7 @@ def load() -> Knowledge:
     return Knowledge(texts)
 
 
-class Knowledge(figures.FigureTables):
+class Knowledge(numba_rows.NumbaTables):
     """What is known apart from any machine. `texts`: file ("causes/nouveau-bound.toml", "tables/chips.toml") -> its TOML."""
 
     def __init__(self, texts: Mapping[str, str], extensions: tuple[Extension, ...] = (), left_out: tuple[str, ...] = ()) -> None:
@@ -343,14 +343,10 @@ class Knowledge(figures.FigureTables):
     def experiments(self) -> Experiments:
         return self._table("experiments", Experiments)
 
-    # ------------------------------------------------------------ environment variables and Numba
+    # ------------------------------------------------------------ environment variables
     @cached_property
     def _env(self) -> tables.EnvVars:
         return self._table("env_vars", tables.EnvVars)
-
-    @cached_property
-    def _numba(self) -> numba_rows.NumbaSupport:
-        return self._table("numba_support", numba_rows.NumbaSupport)
 
     @property
     def env_vars(self) -> tuple[tables.EnvVar, ...]:
@@ -359,25 +355,6 @@ class Knowledge(figures.FigureTables):
     @property
     def visible_devices_rules(self) -> tuple[tables.VisibleDevicesRule, ...]:
         return self._env.cuda_visible_devices_rule
-
-    @property
-    def numba_releases(self) -> tuple[numba_rows.NumbaRelease, ...]:
-        return self._numba.numba
-
-    def numba_release(self, version: PackageVersion) -> numba_rows.NumbaRelease | None:
-        return next((row for row in self.numba_releases if row.covers(version)), None)
-
-    @property
-    def numba_cuda_releases(self) -> tuple[numba_rows.NumbaCudaRelease, ...]:
-        return self._numba.numba_cuda
-
-    @property
-    def numba_facts(self) -> tuple[numba_rows.NumbaFact, ...]:
-        return self._numba.fact
-
-    @property
-    def numba_env(self) -> tuple[numba_rows.NumbaEnv, ...]:
-        return self._numba.env
 
     # ------------------------------------------------------------ indexes and decoding
     @cached_property

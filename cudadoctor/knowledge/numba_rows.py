@@ -1,9 +1,10 @@
-"""The rows of the table of Numba's releases: which Python, NumPy and CUDA each of them takes."""
+"""The rows of the table of Numba's releases: which Python, NumPy and CUDA each of them takes; and the part of Knowledge that reads them."""
 
 from __future__ import annotations
 
 import re
 
+from cudadoctor.knowledge.figures import FigureTables
 from cudadoctor.knowledge.tables import Row, Source, Table
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
@@ -73,3 +74,30 @@ class NumbaSupport(Table, frozen=True, kw_only=True):
     numba_cuda: tuple[NumbaCudaRelease, ...]
     fact: tuple[NumbaFact, ...]
     env: tuple[NumbaEnv, ...]
+
+
+class NumbaTables(FigureTables):
+    """The part of Knowledge that reads them."""
+
+    @property
+    def _numba(self) -> NumbaSupport:
+        return self._table("numba_support", NumbaSupport)
+
+    @property
+    def numba_releases(self) -> tuple[NumbaRelease, ...]:
+        return self._numba.numba
+
+    def numba_release(self, version: PackageVersion) -> NumbaRelease | None:
+        return next((row for row in self.numba_releases if row.covers(version)), None)
+
+    @property
+    def numba_cuda_releases(self) -> tuple[NumbaCudaRelease, ...]:
+        return self._numba.numba_cuda
+
+    @property
+    def numba_facts(self) -> tuple[NumbaFact, ...]:
+        return self._numba.fact
+
+    @property
+    def numba_env(self) -> tuple[NumbaEnv, ...]:
+        return self._numba.env
