@@ -18,7 +18,6 @@ from cudadoctor.parsers.shell import is_prompt
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-_FEW = 3  # lines of prose behind the words that say it is over
 _BEFORE = 24  # characters before a word in which something turns it round
 _LEAST = 5  # lines of prose that make a document
 _LISTS = ("over", "hypothetical", "goes_on", "too", "others", "fine", "own", "found", "thanks", "since")
@@ -98,7 +97,7 @@ class Speech:
         if not (said.words["own"] or said.words["thanks"] or any(self._added.match(said.prose[index]) for index in over)):
             return range(0)
         last = over[-1] if over else _told(said)
-        if last is None or said.behind("goes_on", last) or sum(index > last for index in said.prose) > _FEW:
+        if last is None or said.behind("goes_on", last):
             return range(0)
         return range(last + 1)
 

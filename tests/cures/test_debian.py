@@ -119,6 +119,16 @@ def test_a_library_that_is_gone_comes_back(root: Root) -> None:
     assert "libcuda.so" in root.must(steps[0].verify)
 
 
+def test_an_nvidia_smi_that_is_no_program_comes_back(root: Root) -> None:
+    if not root.driver:
+        pytest.skip("the driver does not compile here")
+    program = root.folder / root.must("readlink -f $(command -v nvidia-smi)").strip().lstrip("/")
+    whole = program.read_bytes()
+    program.write_bytes(b"of another machine")
+    root.carry_out(root.steps("nvidia-smi-missing", unfit="nvidia-smi"))
+    assert program.read_bytes() == whole
+
+
 def test_the_module_is_built_for_a_kernel_that_lacks_it(root: Root) -> None:
     if not root.driver:
         pytest.skip("the driver does not compile here")
