@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from cudadoctor.sources import trust
 from cudadoctor.sources.spawning import ON_WINDOWS
@@ -78,7 +78,7 @@ def left_out() -> tuple[str, ...]:
     return (*led, *(f"{name} leads programs to code; as root this check left it out, other programs do not" for name in loaded))
 
 
-@cache
+@lru_cache(maxsize=None)
 def look_ahead(variables: frozenset[tuple[str, str]]) -> None:
     """Begin to list the places of all variables: a toolkit's takes a second."""
     named = [trust.folders(value) for name, value in variables if name == "PATH"]
@@ -215,7 +215,7 @@ def _parts(folder: str) -> list[str]:
     return [os.path.join(folder, part) for part in _PARTS]
 
 
-@cache
+@lru_cache(maxsize=None)
 def _seen_once(folder: str) -> str | None:
     """The same for the places of variables, which every child asks about: a check lasts seconds. /bin and /usr/bin may be one folder."""
     if os.path.normpath(folder) in trust.PREFIXES:
