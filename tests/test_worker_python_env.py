@@ -449,7 +449,7 @@ def test_entries_of_the_loaders_cache_for_other_machines_are_left_out(tmp_path: 
         offset += len(path) + 1
     head = b"glibc-ld.so.cache1.1" + struct.pack("=II20x", len(paths), len(strings))
     (tmp_path / "cache").write_bytes(b"ld.so-1.7.0\0" + bytes(20) + head + entries + strings)
-    module = load("toolkit_search")
+    module = load("toolkit_search_linux")
     for machine, expected in (("x86_64", "/lib64/libnvrtc.so.12"), ("aarch64", "/arm/libnvrtc.so.12")):
         monkeypatch.setattr(module.os, "uname", lambda machine=machine: SimpleNamespace(machine=machine))
         assert module.read_loader_cache(str(tmp_path / "cache")) == [expected]
@@ -461,4 +461,4 @@ def test_the_loaders_cache_is_read_as_ldconfig_reads_it() -> None:
         pytest.skip("no loader cache here")
     shown = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=True).stdout.splitlines()
     theirs = [line.partition(" => ")[2] for line in shown if "x86-64" in line]
-    assert load("toolkit_search").read_loader_cache("/etc/ld.so.cache") == theirs
+    assert load("toolkit_search_linux").read_loader_cache("/etc/ld.so.cache") == theirs

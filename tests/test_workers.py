@@ -19,7 +19,7 @@ import pytest
 
 from tests.worker_runs import LIMIT, STUBS, WORKERS, letter, load, of, run, run_raw, stat_fields, wait_until
 
-OWN = ("nvml", "processes", "python_env", "toolkit_search")
+OWN = ("nvml", "processes", "python_env", "toolkit_search", "toolkit_search_linux")
 
 
 def old_python() -> str | None:

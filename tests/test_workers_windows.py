@@ -13,7 +13,7 @@ import pytest
 
 from tests.worker_runs import load
 
-search = load("toolkit_search_windows")
+search, own = load("toolkit_search"), load("toolkit_search_windows")
 TOOLKIT = ("bin/nvcc.exe", "bin/nvrtc64_120_0.dll", "bin/nvrtc64_120_0.alt.dll", "bin/cudart64_12.dll", "bin/nvJitLink_120_0.dll", "nvvm/bin/nvvm64_40_0.dll", "nvvm/libdevice/libdevice.10.bc")  # fmt: skip
 
 
@@ -42,7 +42,7 @@ class Machine:
 
     def places(self, flavour: str = "pathfinder", **wheels: str) -> Any:
         named = {name.replace("_", "-"): version for name, version in wheels.items()}
-        return search.Places(str(self.prefix), [str(self.site)], named, flavour, str(self.files))
+        return search.Places(str(self.prefix), [str(self.site)], named, flavour, str(self.files), own)
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def test_the_names_are_those_of_pathfinder() -> None:
     for entry in catalogue.DESCRIPTOR_CATALOG:
         if entry.name in names:
             part = names[entry.name]
-            assert search.DLLS[part] == tuple(entry.windows_dlls)
+            assert own.FILES[part] == tuple(entry.windows_dlls)
             folders = getattr(entry.site_packages_windows, "x64", entry.site_packages_windows)
-            assert search.WHEEL_FOLDERS[part] == tuple(folders)
+            assert own.WHEEL_FOLDERS[part] == tuple(folders)
 
 
 def test_wheels_come_first(machine: Machine) -> None:

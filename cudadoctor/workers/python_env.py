@@ -271,7 +271,7 @@ def flavour(installed: dict[str, Distribution]) -> str:
 def report_frameworks(installed: dict[str, Distribution]) -> None:
     """One event for each framework that is installed. A file that cannot be understood costs that framework only."""
     files = sibling("framework_files")
-    loader = files.Loader(lambda: sibling("toolkit_search"), sys.prefix, sys.path, system_root())
+    loader = files.Loader(lambda: sibling("toolkit_search_linux"), sys.prefix, sys.path, system_root())
 
     def report(source: Callable[..., dict[str, Any] | None]) -> None:
         found = source(installed, loader)
@@ -288,14 +288,15 @@ def system_root() -> str:
 
 def report_toolkits(installed: dict[str, Distribution]) -> None:
     """Components that this Numba would load, then the toolkit folders."""
-    search = sibling("toolkit_search_windows" if sys.platform == "win32" else "toolkit_search")
+    search = sibling("toolkit_search")
+    own = sibling("toolkit_search_windows" if sys.platform == "win32" else "toolkit_search_linux")
     import site
 
     folders = list(site.getsitepackages())
     if site.ENABLE_USER_SITE:
         folders.insert(1 if sys.prefix != sys.base_prefix else 0, site.getusersitepackages())
     wheels = {name: entry.version for name, entry in installed.items() if name.startswith("nvidia-")}
-    places = search.Places(sys.prefix, folders, wheels, flavour(installed), system_root())
+    places = search.Places(sys.prefix, folders, wheels, flavour(installed), system_root(), own)
     if "numba" in installed:
         for name in search.COMPONENTS:
             guarded("components", lambda name=name: emit("component", **search.find(places, name)))  # type: ignore[misc]
