@@ -16,7 +16,7 @@ import shutil
 import tarfile
 import zlib
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 
@@ -129,38 +129,24 @@ def files_of(evidence: Evidence) -> dict[str, bytes]:
 
     items = tuple(
         RecordedItem(
-            id=item.id,
-            kind=item.kind,
-            what=item.what,
-            status=item.status,
-            why=item.why,
-            exit=item.exit,
-            signal=item.signal,
-            stdout=keep(item, "out", item.stdout),
-            stderr=keep(item, "err", item.stderr or None),
-            dropped_bytes=item.dropped_bytes,
-            seconds=round(item.seconds, 4),
-            excerpt=item.excerpt,
+            **{
+                **_fields(item, RecordedItem),
+                "stdout": keep(item, "out", item.stdout),
+                "stderr": keep(item, "err", item.stderr or None),
+                "seconds": round(item.seconds, 4),
+            }
         )
         for item in evidence.items
     )
-    origin = RecordedOrigin(
-        platform=evidence.platform,
-        redacted=evidence.redacted,
-        python=evidence.python,
-        python_why=evidence.python_why,
-        quick=evidence.quick,
-        distro=evidence.distro,
-        bundle=evidence.bundle,
-        host=evidence.host,
-        boot_id=evidence.boot_id,
-        time=evidence.time,
-        node=evidence.node,
-        remarks=evidence.remarks,
-    )
+    origin = RecordedOrigin(**_fields(evidence, RecordedOrigin))
     head = Recording(format=FORMAT, tool=f"cudadoctor {__version__}", origin=origin, evidence=items)
     files[MEMBER] = msgspec.json.format(msgspec.json.encode(head), indent=1) + b"\n"
     return files
+
+
+def _fields(of: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """What is recorded under the same name."""
+    return {name: getattr(of, name) for name in kind.__struct_fields__}
 
 
 def is_archive(target: str) -> bool:
@@ -339,36 +325,13 @@ def read(source: str, body: bytes | None = None) -> Evidence:
 
     items = tuple(
         Item(
-            id=item.id,
-            kind=item.kind,
-            what=item.what,
-            status=item.status,
-            why=item.why,
-            exit=item.exit,
-            signal=item.signal,
-            stdout=text(item.stdout),
-            stderr=text(item.stderr),
-            dropped_bytes=item.dropped_bytes,
-            seconds=item.seconds,
-            origin="text" if item.kind == "text" else "recording",
-            excerpt=item.excerpt,
+            **{
+                **_fields(item, RecordedItem),
+                "stdout": text(item.stdout),
+                "stderr": text(item.stderr),
+                "origin": "text" if item.kind == "text" else "recording",
+            }
         )
         for item in head.evidence
     )
-    origin = head.origin
-    return Evidence(
-        items=items,
-        origin="recording",
-        platform=origin.platform,
-        python=origin.python,
-        python_why=origin.python_why,
-        quick=origin.quick,
-        redacted=origin.redacted,
-        distro=origin.distro,
-        bundle=origin.bundle,
-        host=origin.host,
-        boot_id=origin.boot_id,
-        time=origin.time,
-        node=origin.node,
-        remarks=origin.remarks,
-    )
+    return Evidence(items=items, origin="recording", **_fields(head.origin, RecordedOrigin))

@@ -32,7 +32,7 @@ CONDA_PACKAGES = {
 
 
 class Places:
-    """Where to look. `wheels`: version by name of a distribution; `root` stands before system-wide paths; `own`: the module of the system."""
+    """Where to look. `wheels`: version by name of a distribution; `root` stands before system-wide paths; `own`: the system's module."""
 
     def __init__(self, prefix: str, site_folders: list[str], wheels: dict[str, str], flavour: str, root: str, own: Any) -> None:
         self.prefix, self.site_folders, self.wheels, self.flavour = prefix, site_folders, wheels, flavour
