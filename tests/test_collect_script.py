@@ -176,7 +176,7 @@ def starred_and_bare(value: ast.Tuple, body: str) -> bool:
 def test_only_the_standard_library_is_imported(text: str) -> None:
     ours = {"cudadoctor", *collecting.modules()}
     # Frameworks, Numba and psutil are looked at where they are installed, each behind a guard.
-    allowed = {"msgspec", "cudadoctor", "psutil", "pynvml", "numba", "numpy", "numba_cuda", "cuda", "llvmlite"}
+    allowed = {"msgspec", "cudadoctor", "cudadoctor_lines", "psutil", "pynvml", "numba", "numpy", "numba_cuda", "cuda", "llvmlite"}
     for name, body in whole_program(text):
         for node in ast.walk(tree(body)):
             if isinstance(node, ast.Import):

@@ -99,11 +99,12 @@ def files(more: Iterable[Probe] = ()) -> dict[str, str]:
 
 
 def _parts(tree: ast.AST) -> Iterator[str]:
-    """The files of its folder that a worker loads by name: every text in it that is such a name. Those for Windows are left out."""
+    """The files of its folder that a worker imports or loads: every text in it that is such a name. Those for Windows are left out."""
     names = {path.stem for path in (PACKAGE / "workers").glob("[a-z]*.py") if "windows" not in path.stem}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value in names:
-            yield str(node.value)
+        name = node.value if isinstance(node, ast.Constant) else node.module if isinstance(node, ast.ImportFrom) else None
+        if name in names:
+            yield str(name)
 
 
 def _binding() -> dict[str, str]:

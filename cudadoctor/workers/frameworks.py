@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__" and sys.path and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]  # this folder: its files must not hide modules of the examined interpreter
+sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
+from cudadoctor_lines import sibling  # which takes that folder off the path again
 
+# isort: split
 import importlib
 import os
 import re
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 ADDED = (1.0, 2.0, 3.0, 4.0)  # twice this is 20
 SUM = 20.0
 # Without the first two JAX and TensorFlow take most of the GPU's memory; by the third TensorFlow names the libraries that do not load.
@@ -38,18 +38,6 @@ class Failed(Exception):
 
 class Idle(Exception):
     """Nothing to try here: no GPU answers."""
-
-
-def sibling(name: str) -> Any:
-    """A module of this folder, loaded by its path: the folder itself is not importable."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("cudadoctor_" + name, os.path.join(HERE, name + ".py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Framework:
@@ -279,16 +267,7 @@ def main(arguments: list[str]) -> None:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     ladder = sibling("ladder")
-    out, errors = os.dup(1), os.dup(2)
-    try:
-        import faulthandler
-
-        faulthandler.enable(errors)  # a crash inside a library shows its Python stack to the parent
-    except (ImportError, OSError, RuntimeError, ValueError):
-        pass
-    capture = ladder.Capture()
-    ladder.follow_parent(capture.libc)
-    worker = ladder.Worker(out, capture)
+    worker = ladder.started()
     name = arguments[0] if arguments else ""
     worker.emit("start", framework=name, python=sys.executable, devices="--devices" in arguments)
     if name in FRAMEWORKS:

@@ -7,23 +7,16 @@ lists name nobody (another PID namespace, WSL), memory that grows while the prog
 Nothing is written while the program runs but that a GPU was seen in use: what was seen is added up here, in bounded space.
 """
 
-# ruff: noqa: E402 - the path is put right before anything is imported
 from __future__ import annotations
 
 import sys
 
-HERE = __file__.replace("\\", "/").rpartition("/")[0]
-sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
+sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
+from cudadoctor_lines import emit, sibling, start  # which takes that folder off the path again
 
-import os
-
-if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
-    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
-
+# isort: split
 import ctypes
-import importlib.util
-import json
-import signal
+import os
 import threading
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
@@ -38,35 +31,6 @@ MOST_NAMES = 8
 FRESH, STALE = 0.2, 1.0  # seconds after which the processes are listed anew though no memory changed: at first, and later
 QUERIES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 Memory = Dict[int, Optional[int]]
-
-_OUT = 1  # where JSON goes; `start` moves it
-
-
-def start() -> None:
-    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
-    global _OUT
-    try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    except Exception:
-        pass
-    _OUT = os.dup(1)
-    os.dup2(2, 1)
-
-
-def emit(event: str, **fields: Any) -> None:
-    """One JSON line."""
-    line = json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n"
-    os.write(_OUT, line.encode("utf-8", "replace"))
-
-
-def watching() -> Any:
-    """The module with NVML's functions, loaded by its path."""
-    spec = importlib.util.spec_from_file_location("cudadoctor_bench_watch", HERE + "/bench_watch.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def read(path: str) -> str:
@@ -309,7 +273,7 @@ def main() -> None:
     """Look until the program has ended, then say what was seen."""
     start()
     began = time.monotonic()
-    module = watching()
+    module = sibling("bench_watch")
     family = Family(int(sys.argv[1]))
     library = module.library()
     if library is None:

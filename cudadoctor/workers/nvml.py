@@ -5,22 +5,16 @@ Every value is asked on its own: a query that fails costs that value only, and i
 No CUDA context is opened here.
 """
 
-# ruff: noqa: E402 - the path is put right before anything is imported
 from __future__ import annotations
 
 import sys
 
-HERE = __file__.replace("\\", "/").rpartition("/")[0]
-sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
+sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
+from cudadoctor_lines import emit, sibling, start  # which takes that folder off the path again
 
-import os
-
-if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
-    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
-
+# isort: split
 import ctypes
-import json
-import signal
+import os
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 MOST_GPUS = 1024  # a number beyond it is none
@@ -30,25 +24,6 @@ NOT_AVAILABLE = (1 << 64) - 1  # NVML's way to say that a size is not shown
 
 COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
 SWITCH = {0: "disabled", 1: "enabled"}
-_OUT = 1  # where JSON goes; `start` moves it
-_LOADED: Dict[str, Any] = {}
-
-
-def start() -> None:
-    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
-    global _OUT
-    try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    except Exception:
-        pass
-    _OUT = os.dup(1)
-    os.dup2(2, 1)
-
-
-def emit(event: str, **fields: Any) -> None:
-    """One JSON line."""
-    line = json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n"
-    os.write(_OUT, line.encode("utf-8", "replace"))
 
 
 def text(value: Any) -> str:
@@ -88,20 +63,6 @@ class Answers:
             return None
         self.values[name] = value
         return value
-
-
-def sibling(name: str) -> Any:
-    """A module of this folder, loaded by its path: the folder itself is not importable."""
-    import importlib.util
-
-    if name not in _LOADED:
-        spec = importlib.util.spec_from_file_location("cudadoctor_" + name, HERE + "/" + name + ".py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        _LOADED[name] = module
-    return _LOADED[name]
 
 
 # ---------------------------------------------------------------- through pynvml

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__" and sys.path and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]  # this folder: its files must not hide modules of the examined interpreter
+sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
+from cudadoctor_lines import sibling  # which takes that folder off the path again
 
+# isort: split
 import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Job:
@@ -45,13 +44,7 @@ class Job:
 
 def main(arguments: list[str]) -> None:
     """Carry out the module that the first argument names."""
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("cudadoctor_ladder", os.path.join(HERE, "ladder.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    ladder = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(ladder)
+    ladder = sibling("ladder")
     worker = ladder.started()
     name = arguments[0]
     worker.guard(name, lambda: ladder.sibling(name).work(Job(ladder, worker, arguments[1:])))

@@ -9,22 +9,15 @@ Options: `--doctor PID` leaves out that process and all it started (default: the
 device's path begins with.
 """
 
-# ruff: noqa: E402 - the path is put right before anything is imported
 from __future__ import annotations
 
 import sys
 
-HERE = __file__.replace("\\", "/").rpartition("/")[0]
-sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
+sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
+from cudadoctor_lines import emit, start  # which takes that folder off the path again
 
+# isort: split
 import os
-
-if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
-    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
-
-import ctypes
-import json
-import signal
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 DEVICE_PREFIX = "/dev/nvidia"
@@ -38,26 +31,7 @@ REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "podman-init",
 # The driver's own daemons leave their session on purpose. Names as the kernel cuts them, at 15 characters.
 DAEMONS = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "nv-fabricmanage", "nvidia-powerd", "nvidia-imex", "nvsm_core")
 SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "waits", "in_driver", "command")
-
-_OUT = 1  # where JSON goes; `start` moves it
 Entry = Dict[str, Any]
-
-
-def start() -> None:
-    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
-    global _OUT
-    try:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    except Exception:
-        pass
-    _OUT = os.dup(1)
-    os.dup2(2, 1)
-
-
-def emit(event: str, **fields: Any) -> None:
-    """One JSON line."""
-    line = json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n"
-    os.write(_OUT, line.encode("utf-8", "replace"))
 
 
 def option(name: str, otherwise: str) -> str:

@@ -7,20 +7,15 @@ that could fail, and no program is run.
 Option: `--root PATH` looks for system-wide toolkits below PATH.
 """
 
-# ruff: noqa: E402 - the path is put right before anything is imported
 from __future__ import annotations
 
 import sys
 
-HERE = __file__.replace("\\", "/").rpartition("/")[0]
-sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
+sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
+from cudadoctor_lines import emit, sibling, start  # which takes that folder off the path again
 
+# isort: split
 import os
-
-if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
-    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
-
-import json
 
 TYPE_CHECKING = False  # importing typing would cost as much as all listings
 if TYPE_CHECKING:
@@ -40,30 +35,6 @@ CONFIG_LIMIT = 64 << 10  # characters
 CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
 LINE_LIMIT = 300
 PROGRAMS = ("python.exe",) if sys.platform == "win32" else ("python3", "python")
-
-_OUT = 1  # where JSON goes; `start` moves it
-
-
-def start() -> None:
-    """Leave when the parent dies, and keep JSON apart from anything else."""
-    global _OUT
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
-    except Exception:
-        pass
-    _OUT = os.dup(1)
-    os.dup2(2, 1)
-
-
-def emit(event: str, **fields: Any) -> None:
-    """One JSON line."""
-    record = {"event": event}
-    record.update(fields)
-    data = (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "replace")
-    while data:
-        data = data[os.write(_OUT, data) :]
 
 
 def guarded(step: str, action: Callable[[], None]) -> None:
@@ -245,16 +216,6 @@ def report_others(own: list[str]) -> None:
 
 
 # ---------------------------------------------------------------- the toolkit's part
-def sibling(name: str) -> Any:
-    """A module of this folder, loaded by its path: the folder itself is not importable."""
-    from importlib.machinery import SourceFileLoader
-
-    loader = SourceFileLoader("cudadoctor_" + name, os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py"))
-    module = type(sys)(loader.name)
-    loader.exec_module(module)
-    return module
-
-
 def flavour(installed: dict[str, Distribution]) -> str:
     """How this Numba looks for the toolkit: `pathfinder`, `own` or `built-in`."""
     if not redirects(installed):

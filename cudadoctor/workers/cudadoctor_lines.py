@@ -1,0 +1,60 @@
+"""What workers share: a search path without their own folder, JSON lines, and the loading of modules beside them.
+
+A worker puts this folder before its search path, imports from here, and the folder is off the path again: its files must not hide modules
+of the examined interpreter, and nothing of the working directory is loaded either.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: E402 - the path is put right before anything is imported
+import sys
+
+HERE = __file__.replace("\\", "/").rpartition("/")[0]
+sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("", HERE)]
+
+import os
+
+if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
+    sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
+
+import json
+
+TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
+if TYPE_CHECKING:
+    from typing import Any
+
+_OUT = 1  # where JSON goes; `start` moves it
+_LOADED: dict[str, Any] = {}
+
+
+def start() -> None:
+    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
+    global _OUT
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
+    except Exception:
+        pass
+    _OUT = os.dup(1)
+    os.dup2(2, 1)
+
+
+def emit(event: str, **fields: Any) -> None:
+    """One JSON line."""
+    data = (json.dumps(dict(event=event, **fields), ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    while data:
+        data = data[os.write(_OUT, data) :]
+
+
+def sibling(name: str) -> Any:
+    """A module of this folder, loaded by its path."""
+    if name not in _LOADED:
+        from importlib.machinery import SourceFileLoader
+
+        loader = SourceFileLoader("cudadoctor_" + name, os.path.join(HERE, name + ".py"))
+        module = type(sys)(loader.name)
+        module.__file__ = loader.path
+        loader.exec_module(module)
+        _LOADED[name] = module
+    return _LOADED[name]
