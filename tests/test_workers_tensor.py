@@ -163,7 +163,8 @@ class _Shared:
 )
 def test_of_memory_that_is_shared_no_more_is_taken_than_the_host_can_give(integrated: bool, free: int, available: int, taken: int) -> None:
     gpu = type("Gpu", (), {"device": ctypes.c_int(0), "capability": "12.1"})()
-    card = CARD.Card(_Shared(free, 120 << 30, integrated=integrated), gpu, None, short=True, host_memory=lambda: available)
+    host = type("Host", (), {"available_memory": staticmethod(lambda: available)})
+    card = CARD.Card(_Shared(free, 120 << 30, integrated=integrated), gpu, lambda name: host, short=True)
     assert card.free_now() == taken
 
 

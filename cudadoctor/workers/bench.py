@@ -42,13 +42,12 @@ class Figures:
 
     def __init__(self, sibling: Callable[[str], Any], driver: Any, gpu: Any, watch: Any, *, short: bool) -> None:
         bench_card, copies, compute = (sibling(name) for name in ("bench_card", "bench_copies", "bench_compute"))
-        self.place = sibling("copy_steps")
-        self.card = bench_card.Card(driver, gpu, sibling("bench_ptx"), short=short, host_memory=self.place.available_memory)
-        self.copies, self.compute = copies.Copies(self.card, self.place), compute.Compute(self.card)
+        self.card = bench_card.Card(driver, gpu, sibling, short=short)
+        self.copies, self.compute = copies.Copies(self.card), compute.Compute(self.card)
         self.sibling = sibling
         self.tensor: Any = None
-        self.units = dict(copies.UNITS, **compute.UNITS)
-        self.unfit, self.wrong = bench_card.UnfitError, (bench_card.WrongError, self.place.WrongError)
+        self.units = compute.UNITS
+        self.unfit, self.wrong = bench_card.UnfitError, (bench_card.WrongError, self.card.place.WrongError)
         self.card.look = watch.look if watch is not None else None
 
     def one(self, name: str) -> dict[str, Any]:
@@ -57,7 +56,7 @@ class Figures:
         record: dict[str, Any] = {
             "name": name,
             "value": None,
-            "unit": self.units.get(name, "TFLOP/s"),
+            "unit": "GB/s" if hasattr(self.copies, name) else self.units.get(name, "TFLOP/s"),
             "limit": None,
             "limit_from": None,
             "why": None,
@@ -68,7 +67,8 @@ class Figures:
             if self.card.seen is not None:
                 record["load"], self.card.seen = self.card.seen, None
         except self.wrong as error:
-            record["why"] = record["wrong"] = "{}; {}".format(error, self.again(measure))
+            steps = self.sibling("gpu_steps")
+            record["why"] = record["wrong"] = "{}; {}".format(error, steps.repeated(lambda: steps.raises(measure), 1))
         except Exception as error:
             known = isinstance(error, self.unfit) or hasattr(error, "output")
             record["why"] = str(error) if known else "the worker itself failed: {}: {}".format(type(error).__name__, error)
@@ -86,15 +86,7 @@ class Figures:
             if self.tensor is None:
                 self.tensor = self.sibling("bench_tensor").Tensor(self.card, self.sibling("tensor_ptx"))
             return lambda: self.tensor.one(name)
-        return getattr(self.copies if hasattr(self.copies, name) else self.compute, name)  # type: ignore[no-any-return]
-
-    def again(self, measure: Callable[[], Any]) -> str:
-        """What was wrong is looked at again: chance, or a GPU that computes wrong."""
-        try:
-            measure()
-        except Exception:
-            return "wrong again when repeated (1 of 1 times)"
-        return "right when repeated (1 of 1 times)"
+        return getattr(self.copies, name, None) or self.compute.measuring(name)  # type: ignore[no-any-return]
 
     def say(self, emit: Callable[..., None], gpu: int, name: str, **more: Any) -> None:
         """Measure and tell. A wrong result is a rung that broke, whatever it held before: its words are read like any other evidence."""
@@ -120,7 +112,7 @@ def measure_short(emit: Callable[..., None], sibling: Callable[[str], Any], driv
     """The mini benchmark of one GPU whose context is current; `host_turn` is held while copies use the way to the host."""
     figures = Figures(sibling, driver, gpu, None, short=True)
     try:
-        with figures.place.Nearby(gpu.address):
+        with figures.card.place.Nearby(gpu.address):
             with host_turn:
                 for name in SHORT_HOST:
                     figures.say(emit, gpu.index, name)
@@ -199,7 +191,7 @@ def measure_long(worker: Any, sibling: Callable[[str], Any], driver: Any, gpu: A
         figures.say(worker.emit, gpu.index, name, run=number)
 
     try:
-        with figures.place.Nearby(gpu.address):
+        with figures.card.place.Nearby(gpu.address):
             for name in ONCE:
                 say(name, 1)
             while waiting and not turn.came():

@@ -43,14 +43,13 @@ class Samples:
 
 
 class Card:
-    """One visible device whose context is current in this thread. `short`: the form that `check` runs; `host_memory`: bytes that the host
-    can give."""
+    """One visible device whose context is current in this thread. `ptx`: the texts of the kernels; `short`: the form that `check` runs."""
 
     unfit, wrong, samples_of = UnfitError, WrongError, Samples  # for the modules beside this one, which import nothing of ours
 
-    def __init__(self, driver: Any, gpu: Any, ptx: Any, *, short: bool, host_memory: Callable[[], int]) -> None:
-        self.host_memory = host_memory
-        self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx, short
+    def __init__(self, driver: Any, gpu: Any, sibling: Callable[[str], Any], ptx: Any = None, *, short: bool) -> None:
+        self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx or sibling("bench_ptx"), short
+        self.place = sibling("copy_steps")
         self.device = gpu.device.value
         self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.02)
         self.undo: list[tuple[str, Any]] = []
@@ -309,7 +308,7 @@ class Card:
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         if not self.driver.attribute(INTEGRATED, self.device):
             return int(free.value)
-        return int(min(total.value, self.host_memory() * HOST_SHARE))
+        return int(min(total.value, self.place.available_memory() * HOST_SHARE))
 
     def read_out(self, count: int) -> list[int]:
         """The first 64-bit words that a kernel left in the small buffer."""

@@ -11,6 +11,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 MIB = 1 << 20
@@ -23,40 +24,31 @@ FACTORS = {
     "fp32": ("f", -1.0, 11.375), "fp64": ("d", -1.0, 11.375), "fp16": ("u", 0xBC00BC00, 0x49B049B0), "bf16": ("u", 0xBF80BF80, 0x41364136),
 }  # fmt: skip
 WIDTH = {"fp32": 1, "fp64": 1, "fp16": 2, "bf16": 2}  # numbers in one register
-PLACES = 1 << 18  # 1 MiB of counters: in the second level of cache, where atomics are carried out
+COUNTERS = {"atomics": 1 << 18, "atomics_same": 1}  # 1 MiB of them: in the second level of cache, where atomics are carried out
 ADD_TURNS = 64
 LAUNCHES = 200
 QUEUED = 500
 UNITS = {"context_creation": "ms", "jit_compile": "ms", "memory_latency": "ns", "launch_latency": "us", "launch_queued": "us",
-         "launch_graph": "us", "fp32": "TFLOP/s", "fp64": "TFLOP/s", "fp16": "TFLOP/s", "bf16": "TFLOP/s", "atomics": "Gop/s",
-         "atomics_same": "Gop/s", "shared_memory": "GB/s"}  # fmt: skip
+         "launch_graph": "us", "atomics": "Gop/s", "atomics_same": "Gop/s", "shared_memory": "GB/s"}  # fmt: skip
 
 
 class Compute:
-    """One method per figure."""
+    """Figures whose unit is not in UNITS are TFLOP/s."""
 
     def __init__(self, card: Any) -> None:
         self.card, self.driver = card, card.driver
 
     # -------------------------------------------------------- arithmetic
-    def fp32(self) -> dict[str, Any]:
-        """Multiply-add in single precision."""
-        return self.multiply_add("fp32")
-
-    def fp64(self) -> dict[str, Any]:
-        """Multiply-add in double precision; how much of it there is depends on the board."""
-        return self.multiply_add("fp64")
-
-    def fp16(self) -> dict[str, Any]:
-        """Multiply-add in half precision, two numbers a register, without the tensor cores."""
-        return self.multiply_add("fp16")
-
-    def bf16(self) -> dict[str, Any]:
-        """The same with the exponent of single precision."""
-        return self.multiply_add("bf16")
+    def measuring(self, name: str) -> Callable[[], dict[str, Any]]:
+        """What measures a figure: its method, or that of its kind."""
+        if name in FACTORS:
+            return lambda: self.multiply_add(name)
+        if name in COUNTERS:
+            return lambda: self.additions(COUNTERS[name])
+        return getattr(self, name)  # type: ignore[no-any-return]
 
     def multiply_add(self, kind: str) -> dict[str, Any]:
-        """A grid of which all blocks run side by side, each thread with independent chains."""
+        """Multiply-adds of one type: a grid of which all blocks run side by side, each thread with independent chains."""
         card, ptx = self.card, self.card.ptx
         card.prepare()
         kernel = card.kernel(kind, kind)
@@ -118,14 +110,6 @@ class Compute:
             "value": round(seconds.median * 1e9, 1), "spread": seconds.spread,
             "why": "one thread, {} MiB, dependent loads past the first cache".format(elements * CHAIN_STRIDE // MIB),
         }  # fmt: skip
-
-    def atomics(self) -> dict[str, Any]:
-        """Additions of all threads to counters that few share."""
-        return self.additions(PLACES)
-
-    def atomics_same(self) -> dict[str, Any]:
-        """Additions of all threads to one counter."""
-        return self.additions(1)
 
     def additions(self, places: int) -> dict[str, Any]:
         """Atomic additions per second; the sum of the counters must be the number of additions."""

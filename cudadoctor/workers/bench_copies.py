@@ -21,16 +21,13 @@ PAGEABLE_LIMIT = 32 * MIB
 DEVICE_SHORT, DEVICE_LONG = 512 * MIB, 1024 * MIB  # ten times the largest cache of a GPU, else the cache is measured
 LATENCY_BOUND = 32 * MIB
 COPY_THREADS = 256
-UNITS = {"h2d_pinned": "GB/s", "d2h_pinned": "GB/s", "both_pinned": "GB/s", "h2d_pageable": "GB/s", "d2h_pageable": "GB/s",
-         "both_pageable": "GB/s", "d2d": "GB/s", "d2d_kernel": "GB/s", "device_read": "GB/s"}  # fmt: skip
 
 
 class Copies:
-    """One method per figure. `place`: the module copy_steps.py, which reads the machine and compares what was copied."""
+    """One method per figure, in GB/s."""
 
-    def __init__(self, card: Any, place: Any) -> None:
-        self.card, self.place = card, place
-        self.driver = card.driver
+    def __init__(self, card: Any) -> None:
+        self.card, self.place, self.driver = card, card.place, card.driver
         self.folder = "/sys/bus/pci/devices/{}/".format(card.gpu.address)
         self.under_load: tuple[float, int] | None = None
         self.host: Any = None
@@ -104,7 +101,7 @@ class Copies:
         """Device to host into pinned memory."""
         device, host = self.pin()
         size = self.size
-        self.send_marks(device, 2, size)
+        self.place.send(self.driver, device, size, 2)
         self.place.wipe(host.value, size)
         seconds = self.card.measure(lambda _: self.copy("cuMemcpyDtoHAsync_v2", host, device, size), self.look_at_link)
         self.place.check(host.value, size, 2)
@@ -153,13 +150,6 @@ class Copies:
         sample()
         return card.samples_of([sample() for _ in range(card.samples)])
 
-    def send_marks(self, device: Any, salt: int, size: int) -> None:
-        """Put the pattern into a device buffer that is copied next."""
-        text = ctypes.create_string_buffer(self.place.pattern(salt), MIB)
-        for offset in (0, size - MIB):
-            self.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(device.value + offset), text, ctypes.c_size_t(MIB))
-        self.driver.call("cuCtxSynchronize")  # such a copy may return before it arrived, and our stream does not wait for it
-
     # -------------------------------------------------------- ordinary memory
     def pageable(self) -> tuple[Any, int, int]:
         """The device buffer, address and size of ordinary memory, touched, so that it is really there."""
@@ -192,7 +182,7 @@ class Copies:
     def d2h_pageable(self) -> dict[str, Any]:
         """Device to host into ordinary memory."""
         device, address, size = self.pageable()
-        self.send_marks(device, 4, size)
+        self.place.send(self.driver, device, size, 4)
         self.place.wipe(address, size)
         seconds = self.card.by_clock(lambda: self.fetch(device, address, size))
         self.place.check(address, size, 4)
@@ -245,20 +235,20 @@ class Copies:
     def d2d(self) -> dict[str, Any]:
         """Copies by the driver, both ways in turn between two buffers."""
         first, second, size = self.card.two_buffers(DEVICE_SHORT if self.card.short else DEVICE_LONG)
-        self.send_marks(first, 5, size)
+        self.place.send(self.driver, first, size, 5)
 
         def queue(number: int) -> None:
             pair = (second, first) if number % 2 == 0 else (first, second)
             self.copy("cuMemcpyDtoDAsync_v2", pair[0], pair[1], size)
 
         seconds = self.card.measure(queue)
-        self.check_second(second, size, 5)
+        self.place.check_there(self.driver, second, size, 5)
         return self.within(seconds, size, 2)
 
     def d2d_kernel(self) -> dict[str, Any]:
         """The same by a kernel: what a program's own kernels can reach."""
         seconds, size = self.by_kernel("copy", self.card.ptx.UNROLLED_COPY, 6)
-        self.check_second(self.card.buffers[1], size, 6)
+        self.place.check_there(self.driver, self.card.buffers[1], size, 6)
         return self.within(seconds, size, 2)
 
     def device_read(self) -> dict[str, Any]:
@@ -271,7 +261,7 @@ class Copies:
         card = self.card
         first, second, size = card.two_buffers(DEVICE_SHORT if card.short else DEVICE_LONG)
         kernel = card.kernel("copy", name)
-        self.send_marks(first, salt, size)
+        self.place.send(self.driver, first, size, salt)
         tiles = size // (COPY_THREADS * 16 * loads)  # sizes are whole MiB: nothing is left over
         blocks = min(tiles, 0x7FFFFFFF)
         target = second if name == "copy" else card.out
@@ -281,12 +271,3 @@ class Copies:
             card.launch(kernel, blocks, COPY_THREADS, "ppu", target, source, tiles)
 
         return card.measure(queue), size
-
-    def check_second(self, second: Any, size: int, salt: int) -> None:
-        """Both ends of what was written."""
-        back = ctypes.create_string_buffer(2 * MIB)
-        self.driver.call("cuCtxSynchronize")
-        for offset, place in ((0, 0), (size - MIB, MIB)):
-            source = ctypes.c_uint64(second.value + offset)
-            self.driver.call("cuMemcpyDtoH_v2", ctypes.c_void_p(ctypes.addressof(back) + place), source, ctypes.c_size_t(MIB))
-        self.place.check(ctypes.addressof(back), 2 * MIB, salt)

@@ -28,9 +28,7 @@ class Side:
     def __init__(self, sibling: Any, driver: Any, gpu: Any, watch: Any) -> None:
         self.gpu, self.driver = gpu, driver
         gpu.context()
-        self.card = sibling("bench_card").Card(
-            driver, gpu, sibling("bench_ptx"), short=True, host_memory=sibling("copy_steps").available_memory
-        )
+        self.card = sibling("bench_card").Card(driver, gpu, sibling, short=True)
         self.card.sample_seconds = 0.004  # many pairs; one copy of this size takes less than a millisecond over NVLink
         self.to, self.back, self.size = self.card.two_buffers(COPIED)
         self.links, self.link_rate = watch.nvlinks()
@@ -99,20 +97,13 @@ def enable(one: Side, other: Side) -> None:
 def copy_once(place: Any, one: Side, other: Side) -> None:
     """The pattern at both ends must arrive. The whole buffer goes over, so that every page is used once."""
     salt = 8 + one.gpu.index * 16 + other.gpu.index
-    text = ctypes.create_string_buffer(place.pattern(salt), MIB)
     size = min(one.size, other.size)
-    for offset in (0, size - MIB):
-        one.driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(one.to.value + offset), text, ctypes.c_size_t(MIB))
-    one.driver.call("cuCtxSynchronize")
+    place.send(one.driver, one.to, size, salt)
     queue(one, other, size)
     one.driver.call("cuStreamSynchronize", one.card.stream)
     other.gpu.enter()
-    back = ctypes.create_string_buffer(2 * MIB)
-    for offset, at in ((0, 0), (size - MIB, MIB)):
-        source = ctypes.c_uint64(other.back.value + offset)
-        one.driver.call("cuMemcpyDtoH_v2", ctypes.c_void_p(ctypes.addressof(back) + at), source, ctypes.c_size_t(MIB))
+    place.check_there(one.driver, other.back, size, salt)
     one.gpu.enter()
-    place.check(ctypes.addressof(back), 2 * MIB, salt)
 
 
 def queue(one: Side, other: Side, size: int) -> None:

@@ -1,13 +1,17 @@
 """What copies between host and device need to know of the machine, and the comparison of what was copied.
 
 Loaded by bench.py by its path: the CPUs next to a GPU, host memory that is free, the PCIe link as sysfs shows it, and patterns that a
-wrong copy cannot keep. Nothing here asks the GPU.
+wrong copy cannot keep.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MIB = 1 << 20
 # GB/s that one lane carries, by its transfer rate in GT/s: (generation, rate after encoding)
@@ -119,3 +123,21 @@ def check(address: int, size: int, salt: int) -> None:
         if found != expected:
             wrong = next(index for index in range(MIB) if found[index] != expected[index])
             raise WrongError("the copied data differ from what was sent, first at byte {} of {}".format(offset + wrong, size))
+
+
+def send(driver: Any, place: Any, size: int, salt: int) -> None:
+    """Put the pattern at both ends of a device buffer that is copied next."""
+    text = ctypes.create_string_buffer(pattern(salt), MIB)
+    for offset in (0, size - MIB):
+        driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(place.value + offset), text, ctypes.c_size_t(MIB))
+    driver.call("cuCtxSynchronize")  # such a copy may return before it arrived, and our stream does not wait for it
+
+
+def check_there(driver: Any, place: Any, size: int, salt: int) -> None:
+    """Compare both ends of a device buffer with the pattern."""
+    back = ctypes.create_string_buffer(2 * MIB)
+    driver.call("cuCtxSynchronize")
+    for offset, at in ((0, 0), (size - MIB, MIB)):
+        source = ctypes.c_uint64(place.value + offset)
+        driver.call("cuMemcpyDtoH_v2", ctypes.c_void_p(ctypes.addressof(back) + at), source, ctypes.c_size_t(MIB))
+    check(ctypes.addressof(back), 2 * MIB, salt)

@@ -61,6 +61,21 @@ def target_for(capability: str | None) -> str:
     return "sm_30" if major >= 3 else "sm_20"
 
 
+def repeated(wrong: Callable[[], bool], times: int = REPEATED) -> str:
+    """What was wrong is looked at again: chance, or a GPU that computes wrong."""
+    again = sum(wrong() for _ in range(times))
+    return "{} when repeated ({} of {} times)".format("wrong again" if again else "right", again or times, times)
+
+
+def raises(action: Callable[[], object]) -> bool:
+    """Whether an action fails."""
+    try:
+        action()
+    except Exception:
+        return True
+    return False
+
+
 def uuid_of(driver: Any, device: int) -> str | None:
     """The UUID as nvidia-smi prints it. Only for a slice of a GPU do the two functions differ."""
     answers = []
@@ -142,13 +157,11 @@ class Gpu:
         return {}
 
     def checked(self, look: Callable[[], str | None]) -> None:
-        """Take a look whose answer is None where all is right. What is wrong is looked at again: chance, or a GPU that computes wrong."""
+        """Take a look whose answer is None where all is right."""
         said = look()
         if said is None:
             return
-        again = sum(look() is not None for _ in range(REPEATED))
-        words = "wrong again when repeated ({} of {} times)" if again else "right when repeated ({} of {} times)"
-        raise self.broken("{}; {}".format(said, words.format(again or REPEATED, REPEATED)))
+        raise self.broken("{}; {}".format(said, repeated(lambda: look() is not None)))
 
     def _compile(self) -> Any:
         """The module, compiled by the driver. Its compiler's messages join the error."""
@@ -166,9 +179,6 @@ class Gpu:
             raise
         return module
 
-    def _function(self, module: Any, name: bytes) -> Any:
-        return ctypes.c_void_p(self.driver.value(ctypes.c_void_p, "cuModuleGetFunction", module, ctypes.c_char_p(name)))
-
     def launch(self, kernel: Any, blocks: int, threads: int, arguments: Any = None) -> None:
         """Queue a kernel on the default stream."""
         one, none = ctypes.c_uint(1), ctypes.c_uint(0)
@@ -179,7 +189,7 @@ class Gpu:
     def kernel(self) -> dict[str, Any]:
         """Rung ptx-kernel: a kernel compiled by the driver computes what Python computes."""
         module = self._compile()
-        fill = self._function(module, b"cudadoctor_fill")
+        fill = ctypes.c_void_p(self.driver.value(ctypes.c_void_p, "cuModuleGetFunction", module, ctypes.c_char_p(b"cudadoctor_fill")))
         size = ctypes.c_size_t(4 * COUNT)
         place, count = ctypes.c_uint64(self.driver.value(ctypes.c_uint64, "cuMemAlloc_v2", size)), ctypes.c_uint32(COUNT)
         arguments = (ctypes.c_void_p * 2)(ctypes.addressof(place), ctypes.addressof(count))

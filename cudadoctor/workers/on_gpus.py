@@ -41,6 +41,11 @@ class Job:
         """The value after an option."""
         return str(self.ladder.option(self.arguments, name) or otherwise)
 
+    @staticmethod
+    def worst(looks: list[dict[str, Any]]) -> dict[str, Any]:
+        """The moment under load at which most held the clocks down, for the rules about heat and power."""
+        return max(looks, key=lambda look: (len(look.get("reasons") or ()), look.get("temperature_c") or 0))
+
 
 def main(arguments: list[str]) -> None:
     """Carry out the module that the first argument names."""

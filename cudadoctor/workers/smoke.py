@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-REPEATED = 2  # times that a wrong result is looked at again
-
 
 def work(job: Any) -> None:
     """Make the context, carry out the steps; with --peers those between the GPUs."""
@@ -30,21 +28,16 @@ def work(job: Any) -> None:
         ladder.sibling("smoke_numba").carry_out(ladder, worker, gpu.index, detailed=True, alone=True)
         return
     modules = ladder.sibling("smoke_ptx").Modules(ladder.sibling("bench_ptx"))
-    memory = ladder.sibling("copy_steps").available_memory
-    card = ladder.sibling("bench_card").Card(job.driver, gpu, modules, short=True, host_memory=memory)
+    card = ladder.sibling("bench_card").Card(job.driver, gpu, ladder.sibling, modules, short=True)
     kernels = ladder.sibling("smoke_kernels")
-    test = kernels.Kernels(
-        card,
-        watch,
-        memory=job.option("--memory", "256MiB"),
-        duration=float(job.option("--duration", "0")),
-    )
+    test = kernels.Kernels(card, watch, memory=job.option("--memory", "256MiB"), duration=float(job.option("--duration", "0")))
     try:
         card.prepare()
         for name, rung, action in test.steps:
             if not carry_out(ladder, kernels, worker, gpu.index, name, rung, action):
                 return
-        report_load(worker, gpu.index, getattr(test, "looks", []))
+        if test.looks:
+            worker.emit("load", gpu=gpu.index, load=job.worst(test.looks))
     finally:
         card.close()
     if "--no-numba" not in arguments:
@@ -66,8 +59,10 @@ def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung:
         except Exception as error:
             if type(error).__name__ == "UnfitError":
                 unfit.append(str(error))
-            elif type(error).__name__ in ("Wrong", "WrongError"):
-                wrong.append("{} on GPU {}: {}".format(name, gpu, again(kernels, action, error)))
+            elif type(error).__name__ == "WrongError":
+                steps = ladder.sibling("gpu_steps")
+                words = "{}; {}".format(error, steps.repeated(lambda: steps.raises(action)))
+                wrong.append("{} on GPU {}: {}".format(name, gpu, words))
                 raise ladder.RungError(wrong[0])
             else:
                 output, code = getattr(error, "output", None), getattr(error, "code", None)
@@ -89,22 +84,3 @@ def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung:
         return True
     worker.emit("smoke", gpu=gpu, step=name, status="fail", why=worker.last_output, seconds=seconds)
     return bool(wrong)  # a wrong result leaves the context as it was, an error of the driver does not
-
-
-def again(kernels: Any, action: Callable[[], str | None], error: Exception) -> str:
-    """What was wrong, and whether it is wrong again: chance, or a GPU that computes wrong."""
-    repeated = 0
-    for _ in range(REPEATED):
-        try:
-            action()
-        except Exception:
-            repeated += 1
-    words = "wrong again when repeated ({} of {} times)" if repeated else "right when repeated ({} of {} times)"
-    return "{}; {}".format(error, words.format(repeated or REPEATED, REPEATED))
-
-
-def report_load(worker: Any, gpu: int, looks: list[dict[str, Any]]) -> None:
-    """The moment under load at which most held the clocks down, for the rules about heat and power."""
-    if looks:
-        worst = max(looks, key=lambda look: (len(look.get("reasons") or ()), look.get("temperature_c") or 0))
-        worker.emit("load", gpu=gpu, load=worst)

@@ -1,19 +1,20 @@
 """Further steps of the smoke test by the driver alone: each computes what Python computes too, and compares.
 
-Loaded by smoke.py by its path. A step returns what it has to say; a wrong result raises Wrong with the kernel, the first wrong index, what
+Loaded by smoke.py by its path. A step returns what it has to say; a wrong result is raised with the kernel, the first wrong index, what
 is right and what came, and is then looked at again. Integers, double and half precision are compared exactly: their arithmetic is rounded
 as the standard says, and the numbers are chosen so that half precision is exact.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 MIB = 1 << 20
@@ -29,10 +30,6 @@ MEET_LIMIT = 2_000_000_000  # nanoseconds
 GOLDEN = 0x9E3779B97F4A7C15
 KEPT_FREE = 64 * MIB
 LOOK_EVERY = 1.0  # seconds between looks at a GPU under load
-
-
-class Wrong(Exception):
-    """A kernel ran and computed something else than the CPU."""
 
 
 class Unfit(Exception):
@@ -52,6 +49,7 @@ class Kernels:
     def __init__(self, card: Any, watch: Any, *, memory: str, duration: float) -> None:
         self.card, self.driver, self.watch = card, card.driver, watch
         self.wanted, self.duration = memory, duration
+        self.looks: list[dict[str, Any]] = []  # under load
         self.steps: list[tuple[str, str, Callable[[], str | None]]] = [
             ("launch limits", "ptx-kernel", self.launch_limits),
             ("shared-memory reduction", "ptx-kernel", self.reduction),
@@ -66,12 +64,16 @@ class Kernels:
             self.steps.append(("load for {:g} s".format(duration), "ptx-kernel", self.load))
 
     # -------------------------------------------------------- parts
-    def place(self, size: int, fill: int = POISON) -> Any:
+    @contextlib.contextmanager
+    def place(self, size: int, fill: int = POISON) -> Iterator[Any]:
         """Device memory that holds poison: an element that nobody wrote is seen."""
         found = self.card.memory(size)
-        self.driver.call("cuMemsetD8_v2", found, ctypes.c_ubyte(fill), ctypes.c_size_t(size))
-        self.driver.call("cuCtxSynchronize")
-        return found
+        try:
+            self.driver.call("cuMemsetD8_v2", found, ctypes.c_ubyte(fill), ctypes.c_size_t(size))
+            self.driver.call("cuCtxSynchronize")
+            yield found
+        finally:
+            self.card.release(found)
 
     def run(self, module: str, kernel: str, blocks: int, threads: int, kinds: str, *values: Any) -> None:
         """A kernel, waited for."""
@@ -89,62 +91,48 @@ class Kernels:
         for index in range(count):
             right = expected(index)
             if found[index] != right:
-                raise Wrong("kernel {}: element {} is {!r}, {!r} is right".format(kernel, index, found[index], right))
+                raise self.card.wrong("kernel {}: element {} is {!r}, {!r} is right".format(kernel, index, found[index], right))
 
     # -------------------------------------------------------- arithmetic
     def reduction(self) -> str | None:
         """A sum by shared memory and atomics."""
         values = (ctypes.c_uint32 * REDUCED)(*range(7, 7 + REDUCED))
-        place, total = self.place(4 * REDUCED), self.place(64, 0)
-        try:
+        with self.place(4 * REDUCED) as place, self.place(64, 0) as total:
             self.driver.call("cuMemcpyHtoD_v2", place, values, ctypes.c_size_t(4 * REDUCED))
             self.driver.call("cuCtxSynchronize")
             self.run("reduce", "reduce", 2 * self.card.sm_count, THREADS, "pup", place, REDUCED, total)
             found = self.fetch(total, ctypes.c_uint32, 1)[0]
-        finally:
-            self.card.release(place)
-            self.card.release(total)
         right = (REDUCED * 7 + REDUCED * (REDUCED - 1) // 2) & 0xFFFFFFFF
         if found != right:
-            raise Wrong("kernel reduce: the sum of {} numbers is {}, {} is right".format(REDUCED, found, right))
+            raise self.card.wrong("kernel reduce: the sum of {} numbers is {}, {} is right".format(REDUCED, found, right))
         return None
 
     def atomics(self) -> str | None:
         """Additions of many threads to few counters."""
-        place = self.place(4 * COUNTERS, 0)
-        try:
+        with self.place(4 * COUNTERS, 0) as place:
             self.run("add", "add", 64, THREADS, "puu", place, COUNTERS - 1, ADD_TURNS)
             found = self.fetch(place, ctypes.c_uint32, COUNTERS)
-        finally:
-            self.card.release(place)
         right = 64 * THREADS // COUNTERS * ADD_TURNS
         self.compare("add", found, lambda _: right, COUNTERS)
         return None
 
     def double(self) -> str | None:
         """Square root, product, quotient and sum, to the last bit."""
-        place = self.place(8 * DOUBLES)
-        try:
+        with self.place(8 * DOUBLES) as place:
             self.run("double", "double", DOUBLES // THREADS, THREADS, "pq", place, DOUBLES)
             found = self.fetch(place, ctypes.c_double, DOUBLES)
-        finally:
-            self.card.release(place)
         self.compare("double", found, lambda index: math.sqrt(index + 1.0) * (index + 1.0) / 3.0 + math.sqrt(index + 1.0), DOUBLES)
         return "equal to the CPU to the last bit"
 
     def half(self) -> str | None:
         """Multiply-add in half precision."""
-        place = self.place(8 * HALVES)
         try:
-            try:
-                kernel = self.card.kernel("half", "half")
-            except self.card.unfit:
-                raise Unfit
-            self.card.launch(kernel, HALVES // THREADS, THREADS, "pq", place, HALVES)
-            self.driver.call("cuStreamSynchronize", self.card.stream)
+            self.card.kernel("half", "half")
+        except self.card.unfit:
+            raise Unfit
+        with self.place(8 * HALVES) as place:
+            self.run("half", "half", HALVES // THREADS, THREADS, "pq", place, HALVES)
             found = self.fetch(place, ctypes.c_double, HALVES)
-        finally:
-            self.card.release(place)
         self.compare("half", found, lambda index: 3.0 * (index & 63) + 1.0, HALVES)
         return None
 
@@ -153,8 +141,7 @@ class Kernels:
         if not self.driver.attribute(95, self.card.device):  # CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
             raise Unfit
         kernel, blocks = self.card.kernel("meet", "meet"), self.card.sm_count
-        counter, left, sums = self.place(64, 0), self.place(4 * blocks), self.place(4 * blocks)
-        try:
+        with self.place(64, 0) as counter, self.place(4 * blocks) as left, self.place(4 * blocks) as sums:
             values = [ctypes.c_uint64(place.value) for place in (counter, left, sums)] + [ctypes.c_uint64(MEET_LIMIT)]
             array = (ctypes.c_void_p * 4)(*[ctypes.addressof(value) for value in values])
             one, none = ctypes.c_uint(1), ctypes.c_uint(0)
@@ -164,18 +151,14 @@ class Kernels:
             )  # fmt: skip
             self.driver.call("cuStreamSynchronize", self.card.stream)
             found = self.fetch(sums, ctypes.c_uint32, blocks)
-        finally:
-            for place in (counter, left, sums):
-                self.card.release(place)
         right = sum(block * block + 1 for block in range(blocks)) & 0xFFFFFFFF
         self.compare("meet", found, lambda _: right, blocks)
         return "{} blocks met".format(blocks)
 
     def repeat(self) -> str | None:
         """The same computation many times: a checksum that changes is silent corruption."""
-        place, total = self.place(4 * MIXED), self.place(64, 0)
         seen: dict[int, int] = {}
-        try:
+        with self.place(4 * MIXED) as place, self.place(64, 0) as total:
             for number in range(REPEATS):
                 self.driver.call("cuMemsetD8_v2", total, ctypes.c_ubyte(0), ctypes.c_size_t(64))
                 self.driver.call("cuCtxSynchronize")
@@ -183,13 +166,10 @@ class Kernels:
                 self.run("reduce", "reduce", self.card.sm_count, THREADS, "pup", place, MIXED, total)
                 seen.setdefault(int(self.fetch(total, ctypes.c_uint32, 1)[0]), number)
             found = self.fetch(place, ctypes.c_uint32, MIX_CHECKED)
-        finally:
-            self.card.release(place)
-            self.card.release(total)
         self.compare("mix", found, mixed, MIX_CHECKED)
         if len(seen) > 1:
             sums = ", ".join("{:#x} (first in run {})".format(*one) for one in seen.items())
-            raise Wrong("kernel mix: {} runs of the same computation gave {} checksums: {}".format(REPEATS, len(seen), sums))
+            raise self.card.wrong("kernel mix: {} runs of the same computation gave {} checksums: {}".format(REPEATS, len(seen), sums))
         return "{} runs, one checksum".format(REPEATS)
 
     # -------------------------------------------------------- launches
@@ -198,9 +178,8 @@ class Kernels:
         most = int(self.driver.attribute(1, self.card.device) or 1024)  # CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
         kernel = self.card.kernel("pattern", "write")
         places = max(SMALL_GRID * SMALL_BLOCK, most)
-        place = self.place(8 * places)
         poison = int.from_bytes(bytes([POISON]) * 8, "little")
-        try:
+        with self.place(8 * places) as place:
             for blocks, threads, count in ((SMALL_GRID, SMALL_BLOCK, SMALL_N), (1, most, most)):
                 self.driver.call("cuMemsetD8_v2", place, ctypes.c_ubyte(POISON), ctypes.c_size_t(8 * places))
                 self.driver.call("cuCtxSynchronize")
@@ -214,8 +193,6 @@ class Kernels:
                     blocks * threads,
                 )
             refused = self.refusal(kernel, most + 1, place)
-        finally:
-            self.card.release(place)
         told = Told("{} threads a block ran; {} are refused".format(most, most + 1))
         told.planted = refused
         return told
@@ -229,25 +206,15 @@ class Kernels:
             if output is None:
                 raise
             return "write[1, {}](...)\n{}".format(threads, output)
-        raise Wrong("kernel write[1, {}]: a block larger than the device allows was not refused".format(threads))
+        raise self.card.wrong("kernel write[1, {}]: a block larger than the device allows was not refused".format(threads))
 
     # -------------------------------------------------------- memory
     def size_of_test(self) -> int:
         """Bytes to test: a size such as 256MiB or 2GiB, or a share of the free memory such as 90%."""
         free = self.card.free_now()
         text = self.wanted.strip().lower()
-        gib = 1024.0 * MIB
-        units = {
-            "%": free / 100.0,
-            "kib": 1024.0,
-            "kb": 1e3,
-            "mib": float(MIB),
-            "gib": gib,
-            "mb": 1e6,
-            "gb": 1e9,
-            "m": float(MIB),
-            "g": gib,
-        }
+        units = {"%": free / 100.0, "kib": 1024.0, "kb": 1e3, "mib": MIB, "m": MIB, "mb": 1e6, "gib": 1024.0 * MIB, "gb": 1e9}
+        units["g"] = units["gib"]
         number = text.rstrip("%abcdefghijklmnopqrstuvwxyz")
         wanted = float(number) * units[text[len(number) :].strip()]
         return int(min(wanted, max(0, free - KEPT_FREE))) // MIB * MIB
@@ -287,7 +254,7 @@ class Kernels:
             found = self.fetch(ctypes.c_uint64(place.value + 8 * first), ctypes.c_uint64, 1)[0]
             right = expected(first, *how)
             words = "kernel verify, pattern {}: element {} is {:#x}, {:#x} is right; {} of {} elements are wrong"
-            raise Wrong(words.format(name, first, found, right, wrong, count))
+            raise self.card.wrong(words.format(name, first, found, right, wrong, count))
 
     # -------------------------------------------------------- load
     def load(self) -> str | None:
@@ -295,22 +262,20 @@ class Kernels:
         kernel = self.card.kernel("fp32", "fp32")
         blocks, ptx = 8 * self.card.sm_count, self.card.ptx
         ended, next_look, launches = time.monotonic() + self.duration, 0.0, 0
-        looks: list[dict[str, Any]] = []
         self.card.clear_out()
         while time.monotonic() < ended:
             for _ in range(8):
                 self.card.launch(kernel, blocks, THREADS, "puff", self.card.out, 4096, -1.0, 11.375)
             if time.monotonic() >= next_look:
-                looks.append(self.watch.look())
+                self.looks.append(self.watch.look())
                 next_look = time.monotonic() + LOOK_EVERY
             self.driver.call("cuStreamSynchronize", self.card.stream)
             launches += 8
             wrong = self.card.read_out(3)[2]
             if wrong:
                 chains = blocks * THREADS * ptx.CHAINS
-                raise Wrong("kernel fp32: {} of {} chains are wrong after {} launches".format(wrong, chains, launches))
-        self.looks = looks
-        return "{} launches; {}".format(launches, told(looks))
+                raise self.card.wrong("kernel fp32: {} of {} chains are wrong after {} launches".format(wrong, chains, launches))
+        return "{} launches; {}".format(launches, told(self.looks))
 
 
 def expected(index: int, factor: int, add: int, shift: int, flip: int) -> int:

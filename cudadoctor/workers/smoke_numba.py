@@ -25,6 +25,7 @@ REPEATS = 3
 cuda: Any = None
 math: Any = None
 numpy: Any = None
+rung: Any = None  # the module of the ladder's last rung: its kernels are used here too
 
 
 class Wrong(Exception):
@@ -32,18 +33,6 @@ class Wrong(Exception):
 
 
 # ------------------------------------------------------------------ kernels
-def _add(first: Any, second: Any, result: Any) -> None:
-    index = cuda.grid(1)
-    if index < result.size:
-        result[index] = first[index] + second[index]
-
-
-def _exponential(values: Any, result: Any) -> None:
-    index = cuda.grid(1)
-    if index < result.size:
-        result[index] = math.exp(values[index])
-
-
 def _partial_sums(values: Any, sums: Any) -> None:
     shared = cuda.shared.array(THREADS, dtype=numpy.float32)
     place = cuda.threadIdx.x
@@ -73,15 +62,10 @@ def _divide(values: Any, total: Any) -> None:
         values[index] /= total[0]
 
 
-def blocks(count: int) -> int:
-    """Blocks of THREADS threads that cover `count` elements."""
-    return (count + THREADS - 1) // THREADS
-
-
 # ------------------------------------------------------------------ steps
 def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> None:
     """All steps; `alone`: only the lesson. Without Numba there are none: its absence was told before."""
-    global cuda, math, numpy
+    global cuda, math, numpy, rung
     try:
         import math as standard_math
 
@@ -90,8 +74,9 @@ def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool, alone: bool
     except Exception:
         return
     cuda, math, numpy = loaded, standard_math, np
-    ladder.sibling("numba_steps").cuda = loaded
-    ladder.sibling("numba_steps").quiet()
+    rung = ladder.sibling("numba_steps")
+    rung.cuda, rung.math, rung.numpy = cuda, math, numpy
+    rung.quiet()
     steps: list[tuple[str, Callable[[], str | None]]] = [("copies made by Numba", copies), ("ten streams", streams)]
     for name, action in steps if not alone else ():
         if not one(ladder, worker, gpu, name, action):
@@ -127,11 +112,11 @@ def one(ladder: Any, worker: Any, gpu: int, name: str, action: Callable[[], str 
     return bool(good)
 
 
-def fastest(work: Callable[[], Any], repeats: int = REPEATS) -> float:
+def fastest(work: Callable[[], Any]) -> float:
     """Seconds of the fastest of some tries, after one that does not count."""
     work()
     seconds = []
-    for _ in range(repeats):
+    for _ in range(REPEATS):
         started = time.perf_counter()
         work()
         seconds.append(time.perf_counter() - started)
@@ -141,17 +126,17 @@ def fastest(work: Callable[[], Any], repeats: int = REPEATS) -> float:
 def copies() -> str | None:
     """The vector sum with arrays of the host, which Numba copies there and back, and with arrays that stay on the GPU."""
     count = fitting(ADDED, 12)
-    kernel = cuda.jit(_add)
+    kernel = cuda.jit(rung._add)
     left, right = numpy.arange(count, dtype=numpy.int32), numpy.arange(count, dtype=numpy.int32) * 3
     result = numpy.zeros(count, dtype=numpy.int32)
     there = [cuda.to_device(left), cuda.to_device(right), cuda.device_array(count, dtype=numpy.int32)]
 
     def implicit() -> None:
-        kernel[blocks(count), THREADS](left, right, result)
+        kernel[rung.blocks(count), THREADS](left, right, result)
         cuda.synchronize()
 
     def explicit() -> None:
-        kernel[blocks(count), THREADS](*there)
+        kernel[rung.blocks(count), THREADS](*there)
         cuda.synchronize()
 
     by_numba, by_hand = fastest(implicit), fastest(explicit)
@@ -245,8 +230,8 @@ def lesson(worker: Any, gpu: int) -> None:
     """NumPy, the GPU with both copies, the kernel alone, and the launch call alone, for growing sizes."""
     free = cuda.current_context().get_memory_info()[0]
     for name, kernel_of, on_cpu, operands in (
-        ("vector add", _add, lambda a, b: a + b, 2),
-        ("exp", _exponential, lambda a: numpy.exp(a), 1),
+        ("vector add", rung._add, lambda a, b: a + b, 2),
+        ("exp", rung._exponential, lambda a: numpy.exp(a), 1),
     ):
         kernel = cuda.jit(kernel_of)
         first = None
@@ -258,7 +243,7 @@ def lesson(worker: Any, gpu: int) -> None:
             result = cuda.device_array(size, dtype=numpy.float32)
             if first is None:
                 started = time.perf_counter()
-                kernel[blocks(size), THREADS](*there, result)
+                kernel[rung.blocks(size), THREADS](*there, result)
                 cuda.synchronize()
                 first = time.perf_counter() - started
             took = {**timings(kernel, arrays, there, result, on_cpu), **by_loops(name, arrays)}
@@ -301,7 +286,7 @@ def by_loops(name: str, arrays: list[Any]) -> dict[str, float | None]:
 def timings(kernel: Any, arrays: list[Any], there: list[Any], result: Any, on_cpu: Callable[..., Any]) -> dict[str, float]:
     """Microseconds of the four ways to take the time."""
     size = result.size
-    grid = blocks(size)
+    grid = rung.blocks(size)
 
     def whole() -> None:
         sent = [cuda.to_device(array) for array in arrays]

@@ -95,8 +95,7 @@ def work(job: Any) -> None:
     if job.peers or not worker.climb("context", gpu.context, gpu.index):
         return
     seconds = float(job.option("--seconds", "20"))
-    memory = sibling("copy_steps").available_memory
-    card = sibling("bench_card").Card(job.driver, gpu, sibling("bench_ptx"), short=False, host_memory=memory)
+    card = sibling("bench_card").Card(job.driver, gpu, sibling, short=False)
     tensor = sibling("bench_tensor").Tensor(card, sibling("tensor_ptx"))
     looks: list[dict[str, Any]] = []
 
@@ -112,8 +111,7 @@ def work(job: Any) -> None:
     finally:
         tensor.close()
         card.close()
-    worst = max(looks, key=lambda look: (len(look.get("reasons") or ()), look.get("temperature_c") or 0))
-    worker.emit("load", gpu=gpu.index, load=worst)
+    worker.emit("load", gpu=gpu.index, load=job.worst(looks))
     steady = sorted(rates[len(rates) // 2 :])
     worker.emit(
         "benchmark", gpu=gpu.index, name="sustained_" + load.kind, unit="TFLOP/s", value=round(steady[len(steady) // 2], 2), limit=None,

@@ -35,7 +35,7 @@ def ours() -> Any:
     driver.call("cuInit", 0)
     gpu = steps.Gpu(driver, steps.describe(driver, 0), ladder.RungError)
     gpu.context()
-    whole = card.Card(driver, gpu, sibling("bench_ptx"), short=False, host_memory=sibling("copy_steps").available_memory)
+    whole = card.Card(driver, gpu, sibling, short=False)
     return sibling("bench_tensor").Tensor(whole, sibling("tensor_ptx"))
 
 
