@@ -22,6 +22,7 @@ LIBRARIES_AT_MOST = 40
 OURS = re.compile(r"^lib(?:cu(?!da\.)|nvrtc|nvJitLink|nvToolsExt|nccl)")  # CUDA's libraries; the driver's own are not in wheels
 PIN = re.compile(r"^(nvidia-cudnn(?:-cu\d+)?)\b[^;]*?[=>~]=\s*(\d[\w.]*)")
 ARCHITECTURES = re.compile(rb"\0(sm_\d+[a-z]?(?: (?:sm|compute)_\d+[a-z]?)*)(?=\0)")
+CUPY = r"cupy(-cuda\d+x?|-rocm-[\d-]+)?"
 NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
@@ -151,14 +152,13 @@ class Loader:
 
 
 # ---------------------------------------------------------------- the frameworks
-def first(installed: dict[str, Any], *names: str) -> Any:
-    return next((installed[name] for name in names if name in installed), None)
+def first(installed: dict[str, Any], patterns: tuple[str, ...]) -> Any:
+    """The distribution that has one of these names, the first of them that is there."""
+    names = (name for pattern in patterns for name in sorted(installed) if re.fullmatch(pattern, name))
+    return next((installed[name] for name in names), None)
 
 
-def of_torch(installed: dict[str, Any], loader: Loader) -> Said | None:
-    entry = first(installed, "torch")
-    if entry is None:
-        return None
+def of_torch(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     text = head_of(os.path.join(entry.folder, "torch", "version.py"))
     cuda, hip = assigned(text, "cuda"), assigned(text, "hip")
     kind = "cuda" if cuda not in (None, "None") else "rocm" if hip not in (None, "None") else "cpu" if cuda is not None else None
@@ -171,10 +171,7 @@ def of_torch(installed: dict[str, Any], loader: Loader) -> Said | None:
     return said(entry, "torch", kind, cuda, libraries, cudnn=pinned(entry), architectures=listed)
 
 
-def of_tensorflow(installed: dict[str, Any], loader: Loader) -> Said | None:
-    entry = first(installed, "tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel")
-    if entry is None:
-        return None
+def of_tensorflow(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     text = head_of(os.path.join(entry.folder, "tensorflow", "python", "platform", "build_info.py"))
     stated = dict(re.findall(r"'(\w{1,80})', ('[^']{0,400}'|True|False|\[[^\]]{0,400}\])", text))
     built = {"True": "cuda", "False": "cpu"}.get(stated.get("is_cuda_build", ""))
@@ -189,11 +186,8 @@ def of_tensorflow(installed: dict[str, Any], loader: Loader) -> Said | None:
     return said(entry, "tensorflow", kind, cuda or None, libraries, cudnn=pinned(entry) or cudnn or None, architectures=architectures)
 
 
-def of_jax(installed: dict[str, Any], loader: Loader) -> Said | None:
+def of_jax(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     """JAX's GPU code is in a plugin for one CUDA major version; before 0.4.30 it was a jaxlib with a local version."""
-    entry = first(installed, "jax", "jaxlib")
-    if entry is None:
-        return None
     plugin = next((installed[name] for name in sorted(installed) if re.match(r"jax-cuda\d+-plugin$", name)), None)
     if plugin is None:
         return said(entry, "jax", None, None, {})
@@ -203,11 +197,9 @@ def of_jax(installed: dict[str, Any], loader: Loader) -> Said | None:
     return said(entry, "jax", "cuda", major, loader.found(sonames, plugin.folder), cudnn=cudnn, package=plugin.name)
 
 
-def of_cupy(installed: dict[str, Any], loader: Loader) -> Said | None:
-    names = [name for name in sorted(installed) if re.match(r"cupy(-cuda\d+x?|-rocm-[\d-]+)?$", name)]
-    if not names:
-        return None
-    text = head_of(os.path.join(installed[names[0]].folder, "cupy", ".data", "_wheel.json"))
+def of_cupy(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
+    names = [name for name in sorted(installed) if re.fullmatch(CUPY, name)]
+    text = head_of(os.path.join(entry.folder, "cupy", ".data", "_wheel.json"))
     stated = re.search(r'"cuda": "(\d+)(?:\.(\d+))?', text)
     # Of two distributions one overwrote the other's files: these say which one it was.
     by_files = [name for name in names if stated and re.match(r"cupy-cuda%s" % stated.group(1), name)]
@@ -224,20 +216,14 @@ def of_cupy(installed: dict[str, Any], loader: Loader) -> Said | None:
     return said(entry, "cupy", kind, cuda, loader.found(sonames, own, *needs.folders))
 
 
-def of_pycuda(installed: dict[str, Any], loader: Loader) -> Said | None:
-    entry = first(installed, "pycuda")
-    if entry is None:
-        return None
+def of_pycuda(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     own = os.path.join(entry.folder, "pycuda")
     drivers = [file for file in listing(entry.folder) + ["pycuda/" + name for name in listing(own)] if "_driver" in file and ".so" in file]
     needs = Needs(*(os.path.join(entry.folder, file) for file in drivers[:1]))
     return said(entry, "pycuda", "cuda", None, loader.found(needs.names, own, *needs.folders))
 
 
-def of_onnxruntime(installed: dict[str, Any], loader: Loader) -> Said | None:
-    entry = first(installed, "onnxruntime-gpu", "onnxruntime")
-    if entry is None:
-        return None
+def of_onnxruntime(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     own = os.path.join(entry.folder, "onnxruntime", "capi")
     text = head_of(os.path.join(own, "build_and_package_info.py"))
     needs = Needs(os.path.join(own, "libonnxruntime_providers_cuda.so"))
@@ -251,30 +237,31 @@ def of_onnxruntime(installed: dict[str, Any], loader: Loader) -> Said | None:
     return said(entry, "onnxruntime", kind, cuda if kind == "cuda" else None, loader.found(sonames, own, *needs.folders), cudnn=cudnn)
 
 
-def of_bitsandbytes(installed: dict[str, Any], loader: Loader) -> Said | None:
+def of_bitsandbytes(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     """It brings a library for each CUDA version and takes the one that PyTorch was built with."""
-    entry = first(installed, "bitsandbytes")
-    if entry is None:
-        return None
     files = listing(os.path.join(entry.folder, "bitsandbytes"))
     numbers = [found.group(1) for found in (re.match(r"libbitsandbytes_cuda(\d{3})\.", file) for file in files) if found]
     builds = [number[:2] + "." + number[2] for number in numbers]
     return said(entry, "bitsandbytes", "cuda" if builds else "cpu" if files else None, None, {}, builds=builds)
 
 
-SOURCES = (of_torch, of_tensorflow, of_jax, of_cupy, of_pycuda, of_onnxruntime, of_bitsandbytes)
+SOURCES: tuple[tuple[Callable[[Any, dict[str, Any], Loader], Said], tuple[str, ...]], ...] = (
+    (of_torch, ("torch",)),
+    (of_tensorflow, ("tensorflow", "tensorflow-gpu", "tensorflow-cpu", "tensorflow-intel")),
+    (of_jax, ("jax", "jaxlib")),
+    (of_cupy, (CUPY,)),
+    (of_pycuda, ("pycuda",)),
+    (of_onnxruntime, ("onnxruntime-gpu", "onnxruntime")),
+    (of_bitsandbytes, ("bitsandbytes",)),
+)
 
 
 def pinned(entry: Any) -> str | None:
     """The oldest cuDNN that a distribution's metadata accepts."""
-    found = [match for match in (PIN.match(text.replace("(", "")) for text in cudnn_requirements(entry)) if match]
-    return found[0].group(2) if found else None
-
-
-def cudnn_requirements(entry: Any) -> list[str]:
-    """`nvidia-cudnn-cu12<10.0,>=9.8` as `nvidia-cudnn-cu12>=9.8,<10.0`: the lower bound first."""
     texts = [text for text in entry.requires() if text.startswith("nvidia-cudnn")]
-    return [re.sub(r"<[^,;]{0,80},", "", text) for text in texts]
+    # `nvidia-cudnn-cu12<10.0,>=9.8`: of two bounds the lower one
+    found = (PIN.match(re.sub(r"<[^,;]{0,80},", "", text).replace("(", "")) for text in texts)
+    return next((match.group(2) for match in found if match), None)
 
 
 def said(entry: Any, name: str, kind: str | None, cuda: str | None, libraries: dict[str, str | None], **more: Any) -> Said:

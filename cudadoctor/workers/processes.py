@@ -125,12 +125,12 @@ def add_stat(table: Dict[int, Entry]) -> None:
 
 
 def doctors_own(table: Dict[int, Entry], doctor: int) -> Set[int]:
-    """The doctor, its descendants, and the sessions that these lead."""
+    """The doctor, its descendants, and the sessions that these lead; Windows has no sessions."""
     family = {doctor, os.getpid()}
     leaders: Set[int] = set()
     grown = True
     while grown:
-        more = {pid for pid, entry in table.items() if pid not in family and (entry["ppid"] in family or entry["sid"] in leaders)}
+        more = {pid for pid, entry in table.items() if pid not in family and (entry["ppid"] in family or entry.get("sid") in leaders)}
         grown = bool(more)
         family |= more
         leaders |= more
@@ -155,17 +155,6 @@ def table_of_windows(psutil: Any) -> Dict[int, Entry]:
     return table
 
 
-def family_of(table: Dict[int, Entry], doctor: int) -> Set[int]:
-    """The doctor and its descendants."""
-    family = {doctor, os.getpid()}
-    grown = True
-    while grown:
-        more = {pid for pid, entry in table.items() if pid not in family and entry["ppid"] in family}
-        grown = bool(more)
-        family |= more
-    return family
-
-
 def on_windows(doctor: int) -> None:
     """The table of Windows. It is never complete: which files other processes hold open is not asked there."""
     try:
@@ -176,7 +165,7 @@ def on_windows(doctor: int) -> None:
         emit("error", step="processes", error=("psutil: %s: %s" % (type(error).__name__, error))[:COMMAND_LIMIT])
         return
     own = table.get(os.getpid(), {}).get("user")
-    family = family_of(table, doctor)
+    family = doctors_own(table, doctor)
     emit("processes", provider=provider, provider_error=None, complete=False)
     for pid in sorted(set(table) - family):
         fields = {key: table[pid][key] for key in SHOWN if table[pid].get(key) not in (None, [])}

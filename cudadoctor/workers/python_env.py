@@ -20,7 +20,6 @@ import os
 TYPE_CHECKING = False  # importing typing would cost as much as all listings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
 EXACT = (
     "numba", "llvmlite", "numpy", "scipy", "torch", "torchvision", "torchaudio", "triton", "pytorch-triton", "jax", "jaxlib",
@@ -234,13 +233,10 @@ def report_frameworks(installed: dict[str, Distribution]) -> None:
     files = sibling("framework_files")
     loader = files.Loader(lambda: sibling("toolkit_search_linux"), sys.prefix, sys.path, system_root())
 
-    def report(source: Callable[..., dict[str, Any] | None]) -> None:
-        found = source(installed, loader)
-        if found is not None:
-            emit("framework", **found)
-
-    for source in files.SOURCES:
-        guarded("framework", lambda source=source: report(source))  # type: ignore[misc]
+    for source, names in files.SOURCES:
+        entry = files.first(installed, names)
+        if entry is not None:
+            guarded("framework", lambda source=source, entry=entry: emit("framework", **source(entry, installed, loader)))  # type: ignore[misc]
 
 
 def system_root() -> str:
