@@ -10,7 +10,7 @@ Map of the package, in the order in which data flows; each room imports only wha
     checks/      Facts -> Clues, one module per row of the pipeline
     texts/       what failing rungs, logs and a user's text say of themselves -> Clues; what decides between neighbours
     judge/       Clues -> the root cause, what it explains, what is open; stages.py joins all stages to one Report; experiments.py says
-                 what a live check tries next (sources/experiments.py carries it out, commands/experimenting.py is the loop)
+                 what a live check tries next (sources/experiments.py carries it out, commands/examining.py has the loop)
     within/      the judgement of what a stranger may have written, in a child with a limit of time and memory
     prescribe/   root cause + facts -> steps for this machine
     policy/      what a team demands of its machines, put beside a report

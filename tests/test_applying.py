@@ -487,9 +487,9 @@ def test_the_shell_and_its_programs_get_what_every_child_gets(tmp_path: Path, mo
     ],
 )
 def test_the_program_gets_the_cure(script: str, said: str, tmp_path: Path) -> None:
-    """`curing.script` answers as on a machine with that fault; the rest is the command itself."""
-    told = "import sys; from cudadoctor.commands import curing; from cudadoctor.commands.cli import main; "
-    told += f"curing.script = lambda command: ({script!r}, 'A cause'); sys.argv = ['cudadoctor', *sys.argv[1:]]; main()"
+    """`session_steps` answers as on a machine with that fault; the rest is the command itself."""
+    told = "import sys; from cudadoctor.commands import run; from cudadoctor.commands.cli import main; "
+    told += f"run.session_steps = lambda command: ({script!r}, 'A cause'); sys.argv = ['cudadoctor', *sys.argv[1:]]; main()"
     argv = ["run", "--cured", "--", "sh", "-c", "echo ${CURE-none}; exit 4"]
     done = subprocess.run([sys.executable, "-c", told, *argv], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (4, f"{said}\n")

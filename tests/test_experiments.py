@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudadoctor.commands import experimenting
+from cudadoctor.commands import examining
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge import experiments, stages
 from cudadoctor.knowledge.load import load
@@ -355,7 +355,7 @@ def test_the_variable_that_breaks_the_driver_is_found(broken_by_a_variable: Evid
             tuple(name for name in group if name != "LD_LIBRARY_PATH") for group in answer.plan.units if group != ("LD_LIBRARY_PATH",)
         ),
     )
-    after = experimenting.tried(msgspec.structs.replace(answer, plan=plan), broken_by_a_variable, KNOWLEDGE, timeout=20)
+    after = examining.tried(msgspec.structs.replace(answer, plan=plan), broken_by_a_variable, KNOWLEDGE, timeout=20)
     report = report_on(after)
     assert report.diagnosis.root is not None
     assert (report.diagnosis.root.cause, report.diagnosis.root.proof is not None) == (UNFORESEEN, True)

@@ -18,7 +18,6 @@ import pytest
 
 from cudadoctor.commands.fleet import _advise
 from cudadoctor.fleet import picture
-from cudadoctor.fleet.earlier import worse
 from cudadoctor.fleet.nodes import read
 from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.knowledge.load import load
@@ -186,7 +185,7 @@ def test_ten_thousand_gpus_that_are_gone_are_told_soon() -> None:
     gpus = [tuple(NodeGpu(number=at, uuid=f"GPU-{of}-{at}", name="H200") for at in range(10_000)) for of in "ab"]
     before, now = (msgspec.structs.replace(base, gpus=some) for some in gpus)
     began = time.process_time()
-    assert len(worse([now], [before])) == 10_000
+    assert len(picture.worse([now], [before])) == 10_000
     assert time.process_time() - began < 2
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import NoReturn
 
 import click
 
 from cudadoctor.commands import helping, setup, terminal
 from cudadoctor.commands.bench import bench
-from cudadoctor.commands.causes import causes
 from cudadoctor.commands.check import check
 from cudadoctor.commands.compare import compare
-from cudadoctor.commands.explain import explain
+from cudadoctor.commands.explain import causes, explain
 from cudadoctor.commands.fix import fix
 from cudadoctor.commands.fleet import fleet
 from cudadoctor.commands.guide import guide
@@ -28,14 +28,32 @@ from cudadoctor.commands.smoke import smoke
 from cudadoctor.model import exit_codes
 
 COMMANDS = (check, fix, fleet, smoke, bench, record, explain, causes, guide, setup.schema, run, compare, setup.hook, setup.completion, mcp)
+STANDS_ON = ("click", "rich", "msgspec", "psutil", "nvidia-ml-py", "numba", "numba-cuda", "numpy")
 
 
 def _version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        from cudadoctor.commands import about
-
-        terminal.write(about.text())
+        terminal.write("".join(f"{line}\n" for line in _versions()))
         context.exit()
+
+
+def _versions() -> Iterator[str]:
+    """All that a bug report about the doctor itself needs, without asking the machine for anything else."""
+    import platform
+    from importlib import metadata
+
+    from cudadoctor import __version__
+
+    def version(name: str) -> str:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return "not installed"
+
+    yield f"cudadoctor, version {__version__}"
+    yield f"Python {platform.python_version()} ({platform.python_implementation()}), {sys.executable}"
+    yield f"{platform.system()} {platform.release()} {platform.machine()}"
+    yield ", ".join(f"{name} {version(name)}" for name in STANDS_ON)
 
 
 @click.group(cls=helping.Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""`cudadoctor explain`: a code, a cause, a thing, a file or a text."""
+"""`cudadoctor explain`: a code, a cause, a thing, a file or a text; `cudadoctor causes`: the list of the causes."""
 
 from __future__ import annotations
 
@@ -65,3 +65,22 @@ def explain(words: tuple[str, ...], form: str, distro: str | None, **options: An
     elif not options["quiet"]:
         terminal.write(body)
     sys.exit(code)
+
+
+@click.command(
+    cls=helping.Command,
+    group="Look up",
+    summary="List the causes that can be named.",
+    examples=(("cudadoctor causes", "each with its layer"),),
+)
+@click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
+@groups.shown
+def causes(form: str, **options: Any) -> None:
+    """List the causes that cudadoctor can name."""
+    from cudadoctor.commands import explaining
+
+    body = explaining.listing(gathering.knowledge(), form)
+    if form == "json":
+        terminal.write_json(body, options["plain"])
+    elif not options["quiet"]:
+        terminal.write(body)

@@ -55,7 +55,7 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     else a program that needs nothing but Python 3.6, and its recording is judged here.
     """
     from cudadoctor.commands import asking_nodes
-    from cudadoctor.fleet import heat, picture
+    from cudadoctor.fleet import picture, stragglers
     from cudadoctor.report.fleet_formats import Seen
 
     if not files and all(options[engine] is None for engine in asking_nodes.ENGINES):
@@ -63,7 +63,7 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     written = terminal.outputs(options["output"], ("text", *FORMATS))
     nodes, missing, earlier, figures, repeated, notes = _gathered(files, history, expect, options)
     found = picture.paint(nodes, missing, earlier, figures, _advise, strict=strict, repeated=repeated, notes=notes)
-    seen = Seen(found, nodes, lambda: heat.by_figure(figures))
+    seen = Seen(found, nodes, lambda: stragglers.heat(figures))
     _show(seen, options)
     _write(seen, options, written)
     sys.exit(found.exit_code)

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cudadoctor.commands import examining, experimenting, gathering, helping, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 
@@ -42,7 +42,7 @@ def record(context: click.Context, /, target: str | None, script: bool, no_redac
     terminal.check_target(target, force=force)
     evidence = gathering.live({**options, "distro": None}, Requirements())
     if not no_try:
-        evidence = experimenting.completed(evidence, timeout=options["timeout"])
+        evidence = examining.completed(evidence, timeout=options["timeout"])
     said = gathering.write_recording(evidence, target, keep=no_redact, force=force)
     if not options["quiet"]:
         terminal.write(said)
@@ -50,17 +50,9 @@ def record(context: click.Context, /, target: str | None, script: bool, no_redac
 
 def _print_script(context: click.Context) -> None:
     """The program is the same whatever it will be asked for, so what it takes itself has no effect here."""
-    own = {
-        "target": "-o",
-        "quick": "--quick",
-        "frameworks": "--frameworks",
-        "no_redact": "--no-redact",
-        "force": "--force",
-        "no_try": "--no-try",
-        "python": "--python",
-        "timeout": "--timeout",
-    }
-    given = [option for name, option in own.items() if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    own = ("target", "quick", "frameworks", "no_redact", "force", "no_try", "python", "timeout")
+    typed = [name for name in own if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    given = ["-o" if name == "target" else f"--{name.replace('_', '-')}" for name in typed]
     if given:
         are = "is an option" if len(given) == 1 else "are options"
         raise terminal.usage(f"--script prints the program; {', '.join(given)} {are} of the program itself: give it to that when it runs")

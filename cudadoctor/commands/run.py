@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,13 @@ from cudadoctor.commands import gathering, helping, terminal
 
 if TYPE_CHECKING:
     from cudadoctor.model.use import Outcome
+
+# A check of this machine as `cudadoctor fix` makes it, without figures.
+_OPTIONS: dict[str, Any] = {
+    "replay": None, "record": None, "no_redact": False, "force": False, "log": None, "timeout": 60.0, "distro": None, "form": "text",
+    "output": (), "strict": False, "quick": False, "frameworks": False, "no_try": False, "color": "never", "plain": True, "quiet": True,
+    "verbose": False,
+}  # fmt: skip
 
 
 @click.command(
@@ -73,10 +80,9 @@ def run(
 
 def _cured(command: tuple[str, ...]) -> tuple[str, ...]:
     """The command behind a shell that was given the session steps of the fix for what is wrong here."""
-    from cudadoctor.commands import curing
     from cudadoctor.sources import applying
 
-    script, why = curing.script(command)
+    script, why = session_steps(command)
     if not script:
         terminal.say(f"cudadoctor: {why}; the program runs as it is\n")
         return command
@@ -91,6 +97,29 @@ def _cured(command: tuple[str, ...]) -> tuple[str, ...]:
     if not limits:
         return command
     return ("/bin/sh", "-c", "\n".join((*limits, 'exec "$@"')), command[0], *command)  # a limit is a process's own
+
+
+def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
+    """The commands for a shell, empty where there are none; and the cause, or why there are none."""
+    import time
+
+    from cudadoctor.commands import examining
+    from cudadoctor.commands.runner import interpreter
+    from cudadoctor.model.requirements import Requirements
+    from cudadoctor.prescribe.applying import of_the_shell
+    from cudadoctor.report.clean import one_line
+
+    options = {**_OPTIONS, "python": interpreter(command)}
+    answer, _ = examining.judge(options, Requirements(skip=("benchmark",)), time.monotonic())
+    report = answer.report
+    root = report.diagnosis.root
+    if root is None:
+        return "", "nothing is wrong" if report.verdict == "healthy" else "the cause is not certain"
+    named = one_line(f"{root.title} [{root.cause}]")
+    if root.basis == "suspected":
+        return "", f"only suspected: {named}"
+    found = of_the_shell(report.prescription)
+    return found, named if found else f"{named}: nothing in its fix can be done for one program (cudadoctor fix)"
 
 
 def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:

@@ -54,7 +54,7 @@ def _all(a: Compared, b: Compared, knowledge: Knowledge) -> Iterator[Difference]
     yield from _findings(a.report, b.report)
     yield from _rows(a.report, b.report)
     yield from _asked(a.report, b.report)
-    yield from _smoke(a.report, b.report)
+    yield from _of_both(_steps(a.report), _steps(b.report), "smoke")
     yield from _machine(a.report, b.report)
     yield from _gpus(a.report, b.report)
     yield from _settings(a.evidence, b.evidence)
@@ -134,12 +134,13 @@ def _comparable(row: Row, other: Row, a: Report, b: Report) -> bool:
 
 def _asked(a: Report, b: Report) -> Iterator[Difference]:
     one, other = ({result.text: words.MET[result.met] for result in report.requirements} for report in (a, b))
-    yield from _of({text: one[text] for text in one if text in other}, {text: other[text] for text in other if text in one}, "requirement")
+    yield from _of_both(one, other, "requirement")
 
 
-def _smoke(a: Report, b: Report) -> Iterator[Difference]:
-    one, other = _steps(a), _steps(b)
-    yield from _of({step: one[step] for step in one if step in other}, {step: other[step] for step in other if step in one}, "smoke")
+def _of_both(a: Mapping[str, str], b: Mapping[str, str], kind: Kind) -> Iterator[Difference]:
+    """What differs of that which both tables have."""
+    both = a.keys() & b.keys()
+    yield from _of({what: a[what] for what in both}, {what: b[what] for what in both}, kind)
 
 
 def _steps(report: Report) -> dict[str, str]:
@@ -243,16 +244,13 @@ def _figures(a: Report, b: Report, knowledge: Knowledge) -> Iterator[Difference]
         row = knowledge.figure(result.name)
         noise = max(row.drift if row is not None else DRIFT, (result.spread or 0.0) + (other.spread or 0.0))
         if abs(change) > noise:
-            title = row.title if row is not None else result.name
-            yield Difference(kind="figure", what=f"{title}{_on(result)}", a=_value(result), b=f"{_value(other)} ({change:+.0%})")
+            on = f", GPU {result.gpu}" + (f" to GPU {result.peer}" if result.peer is not None else "")
+            what = words.figure(result.name, knowledge) + on
+            yield Difference(kind="figure", what=what, a=_value(result), b=f"{_value(other)} ({change:+.0%})")
 
 
 def _key(result: BenchmarkResult) -> tuple[int, str, int | None]:
     return result.gpu, result.name, result.peer
-
-
-def _on(result: BenchmarkResult) -> str:
-    return f", GPU {result.gpu}" + (f" to GPU {result.peer}" if result.peer is not None else "")
 
 
 def _value(result: BenchmarkResult) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cudadoctor.fleet.earlier import worse
 from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.model import exit_codes
-from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd
+from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd, Worse
 from cudadoctor.model.report import RequirementResult
 
 
@@ -145,3 +144,35 @@ def _drift(nodes: Sequence[Node]) -> list[Drift]:
         odd = tuple(Odd(value=value, nodes=tuple(names)) for value, names in ranked if usual is None or value != usual[0])
         found.append(Drift(setting=setting, usual=usual[0] if usual else None, count=len(usual[1]) if usual else 0, odd=odd))
     return found
+
+
+# ---------------------------------------------------------------- what got worse
+def worse(nodes: Iterable[Node], earlier: Sequence[Node]) -> tuple[Worse, ...]:
+    """`nodes` and `earlier`: each node once. The same change of many nodes is one, the commonest first."""
+    before = {node.name: node for node in earlier}
+    by_what: dict[str, list[str]] = {}
+    seen = set()
+    for node in nodes:
+        seen.add(node.name)
+        for what in _changes(before[node.name], node) if node.name in before else ():
+            by_what.setdefault(what, []).append(node.name)
+    gone = [name for name in before if name not in seen]
+    if gone:
+        by_what["no report this time"] = gone
+    found = [Worse(what=what, nodes=tuple(names)) for what, names in by_what.items()]
+    return tuple(sorted(found, key=lambda one: -len(one.nodes)))
+
+
+def _changes(before: Node, now: Node) -> Iterator[str]:
+    if _ORDER[now.verdict] < _ORDER[before.verdict] or (now.verdict == before.verdict and now.cause not in (before.cause, None)):
+        yield f"{_state(before)} before, now {_state(now)}"
+    there = _uuids(now)
+    yield from (f"GPU {uuid} is gone" for uuid in _uuids(before) if uuid not in there)
+
+
+def _state(node: Node) -> str:
+    return node.verdict if node.cause is None else f"{node.verdict} ({node.cause})"
+
+
+def _uuids(node: Node) -> dict[str, None]:
+    return dict.fromkeys(gpu.uuid for gpu in node.gpus if gpu.uuid is not None)

@@ -14,6 +14,8 @@ import msgspec
 from cudadoctor.inventory.equals import LEAST_PEERS, comparable, slow, usual_clock
 from cudadoctor.model.fleet import Measured, Node, NodeGpu, Straggler
 
+NO_HEAT = 255
+
 
 def behind_themselves(values: Sequence[float], own: Sequence[Sequence[float]]) -> list[tuple[int, float]]:
     """The places of the values that are too low for the very GPU, each with its usual value. `own`: its values in earlier runs.
@@ -102,6 +104,16 @@ def shares(figures: Figures) -> Iterator[tuple[str, int, float]]:
         if len(kind.values) > LEAST_PEERS:
             middle = statistics.median(kind.values)
             yield from ((kind.name, place, value / middle) for place, value in zip(kind.at, kind.values, strict=True))
+
+
+def heat(figures: Figures) -> dict[str, bytes]:
+    """By figure a byte for each GPU of each node, in order: the percentage of the usual one, NO_HEAT where it was not measured or has no
+    equals."""
+    found: dict[str, bytearray] = {}
+    for name, place, share in shares(figures):
+        row = found.get(name) or found.setdefault(name, bytearray([NO_HEAT]) * len(figures.gpus))
+        row[place] = min(round(share * 100), NO_HEAT - 1)
+    return {name: bytes(row) for name, row in found.items()}
 
 
 def _clock(measured: Sequence[Measured]) -> float:

@@ -8,7 +8,7 @@ import msgspec
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.report import BenchmarkResult, MachineGpu, Report
-from cudadoctor.report import smoke_text, sustained, text
+from cudadoctor.report import smoke_text, sustained, text, words
 from cudadoctor.report.clean import one_line
 
 BAR = 20  # columns
@@ -37,8 +37,7 @@ def render(report: Report, knowledge: Knowledge, style: text.Style, *, against: 
     if between:
         _matrix(page, between, knowledge)
         page.gap()
-    told = report.verdict not in ("healthy",) or report.exit_code != 0
-    if told:
+    if report.verdict != "healthy" or report.exit_code != 0:
         return page.text() + text.render(msgspec.structs.replace(report, benchmark=()), knowledge, style)
     for note in report.notes:
         page.prose(f"Note: {note}", hang=2)
@@ -53,23 +52,22 @@ def _heading(gpu: int, gpus: Sequence[MachineGpu]) -> str:
 
 
 def _figure(page: text.Page, result: BenchmarkResult, knowledge: Knowledge) -> None:
-    row = knowledge.figure(result.name)
-    title = row.title if row is not None else result.name
+    row, title = knowledge.figure(result.name), words.figure(result.name, knowledge)
     if result.value is None:
         page.pair(f"  {title:<{TITLE}}", "", "not measured")
         page.prose(result.why or "no reason recorded", indent=6, style="dim")
         return
     value = f"{_short(result.value):>8} {result.unit:<8}"
-    words = f"{value} {bar(result.share, ascii_only=page.style.ascii)}"
+    said = f"{value} {bar(result.share, ascii_only=page.style.ascii)}"
     if result.share is not None:
-        words += f" {round(result.share * 100):>3} %"
+        said += f" {round(result.share * 100):>3} %"
     if result.verdict != "cannot judge":
-        words += f"  {result.verdict}"
+        said += f"  {result.verdict}"
     if result.behind is not None:
-        words += f"  {result.behind:.0%} behind equal GPUs"
+        said += f"  {result.behind:.0%} behind equal GPUs"
     if result.change is not None:
-        words += f"  {result.change:+.1%} against {_short(result.saved or 0.0)}"
-    page.pair(f"  {title:<{TITLE}}", VERDICT_STYLE[result.verdict] if result.verdict == "slow" else "", words.rstrip())
+        said += f"  {result.change:+.1%} against {_short(result.saved or 0.0)}"
+    page.pair(f"  {title:<{TITLE}}", VERDICT_STYLE[result.verdict] if result.verdict == "slow" else "", said.rstrip())
     details = _details(result, judged=row is not None and row.good is not None, verbose=page.style.verbose)
     if details:
         page.prose(details, indent=6, style="dim")
@@ -108,12 +106,12 @@ def _matrix(page: text.Page, between: Sequence[BenchmarkResult], knowledge: Know
     for name in dict.fromkeys(result.name for result in between):
         cells = {(result.gpu, result.peer): result for result in between if result.name == name}
         unit = next(iter(cells.values())).unit
-        row = knowledge.figure(name)
-        page.raw(f"{row.title if row is not None else name}, {unit} (from the row's GPU to the column's)", style="bold")
+        page.raw(f"{words.figure(name, knowledge)}, {unit} (from the row's GPU to the column's)", style="bold")
         gpus = sorted({gpu for pair in cells for gpu in pair if gpu is not None})
         page.raw("        " + "".join(f"{f'GPU {gpu}':>9}" for gpu in gpus))
         for one in gpus:
-            line = "".join(f"{_cell(cells.get((one, other))):>9}" for other in gpus)
+            row = (cells.get((one, other)) for other in gpus)
+            line = "".join(f"{'-' if cell is None or cell.value is None else _short(cell.value):>9}" for cell in row)
             page.raw(f"  {f'GPU {one}':<6}{line}")
         ways = dict.fromkeys(result.limit_from for result in cells.values() if result.limit_from)
         for way in ways:
@@ -121,10 +119,6 @@ def _matrix(page: text.Page, between: Sequence[BenchmarkResult], knowledge: Know
         for result in cells.values():
             if result.verdict == "slow" or (result.value is None and result.why):
                 page.prose(f"GPU {result.gpu} to GPU {result.peer}: {result.verdict}: {result.why}", indent=2, hang=2)
-
-
-def _cell(result: BenchmarkResult | None) -> str:
-    return "-" if result is None or result.value is None else _short(result.value)
 
 
 def _conclusion(page: text.Page, report: Report) -> None:

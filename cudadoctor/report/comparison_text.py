@@ -38,8 +38,7 @@ def _block(page: PlainPage, heading: str, differences: Iterable[Difference]) -> 
     chosen = list(differences)
     if not chosen:
         return
-    page.gap()
-    page.raw(heading, "bold")
+    page.heading(heading)
     for one in chosen:
         a, b = _short(one.a, page.style), _short(one.b, page.style)
         what = one_line(one.what)

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cudadoctor.model.explanation import CauseDocument, CodeMeaning, Topic
-from cudadoctor.model.recipe import Step
-from cudadoctor.report import words
 from cudadoctor.report.clean import one_line
 from cudadoctor.report.page import PlainPage, Style
 
@@ -61,14 +59,12 @@ def of_topics(topics: Iterable[Topic], causes: Mapping[str, InShort], style: Sty
         for fact in topic.facts:
             page.prose(f"{fact.name}: {fact.value}", indent=2, hang=4)
         if topic.troubles:
-            page.gap()
-            page.raw("What usually goes wrong", "bold", indent=2)
+            page.heading("What usually goes wrong", indent=2)
         for trouble in topic.troubles:
             named = f" [{', '.join(trouble.causes)}]" if trouble.causes else ""
             page.prose(f"* {trouble.text}{named}", indent=2, hang=2)
         if topic.causes:
-            page.gap()
-            page.raw("Its causes, and how to tell them apart", "bold", indent=2)
+            page.heading("Its causes, and how to tell them apart", indent=2)
         _causes(page, topic.causes, causes)
         _sources(page, topic.sources)
     return page.text()
@@ -95,9 +91,8 @@ def _few(words: Sequence[str], most: int, style: Style) -> str:
 
 
 def _sources(page: PlainPage, sources: tuple[str, ...]) -> None:
-    if not sources:
-        return
-    page.prose(f"Source: {_few(sources, MAX_SOURCES, page.style)}", indent=2, hang=2)
+    if sources:
+        page.prose(f"Source: {_few(sources, MAX_SOURCES, page.style)}", indent=2, hang=2)
 
 
 # ---------------------------------------------------------------- a cause
@@ -108,30 +103,26 @@ def of_cause(document: CauseDocument, style: Style) -> str:
     page.prose(cause.why)
     page.raw(f"layer {cause.layer}, row {cause.row}, {cause.effect} unless the machine shows otherwise")
     page.raw(f"breaks: {', '.join(cause.breaks)}")
-    page.gap()
-    page.raw("See whether it is this", "bold")
+    page.heading("See whether it is this")
     page.raw(cause.tell_apart, "cyan", indent=4)
     _named(page, "Yields to (where one of these is found too, it is the consequence)", cause.yields_to, document)
     _named(page, "Takes precedence over", document.yielded_by, document)
     _literals(page, "Messages that state it", cause.messages)
     _literals(page, "Messages that may mean it", cause.hints)
     if cause.codes:
-        page.gap()
-        page.raw("Codes that may mean it", "bold")
+        page.heading("Codes that may mean it")
         page.prose(", ".join(cause.codes), indent=2)
     if cause.no_software_fix:
         page.gap()
         page.prose(cause.no_software_fix)
     for fix in document.fixes:
-        page.gap()
-        page.raw("Fix" + (f" on {', '.join(fix.systems)}" if fix.systems else ""), "bold")
+        page.heading("Fix" + (f" on {', '.join(fix.systems)}" if fix.systems else ""))
         for number, step in enumerate(fix.steps, 1):
-            _step(page, number, step)
+            page.step(number, step)
     if document.fixes:
         page.raw(f"for this machine, with its values: cudadoctor fix {cause.id}", indent=2)
     if cause.sources:
-        page.gap()
-        page.raw("Sources", "bold")
+        page.heading("Sources")
         for source in cause.sources:
             page.prose(f"- {source}", indent=2, hang=2)
     return page.text()
@@ -139,26 +130,13 @@ def of_cause(document: CauseDocument, style: Style) -> str:
 
 def _named(page: PlainPage, head: str, causes: tuple[str, ...], document: CauseDocument) -> None:
     if causes:
-        page.gap()
-        page.raw(head, "bold")
+        page.heading(head)
         for cause in causes:
             page.prose(f"- {document.titles.get(cause, cause)} [{cause}]", indent=2, hang=2)
 
 
 def _literals(page: PlainPage, head: str, literals: tuple[str, ...]) -> None:
     if literals:
-        page.gap()
-        page.raw(head, "bold")
+        page.heading(head)
         for literal in literals:
             page.raw(literal, indent=4)
-
-
-def _step(page: PlainPage, number: int, step: Step) -> None:
-    page.prose(f"{number}. {words.told(step)}", indent=2, hang=3)
-    if step.shell:
-        page.raw(step.shell, "cyan", indent=6)
-    if step.kind and step.shell:
-        page.raw(f"({words.KINDS[step.kind]})", "dim", indent=6)
-    for head, command in (("Verify", step.verify), ("Undo", step.undo)):
-        if command:
-            page.raw(words.labelled(head, command), indent=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
-from cudadoctor.report import text, way, words
+from cudadoctor.report import text, words
 
 
 def render(report: Report, prescription: Prescription | None, knowledge: Knowledge, style: text.Style, *, named: str | None = None) -> str:
@@ -15,8 +15,7 @@ def render(report: Report, prescription: Prescription | None, knowledge: Knowled
     word, colour = text.VERDICTS[report.verdict]
     if named is not None and (root is None or root.cause != named):
         page.pair(word, colour, f"{root.title} [{root.cause}]" if root is not None else words.standing(named, report.diagnosis))
-        page.gap()
-        page.raw(f"Asked for: {knowledge.cause(named).title} [{named}]", style="bold")
+        page.heading(f"Asked for: {knowledge.cause(named).title} [{named}]")
         if root is not None:
             page.prose(f"{words.standing(named, report.diagnosis)}.")
         if prescription is not None:
@@ -37,7 +36,7 @@ def render(report: Report, prescription: Prescription | None, knowledge: Knowled
             page.raw(ask.command, indent=4)
             page.prose(f"tells apart: {', '.join(ask.tells_apart)}", indent=6)
     if named is None or (root is not None and root.cause == named):
-        way.legs(page, report.way, done=len(prescription.steps) if prescription is not None else 0)
+        text.way(page, report.way, done=len(prescription.steps) if prescription is not None else 0)
     return page.text()
 
 

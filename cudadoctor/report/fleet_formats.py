@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
+
+from cudadoctor.report.formats import by
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -19,25 +20,9 @@ class Seen(NamedTuple):
     heat: Callable[[], Mapping[str, bytes]]
 
 
-Render = Callable[[Seen, "Knowledge"], str]
-
-
-def _json(seen: Seen, knowledge: Knowledge) -> str:
-    from cudadoctor.report import json
-
-    return json.render(seen.fleet)
-
-
-def _module(name: str) -> Render:
-    def render(seen: Seen, knowledge: Knowledge) -> str:
-        return str(import_module(f"cudadoctor.report.{name}").render(seen, knowledge))
-
-    return render
-
-
-FORMATS: dict[str, Render] = {
-    "json": _json,
-    "html": _module("fleet_html"),
-    "junit": _module("fleet_junit"),
-    "prometheus": _module("fleet_prometheus"),
+FORMATS: dict[str, Callable[[Seen, Knowledge], str]] = {
+    "json": lambda seen, knowledge: str(by("json")(seen.fleet)),
+    "html": by("fleet_html"),
+    "junit": by("fleet_junit"),
+    "prometheus": by("fleet_prometheus"),
 }

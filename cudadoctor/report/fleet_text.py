@@ -53,8 +53,8 @@ def render(fleet: Fleet, knowledge: Knowledge, style: Style) -> str:
     _list(page, "No report", [f"{_short(folded(sources), style)}: {why}" for why, sources in by_reason(fleet).items()])
     faults = [group for group in fleet.groups if group.verdict != "healthy"]
     if faults:
-        _head(page, "By cause")
-    for group in _some(faults, style):
+        page.heading("By cause")
+    for group in faults if style.verbose else faults[:_MOST]:
         _group(page, group)
     _left(page, faults)
     _list(page, "Required, and not met", [f"{_short(folded(one.nodes), style)}: {words.asked(one)}" for one in fleet.demands])
@@ -97,15 +97,6 @@ def by_reason(fleet: Fleet) -> dict[str, list[str]]:
     return found
 
 
-def _head(page: Page, head: str) -> None:
-    page.gap()
-    page.raw(head, "bold")
-
-
-def _some(entries: Sequence[Group], style: Style) -> Sequence[Group]:
-    return entries if style.verbose else entries[:_MOST]
-
-
 def _left(page: Page, entries: Sequence[object]) -> None:
     if len(entries) > _MOST and not page.style.verbose:
         page.raw(f"and {len(entries) - _MOST} more (-v)", "dim", indent=2)
@@ -113,7 +104,7 @@ def _left(page: Page, entries: Sequence[object]) -> None:
 
 def _list(page: Page, head: str, lines: Sequence[str]) -> None:
     if lines:
-        _head(page, head)
+        page.heading(head)
         for line in lines if page.style.verbose else lines[:_MOST]:
             page.prose(line, indent=2, hang=2)
         _left(page, lines)
@@ -156,7 +147,6 @@ def _by_gpu(fleet: Fleet, knowledge: Knowledge, style: Style) -> Iterator[str]:
 
 def slow(one: Straggler, knowledge: Knowledge) -> str:
     """One GPU's figure beside the usual one."""
-    row = knowledge.figure(one.figure)
     than = f"{one.peers} equal GPUs" if one.against == "peers" else "it was before"
     said = f"{units.figure(one.value, one.unit)}, {one.behind:.0%} behind {units.figure(one.usual, one.unit)}"
-    return f"{one.node} GPU {one.gpu}: {row.title if row is not None else one.figure} {said} ({than})"
+    return f"{one.node} GPU {one.gpu}: {words.figure(one.figure, knowledge)} {said} ({than})"

@@ -3,70 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.report import Report
-    from cudadoctor.report.page import Style
-
-Render = Callable[["Report", "Knowledge", "Style"], str]
 
 
 class Format(NamedTuple):
     """`only_stdout`: it is one answer to one reader, so no file of it makes sense. `exit_code`: its readers agreed on other ones."""
 
-    render: Render
+    render: Callable[..., str]  # of a report, what is known, and the style
     is_json: bool = False
     only_stdout: bool = False
     exit_code: Callable[[Report], int] | None = None
 
 
-def _text(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import text
+def by(module: str, takes: int = 2, function: str = "render") -> Callable[..., Any]:
+    """A function of a format's module, which is imported when it is called. `takes`: how many of report, knowledge and style."""
 
-    return text.render(report, knowledge, style)
+    def call(*given: Any) -> Any:
+        return getattr(import_module(f"cudadoctor.report.{module}"), function)(*given[:takes])
 
-
-def _json(report: Report, knowledge: Knowledge, style: Style) -> str:
-    from cudadoctor.report import json
-
-    return json.render(report)
-
-
-def _machine(name: str) -> Render:
-    """A format for programs: it looks the same wherever it is written, so its module needs no style."""
-
-    def render(report: Report, knowledge: Knowledge, style: Style) -> str:
-        from importlib import import_module
-
-        return str(import_module(f"cudadoctor.report.{name}").render(report, knowledge))
-
-    return render
-
-
-def _nagios_exit(report: Report) -> int:
-    from cudadoctor.report import nagios
-
-    return nagios.exit_code(report)
-
-
-def _npd_exit(report: Report) -> int:
-    from cudadoctor.report import npd
-
-    return npd.exit_code(report)
+    return call
 
 
 FORMATS: dict[str, Format] = {
-    "text": Format(_text),
-    "json": Format(_json, is_json=True),
-    "brief": Format(_machine("brief"), is_json=True),
-    "junit": Format(_machine("junit")),
-    "html": Format(_machine("html")),
-    "markdown": Format(_machine("markdown")),
-    "github": Format(_machine("github")),
-    "gitlab": Format(_machine("gitlab"), is_json=True),
-    "prometheus": Format(_machine("prometheus")),
-    "nagios": Format(_machine("nagios"), only_stdout=True, exit_code=_nagios_exit),
-    "npd": Format(_machine("npd"), only_stdout=True, exit_code=_npd_exit),
+    "text": Format(by("text", takes=3)),
+    "json": Format(by("json", takes=1), is_json=True),
+    "brief": Format(by("brief"), is_json=True),
+    "junit": Format(by("junit")),
+    "html": Format(by("html")),
+    "markdown": Format(by("markdown")),
+    "github": Format(by("github")),
+    "gitlab": Format(by("gitlab"), is_json=True),
+    "prometheus": Format(by("prometheus")),
+    "nagios": Format(by("nagios"), only_stdout=True, exit_code=by("nagios", takes=1, function="exit_code")),
+    "npd": Format(by("npd"), only_stdout=True, exit_code=by("npd", takes=1, function="exit_code")),
 }

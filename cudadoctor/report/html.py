@@ -13,7 +13,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report, SmokeResult
-from cudadoctor.report import sustained, templates, text, way, words
+from cudadoctor.report import sustained, templates, text, words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,11 +82,14 @@ def render(report: Report, knowledge: Knowledge) -> str:
         "parts": tuple(_parts(steps)),
         "legs": _legs(report, len(steps)),
         "seen": _seen(report),
-        "benchmark": [_figure(name, results, knowledge) for name, results in _by_name(report, peers=False)],
+        "benchmark": [
+            Figure(words.figure(name, knowledge), _limits(results), [(result.gpu, _bar(result)) for result in results])
+            for name, results in _by_name(report, peers=False)
+        ],
         "links": [_links(name, results, knowledge) for name, results in _by_name(report, peers=True)],
         "statuses": {status: count for status in text.STATUS_STYLE if (count := sum(row.status == status for row in report.checks))},
         "smoke": _by_gpu(report.smoke),
-        "words": words, "text": text, "way": way,
+        "words": words, "text": text,
     }  # fmt: skip
     return templates.render("report.html.jinja", context)
 
@@ -123,17 +126,8 @@ def _by_name(report: Report, *, peers: bool) -> list[tuple[str, list[BenchmarkRe
     return [(name, [result for result in found if result.name == name]) for name in dict.fromkeys(result.name for result in found)]
 
 
-def _title(name: str, knowledge: Knowledge) -> str:
-    row = knowledge.figure(name)
-    return row.title if row is not None else name
-
-
 def _limits(results: Sequence[BenchmarkResult]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(result.limit_from for result in results if result.limit_from is not None))
-
-
-def _figure(name: str, results: Sequence[BenchmarkResult], knowledge: Knowledge) -> Figure:
-    return Figure(_title(name, knowledge), _limits(results), [(result.gpu, _bar(result)) for result in results])
 
 
 def _bar(result: BenchmarkResult) -> Bar:
@@ -153,7 +147,7 @@ def _links(name: str, results: Sequence[BenchmarkResult], knowledge: Knowledge) 
     gpus = sorted({gpu for pair in cells for gpu in pair if gpu is not None})
     most = max((result.value for result in results if result.value is not None), default=0.0)
     rows = [(one, [_cell(cells.get((one, other)), most) for other in gpus]) for one in gpus]
-    return Links(f"{_title(name, knowledge)}, {results[0].unit}", _limits(results), gpus, rows)
+    return Links(f"{words.figure(name, knowledge)}, {results[0].unit}", _limits(results), gpus, rows)
 
 
 def _cell(result: BenchmarkResult | None, most: float) -> Cell:

@@ -92,12 +92,8 @@ def page(document: CauseDocument) -> str:
     lines += _literals("Messages that state it", cause.messages)
     lines += _literals("Messages that may mean it", cause.hints)
     if cause.codes:
-        lines += [
-            "",
-            "## Codes that may mean it",
-            "",
-            ", ".join(f"[{code(one)}](../codes/{one.lower().replace(' ', '-')}.md)" for one in cause.codes),
-        ]
+        links = ", ".join(f"[{code(one)}](../codes/{one.lower().replace(' ', '-')}.md)" for one in cause.codes)
+        lines += ["", "## Codes that may mean it", "", links]
     if cause.sources:
         lines += ["", "## Sources", "", *(f"* {source(text)}" for text in cause.sources), ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -115,40 +111,19 @@ def _literals(head: str, literals: tuple[str, ...]) -> list[str]:
 
 def _step(number: int, step: Step) -> Iterable[str]:
     yield f"{number}. {prose(words.told(step))}"
-    yield from _commands(step)
-    yield ""
-
-
-def _commands(step: Step) -> Iterable[str]:
     if step.shell and step.kind:
         yield from ("", block(step.shell, 4), "", f"    ({escaped(words.KINDS[step.kind])})")
     for head, shell in (("Verify:", step.verify), ("Undo:", step.undo)):
         if shell:
             yield from ("", f"    {escaped(head)}", "", block(shell, 4))
+    yield ""
 
 
 def index(causes: Mapping[str, Cause]) -> str:
-    """The page that leads to the others."""
-    rows = [f"| [{code(cause.id)}]({cause.id}.md) | {escaped(cause.title)} | {cause.layer} | {cause.effect} |" for cause in _sorted(causes)]
-    return (
-        "\n".join(
-            (
-                "# Causes",
-                "",
-                _WHY,
-                "",
-                *_HEAD,
-                *rows,
-            )
-        )
-        + "\n"
+    """The page that leads to the others: by layer as the ladder climbs, then by id."""
+    ordered = sorted(causes.values(), key=lambda cause: (LAYERS.index(cause.layer), cause.id))
+    rows = [f"| [{code(cause.id)}]({cause.id}.md) | {escaped(cause.title)} | {cause.layer} | {cause.effect} |" for cause in ordered]
+    why = (
+        "Every diagnosis names one of these first. `effect` is what it does where nothing else was seen: it blocks, degrades, or is advice."
     )
-
-
-_WHY = "Every diagnosis names one of these first. `effect` is what it does where nothing else was seen: it blocks, degrades, or is advice."
-_HEAD = ("| cause | what it is | layer | effect |", "|---|---|---|---|")
-
-
-def _sorted(causes: Mapping[str, Cause]) -> list[Cause]:
-    """By layer as the ladder climbs, then by id."""
-    return sorted(causes.values(), key=lambda cause: (LAYERS.index(cause.layer), cause.id))
+    return "\n".join(("# Causes", "", why, "", "| cause | what it is | layer | effect |", "|---|---|---|---|", *rows)) + "\n"

@@ -9,6 +9,8 @@ import textwrap
 
 import msgspec
 
+from cudadoctor.model.recipe import Step
+from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
 
 MAX_WIDTH = 100  # columns of prose
@@ -35,8 +37,8 @@ class PlainPage:
         self._width = max(MIN_WIDTH, min(style.width, MAX_WIDTH))
         self._lines: list[str] = []
 
-    def prose(self, text: str, *, indent: int = 0, hang: int = 0) -> None:
-        """A paragraph. Lines after the first stand `hang` columns deeper."""
+    def prose(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
+        """A paragraph, without a style here. Lines after the first stand `hang` columns deeper."""
         self._lines += textwrap.wrap(
             one_line(text),
             self._width,
@@ -46,13 +48,28 @@ class PlainPage:
             break_on_hyphens=False,
         )
 
-    def raw(self, text: str, style: str = "", *, indent: int = 0) -> None:
+    def raw(self, text: str, style: str = "", indent: int = 0) -> None:
         """Lines as they are."""
         before, after = (_COLOURS[style], _RESET) if style and self.style.color else ("", "")
         self._lines += [f"{before}{' ' * indent}{line}{after}" for line in clean(text).split("\n")]
 
     def gap(self) -> None:
         self._lines.append("")
+
+    def heading(self, text: str, indent: int = 0) -> None:
+        self.gap()
+        self.raw(text, "bold", indent=indent)
+
+    def step(self, number: int, step: Step) -> None:
+        """Words, then the command on lines of its own, its risk, how to check and how to undo it."""
+        self.prose(f"{number}. {words.told(step)}", indent=2, hang=3)
+        if step.shell:
+            self.raw(step.shell, "cyan", indent=6)
+        if step.kind and step.shell:
+            self.raw(f"({words.KINDS[step.kind]})", "dim", indent=6)
+        for head, command in (("Verify", step.verify), ("Undo", step.undo)):
+            if command:
+                self.raw(words.labelled(head, command), indent=6)
 
     def text(self) -> str:
         out = "".join(f"{line.rstrip()}\n" for line in self._lines)

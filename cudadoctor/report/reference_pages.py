@@ -108,10 +108,6 @@ def llms(parts: Mapping[str, Sequence[Entry]]) -> str:
         "",
     ]
     for head, entries in parts.items():
-        lines += [
-            f"## {head}",
-            "",
-            *(f"- [{one.title}]({site.ADDRESS}{one.path}){f': {one.beside}' if one.beside else ''}" for one in entries),
-            "",
-        ]
+        rows = (f"- [{one.title}]({site.ADDRESS}{one.path}){f': {one.beside}' if one.beside else ''}" for one in entries)
+        lines += [f"## {head}", "", *rows, ""]
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -22,12 +22,10 @@ def render(outcome: Outcome, style: Style) -> str:
     for note in outcome.notes:
         page.prose(note, indent=2)
     if outcome.failure is not None:
-        page.gap()
-        page.raw(f"Why it failed: {outcome.failure.title} [{outcome.failure.cause}]", "bold")
+        page.heading(f"Why it failed: {outcome.failure.title} [{outcome.failure.cause}]")
         _reason(page, outcome.failure)
     for number, reason in enumerate(outcome.not_used if style.verbose else outcome.not_used[:MOST_REASONS]):
-        page.gap()
-        page.raw(f"{'Why' if not number else 'Also'}: {reason.title} [{reason.cause}]", "bold")
+        page.heading(f"{'Why' if not number else 'Also'}: {reason.title} [{reason.cause}]")
         _reason(page, reason)
     return page.text()
 

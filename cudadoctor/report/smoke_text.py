@@ -55,8 +55,7 @@ def planted(failure: Planted) -> str:
 
 def lesson(page: text.Page, rows: Sequence[LessonResult]) -> None:
     """What each way to take the time says, for growing arrays, and from where on the GPU is the faster one."""
-    page.gap()
-    page.raw("What a timer measures (microseconds)", style="bold")
+    page.heading("What a timer measures (microseconds)")
     for gpu in sorted({row.gpu for row in rows}):
         for step in dict.fromkeys(row.step for row in rows):
             chosen = [row for row in rows if (row.gpu, row.step) == (gpu, step)]

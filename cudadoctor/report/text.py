@@ -15,10 +15,11 @@ from rich.text import Text
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.recipe import Prescription, Step, Who
-from cudadoctor.model.report import BenchmarkResult, Report, Row
+from cudadoctor.model.recipe import Leg, Prescription, Who
+from cudadoctor.model.report import BenchmarkResult, Report
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean, one_line
+from cudadoctor.report.page import PlainPage
 from cudadoctor.report.page import Style as Style  # callers find it here
 
 MAX_RULED_OUT = 6  # causes named in the line of what was ruled out
@@ -32,11 +33,11 @@ VERDICTS = {
 STATUS_STYLE = {"pass": "green", "warn": "yellow", "fail": "red", "unknown": "magenta", "skip": "dim"}
 
 
-class Page:
-    """Lines of output. Prose wraps at the width; `raw` lines never do."""
+class Page(PlainPage):
+    """The same, drawn by Rich: it knows more colours, and how wide a letter is."""
 
     def __init__(self, style: Style) -> None:
-        self.style = style
+        super().__init__(style)
         self.console = Console(
             file=io.StringIO(),
             width=max(40, min(style.width, MAX_WIDTH)),
@@ -50,7 +51,7 @@ class Page:
         )
 
     def prose(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
-        """A paragraph. Lines after the first stand `hang` columns deeper: a machine's words never begin a line of ours."""
+        """A machine's words never begin a line of ours."""
         words = Text(one_line(text), style=style)
         for number, line in enumerate(words.wrap(self.console, self.console.width - indent - hang)):
             self.console.print(Text(" " * (indent + (hang if number else 0))) + line, soft_wrap=True)
@@ -120,8 +121,7 @@ def _asked(page: Page, report: Report) -> None:
     if not report.requirements:
         return
     unmet = words.unmet(report)
-    page.gap()
-    page.raw(f"Required: {len(unmet)} of {len(report.requirements)} not met" if unmet else "Required, and met", style="bold")
+    page.heading(f"Required: {len(unmet)} of {len(report.requirements)} not met" if unmet else "Required, and met")
     width = min(32, max(len(one_line(result.text)) for result in report.requirements))
     for result in (*unmet, *(result for result in report.requirements if result.met)):
         found = result.found if result.met is not None else result.why
@@ -138,8 +138,7 @@ def _quotes(page: Page, quotes: Sequence[Quote], indent: int = 2) -> None:
 def _cause(page: Page, root: Finding, knowledge: Knowledge) -> None:
     page.gap()
     page.prose(knowledge.cause(root.cause).why)
-    page.gap()
-    page.raw("What shows it", style="bold")
+    page.heading("What shows it")
     _quotes(page, root.evidence)
     if page.style.verbose and root.url is not None:
         page.raw(f"Page of this cause: {root.url}", style="dim")
@@ -150,12 +149,8 @@ AFTERWARDS = "Afterwards:"
 
 
 def prescription(page: Page, what: Prescription, proof: str | None = None) -> None:
-    """The steps: words, then the command on lines of its own, its risk, how to check and how to undo it.
-
-    Those that need somebody else stand together under a heading of their own, as a message to forward.
-    """
-    page.gap()
-    page.raw("Fix" if what.steps else "No software fix is known", style="bold")
+    """The steps. Those that need somebody else stand together under a heading of their own, as a message to forward."""
+    page.heading("Fix" if what.steps else "No software fix is known")
     if proof is not None:
         page.prose(proof, indent=2)
     if what.no_software_fix is not None:
@@ -166,50 +161,53 @@ def prescription(page: Page, what: Prescription, proof: str | None = None) -> No
     for number, step in enumerate(what.steps, 1):
         if step.who != part:
             part = step.who
-            _part(page, what, ADMINISTRATOR if part == "administrator" else AFTERWARDS)
-        step_lines(page, number, step)
+            page.heading(ADMINISTRATOR if part == "administrator" else AFTERWARDS)
+            if part == "administrator":
+                page.raw(f"cause: {what.cause} (more: cudadoctor explain {what.cause})", style="dim", indent=2)
+        page.step(number, step)
 
 
-def _part(page: Page, what: Prescription, heading: str) -> None:
-    page.gap()
-    page.raw(heading, style="bold")
-    if heading == ADMINISTRATOR:
-        page.raw(f"cause: {what.cause} (more: cudadoctor explain {what.cause})", style="dim", indent=2)
+# ---------------------------------------------------------------- the rest of the way to a running kernel
+STAGES = {"gpu": "GPU", "driver": "driver", "cuda": "CUDA", "toolkit": "toolkit", "python": "Python", "numba": "Numba", "check": "check"}
+STATES = {"fits": "", "by-the-fix": "by the steps above: ", "to-do": "to do: ", "later": "not known yet: "}
+_STAGE = max(map(len, STAGES.values()))
 
 
-def step_lines(page: Page, number: int, step: Step) -> None:
-    page.prose(f"{number}. {words.told(step)}", indent=2, hang=3)
-    if step.shell:
-        page.raw(step.shell, style="cyan", indent=6)
-    if step.kind and step.shell:
-        page.raw(f"({words.KINDS[step.kind]})", style="dim", indent=6)
-    for head, command in (("Verify", step.verify), ("Undo", step.undo)):
-        if command:
-            page.raw(words.labelled(head, command), indent=6)
+def way(page: Page, legs: Sequence[Leg], done: int) -> None:
+    """One line a stage, and the steps of what is left to do. `done`: steps that were printed before; the numbers go on."""
+    if not legs:
+        return
+    page.heading("The rest of the way to a running kernel")
+    if all(leg.state in ("fits", "by-the-fix") for leg in legs):
+        page.prose("With that done, driver, CUDA, toolkit and Numba fit each other: nothing else is left to install.", indent=2)
+        return
+    number = done
+    for leg in legs:
+        page.prose(f"{STAGES[leg.stage]:<{_STAGE}}  {STATES[leg.state]}{leg.text}", indent=2, hang=_STAGE + 2)
+        for step in leg.steps:
+            number += 1
+            page.step(number, step)
 
 
+# ---------------------------------------------------------------- beside it
 def _open_questions(page: Page, report: Report) -> None:
     diagnosis = report.diagnosis
     failed = [row for row in report.checks if row.status == "fail" and row.evidence]
     if failed:
-        page.gap()
-        page.raw("What failed", style="bold")
+        page.heading("What failed")
         _quotes(page, failed[0].evidence)
     if diagnosis.crashes:
-        page.gap()
-        page.raw("A part of cudadoctor failed; the rest of this report holds", style="bold")
+        page.heading("A part of cudadoctor failed; the rest of this report holds")
         for crash in diagnosis.crashes:
             page.raw(one_line(f"{crash.stage}, {crash.name}: {crash.error}"), indent=2)
     if diagnosis.suspects:
-        page.gap()
-        page.raw("Possible causes, likeliest first", style="bold")
+        page.heading("Possible causes, likeliest first")
         for finding in diagnosis.suspects:
             page.prose(f"- {finding.title} [{finding.cause}]", indent=2)
         page.raw("What they rest on", style="bold")
         _quotes(page, diagnosis.suspects[0].evidence)
     if diagnosis.ask:
-        page.gap()
-        page.raw("What would settle it", style="bold")
+        page.heading("What would settle it")
         for ask in diagnosis.ask:
             page.raw(ask.command, style="cyan", indent=4)
             page.prose((f"tells apart: {', '.join(ask.tells_apart)}. " if ask.tells_apart else "") + ask.why, style="dim", indent=6)
@@ -221,8 +219,7 @@ def _beside(page: Page, report: Report) -> None:
         page.gap()
         page.prose("Consequences, nothing to do: " + "; ".join(f"{finding.title} [{finding.cause}]" for finding in diagnosis.explains))
     if diagnosis.also:
-        page.gap()
-        page.raw("Also found, independent of it" if diagnosis.root else "Also found", style="bold")
+        page.heading("Also found, independent of it" if diagnosis.root else "Also found")
         for finding in diagnosis.also:
             page.prose(f"- {finding.title} [{finding.cause}] ({words.expected(finding) or finding.effect})", indent=2)
             _quotes(page, finding.evidence[:1], indent=6)
@@ -236,32 +233,26 @@ def _beside(page: Page, report: Report) -> None:
 
 def figure(result: BenchmarkResult, knowledge: Knowledge) -> str:
     """One figure in words: value, share of the limit, and what the limit is."""
-    row = knowledge.figure(result.name)
-    name = row.title if row is not None else result.name
+    name = words.figure(result.name, knowledge)
     if result.peer is not None:
         name += f", GPU {result.gpu} to GPU {result.peer}"
     if result.value is None:
         return f"{name}: not measured ({result.why or 'no reason recorded'})"
-    words = f"{name}: {result.value:.1f} {result.unit}"
+    said = f"{name}: {result.value:.1f} {result.unit}"
     if result.share is not None and result.limit is not None:
-        words += f", {result.share:.0%} of {result.limit:.0f} {result.unit} ({result.limit_from})"
+        said += f", {result.share:.0%} of {result.limit:.0f} {result.unit} ({result.limit_from})"
     if result.verdict == "slow":
-        words += ": slow"
-    return words
+        said += ": slow"
+    return said
 
 
 def _figures(page: Page, report: Report, knowledge: Knowledge) -> None:
     if not report.benchmark:
         return
-    page.gap()
-    page.raw("Benchmark", style="bold")
+    page.heading("Benchmark")
     many = len({result.gpu for result in report.benchmark}) > 1
     for result in report.benchmark:
         page.raw((f"GPU {result.gpu}: " if many else "") + one_line(figure(result, knowledge)), indent=2)
-
-
-def row_line(row: Row) -> str:
-    return f"{row.id:<16} {one_line(row.summary)}{words.because(row)}"
 
 
 def _rows(page: Page, report: Report) -> None:
@@ -277,7 +268,8 @@ def _rows(page: Page, report: Report) -> None:
         if row not in short:
             seconds = report.timing.rows.get(row.id)
             took = f"  [{seconds:.2f} s]" if page.style.verbose and seconds is not None else ""
-            page.pair(f"{row.status:<8}", STATUS_STYLE[row.status], row_line(row) + took)
+            said = f"{row.id:<16} {one_line(row.summary)}{words.because(row)}"
+            page.pair(f"{row.status:<8}", STATUS_STYLE[row.status], said + took)
             for detail in row.details:
                 page.prose(detail, indent=4, hang=2)
     if passed and not page.style.verbose:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Diagnosis
 from cudadoctor.model.experiments import UNCHANGED
 from cudadoctor.model.facts import Quote
@@ -40,6 +41,12 @@ def gpus(report: Report) -> str:
     families = [(gpu.name, (gpu.architecture or "").title()) for gpu in report.machine.gpus]
     named = Counter(name or f"NVIDIA GPU ({family})" for name, family in families if name or family)
     return " + ".join(f"{number} x {name}" if number > 1 else name for name, number in named.items())
+
+
+def figure(name: str, knowledge: Knowledge) -> str:
+    """What a figure of the benchmark is called."""
+    row = knowledge.figure(name)
+    return row.title if row is not None else name
 
 
 def _undecided(report: Report) -> str:
