@@ -153,7 +153,6 @@ def _json(value: Report | Explanation) -> str:
 
 # ---------------------------------------------------------------- what nothing fits
 def _names(knowledge: Knowledge) -> list[str]:
-    """Everything that can be asked by name."""
     from cudadoctor.knowledge.lookup import topics
 
     cuda = (name for error in knowledge.cuda_errors for name in (error.driver_name, error.runtime_name) if name)
@@ -260,7 +259,6 @@ def own_system(knowledge: Knowledge) -> str | None:
 
 
 def listing(knowledge: Knowledge, form: str) -> str:
-    """All causes, a line each, or as JSON."""
     causes = knowledge.causes.values()
     if form == "json":
         entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in causes]

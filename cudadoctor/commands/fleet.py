@@ -121,7 +121,6 @@ def _show(seen: Seen, options: dict[str, Any]) -> None:
 
 
 def _write(seen: Seen, options: dict[str, Any], written: Iterable[tuple[str, str]]) -> None:
-    """Every --output."""
     from cudadoctor.report.page import Style
 
     style = Style(width=100, ascii=options["plain"], verbose=options["verbose"])

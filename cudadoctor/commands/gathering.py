@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def knowledge() -> Knowledge:
-    """What is known apart from any machine."""
     from cudadoctor import installed
 
     return installed.knowledge()
@@ -73,7 +72,6 @@ def gather(options: dict[str, Any], requirements: Requirements, judge: Judge | N
 
 
 def _replayed(options: dict[str, Any]) -> tuple[Evidence, ...]:
-    """A recording, or the bundle of another tool."""
     import msgspec
 
     from cudadoctor.sources import bundles, recording

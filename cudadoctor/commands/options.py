@@ -174,7 +174,6 @@ def settled(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def outputs(options: dict[str, Any]) -> list[tuple[str, str]]:
-    """The format and the file of each --output."""
     return terminal.outputs(options["output"], tuple(name for name, form in FORMATS.items() if not form.only_stdout))
 
 
@@ -201,7 +200,6 @@ def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], s
 
 
 def write_file(path: str, body: str, *, mode: str = "w") -> None:
-    """The file of an --output."""
     from cudadoctor.sources import writing
 
     try:

@@ -87,7 +87,6 @@ class Reader:
 
 
 def parted(found: Iterable[Node | Missing]) -> tuple[list[Node], list[Missing]]:
-    """The nodes, and what is none."""
     nodes: list[Node] = []
     missing: list[Missing] = []
     for one in found:

@@ -18,7 +18,6 @@ LONG = 240  # characters of one value; -v shows all
 
 
 def render(comparison: Comparison, style: Style) -> str:
-    """The two names, then the differences."""
     page = PlainPage(style)
     count = len(comparison.differences)
     said = "EQUAL  nothing that matters differs" if comparison.equal else f"DIFFERENT  {count} difference{'s' if count > 1 else ''}"

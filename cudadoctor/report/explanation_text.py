@@ -47,7 +47,6 @@ def of_codes(matches: Iterable[CodeMeaning], causes: Mapping[str, InShort], styl
 
 
 def of_topics(topics: Iterable[Topic], causes: Mapping[str, InShort], style: Style) -> str:
-    """Things, one below the other."""
     page = PlainPage(style)
     for number, topic in enumerate(topics):
         if number:

@@ -44,7 +44,6 @@ def render(report: Report, knowledge: Knowledge) -> str:
 
 
 def command(level: str, title: str, message: str) -> str:
-    """One annotation."""
     return f"::{level} title={_property(one_line(title))}::{_data(clean(message))}"
 
 

@@ -66,7 +66,6 @@ class Links(NamedTuple):
 
 
 def render(report: Report, knowledge: Knowledge) -> str:
-    """The whole page."""
     root, prescription = report.diagnosis.root, report.prescription
     steps = prescription.steps if prescription is not None else ()
     context = {

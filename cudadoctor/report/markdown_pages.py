@@ -67,7 +67,6 @@ def source(text: str) -> str:
 
 # ---------------------------------------------------------------- pages
 def page(document: CauseDocument) -> str:
-    """The page of one cause."""
     cause = document.page
     lines = [f"# {escaped(cause.title)}", "", prose(cause.why), ""]
     lines += [

@@ -49,7 +49,6 @@ class PlainPage:
         )
 
     def raw(self, text: str, style: str = "", indent: int = 0) -> None:
-        """Lines as they are."""
         before, after = (_COLOURS[style], _RESET) if style and self.style.color else ("", "")
         self._lines += [f"{before}{' ' * indent}{line}{after}" for line in clean(text).split("\n")]
 

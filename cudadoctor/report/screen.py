@@ -56,7 +56,6 @@ def fits(whole: str, style: Style) -> bool:
 
 
 def render(report: Report, knowledge: Knowledge, style: Style, commands: Commands = Commands()) -> str:  # noqa: B008 - it is a constant
-    """The screen."""
     blocks = [block for block in _blocks(report, knowledge, style, commands) if block.text]
     room = style.height - _PROMPT
     while _height(blocks, style.width) > room and any(block.rank for block in blocks):

@@ -54,8 +54,6 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Course(msgspec.Struct, frozen=True):
-    """One GPU under the load."""
-
     gpu: int
     name: str
     seconds: float

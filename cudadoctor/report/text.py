@@ -78,7 +78,6 @@ class Page(PlainPage):
 
 
 def render(report: Report, knowledge: Knowledge, style: Style) -> str:
-    """The whole report."""
     page = Page(style)
     _head(page, report)
     _asked(page, report)

@@ -44,7 +44,6 @@ def gpus(report: Report) -> str:
 
 
 def figure(name: str, knowledge: Knowledge) -> str:
-    """What a figure of the benchmark is called."""
     row = knowledge.figure(name)
     return row.title if row is not None else name
 

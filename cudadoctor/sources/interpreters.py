@@ -184,7 +184,6 @@ def _trees(prefix: str) -> Iterator[str]:
 
 
 def _of_user() -> str:
-    """Where the user's own packages are."""
     return os.path.join(inherited.home(), ".local")
 
 

@@ -44,8 +44,6 @@ class Struct:
 
 
 class structs:  # noqa: N801 - msgspec's name
-    """msgspec.structs."""
-
     @staticmethod
     def asdict(struct: Any) -> dict[str, Any]:
         return {name: getattr(struct, name) for name in struct.__struct_fields__}
@@ -58,8 +56,6 @@ class structs:  # noqa: N801 - msgspec's name
 
 
 class json:  # noqa: N801 - msgspec's name
-    """msgspec.json."""
-
     @staticmethod
     def encode(value: Any) -> bytes:
         text = _json.dumps(value, default=structs.asdict, ensure_ascii=False, indent=1)

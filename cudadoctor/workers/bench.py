@@ -81,7 +81,6 @@ class Figures:
         return record
 
     def measuring(self, name: str) -> Callable[[], Any]:
-        """What measures a figure."""
         if name.partition("_")[0] in ("tensor", "product", "cublas"):
             if self.tensor is None:
                 self.tensor = self.sibling("bench_tensor").Tensor(self.card, self.sibling("tensor_ptx"))
@@ -101,7 +100,6 @@ class Figures:
             emit("end", step=rung, gpu=gpu, **failed)
 
     def close(self) -> None:
-        """Give everything back."""
         if self.tensor is not None:
             self.tensor.close()
         self.copies.close()
@@ -171,7 +169,6 @@ class Turn:
                 line = b""
 
     def came(self) -> bool:
-        """Whether it is our turn."""
         return self.mine.is_set()
 
     def __enter__(self) -> None:

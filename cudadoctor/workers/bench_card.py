@@ -85,7 +85,6 @@ class Card:
         return handle
 
     def release(self, handle: Any) -> None:
-        """Give one thing back before the end."""
         for entry in self.undo:
             if entry[1] is handle:
                 self.undo.remove(entry)
@@ -120,7 +119,6 @@ class Card:
             self.gated = False
 
     def memory(self, size: int) -> Any:
-        """Device memory."""
         return self.keep(ctypes.c_uint64, "cuMemFree_v2", "cuMemAlloc_v2", ctypes.c_size_t(size))
 
     def pinned(self, size: int) -> Any:
@@ -180,7 +178,6 @@ class Card:
 
     # -------------------------------------------------------- time
     def shut_gate(self, *streams: Any) -> None:
-        """Let these streams wait."""
         if not self.gated:
             return
         ctypes.c_uint32.from_address(self.flag.value).value = 0
@@ -188,12 +185,10 @@ class Card:
             self.launch(self.kernel("gate", "gate"), 1, 1, "pq", self.flag_there, GATE_LIMIT, stream=stream)
 
     def open_gate(self) -> None:
-        """Let all go."""
         if self.gated:
             ctypes.c_uint32.from_address(self.flag.value).value = 1
 
     def record(self, event: Any, stream: Any = None) -> None:
-        """Queue an event."""
         self.driver.call("cuEventRecord", event, stream if stream is not None else self.stream)
 
     def elapsed(self, before: Any, after: Any) -> float:
@@ -274,7 +269,6 @@ class Card:
         return turns, self.measure(lambda _: launch(turns), most=2)
 
     def look_now(self) -> None:
-        """Ask for the state of the GPU under load."""
         if self.look is not None:
             self.seen = self.look()
 

@@ -69,7 +69,6 @@ class Compute:
 
     # -------------------------------------------------------- memory
     def shared_memory(self) -> dict[str, Any]:
-        """Reads of shared memory by all multiprocessors."""
         card, ptx = self.card, self.card.ptx
         card.prepare()
         kernel, threads = card.kernel("shared", "shared"), 512
@@ -172,7 +171,6 @@ class Compute:
         return {"value": round(seconds.median * 1e6, 3), "spread": seconds.spread, "why": why}
 
     def launch_graph(self) -> dict[str, Any]:
-        """One launch within a graph of many."""
         card, driver = self.card, self.driver
         card.prepare()
         kernel = card.kernel("gate", "nothing")

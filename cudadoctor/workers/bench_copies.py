@@ -35,7 +35,6 @@ class Copies:
         self.size = 0
 
     def close(self) -> None:
-        """Let the ordinary memory go."""
         self.ordinary = None
 
     # -------------------------------------------------------- PCIe
@@ -58,7 +57,6 @@ class Copies:
         return first, self.host
 
     def look_at_link(self) -> None:
-        """Read the link while it works."""
         self.under_load = self.place.link(self.folder, "current") or self.under_load
 
     def over_pcie(self, seconds: Any, size: int, ways: int = 1) -> dict[str, Any]:
@@ -82,11 +80,9 @@ class Copies:
         return {"value": value, "limit": limit, "limit_from": limit_from, "spread": seconds.spread, "why": "; ".join(notes) or None}
 
     def copy(self, function: str, target: Any, source: Any, size: int, stream: Any = None) -> None:
-        """Queue one copy."""
         self.driver.call(function, target, source, ctypes.c_size_t(size), stream if stream is not None else self.card.stream)
 
     def h2d_pinned(self) -> dict[str, Any]:
-        """Host to device from pinned memory."""
         device, host = self.pin()
         size = self.size
         self.place.mark(host.value, size, 1)
@@ -98,7 +94,6 @@ class Copies:
         return self.over_pcie(seconds, size)
 
     def d2h_pinned(self) -> dict[str, Any]:
-        """Device to host into pinned memory."""
         device, host = self.pin()
         size = self.size
         self.place.send(self.driver, device, size, 2)
@@ -166,7 +161,6 @@ class Copies:
         self.driver.call("cuCtxSynchronize")
 
     def fetch(self, device: Any, address: int, size: int) -> None:
-        """An ordinary copy from the device."""
         self.driver.call("cuMemcpyDtoH_v2", ctypes.c_void_p(address), device, ctypes.c_size_t(size))
 
     def h2d_pageable(self) -> dict[str, Any]:
@@ -180,7 +174,6 @@ class Copies:
         return self.over_pcie(seconds, size)
 
     def d2h_pageable(self) -> dict[str, Any]:
-        """Device to host into ordinary memory."""
         device, address, size = self.pageable()
         self.place.send(self.driver, device, size, 4)
         self.place.wipe(address, size)
@@ -252,7 +245,6 @@ class Copies:
         return self.within(seconds, size, 2)
 
     def device_read(self) -> dict[str, Any]:
-        """Device memory, read only."""
         seconds, size = self.by_kernel("read", self.card.ptx.UNROLLED_READ, 7)
         return self.within(seconds, size, 1)
 

@@ -114,7 +114,6 @@ def queue(one: Side, other: Side, size: int) -> None:
 
 
 def queue_many(one: Side, other: Side) -> None:
-    """Queue many small copies."""
     for _ in range(SMALLS):
         queue(one, other, SMALL)
 
@@ -136,7 +135,6 @@ def limit_of(place: Any, one: Side, other: Side, access: bool) -> tuple[float | 
 
 
 def figure(worker: Any, name: str, one: Side, other: Side, run: int, limit: tuple[float | None, str | None], said: str | None) -> None:
-    """One figure of one pair."""
     started = time.monotonic()
     unit = "us" if name == "peer_latency" else "GB/s"
     record: dict[str, Any] = {"value": None, "unit": unit, "limit": None, "limit_from": limit[1], "why": said}

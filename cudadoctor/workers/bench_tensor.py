@@ -46,7 +46,6 @@ class Tensor:
         self.capability = tuple(int(part) for part in (card.gpu.capability or "0.0").split("."))
 
     def one(self, name: str) -> dict[str, Any]:
-        """A figure by its name."""
         what, _, kind = name.partition("_")
         return {"tensor": self.rate, "product": self.product, "cublas": self.cublas}[what](kind)
 
@@ -123,7 +122,6 @@ class Tensor:
         return size, a, b, c
 
     def forget(self) -> None:
-        """Give the operands back."""
         if self.operands is not None:
             for buffer in self.operands[2:]:
                 self.card.release(buffer)
@@ -187,12 +185,10 @@ class Tensor:
                 raise self.card.wrong("row {}, column {} of the product ({}) is {:.6g}, not {:.6g}".format(row, column, kind, got, exact))
 
     def row_of(self, buffer: Any, row: int, size: int, kind: str) -> list[float]:
-        """One row of an operand."""
         width = self.ptx.KINDS[kind][0]
         return numbers(self.read(buffer.value + row * size * width, size * width), kind)
 
     def read(self, place: int, size: int) -> bytes:
-        """Bytes of device memory."""
         back = ctypes.create_string_buffer(size)
         self.driver.call("cuMemcpyDtoH_v2", back, ctypes.c_uint64(place), ctypes.c_size_t(size))
         return back.raw
@@ -212,7 +208,6 @@ class Tensor:
         return {"value": value, "unit": unit(kind), "spread": seconds.spread, "why": why}
 
     def close(self) -> None:
-        """Give everything back."""
         self.forget()
         if self.library:
             self.library.close()
@@ -238,7 +233,6 @@ class Cublas:
         return None
 
     def multiply(self, kind: str, size: int, a: Any, b: Any, c: Any) -> None:
-        """Queue one product."""
         operand, result, compute, factor = CUBLAS[kind]
         alpha, beta, n = factor(1), factor(0), ctypes.c_int(size)
         code = self.library.cublasGemmEx(
@@ -250,7 +244,6 @@ class Cublas:
             raise OSError("cublasGemmEx gave {}".format(code))
 
     def close(self) -> None:
-        """Give the handle back."""
         self.library.cublasDestroy_v2(self.handle)
 
 
@@ -271,7 +264,6 @@ def unit(kind: str) -> str:
 
 
 def numbers(raw: bytes, kind: str) -> list[float]:
-    """The numbers of a row."""
     if kind == "tf32":
         return list(struct.unpack("<{}f".format(len(raw) // 4), raw))
     if kind == "fp16":

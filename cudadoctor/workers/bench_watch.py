@@ -86,13 +86,11 @@ class Watch:
         return int(entry(*given)) == 0
 
     def number(self, function: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
-        """A value of this GPU."""
         value = kind()
         return int(value.value) if self.library is not None and self.call(function, self.handle, *arguments, ctypes.byref(value)) else None
 
     # -------------------------------------------------------- under load
     def reasons(self) -> list[str] | None:
-        """What holds the clocks down now."""
         for function in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
             mask = self.number(function, kind=ctypes.c_ulonglong)
             if mask is not None:
@@ -100,7 +98,6 @@ class Watch:
         return None
 
     def look(self) -> dict[str, Any]:
-        """State of the GPU at this moment."""
         milliwatts = self.number("nvmlDeviceGetPowerUsage")
         return {
             "sm_clock_mhz": self.number("nvmlDeviceGetClockInfo", ctypes.c_uint(1)),

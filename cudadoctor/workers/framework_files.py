@@ -265,7 +265,6 @@ def pinned(entry: Any) -> str | None:
 
 
 def said(entry: Any, name: str, kind: str | None, cuda: str | None, libraries: dict[str, str | None], **more: Any) -> Said:
-    """The event's fields."""
     fields: Said = {"name": name, "package": entry.name, "version": entry.version, "kind": kind, "cuda": cuda, "libraries": libraries}
     fields.update({"cudnn": None, "architectures": [], "builds": []})
     fields.update(more)

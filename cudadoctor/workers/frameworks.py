@@ -50,7 +50,6 @@ class Framework:
         self.package: Any = None
 
     def load(self) -> dict[str, Any]:
-        """Import it."""
         self.package = importlib.import_module(self.module)
         return {"version": str(getattr(self.package, "__version__", "") or "") or None, "path": getattr(self.package, "__file__", None)}
 

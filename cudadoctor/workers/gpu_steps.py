@@ -68,7 +68,6 @@ def repeated(wrong: Callable[[], bool], times: int = REPEATED) -> str:
 
 
 def raises(action: Callable[[], object]) -> bool:
-    """Whether an action fails."""
     try:
         action()
     except Exception:
@@ -180,7 +179,6 @@ class Gpu:
         return module
 
     def launch(self, kernel: Any, blocks: int, threads: int, arguments: Any = None) -> None:
-        """Queue a kernel on the default stream."""
         one, none = ctypes.c_uint(1), ctypes.c_uint(0)
         self.driver.call(
             "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, none, None, arguments, None
@@ -213,7 +211,6 @@ class Gpu:
         return {}
 
     def enter(self) -> None:
-        """Make the context current in this thread."""
         self.driver.call("cuCtxSetCurrent", self.handle)
 
     def leave(self) -> None:

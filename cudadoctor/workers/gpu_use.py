@@ -51,7 +51,6 @@ class Family:
         return int(read("/proc/%d/stat" % pid).rpartition(")")[2].split()[1])
 
     def holds(self, pid: int) -> bool:
-        """Whether a process descends from the program."""
         if pid in self.members:
             return True
         if pid in self.strangers:
@@ -128,8 +127,6 @@ class Course:
 
 
 class Gpu:
-    """What was seen on one GPU."""
-
     def __init__(self, index: int, watch: Any) -> None:
         self.index, self.watch = index, watch
         self.before = self.memory()
@@ -270,7 +267,6 @@ def heard_end() -> threading.Event:
 
 
 def main() -> None:
-    """Look until the program has ended, then say what was seen."""
     start()
     began = time.monotonic()
     module = sibling("bench_watch")

@@ -172,7 +172,6 @@ def chunks(count: int) -> list[tuple[int, int]]:
 
 
 def compare(found: Any, expected: Any, offset: int) -> None:
-    """Every element, exactly."""
     if not numpy.array_equal(found, expected):
         wrong = int(numpy.flatnonzero(found != expected)[0])
         raise WrongError("element {} is {}, {} is right".format(offset + wrong, found[wrong], expected[wrong]))

@@ -132,7 +132,6 @@ def mig(nv: Any, handle: Any, answers: Answers) -> None:
 
 
 def describe(nv: Any, handle: Any) -> Answers:
-    """All values of one GPU."""
     answers = Answers()
     ask = answers.ask
     ask("address", lambda: address(nv.nvmlDeviceGetPciInfo(handle).busId))
@@ -186,8 +185,6 @@ def process_lists(nv: Any, handle: Any, answers: Answers) -> List[Dict[str, Any]
 
 
 class Binding:
-    """NVML through pynvml."""
-
     def __init__(self, nv: Any) -> None:
         self.nv = nv
         self.driver = lambda: text(nv.nvmlSystemGetDriverVersion())
@@ -339,7 +336,6 @@ def interview(nvml: Any, head: Dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Find a way to ask, then ask."""
     start()
     binding, provider, wrong = import_pynvml()
     head: Dict[str, Any] = {"code": LIBRARY_NOT_FOUND, "message": None, "library": None, "cuda": None}

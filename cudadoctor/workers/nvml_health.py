@@ -59,7 +59,6 @@ def recovery_action(nv: Any, handle: Any) -> Optional[str]:
 
 
 def nvlinks(nv: Any, handle: Any, answers: Any) -> None:
-    """How many links are up and down."""
     states: List[int] = []
     for link in range(LINKS):
         try:
@@ -101,19 +100,16 @@ def fabric(nv: Any, handle: Any, answers: Any) -> None:
 
 
 def fabric_info(info: Any, query: Callable[..., Any], handle: Any) -> Any:
-    """The filled structure."""
     query(handle, ctypes.byref(info))
     return info
 
 
 def message(nv: Any, code: int) -> str:
-    """NVML's words for a code."""
     words = nv.nvmlErrorString(code)
     return words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
 
 
 def license_state(nv: Any, handle: Any) -> Optional[str]:
-    """Whether a vGPU guest has its licence."""
     features = nv.nvmlDeviceGetGridLicensableFeatures(handle)
     if not features.isGridLicenseSupported:
         return None

@@ -38,7 +38,6 @@ class Job:
         self.watches = [watching.Watch(library, gpu.address) for gpu in self.gpus]
 
     def option(self, name: str, otherwise: str) -> str:
-        """The value after an option."""
         return str(self.ladder.option(self.arguments, name) or otherwise)
 
     @staticmethod
@@ -48,7 +47,6 @@ class Job:
 
 
 def main(arguments: list[str]) -> None:
-    """Carry out the module that the first argument names."""
     ladder = sibling("ladder")
     worker = ladder.started()
     name = arguments[0]

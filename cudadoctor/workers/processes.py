@@ -63,7 +63,6 @@ def name_of(uid: int) -> str:
 
 
 def table_from_proc() -> Dict[int, Entry]:
-    """Every process by /proc alone."""
     ticks = os.sysconf("SC_CLK_TCK")
     boot = next((int(line.split()[1]) for line in read("/proc/stat").splitlines() if line.startswith("btime ")), None)
     names: Dict[int, Optional[str]] = {}
@@ -84,7 +83,6 @@ def table_from_proc() -> Dict[int, Entry]:
 
 
 def table_from_psutil(psutil: Any) -> Dict[int, Entry]:
-    """Every process by psutil."""
     table: Dict[int, Entry] = {}
     for process in psutil.process_iter():
         try:

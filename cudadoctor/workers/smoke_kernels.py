@@ -76,18 +76,15 @@ class Kernels:
             self.card.release(found)
 
     def run(self, module: str, kernel: str, blocks: int, threads: int, kinds: str, *values: Any) -> None:
-        """A kernel, waited for."""
         self.card.launch(self.card.kernel(module, kernel), blocks, threads, kinds, *values)
         self.driver.call("cuStreamSynchronize", self.card.stream)
 
     def fetch(self, place: Any, kind: Any, count: int) -> Any:
-        """What the GPU holds there."""
         back = (kind * count)()
         self.driver.call("cuMemcpyDtoH_v2", back, place, ctypes.c_size_t(ctypes.sizeof(back)))
         return back
 
     def compare(self, kernel: str, found: Any, expected: Callable[[int], Any], count: int) -> None:
-        """Every element, exactly."""
         for index in range(count):
             right = expected(index)
             if found[index] != right:
@@ -95,7 +92,6 @@ class Kernels:
 
     # -------------------------------------------------------- arithmetic
     def reduction(self) -> str | None:
-        """A sum by shared memory and atomics."""
         values = (ctypes.c_uint32 * REDUCED)(*range(7, 7 + REDUCED))
         with self.place(4 * REDUCED) as place, self.place(64, 0) as total:
             self.driver.call("cuMemcpyHtoD_v2", place, values, ctypes.c_size_t(4 * REDUCED))
@@ -108,7 +104,6 @@ class Kernels:
         return None
 
     def atomics(self) -> str | None:
-        """Additions of many threads to few counters."""
         with self.place(4 * COUNTERS, 0) as place:
             self.run("add", "add", 64, THREADS, "puu", place, COUNTERS - 1, ADD_TURNS)
             found = self.fetch(place, ctypes.c_uint32, COUNTERS)
@@ -125,7 +120,6 @@ class Kernels:
         return "equal to the CPU to the last bit"
 
     def half(self) -> str | None:
-        """Multiply-add in half precision."""
         try:
             self.card.kernel("half", "half")
         except self.card.unfit:

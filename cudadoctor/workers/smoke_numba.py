@@ -87,7 +87,6 @@ def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool, alone: bool
 
 
 def one(ladder: Any, worker: Any, gpu: int, name: str, action: Callable[[], str | None]) -> bool:
-    """One step under the rung of Numba's kernels."""
     import traceback
 
     started = time.monotonic()

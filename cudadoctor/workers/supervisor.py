@@ -102,8 +102,6 @@ def end_all() -> None:
 
 
 class Line:
-    """The socket to the doctor."""
-
     def __init__(self, descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         self.socket = socket.socket(fileno=descriptor)

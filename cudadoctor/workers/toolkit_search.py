@@ -68,7 +68,6 @@ def listing(folder: str) -> list[str]:
 
 # ---------------------------------------------------------------- the single places
 def in_wheels(places: Places, name: str) -> Candidate:
-    """A wheel below one of the site folders."""
     for rel in places.own.WHEEL_FOLDERS[name]:
         for site in places.site_folders:
             path = places.file_in(places.own.joined(site, rel), name, False)

@@ -142,7 +142,6 @@ def root_of_nvcc(folder: str) -> str:
 
 
 def candidates(places: Any) -> Iterator[tuple[str, str]]:
-    """Folder and the rule that names it."""
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if places.environ.get(variable):
             yield places.environ[variable], variable

@@ -46,7 +46,6 @@ def is_report(content: bytes) -> bool:
 
 
 def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = None) -> Evidence:
-    """The report as evidence of one machine."""
     found: dict[str, Item] = {}
     text = items.text_of(content)
     for item in _items(text):

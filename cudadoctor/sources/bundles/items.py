@@ -22,7 +22,6 @@ MOST_LINES = 50_000  # of such a log, at each end
 
 
 def command(item_id: str, *argv: str, text: str, excerpt: bool = False, status_failed: bool = False) -> Item:
-    """What a command printed."""
     return Item(
         id=item_id,
         kind="command",
@@ -35,7 +34,6 @@ def command(item_id: str, *argv: str, text: str, excerpt: bool = False, status_f
 
 
 def file(item_id: str, path: str, text: str) -> Item:
-    """A file's content."""
     return Item(id=item_id, kind="file", what=path, status="ok", stdout=text[:OUTPUT_LIMIT], origin="recording")
 
 
