@@ -439,7 +439,7 @@ def test_a_transaction_that_removes_something_asks_whatever_was_said(monkeypatch
         asked.append(words)
         return APT
 
-    monkeypatch.setattr(applying, "_asked", simulated)
+    monkeypatch.setattr(applying, "_simulated", simulated)
     assert applying.removed_by("sudo apt-get install -y nvidia-driver-570") == ("nvidia-driver", "cuda-drivers", "libnvidia-ml1")
     assert asked == [("apt-get", "-s", "install -y nvidia-driver-570")]
     assert not apply(step("apt-get install -y nvidia-driver-570", "system"), yes=EVERY)

@@ -97,20 +97,23 @@ def after(script: str) -> dict[str, str] | None:
     own = [f"unset {name}; {name}={shlex.quote(os.environ[name])}" for name in sorted(named & os.environ.keys())]
     told = [f'[ -z "${{{name}+x}}" ] || printf "{name}=%s\\0" "${name}"' for name in (*sorted(named), "PATH")]
     argv = [_allowed(_SHELL), "-euc", "\n".join((*own, script, *told))]
-    variables = {**inherited.for_repair(), "PATH": path}
-    try:
-        done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+    done = _asked(argv, PATH=path)
+    if done is None or done.returncode != 0:
         return None
     parts = (os.fsdecode(part).partition("=") for part in done.stdout.split(b"\0") if part)
     found = {name: value for name, _, value in parts}
     untouched = {name: value for name, value in os.environ.items() if name not in named}
-    return {**untouched, **found, "PATH": _path_after(found.get("PATH", ""), path)} if done.returncode == 0 else None
+    after = found.get("PATH", "")  # what the commands put before or behind the PATH that they were given stands around the user's own
+    return {**untouched, **found, "PATH": after.replace(path, os.environ.get("PATH", ""), 1) if path else after}
 
 
-def _path_after(now: str, given: str) -> str:
-    """What the commands put before or behind the PATH that they were given, around the user's own."""
-    return now.replace(given, os.environ.get("PATH", ""), 1) if given else now
+def _asked(argv: list[str], **variables: str) -> subprocess.CompletedProcess[bytes] | None:
+    """A program that changes nothing, with its output; None where it does not end in time."""
+    given = {**inherited.for_repair(), **variables}
+    try:
+        return subprocess.run(argv, cwd="/", env=given, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
 
 
 def removed_by(script: str) -> tuple[str, ...]:
@@ -118,42 +121,32 @@ def removed_by(script: str) -> tuple[str, ...]:
     found: list[str] = []
     for line in script.split("\n"):
         if (of_apt := _OF_APT.match(line)) is not None:
-            said = _asked("apt-get", "-s", of_apt["rest"])
+            said = _simulated("apt-get", "-s", of_apt["rest"])
             found += _APT_REMOVES.findall(said)
             found += [name for block in _APT_DOWNGRADES.findall(said) for name in block.split()]
         elif (of_dnf := _OF_DNF.match(line)) is not None:
-            said = _asked("dnf", "--assumeno", of_dnf["rest"])
+            said = _simulated("dnf", "--assumeno", of_dnf["rest"])
             found += [row.split()[0] for block in _DNF_BLOCK.findall(said) for row in block.splitlines() if row.split()]
     return tuple(dict.fromkeys(found))
 
 
-def _asked(program: str, option: str, rest: str) -> str:
+def _simulated(program: str, option: str, rest: str) -> str:
     """What a package manager prints when it only simulates."""
     path, words = programs.found(program), _words(rest)
-    if path is None or words is None:
-        return ""
-    variables = {**inherited.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
-    argv = [path, option, *words]
-    try:
-        done = subprocess.run(argv, cwd="/", env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace")
+    done = _asked([path, option, *words], LC_ALL="C", DEBIAN_FRONTEND="noninteractive") if path is not None and words is not None else None
+    return done.stdout.decode("utf-8", "replace") if done is not None else ""
 
 
 def held_by() -> str | None:
     """Which other processes hold a GPU, in words; None: none. Only root sees those of others."""
-    holders = [pid for pid in _pids() if pid != os.getpid() and _holds(pid)]
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return None
+    holders = [pid for pid in pids if pid != os.getpid() and _holds(pid)]
     if holders:
         return f"process {holders[0]} holds a GPU" + (f", and {len(holders) - 1} more do" if len(holders) > 1 else "")
     return None
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
 
 
 def _holds(pid: int) -> bool:

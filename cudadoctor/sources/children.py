@@ -12,11 +12,15 @@ import selectors
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from cudadoctor.model.evidence import Item, Kind, Status
 from cudadoctor.sources.decoding import decoded
-from cudadoctor.sources.keeping import Keeper, Process, alone
-from cudadoctor.sources.spawning import Stream, end_tree, obey, stream_of
+from cudadoctor.sources.keeping import Keeper, alone
+from cudadoctor.sources.spawning import PipeStream, PumpedStream, end_tree, obey, stream_of
+
+if TYPE_CHECKING:
+    from cudadoctor.sources.keeping import Process
 
 OUTPUT_LIMIT = 4 << 20  # bytes kept of each stream; the rest is counted and dropped
 _AT_A_TIME = 16  # pieces taken from one child before the clock and the others are looked at
@@ -51,7 +55,7 @@ class Child:
         self.seconds = 0.0
         self.dropped = 0
         self.buffers: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-        self.open_pipes: dict[str, Stream] = {}
+        self.open_pipes: dict[str, PipeStream | PumpedStream] = {}
         self.on_line: Callable[[str], None] | None = None
         self._line_start = 0
         self.process: Process | None = None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from cudadoctor.sources.decoding import beginning
+
 _LIMIT = 1 << 16  # characters of one file
 _ROOT = "/sys/fs/cgroup"
 _UNIFIED = ("memory.max", "memory.events", "pids.max")
@@ -18,7 +20,7 @@ _DEEPEST = 32  # groups within groups
 
 def read_control_group(path: str) -> str:
     """`path` is /proc/self/cgroup. FileNotFoundError where this kernel has no control groups that may be read."""
-    lines = [line for folder, names in _groups(_text(path)) for name in names for line in _lines(f"{folder}/{name}")]
+    lines = [line for folder, names in _groups(beginning(path, _LIMIT)) for name in names for line in _lines(f"{folder}/{name}")]
     if not lines:
         raise FileNotFoundError(2, "No such file or directory", _ROOT)
     return "".join(f"{line}\n" for line in dict.fromkeys(lines))
@@ -48,14 +50,6 @@ def _upwards(top: str, group: str) -> Iterator[str]:
 
 def _lines(path: str) -> Iterator[str]:
     """A limit, or of the counters the one that tells of kills."""
-    for line in _text(path).split("\n"):
+    for line in beginning(path, _LIMIT).split("\n"):
         if line and (not path.endswith((".events", "_control")) or line.startswith("oom_kill ")):
             yield f"{path}:{line}"
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_LIMIT)
-    except OSError:
-        return ""

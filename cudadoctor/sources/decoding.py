@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -41,3 +43,14 @@ def _wide(content: bytes) -> str | None:
     if even.count(0) * 10 >= len(even) * 8 and not odd.count(0):
         return "utf-16-be"
     return None
+
+
+def beginning(path: str, characters: int) -> str:
+    """A small file's text; empty where it is none or may not be read. A pipe in its place holds nobody up."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return ""
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(characters)
+    except OSError:
+        return ""

@@ -84,17 +84,8 @@ def run(
 
     def start(place: str, arguments: Sequence[str]) -> Child:
         left = end - time.monotonic()
-        argv = [
-            python,
-            "-u",
-            "-B",
-            worker_path("on_gpus.py"),
-            name,
-            *arguments,
-            *extra,
-            "--limit-seconds",
-            f"{max(LEAST, left - SPARE):.1f}",
-        ]
+        ends = ["--limit-seconds", f"{max(LEAST, left - SPARE):.1f}"]
+        argv = [python, "-u", "-B", worker_path("on_gpus.py"), name, *arguments, *extra, *ends]
         with uninterrupted():
             child = Child(
                 f"{'benchmark' if name == 'bench' else name}-{place}",

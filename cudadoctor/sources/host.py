@@ -289,28 +289,17 @@ class Collector:
         numba = sys.executable if '"no Numba here"' in said else None  # the doctor's own stands in, as on the ladder
         own = self.items.get("ladder-own")
         ran = any(gpu_workers.devices(text, rung="numba-kernel") for text in (said, (own.stdout or "") if own is not None else ""))
+
+        def work(name: str, on: tuple[int, ...], arguments: tuple[str, ...]) -> None:
+            python = (numba if name == "smoke" else None) or self.python or sys.executable
+            gpu_workers.run(
+                name, on, arguments, python=python, end=self.end, keeper=self.keeper, started=self.children.append, on_over=self.finished
+            )
+
         for name in self.plan.on_gpus if gpus else ():
-            gpu_workers.run(
-                name,
-                gpus,
-                (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else self.plan.sustained,
-                python=(numba if name == "smoke" else None) or self.python or sys.executable,
-                end=self.end,
-                keeper=self.keeper,
-                started=self.children.append,
-                on_over=self.finished,
-            )
+            work(name, gpus, (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else self.plan.sustained)
         if "bench" in self.plan.on_gpus and gpus and ran:  # what a timer measures, on one GPU
-            gpu_workers.run(
-                "smoke",
-                gpus[:1],
-                ("--lesson-only",),
-                python=numba or self.python or sys.executable,
-                end=self.end,
-                keeper=self.keeper,
-                started=self.children.append,
-                on_over=self.finished,
-            )
+            work("smoke", gpus[:1], ("--lesson-only",))
 
     def try_frameworks(self) -> None:
         """One after the other, once nothing else of ours is on a GPU. What one does to its process ends with it.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudadoctor.sources import inherited, programs, trust
+from cudadoctor.sources.decoding import beginning
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 _PLACES = (("Scripts", "python.exe"), ("python.exe",)) if ON_WINDOWS else (("bin", "python"),)  # a virtual environment's, conda's
@@ -153,7 +153,7 @@ def _versions(tool: Shims, root: str) -> Iterator[str]:
 
 def _written(path: str, word: str) -> str:
     """The versions in a file: its first line, or what follows `word` at the beginning of one."""
-    text = _beginning(path)
+    text = beginning(path, _ENOUGH)
     if not word:
         return text.split("\n")[0].strip()
     lines = (line.split("#")[0].split(None, 1) for line in text.split("\n"))
@@ -205,7 +205,7 @@ def _added(packages: str) -> Iterator[str]:
     """
     for name in _names(packages):
         if name.endswith(".pth"):
-            for line in filter(None, map(str.strip, _beginning(os.path.join(packages, name), _LONG_LIST).lstrip("\ufeff").splitlines())):
+            for line in filter(None, map(str.strip, beginning(os.path.join(packages, name), _LONG_LIST).lstrip("\ufeff").splitlines())):
                 if line.startswith(("import ", "import\t")):
                     yield from _PATHS.findall("\n".join(_run_by(line, packages)))
                 elif not line.startswith("#"):
@@ -216,26 +216,15 @@ def _run_by(line: str, packages: str) -> Iterator[str]:
     """A line that is executed, and the modules of this folder that it names, and those that these import."""
     there = set(_names(packages))
     named = _modules(_WORD.findall(line), there)
-    texts = [_beginning(os.path.join(packages, module), _LONG_LIST) for module in named]
+    texts = [beginning(os.path.join(packages, module), _LONG_LIST) for module in named]
     imported = dict.fromkeys(module for text in texts for module in _modules(_IMPORTS.findall(text), there) if module not in named)
-    yield from (line, *texts, *(_beginning(os.path.join(packages, module), _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
+    yield from (line, *texts, *(beginning(os.path.join(packages, module), _LONG_LIST) for module in list(imported)[:_MOST_MODULES]))
 
 
 def _modules(words: list[str], there: set[str]) -> list[str]:
     """The files of those words that are modules or packages of a folder which has these names."""
     found = (f"{word}.py" if f"{word}.py" in there else os.path.join(word, "__init__.py") for word in words if {word, f"{word}.py"} & there)
     return list(dict.fromkeys(found))
-
-
-def _beginning(path: str, characters: int = _ENOUGH) -> str:
-    """A small file's text; empty where it is none. A pipe in its place holds nobody up."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return ""
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(characters)
-    except OSError:
-        return ""
 
 
 def _set_to(settings: str, *names: str) -> list[str]:
@@ -254,7 +243,7 @@ def _settings(path: str) -> tuple[str, ...]:
 def _prefixes(path: str) -> tuple[set[str], list[str]]:
     """Where an interpreter has its library and packages, and the interpreters that its virtual environment was made of."""
     prefixes = {os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))}
-    settings = "\n".join(map(_beginning, _settings(path)))
+    settings = "\n".join(beginning(place, _ENOUGH) for place in _settings(path))
     homes = _set_to(settings, "home")
     bases = [os.path.join(home, name) for home in homes for name in _names(home) if name.startswith(("python3", "pypy3"))]
     bases += _set_to(settings, "executable", "base-executable")

@@ -15,32 +15,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 from cudadoctor.sources.interpreters import worker_path
 from cudadoctor.sources.spawning import apart
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Process: TypeAlias = "subprocess.Popen[bytes] | Kept"
+
 LENGTH = struct.Struct(">Q")
 PATIENCE = 5.0  # seconds in which the supervisor starts a child; then it is started without
 FAREWELL = 3.5  # seconds that the supervisor may take to end what is left
-
-
-class Process(Protocol):
-    """What a child is asked."""
-
-    pid: int
-    stdin: IO[bytes] | None
-    stdout: IO[bytes] | None
-    stderr: IO[bytes] | None
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-    def kill(self) -> None: ...
 
 
 def alone(argv: Sequence[str], environment: dict[str, str], *, talks: bool) -> Process:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from cudadoctor.sources.decoding import beginning
+
 _PLACES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids", "/var/lib/pciutils/pci.ids")
 _BUS = "/sys/bus/pci/devices"
 _NVIDIA = "10de"
@@ -25,16 +27,9 @@ def read_pci_names(_: str) -> str:
 
 def _devices() -> Iterator[str]:
     for address in sorted(os.listdir(_BUS)) if os.path.isdir(_BUS) else ():
-        if _value(f"{_BUS}/{address}/vendor") == _NVIDIA:
-            yield _value(f"{_BUS}/{address}/device")
-
-
-def _value(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(32).strip().lower().replace("0x", "", 1)
-    except OSError:
-        return ""
+        vendor, device = (beginning(f"{_BUS}/{address}/{name}", 32).strip().lower().replace("0x", "", 1) for name in ("vendor", "device"))
+        if vendor == _NVIDIA:
+            yield device
 
 
 def _of_vendor(lines: Iterator[str]) -> Iterator[str]:

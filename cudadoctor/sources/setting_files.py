@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Iterator
 
+from cudadoctor.sources.decoding import beginning
+
 _LIMIT = 1 << 18  # characters of one file
 _MOST = 400  # lines in all
 _SYSTEM = (
@@ -60,32 +62,22 @@ def _files() -> Iterator[str]:
 
 def _of_unit() -> Iterator[str]:
     """The unit of the service in which this process runs, its additions, and the files that these name."""
-    unit = _UNIT.search(_text("/proc/self/cgroup"))
+    unit = _UNIT.search(beginning("/proc/self/cgroup", _LIMIT))
     if unit is None or unit[1].startswith("user@"):
         return
     for folder in _UNITS:
         for path in (f"{folder}/{unit[1]}", *sorted(glob.glob(glob.escape(f"{folder}/{unit[1]}.d") + "/*.conf"))):
             if os.path.isfile(path):
                 yield path
-                yield from (found[1] for found in map(_FILE.match, _text(path).split("\n")) if found is not None)
+                yield from (found[1] for found in map(_FILE.match, beginning(path, _LIMIT).split("\n")) if found is not None)
 
 
 def _set_in(path: str) -> Iterator[tuple[int, str]]:
     """(number, name) of each line that sets a variable, the name with dots behind it where the line does more."""
-    for number, line in enumerate(_text(path).split("\n"), 1):
+    for number, line in enumerate(beginning(path, _LIMIT).split("\n"), 1):
         exported = _EXPORTS.match(line[:2000])
         rest = line[exported.end() if exported is not None else 0 : 2000]
         found = _SETS.match(rest)
         if found is not None:
             names = dict.fromkeys((found[1], *(_MORE.findall(rest) if exported is not None else ())))
             yield from ((number, f"{name} ..." if len(names) > 1 or _DOES_MORE.search(line) else name) for name in names)
-
-
-def _text(path: str) -> str:
-    try:
-        if not os.path.isfile(path):
-            return ""
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_LIMIT)
-    except OSError:
-        return ""  # what may not be read is not known, and nothing is said of it

@@ -15,7 +15,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cudadoctor.sources.keeping import Process
 
 ON_WINDOWS = sys.platform == "win32"
 HAS_GROUPS = hasattr(os, "killpg")
@@ -84,22 +87,9 @@ def uninterrupted() -> Iterator[None]:
         signal.raise_signal(number) if hasattr(signal, "raise_signal") else os.kill(os.getpid(), number)
 
 
-class Stream(Protocol):
-    """One of a child's output streams."""
-
-    def fileno(self) -> int: ...
-
-    def take(self) -> bytes | None:
-        """What is there: b"" at the end of the stream, None where nothing is there yet."""
-
-    def settle(self) -> None:
-        """The child has ended: wait a moment for what is still on its way."""
-
-    def close(self) -> None: ...
-
-
 class PipeStream:
-    """A pipe that is read without blocking."""
+    """A pipe that is read without blocking. What both kinds of streams have: `take` gives b"" at the end of the stream, None where nothing
+    is there yet; `settle` waits a moment for what an ended child had written."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self.pipe = pipe
@@ -161,7 +151,7 @@ def _pump(pipe: IO[bytes], sink: socket.socket) -> None:
             pass  # nobody reads any more
 
 
-def stream_of(pipe: IO[bytes], *, windows: bool = ON_WINDOWS) -> Stream:
+def stream_of(pipe: IO[bytes], *, windows: bool = ON_WINDOWS) -> PipeStream | PumpedStream:
     return PumpedStream(pipe) if windows else PipeStream(pipe)
 
 
@@ -173,13 +163,7 @@ def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:
     return {"start_new_session": True, "cwd": "/"}
 
 
-class _Ended(Protocol):
-    pid: int
-
-    def kill(self) -> None: ...
-
-
-def end_tree(process: _Ended, *, groups: bool = HAS_GROUPS) -> None:
+def end_tree(process: Process, *, groups: bool = HAS_GROUPS) -> None:
     """End the child and all that it started. A process that is gone, or that may not be ended, is no error."""
     if not groups:
         _end_each(process)
@@ -190,7 +174,7 @@ def end_tree(process: _Ended, *, groups: bool = HAS_GROUPS) -> None:
         pass
 
 
-def _end_each(process: _Ended) -> None:
+def _end_each(process: Process) -> None:
     """Descendants first: once the parent is gone nobody knows whose they were."""
     try:
         import psutil

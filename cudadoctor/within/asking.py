@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cudadoctor.sources import inherited
 from cudadoctor.sources.interpreters import own_packages
-from cudadoctor.sources.spawning import ON_WINDOWS, Stream, apart, end_tree, stream_of, uninterrupted
+from cudadoctor.sources.spawning import ON_WINDOWS, apart, end_tree, stream_of, uninterrupted
 from cudadoctor.within import FAILED, FRAME, TOLD
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class _Child:
                 **apart(),
             )
         assert self.process.stdout is not None
-        self.stream: Stream = stream_of(self.process.stdout)
+        self.stream = stream_of(self.process.stdout)
         self.buffer = bytearray()
         self.part: str | None = None
         self.rehearses = False
