@@ -202,9 +202,9 @@ class Run:
         beside = sorted(
             (one for one in (*diagnosis.also, *diagnosis.explains) if one.cause in SILENT), key=lambda one: SILENT.index(one.cause)
         )
-        root = [diagnosis.root] if (diagnosis.root is not None and report.verdict == "broken") or _silent(diagnosis.root) else []
+        root = [diagnosis.root] if diagnosis.root is not None and (report.verdict == "broken" or diagnosis.root.cause in SILENT) else []
         for finding in (*root, *beside):
-            if finding is not None and finding.cause not in {one.cause for one in found}:
+            if finding.cause not in {one.cause for one in found}:
                 found.append(reason(finding, examined.answer, self.knowledge()))
         return tuple(found)
 
@@ -239,10 +239,6 @@ def _timed(judge: Judge, asked: Question, seconds: float) -> tuple[Answer | None
     began = time.monotonic()
     answer = judge.quickly(asked, until=began + seconds)
     return answer, seconds - (time.monotonic() - began)
-
-
-def _silent(finding: Finding | None) -> bool:
-    return finding is not None and finding.cause in SILENT
 
 
 def reason(finding: Finding, answer: Answer, knowledge: Knowledge, *, source: str | None = None) -> Reason:

@@ -128,14 +128,10 @@ def _in_short(report: dict[str, Any]) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- resources
-def _page(cause_id: str) -> str:
-    return markdown_pages.page(explaining.document(cause_id, gathering.knowledge()))
-
-
 for _cause in gathering.knowledge().causes.values():
     server.add_resource(
         FunctionResource.from_function(
-            lambda cause_id=_cause.id: _page(cause_id),
+            lambda cause_id=_cause.id: markdown_pages.page(explaining.document(cause_id, gathering.knowledge())),
             f"cudadoctor://causes/{_cause.id}",
             name=_cause.id,
             title=_cause.title,

@@ -58,7 +58,8 @@ def _all(a: Compared, b: Compared, knowledge: Knowledge) -> Iterator[Difference]
     yield from _machine(a.report, b.report)
     yield from _gpus(a.report, b.report)
     yield from _settings(a.evidence, b.evidence)
-    yield from _packages(a.report, b.report)
+    if _python_known(a.report) and _python_known(b.report):
+        yield from _of(a.report.machine.python.packages, b.report.machine.python.packages, "package")
     yield from _figures(a.report, b.report, knowledge)
 
 
@@ -177,11 +178,6 @@ def _machine(a: Report, b: Report) -> Iterator[Difference]:
 def _complete(a: Report, b: Report) -> bool:
     """Whether both are of machines that were asked in the same way: then what only one of them knows is a difference too."""
     return all(one.origin.kind != "text" and one.origin.bundle is None for one in (a, b)) and a.origin.quick == b.origin.quick
-
-
-def _packages(a: Report, b: Report) -> Iterator[Difference]:
-    if _python_known(a) and _python_known(b):
-        yield from _of(a.machine.python.packages, b.machine.python.packages, "package")
 
 
 def _python_known(report: Report) -> bool:

@@ -179,12 +179,8 @@ def _node(source: str, report: _Report) -> Node:
         line=f"{quote.source}: {quote.text}"[:_LONGEST] if quote is not None else None,
         settings=dict(_settings(report)),
         gpus=tuple(_gpus(report)),
-        demands=tuple(_unmet(one) for one in report.requirements if not one.met),
+        demands=tuple(RequirementResult(**msgspec.structs.asdict(one)) for one in report.requirements if not one.met),
     )
-
-
-def _unmet(one: _Requirement) -> RequirementResult:
-    return RequirementResult(text=one.text, met=one.met, found=one.found, why=one.why)
 
 
 def _settings(report: _Report) -> Iterator[tuple[str, str]]:

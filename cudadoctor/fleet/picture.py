@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.model import exit_codes
 from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd, Worse
@@ -120,12 +122,8 @@ def _demands(nodes: Sequence[Node]) -> list[Demand]:
     for node in nodes:
         for unmet in node.demands:
             of.setdefault((unmet.text, unmet.met), []).append((node.name, unmet))
-    found = [_demand(pairs[0][1], tuple(name for name, _ in pairs)) for pairs in of.values()]
+    found = [Demand(**msgspec.structs.asdict(pairs[0][1]), nodes=tuple(name for name, _ in pairs)) for pairs in of.values()]
     return sorted(found, key=lambda one: (one.met is None, -len(one.nodes)))
-
-
-def _demand(one: RequirementResult, nodes: tuple[str, ...]) -> Demand:
-    return Demand(text=one.text, met=one.met, found=one.found, why=one.why, nodes=nodes)
 
 
 def _drift(nodes: Sequence[Node]) -> list[Drift]:

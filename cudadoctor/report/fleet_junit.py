@@ -6,10 +6,8 @@ under --strict alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.fleet import Fleet, Group, Node
+from cudadoctor.model.fleet import Group, Node
 from cudadoctor.report import fleet_text, junit_xml, words
 from cudadoctor.report.fleet_formats import Seen
 
@@ -21,7 +19,12 @@ def render(seen: Seen, knowledge: Knowledge) -> str:
     nodes += [junit_xml.not_passed(junit_xml.head("nodes", one.source), "error", one.why, kind="no-report") for one in fleet.missing]
     suites = {"cudadoctor.nodes": nodes}
     if fleet.stragglers:
-        suites["cudadoctor.figures"] = list(_slow(fleet, knowledge))
+        suites["cudadoctor.figures"] = []
+    for one in fleet.stragglers:
+        head = junit_xml.head("figures", f"{one.node} GPU {one.gpu} {one.figure}")
+        said = fleet_text.slow(one, knowledge)
+        slow = junit_xml.not_passed(head, "failure", said, kind="slow") if fleet.strict else junit_xml.passed(head, [said])
+        suites["cudadoctor.figures"].append(slow)
     counts = {verdict: str(count) for verdict, count in fleet.verdicts.items()}
     return junit_xml.document(suites, {**counts, "exit_code": str(fleet.exit_code)}, 0)
 
@@ -38,10 +41,3 @@ def _node(node: Node, group: Group, *, strict: bool) -> str:
     if node.verdict == "undecided":
         return junit_xml.not_passed(head, "error", message, said, kind=node.cause or node.verdict)
     return junit_xml.passed(head, [message, *said])
-
-
-def _slow(fleet: Fleet, knowledge: Knowledge) -> Iterator[str]:
-    for one in fleet.stragglers:
-        head = junit_xml.head("figures", f"{one.node} GPU {one.gpu} {one.figure}")
-        said = fleet_text.slow(one, knowledge)
-        yield junit_xml.not_passed(head, "failure", said, kind="slow") if fleet.strict else junit_xml.passed(head, [said])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.recipe import Step, Who
-from cudadoctor.model.report import BenchmarkResult, Report, SmokeResult
+from cudadoctor.model.report import BenchmarkResult, Report
 from cudadoctor.report import sustained, templates, text, words
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class Links(NamedTuple):
 def render(report: Report, knowledge: Knowledge) -> str:
     root, prescription = report.diagnosis.root, report.prescription
     steps = prescription.steps if prescription is not None else ()
+    gpus = dict.fromkeys(result.gpu for result in report.smoke)
+    starts = itertools.accumulate((len(leg.steps) for leg in report.way), initial=len(steps) + 1)  # the steps of the fix came before
     context = {
         "report": report,
         "courses": sustained.courses(report) if report.sustained else (),
@@ -79,7 +81,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         "failed": next((row for row in report.checks if row.status == "fail" and row.evidence), None),
         "required": sorted(report.requirements, key=lambda result: bool(result.met)),
         "parts": tuple(_parts(steps)),
-        "legs": _legs(report, len(steps)),
+        "legs": list(zip(report.way, starts, strict=False)),
         "seen": _seen(report),
         "benchmark": [
             Figure(words.figure(name, knowledge), _limits(results), [(result.gpu, _bar(result)) for result in results])
@@ -87,7 +89,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         ],
         "links": [_links(name, results, knowledge) for name, results in _by_name(report, peers=True)],
         "statuses": {status: count for status in text.STATUS_STYLE if (count := sum(row.status == status for row in report.checks))},
-        "smoke": _by_gpu(report.smoke),
+        "smoke": [(gpu, [result for result in report.smoke if result.gpu == gpu]) for gpu in gpus],
         "words": words, "text": text,
     }  # fmt: skip
     return templates.render("report.html.jinja", context)
@@ -100,17 +102,6 @@ def _parts(steps: Sequence[Step]) -> Iterator[Part]:
         part = Part(_HEADS[who], start, tuple(group))
         start += len(part.steps)
         yield part
-
-
-def _legs(report: Report, done: int) -> list[tuple[object, int]]:
-    """Each stage of the way with the number of its first step; those of the fix came before."""
-    starts = itertools.accumulate((len(leg.steps) for leg in report.way), initial=done + 1)
-    return list(zip(report.way, starts, strict=False))
-
-
-def _by_gpu(results: Sequence[SmokeResult]) -> list[tuple[int | None, list[SmokeResult]]]:
-    gpus = dict.fromkeys(result.gpu for result in results)
-    return [(gpu, [result for result in results if result.gpu == gpu]) for gpu in gpus]
 
 
 def _seen(report: Report) -> str:

@@ -148,7 +148,8 @@ def _changes(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[str, ast.ex
     for node in ast.walk(tree):
         note = getattr(node, "returns", None) or getattr(node, "annotation", None)
         if isinstance(note, ast.expr) and not isinstance(note, ast.Constant):
-            yield (note.lineno, note.col_offset), (_as_text(ast.unparse(note)), note)
+            text = ast.unparse(note)
+            yield (note.lineno, note.col_offset), (repr(text) if '"' in text else f'"{text}"', note)
         if (
             isinstance(node, ast.ImportFrom)
             and node.module == "collections.abc"
@@ -156,7 +157,3 @@ def _changes(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[str, ast.ex
         ):
             # Those of collections.abc take no [...] before Python 3.9.
             yield (node.lineno, node.col_offset), (ast.unparse(node).replace("collections.abc", "typing", 1), node)
-
-
-def _as_text(annotation: str) -> str:
-    return repr(annotation) if '"' in annotation else f'"{annotation}"'

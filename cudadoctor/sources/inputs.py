@@ -33,11 +33,7 @@ class Content(NamedTuple):
     lines_before: int = 0
 
 
-def _text(_: bytes) -> int:
-    return TEXT
-
-
-def of_path(path: str, limit: Callable[[bytes], int] = _text) -> Content:
+def of_path(path: str, limit: Callable[[bytes], int] = lambda _: TEXT) -> Content:
     """A file or a pipe. `limit`: how much of it to read, by how it begins. InputError where it is neither, or cannot be read."""
     try:
         kind = os.stat(path).st_mode
@@ -52,7 +48,7 @@ def of_path(path: str, limit: Callable[[bytes], int] = _text) -> Content:
         raise InputError(f"{path!r}: {error}") from error
 
 
-def of_stream(stream: IO[bytes], name: str, limit: Callable[[bytes], int] = _text) -> Content:
+def of_stream(stream: IO[bytes], name: str, limit: Callable[[bytes], int] = lambda _: TEXT) -> Content:
     """An open stream, such as standard input."""
     try:
         head = _some(stream, HEAD)

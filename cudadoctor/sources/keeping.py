@@ -115,8 +115,9 @@ class Keeper:
         stdin = os.pipe() if talks else (os.open(os.devnull, os.O_RDONLY), -1)
         stdout, stderr = os.pipe(), os.pipe()
         theirs = (stdin[0], stdout[1], stderr[1])
+        variables = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
         try:
-            self._ask((self.count, [os.fsencode(word) for word in argv], _bytes(environment)), theirs)
+            self._ask((self.count, [os.fsencode(word) for word in argv], variables), theirs)
             answer = self._answer(self.count)
         finally:
             for descriptor in theirs:
@@ -181,7 +182,3 @@ class Keeper:
             except subprocess.TimeoutExpired:
                 self.supervisor.kill()  # what it waits for cannot be ended
                 self.supervisor.wait()
-
-
-def _bytes(environment: dict[str, str]) -> dict[bytes, bytes]:
-    return {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}

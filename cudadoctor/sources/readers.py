@@ -100,25 +100,17 @@ def _long(path: str) -> str:
     else:
         size = str(info.st_size)
     target = f" -> {os.readlink(path)}" if stat.S_ISLNK(info.st_mode) else ""
-    return f"{stat.filemode(info.st_mode)} {info.st_nlink} {_user(info.st_uid)} {_group(info.st_gid)} {size} {path}{target}"
+    return f"{stat.filemode(info.st_mode)} {info.st_nlink} {_name(info.st_uid)} {_name(info.st_gid, group=True)} {size} {path}{target}"
 
 
-def _user(uid: int) -> str:
-    try:
-        import pwd
-
-        return pwd.getpwuid(uid).pw_name
-    except (ImportError, KeyError):
-        return str(uid)
-
-
-def _group(gid: int) -> str:
+def _name(number: int, *, group: bool = False) -> str:
     try:
         import grp
+        import pwd
 
-        return grp.getgrgid(gid).gr_name
+        return grp.getgrgid(number).gr_name if group else pwd.getpwuid(number).pw_name
     except (ImportError, KeyError):
-        return str(gid)
+        return str(number)
 
 
 def list_dev(path: str) -> str:
@@ -207,8 +199,8 @@ def read_user(_: str) -> str:
         raise FileNotFoundError(2, "No such file or directory", "id")
     uid, gid = os.geteuid(), os.getegid()
     groups = sorted({gid, *os.getgroups()})
-    named = ",".join(f"{number}({_group(number)})" for number in groups)
-    return f"uid={uid}({_user(uid)}) gid={gid}({_group(gid)}) groups={named}\n"
+    named = ",".join(f"{number}({_name(number, group=True)})" for number in groups)
+    return f"uid={uid}({_name(uid)}) gid={gid}({_name(gid, group=True)}) groups={named}\n"
 
 
 def read_uname(_: str) -> str:

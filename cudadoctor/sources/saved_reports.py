@@ -36,17 +36,13 @@ def read(path: str) -> Report | None:
         return None
     try:
         found = msgspec.json.decode(body)
-        _check_schema(path, found)
+        written = found.get("schema")
+        if written != SCHEMA:  # keys may come, but a new number says that others have gone
+            said = f"{path} is a report of schema {written}; this release reads {SCHEMA}. The release that wrote it reads it."
+            raise SavedReportError(said)
         return msgspec.convert(_known(found, inspect.type_info(Report)), Report)
     except (msgspec.MsgspecError, ValueError, AttributeError, RecursionError) as error:
         raise SavedReportError(f"{path} is not a report that this release reads: {error}") from error
-
-
-def _check_schema(path: str, found: Any) -> None:
-    """Keys may come, but a new number says that others have gone."""
-    written = found.get("schema") if isinstance(found, dict) else None
-    if written != SCHEMA:
-        raise SavedReportError(f"{path} is a report of schema {written}; this release reads {SCHEMA}. The release that wrote it reads it.")
 
 
 def _known(value: Any, kind: inspect.Type) -> Any:

@@ -48,28 +48,21 @@ def is_report(content: bytes) -> bool:
 def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = None) -> Evidence:
     found: dict[str, Item] = {}
     text = items.text_of(content)
-    for item in _items(text):
+    for item in (item for section in sections(text) for item in _of_section(section)):
         before = found.get(item.id)
-        if before is None or _better(item, before):
+        if before is None or _rank(item) < _rank(before):
             found[item.id] = item
-    if "modinfo" in found and _names_the_module_otherwise(found.get("uname")) and not (found["modinfo"].stdout or "").strip():
+    # Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing.
+    debian = "uname" not in found or re.search(r"[-+](?:amd64|arm64|deb\d\d)", found["uname"].stdout or "") is not None
+    if "modinfo" in found and debian and not (found["modinfo"].stdout or "").strip():
         del found["modinfo"]
     if "End of NVIDIA bug report log file" not in text[-_HEAD:]:
         remarks = (*remarks, "The report has no end: nvidia-bug-report.sh hung or was ended, or the file was cut.")
     return Evidence(items=tuple(found.values()), origin="recording", bundle=NAME, node=node, remarks=remarks)
 
 
-def _names_the_module_otherwise(uname: Item | None) -> bool:
-    """Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing."""
-    return uname is None or re.search(r"[-+](?:amd64|arm64|deb\d\d)", uname.stdout or "") is not None
-
-
-def _better(item: Item, before: Item) -> bool:
-    """Whether a second piece of the same evidence says more: the whole of it, or what is there at all."""
-    return _rank(item) < _rank(before)
-
-
 def _rank(item: Item) -> tuple[bool, int, bool, bool]:
+    """Of two pieces of the same evidence the lower one says more: the whole of it, or what is there at all."""
     output = item.stdout or ""
     return item.excerpt, {"ok": 0, "failed": 1}.get(item.status, 2), not output.strip(), "Kernel driver in use" not in output
 
@@ -92,15 +85,11 @@ def sections(text: str) -> Iterator[Section]:
         at = end + 1
 
 
-def _items(text: str) -> Iterator[Item]:
-    for section in sections(text):
-        yield from _of_section(section)
-
-
 def _of_section(section: Section) -> Iterator[Item]:
     title = section.title
     if title.startswith(START.partition(" log")[0]):
-        yield from _of_prologue(section.body)
+        unames = (line.removeprefix("uname: ") for line in section.body.splitlines() if line.startswith("uname: "))
+        yield from (items.command("uname", "uname", "-a", text=f"{uname}\n") for uname in unames)
     elif title == "dmesg:":
         if section.body.strip():
             yield items.kernel_log("dmesg", text=section.body)
@@ -114,12 +103,6 @@ def _of_section(section: Section) -> Iterator[Item]:
         yield from _of_commands(section)
     else:
         yield from _of_file(section)
-
-
-def _of_prologue(body: str) -> Iterator[Item]:
-    for line in body.splitlines():
-        if line.startswith("uname: "):
-            yield items.command("uname", "uname", "-a", text=line.removeprefix("uname: ") + "\n")
 
 
 def _of_file(section: Section) -> Iterator[Item]:

@@ -99,14 +99,11 @@ def _pods(members: Mapping[str, bytes]) -> dict[str, str]:
 def _of_node(node: str, report: Evidence | None, pods: str, usage: str | None, remarks: tuple[str, ...]) -> Evidence:
     if report is None:
         why = f"Node {node} has no bug report in the bundle; only the logs of its pods speak of it."
-        return Evidence(items=(_text(pods),), origin="text", platform="unknown", bundle=NAME, node=node, remarks=(*remarks, why))
+        text = Item(id="text", kind="text", what=OUTPUT, status="ok", stdout=pods, origin="text")
+        return Evidence(items=(text,), origin="text", platform="unknown", bundle=NAME, node=node, remarks=(*remarks, why))
     table = _table(usage) if usage is not None else None
     more = () if table is None or any(item.id == "nvidia-smi" for item in report.items) else (table,)
     return msgspec.structs.replace(report, items=(*report.items, *more), bundle=NAME, remarks=(*remarks, *report.remarks))
-
-
-def _text(pods: str) -> Item:
-    return Item(id="text", kind="text", what=OUTPUT, status="ok", stdout=pods, origin="text")
 
 
 def _table(usage: str) -> Item | None:

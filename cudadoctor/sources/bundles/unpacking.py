@@ -158,11 +158,7 @@ def is_archive(content: bytes) -> bool:
         return False
 
 
-def _never(_: str) -> bool:
-    return False
-
-
-def unpacked(content: bytes, wanted: Callable[[str], bool], enough: Callable[[str], bool] = _never) -> Unpacked:
+def unpacked(content: bytes, wanted: Callable[[str], bool], enough: Callable[[str], bool] = lambda _: False) -> Unpacked:
     """The wanted members of an archive, up to one whose name is `enough` to know it. BundleError where not one member can be read."""
     if head(content) == "zip":
         return _of_zip(content, wanted)

@@ -90,7 +90,8 @@ class Pods(NamedTuple):
     def listed(self) -> list[_Pod]:
         done = self.called("get", "pods", f"--selector={self.selector}", "--output=json")
         if done.status != "ok":
-            raise EngineError(f"kubectl lists no pods: {_last_line(done.text('stderr')) or done.why or 'it failed'}")
+            said = done.text("stderr").strip().splitlines()
+            raise EngineError(f"kubectl lists no pods: {said[-1][:300] if said else done.why or 'it failed'}")
         try:
             return msgspec.json.decode(done.text("stdout"), type=_Pods).items
         except msgspec.MsgspecError as error:
@@ -179,8 +180,3 @@ def _kept(pod: _Pod) -> str | None:
 
 def _said(what: str, *words: str) -> str:
     return ": ".join(part for part in (what, *words) if part)[:300]
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1][:300] if lines else ""
