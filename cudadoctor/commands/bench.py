@@ -41,20 +41,13 @@ def bench(save: str | None, against: str | None, sustained: float | None, **opti
     from cudadoctor.report import bench_text
 
     saved = saved_figures.read(against) if against is not None else None
-    answer, knowledge = examining.judge({**options, **_on_gpus(sustained, options["timeout"])}, examining.requirements(options), started)
+    more: dict[str, Any] = {"on_gpus": ("bench",)}
+    if sustained is not None:
+        limit = examining.limit_beside(sustained, options["timeout"])
+        more = {"on_gpus": ("sustained",), "sustained_arguments": ("--seconds", f"{sustained:g}"), "timeout": limit}
+    answer, knowledge = examining.judge({**options, **more}, examining.requirements(options), started)
     report = saved_figures.compared(answer.report, saved, knowledge, strict=options["strict"])
     if save is not None:
         saved_figures.save(report, save)
     examining.finish(report, knowledge, options, bench_text.render(report, knowledge, examining.style(options), against=against))
     sys.exit(groups.exit_code(report, options))
-
-
-def _on_gpus(sustained: float | None, timeout: float) -> dict[str, Any]:
-    """The options of a run that does more on every GPU."""
-    if sustained is None:
-        return {"on_gpus": ("bench",)}
-    return {
-        "on_gpus": ("sustained",),
-        "sustained_arguments": ("--seconds", f"{sustained:g}"),
-        "timeout": examining.limit_beside(sustained, timeout),
-    }

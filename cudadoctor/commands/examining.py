@@ -99,7 +99,8 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
 
         options, knowledge = groups.settled(options), gathering.knowledge()
         found = groups.found_policy(options, knowledge)
-        requirements = groups.stricter(requirements, found)
+        if found is not None and found.strict:
+            requirements = msgspec.structs.replace(requirements, strict=True)
         machines, interrupted = _gathered(options, requirements, child)
         policy = groups.asked_policy(found)
         question = Question(machines=machines, requirements=requirements, policy=policy, today=groups.today(), interrupted=interrupted)
@@ -110,7 +111,9 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
             answer = child.answer(msgspec.structs.replace(question, machines=machines, **wanted))
     if options["record"] and not interrupted:
         gathering.write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
-    report = answer.report if interrupted else groups.with_remark(answer.report, found)
+    report = answer.report
+    if found is not None and found.refused is not None and not interrupted:
+        report = msgspec.structs.replace(report, notes=(found.refused, *report.notes))
     if report.origin.kind == "live":
         timing = msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
         report = msgspec.structs.replace(report, timing=timing)

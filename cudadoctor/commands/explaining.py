@@ -261,6 +261,7 @@ def own_system(knowledge: Knowledge) -> str | None:
 def listing(knowledge: Knowledge, form: str) -> str:
     causes = knowledge.causes.values()
     if form == "json":
-        entries = [{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in causes]
-        return msgspec.json.format(msgspec.json.encode(entries), indent=2).decode() + "\n"
+        from cudadoctor.report import json
+
+        return json.indented([{"cause": cause.id, "layer": cause.layer, "row": cause.row, "title": cause.title} for cause in causes])
     return "".join(f"{cause.id:<34} {cause.layer:<12} {cause.title}\n" for cause in causes)

@@ -125,7 +125,7 @@ def _write(seen: Seen, options: dict[str, Any], written: Iterable[tuple[str, str
 
     style = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
     for form, path in written:
-        groups.write_file(path, _text(seen, style) if form == "text" else FORMATS[form](seen, gathering.knowledge()))
+        terminal.write_file(path, _text(seen, style) if form == "text" else FORMATS[form](seen, gathering.knowledge()))
 
 
 def _text(seen: Seen, style: Style) -> str:

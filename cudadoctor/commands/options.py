@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudadoctor.commands.policy_file import Found
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.report import Report
-    from cudadoctor.model.requirements import Policy, Requirements
+    from cudadoctor.model.requirements import Policy
     from cudadoctor.report.page import Style
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -136,15 +136,6 @@ def found_policy(options: dict[str, Any], knowledge: Knowledge) -> Found | None:
     return found
 
 
-def stricter(requirements: Requirements, found: Found | None) -> Requirements:
-    """What was asked on the command line, with the strictness of the policy file."""
-    if found is None or not found.strict:
-        return requirements
-    import msgspec
-
-    return msgspec.structs.replace(requirements, strict=True)
-
-
 def asked_policy(found: Found | None) -> Policy | None:
     """The policy, where there is anything in it to put beside a report."""
     if found is None or (found.refused is None and found.policy.source is None and not found.policy.requirements):
@@ -154,15 +145,6 @@ def asked_policy(found: Found | None) -> Policy | None:
 
 def today() -> dt.date:
     return dt.datetime.now(tz=dt.timezone.utc).date()
-
-
-def with_remark(report: Report, found: Found | None) -> Report:
-    """The report with the word on a policy that was not read."""
-    if found is None or found.refused is None:
-        return report
-    import msgspec
-
-    return msgspec.structs.replace(report, notes=(found.refused, *report.notes))
 
 
 # ---------------------------------------------------------------- formats
@@ -191,21 +173,12 @@ def write_files(report: Report, knowledge: Knowledge, options: dict[str, Any], s
     """Every --output, and the summary of a GitHub job where Markdown was asked for."""
     written = []
     for form, path in outputs(options):
-        write_file(path, FORMATS[form].render(report, knowledge, style))
+        terminal.write_file(path, FORMATS[form].render(report, knowledge, style))
         written.append((form, os.path.realpath(path)))
     summary = os.environ.get(SUMMARY)
     asked = options["form"] == "markdown" or any(form == "markdown" for form, _ in written)
     if summary and asked and ("markdown", os.path.realpath(summary)) not in written:
-        write_file(summary, FORMATS["markdown"].render(report, knowledge, style), mode="a")
-
-
-def write_file(path: str, body: str, *, mode: str = "w") -> None:
-    from cudadoctor.sources import writing
-
-    try:
-        writing.text(path, body, mode=mode)
-    except OSError as error:
-        raise terminal.usage(f"--output {path}: {error.strerror}") from error
+        terminal.write_file(summary, FORMATS["markdown"].render(report, knowledge, style), mode="a")
 
 
 def exit_code(report: Report, options: dict[str, Any]) -> int:

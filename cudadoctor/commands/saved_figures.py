@@ -14,7 +14,7 @@ from cudadoctor.commands import terminal
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.report import Report
-from cudadoctor.sources import inputs, writing
+from cudadoctor.sources import inputs
 
 FORMAT = "cudadoctor-benchmark/1"
 
@@ -47,10 +47,7 @@ def save(report: Report, path: str) -> None:
         "gpus": [msgspec.to_builtins(gpu) for gpu in report.machine.gpus],
         "benchmark": [msgspec.to_builtins(result) for result in report.benchmark],
     }
-    try:
-        writing.text(path, json.dumps(body, indent=1) + "\n")
-    except OSError as error:
-        raise terminal.usage(f"--save {path}: {error.strerror}") from error
+    terminal.write_file(path, json.dumps(body, indent=1) + "\n", option="--save")
 
 
 def read(path: str) -> Saved:

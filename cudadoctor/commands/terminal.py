@@ -213,6 +213,16 @@ def check_target(target: str, *, force: bool) -> None:
         raise usage(f"the recording could not be written: {why}")
 
 
+def write_file(path: str, body: str, *, option: str = "--output", mode: str = "w") -> None:
+    """A file that an option names."""
+    from cudadoctor.sources import writing
+
+    try:
+        writing.text(path, body, mode=mode)
+    except OSError as error:
+        raise usage(f"{option} {path}: {error.strerror}") from error
+
+
 def outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, str]]:
     """The format and the file of each --output; a file that cannot be written is told before anything runs."""
     parsed = []

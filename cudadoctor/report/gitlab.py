@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import msgspec
-
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.report import Report
-from cudadoctor.report import words
+from cudadoctor.report import json, words
 from cudadoctor.report.clean import one_line
 
 PATH = ".gitlab-ci.yml"  # an issue has to stand in a file of the project: the one that asked for this runner
@@ -26,8 +24,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         issues.append(_issue("undecided", words.headline(report), "major", "undecided"))
     issues += [_issue("requirement", words.asked(one), "critical", f"requirement {one.text}") for one in words.unmet(report)]
     once = {issue["fingerprint"]: issue for issue in reversed(issues)}
-    body = list(reversed(once.values()))
-    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
+    return json.indented(list(reversed(once.values())))
 
 
 def _finding(finding: Finding, severity: str | None = None) -> dict[str, Any]:

@@ -38,8 +38,11 @@ def ascii_only(body: str) -> str:
 
 def render(report: msgspec.Struct) -> str:
     """Indented JSON with a line break at its end; every key is there."""
-    body = _encodable(msgspec.to_builtins(report))
-    return clean_json(msgspec.json.format(msgspec.json.encode(body), indent=2).decode()) + "\n"
+    return clean_json(indented(_encodable(msgspec.to_builtins(report))))
+
+
+def indented(body: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(body), indent=2).decode() + "\n"
 
 
 def compact(body: Any) -> str:
@@ -55,4 +58,4 @@ def schema(of: type[msgspec.Struct] = Report) -> str:
             part["required"] = list(part["properties"])
             part.pop("additionalProperties", None)
     whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole}
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode() + "\n"
+    return indented(whole)

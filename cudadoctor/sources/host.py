@@ -258,11 +258,7 @@ class Collector:
         """Contexts, kernels, benchmark: the ladder goes on, unless it ended or only a quick look was asked for."""
         ladder = self.ladder
         if ladder is not None and not ladder.over:
-            ladder.limit = max(0.1, self.end - time.monotonic())
-            ladder.deadline = time.monotonic() + ladder.limit
-            if not self.plan.quick:
-                ladder.say("go\n")
-            watch([ladder], on_over=self.finished)
+            self.let_go(ladder)
         item = self.items.get("ladder")
         if item is None or self.plan.quick:
             return
@@ -274,12 +270,15 @@ class Collector:
     def climb_in_own_python(self) -> None:
         probe = Probe(id="ladder-own", wave="load", kind="worker", what="ladder.py", own_python=True, limit=ANSWER_LIMIT)
         child = self.start(probe)
-        if child is None:
-            return
-        child.limit = max(0.1, self.end - time.monotonic())
-        child.deadline = time.monotonic() + child.limit
-        child.say("go\n")
-        watch([child], on_over=self.finished)
+        if child is not None:
+            self.let_go(child)
+
+    def let_go(self, ladder: Child) -> None:
+        ladder.limit = max(0.1, self.end - time.monotonic())
+        ladder.deadline = time.monotonic() + ladder.limit
+        if not self.plan.quick:
+            ladder.say("go\n")
+        watch([ladder], on_over=self.finished)
 
     def work_on_gpus(self) -> None:
         """The long benchmark and the further steps of the smoke test, on each GPU whose kernel computed."""

@@ -1,7 +1,6 @@
 """In-process reads of a live host: files, sysfs, listings, environment. Each returns text in the form a user would paste.
 
 A reader raises OSError where the thing cannot be read; sources/host.py turns that into a status.
-What only Windows has is in readers_windows.py.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from cudadoctor.sources.container_stack import read_container_stack
 from cudadoctor.sources.control_group import read_control_group
 from cudadoctor.sources.pci_names import read_pci_names
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
-from cudadoctor.sources.readers_windows import list_driver_dlls, read_windows_version
 from cudadoctor.sources.setting_files import list_settings
 
 FILE_LIMIT = 1 << 20  # bytes of one file; nothing that is read here is larger on a sound machine
@@ -216,6 +214,30 @@ def find_program(name: str) -> str:
     if found is None:
         raise FileNotFoundError(2, "No such file or directory", name)
     return f"{found}\n"
+
+
+# ---------------------------------------------------------------- Windows
+def read_windows_version(_: str) -> str:
+    """The form of `ver`, and below it the edition and the processor. Builds and editions tell a server from a desktop."""
+    if sys.platform == "win32":
+        build = ".".join(str(number) for number in sys.getwindowsversion().platform_version)
+        return f"Microsoft Windows [Version {build}]\nEdition: {_edition()}\nMachine: {platform.machine()}\n"
+    raise FileNotFoundError(2, "No such file or directory", "ver")
+
+
+def _edition() -> str:
+    """Core, Professional, ServerStandard and so on."""
+    try:
+        return platform.win32_edition() or "unknown"
+    except (OSError, AttributeError):
+        return "unknown"
+
+
+def list_driver_dlls(_: str) -> str:
+    """The full paths of the driver's files in System32, as `where` prints them."""
+    folder = os.path.join(os.environ.get("SYSTEMROOT", "C:\\Windows"), "System32")
+    names = {name.lower() for name in os.listdir(folder)}
+    return "".join(f"{os.path.join(folder, name)}\n" for name in ("nvcuda.dll", "nvml.dll", "nvidia-smi.exe") if name in names)
 
 
 READERS: dict[str, Callable[[str], str]] = {
