@@ -414,7 +414,8 @@ def test_processes_whether_others_could_be_read(device: Path) -> None:
         pytest.skip("needs root and setpriv, to step down from")
     step_down = ["setpriv", "--reuid", "65534", "--clear-groups", "--bounding-set", "-all"]
     lines, source = ((WORKERS / f"{name}.py").read_text().replace("__file__.", "'/none'.") for name in ("cudadoctor_lines", "processes"))
-    source = source.replace("from cudadoctor_lines import emit, start", f"exec({lines!r})")
+    head, _, rest = source.partition("from cudadoctor_lines import ")
+    source = f"{head}exec({lines!r})  # {rest}"
     done = subprocess.run([*step_down, python, "-u", "-B", "-"], input=source, capture_output=True, text=True, check=False, cwd="/")
     if done.returncode != 0:
         pytest.skip(f"cannot step down here: {done.stderr[-200:]}")

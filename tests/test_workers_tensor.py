@@ -22,7 +22,7 @@ from cudadoctor.model.values import Measurement
 from cudadoctor.model.version import ComputeCapability
 from tests.worker_runs import load
 
-PTX, TENSOR, CARD = load("tensor_ptx"), load("bench_tensor"), load("bench_card")
+PTX, TENSOR, CARD, PLACE = (load(name) for name in ("tensor_ptx", "bench_tensor", "bench_card", "copy_steps"))
 KINDS = tuple(PTX.KINDS)
 SIZE = 64
 
@@ -83,7 +83,7 @@ class _Memory:
 
 class _Card:
     def __init__(self) -> None:
-        self.driver, self.wrong = _Memory(), CARD.WrongError
+        self.driver, self.wrong = _Memory(), PLACE.WrongError
         self.gpu = type("Gpu", (), {"capability": "9.0"})()
 
 
@@ -113,7 +113,7 @@ def multiplied(kind: str, wrong: tuple[int, int] | None = None) -> Any:
 def test_a_right_product_is_right_and_a_wrong_number_is_named(kind: str) -> None:
     multiplied(kind).check(kind)
     place = (7919 + 13) % SIZE, (104729 + 7) % SIZE  # of the second sample
-    with pytest.raises(CARD.WrongError, match=rf"row {place[0]}, column {place[1]} of the product \({kind}\)"):
+    with pytest.raises(PLACE.WrongError, match=rf"row {place[0]}, column {place[1]} of the product \({kind}\)"):
         multiplied(kind, place).check(kind)
 
 
@@ -163,7 +163,7 @@ class _Shared:
 )
 def test_of_memory_that_is_shared_no_more_is_taken_than_the_host_can_give(integrated: bool, free: int, available: int, taken: int) -> None:
     gpu = type("Gpu", (), {"device": ctypes.c_int(0), "capability": "12.1"})()
-    host = type("Host", (), {"available_memory": staticmethod(lambda: available)})
+    host = type("Host", (), {"available_memory": staticmethod(lambda: available), "WrongError": Exception})
     card = CARD.Card(_Shared(free, 120 << 30, integrated=integrated), gpu, lambda name: host, short=True)
     assert card.free_now() == taken
 

@@ -26,6 +26,7 @@ def load(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     before = list(sys.path)
+    sys.path.insert(0, str(WORKERS))  # for cudadoctor_lines
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.path[:] = before

@@ -28,37 +28,34 @@ _LONGEST = 300  # characters of a quoted line
 _LEAST, _LARGEST = 1e-6, 1e9  # of a figure and of a clock: what lies beyond is none
 
 
-class _Part(msgspec.Struct, frozen=True):
-    """Unknown keys are passed over."""
-
-
-class _Quote(_Part, frozen=True):
+# Unknown keys are passed over.
+class _Quote(msgspec.Struct, frozen=True):
     source: str = ""
     text: str = ""
 
 
-class _Finding(_Part, frozen=True):
+class _Finding(msgspec.Struct, frozen=True):
     cause: str
     evidence: tuple[_Quote, ...] = ()
 
 
-class _Diagnosis(_Part, frozen=True):
+class _Diagnosis(msgspec.Struct, frozen=True):
     root: _Finding | None = None
 
 
-class _Driver(_Part, frozen=True):
+class _Driver(msgspec.Struct, frozen=True):
     module: str | None = None
     library: str | None = None
     cuda: str | None = None
     flavour: str | None = None
 
 
-class _Python(_Part, frozen=True):
+class _Python(msgspec.Struct, frozen=True):
     version: str | None = None
     packages: dict[str, str] = {}
 
 
-class _Gpu(_Part, frozen=True):
+class _Gpu(msgspec.Struct, frozen=True):
     uuid: str | None = None
     name: str | None = None
     cuda_index: int | None = None
@@ -70,7 +67,7 @@ class _Gpu(_Part, frozen=True):
     vbios: str | None = None
 
 
-class _Machine(_Part, frozen=True):
+class _Machine(msgspec.Struct, frozen=True):
     kernel: str | None = None
     distribution: str | None = None
     driver: _Driver = _Driver()
@@ -78,7 +75,7 @@ class _Machine(_Part, frozen=True):
     gpus: tuple[_Gpu, ...] = ()
 
 
-class _Figure(_Part, frozen=True, gc=False):
+class _Figure(msgspec.Struct, frozen=True, gc=False):
     gpu: int
     name: str
     value: float | None = None
@@ -88,25 +85,25 @@ class _Figure(_Part, frozen=True, gc=False):
     clock_mhz: float | None = None
 
 
-class _Requirement(_Part, frozen=True):
+class _Requirement(msgspec.Struct, frozen=True):
     text: str = ""
     met: bool | None = None
     found: str | None = None
     why: str | None = None
 
 
-class _Origin(_Part, frozen=True):
+class _Origin(msgspec.Struct, frozen=True):
     host: str | None = None
     boot_id: str | None = None
     time: str | None = None
     node: str | None = None
 
 
-class _Tool(_Part, frozen=True):
+class _Tool(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class _Report(_Part, frozen=True):
+class _Report(msgspec.Struct, frozen=True):
     schema: str
     verdict: Verdict
     exit_code: int = 0

@@ -47,7 +47,7 @@ class Figures:
         self.sibling = sibling
         self.tensor: Any = None
         self.units = compute.UNITS
-        self.unfit, self.wrong = bench_card.UnfitError, (bench_card.WrongError, self.card.place.WrongError)
+        self.unfit, self.wrong = bench_card.UnfitError, self.card.wrong
         self.card.look = watch.look if watch is not None else None
 
     def one(self, name: str) -> dict[str, Any]:

@@ -28,10 +28,6 @@ class UnfitError(Exception):
     """A figure cannot be measured here; the text says why."""
 
 
-class WrongError(Exception):
-    """A kernel or copy of the benchmark gave a wrong result."""
-
-
 class Samples:
     """Seconds of some batches, each divided by what it did."""
 
@@ -45,11 +41,12 @@ class Samples:
 class Card:
     """One visible device whose context is current in this thread. `ptx`: the texts of the kernels; `short`: the form that `check` runs."""
 
-    unfit, wrong, samples_of = UnfitError, WrongError, Samples  # for the modules beside this one, which import nothing of ours
+    unfit, samples_of = UnfitError, Samples  # for the modules beside this one, which import nothing of ours
 
     def __init__(self, driver: Any, gpu: Any, sibling: Callable[[str], Any], ptx: Any = None, *, short: bool) -> None:
         self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx or sibling("bench_ptx"), short
         self.place = sibling("copy_steps")
+        self.wrong = self.place.WrongError
         self.device = gpu.device.value
         self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.02)
         self.undo: list[tuple[str, Any]] = []

@@ -19,7 +19,7 @@ LANES = {2.5: (1, 0.25), 5.0: (2, 0.5), 8.0: (3, 0.985), 16.0: (4, 1.969), 32.0:
 
 
 class WrongError(Exception):
-    """What was copied is not what was sent; the text says where."""
+    """A kernel gave a wrong result, or what was copied is not what was sent; the text says where."""
 
 
 # ------------------------------------------------------------------ what the machine says

@@ -58,3 +58,25 @@ def sibling(name: str) -> Any:
         loader.exec_module(module)
         _LOADED[name] = module
     return _LOADED[name]
+
+
+def listing(folder: str) -> list[str]:
+    """Sorted names in a folder; none where it cannot be listed."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def read(path: str) -> str:
+    """A whole file of /proc, whatever bytes it holds."""
+    with open(path, "rb") as file:
+        return file.read().decode("utf-8", "replace")
+
+
+def command_line(pid: int) -> str:
+    """Empty where the process ended, or is another user's."""
+    try:
+        return read("/proc/%d/cmdline" % pid).replace("\0", " ").strip()
+    except OSError:
+        return ""

@@ -10,6 +10,8 @@ import os
 import re
 import struct
 
+from cudadoctor_lines import listing
+
 TYPE_CHECKING = False  # importing typing would cost more than what is read here
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,13 +54,6 @@ def architectures_in(path: str) -> list[str]:
             # A single name may be any text; two of them, and no list, tell nothing.
             return lists[-1].decode().split() if lists and (b" " in lists[-1] or len(lists) == 1) else []
     except (OSError, ValueError):
-        return []
-
-
-def listing(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
         return []
 
 

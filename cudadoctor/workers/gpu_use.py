@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import emit, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import command_line, emit, read, sibling, start  # which takes that folder off the path again
 
 # isort: split
 import ctypes
@@ -31,11 +31,6 @@ MOST_NAMES = 8
 FRESH, STALE = 0.2, 1.0  # seconds after which the processes are listed anew though no memory changed: at first, and later
 QUERIES = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 Memory = Dict[int, Optional[int]]
-
-
-def read(path: str) -> str:
-    with open(path, "rb") as file:
-        return file.read().decode("utf-8", "replace")
 
 
 # ---------------------------------------------------------------- the program and its children
@@ -94,13 +89,6 @@ class Family:
             except OSError:
                 continue  # it ended meanwhile, or is another user's
         return found
-
-
-def command(pid: int) -> str:
-    try:
-        return read("/proc/%d/cmdline" % pid).replace("\0", " ").strip()[:200]
-    except OSError:
-        return ""
 
 
 # ---------------------------------------------------------------- one GPU
@@ -199,7 +187,7 @@ class Gpu:
         self.peak = max(self.peak or 0, used) if used is not None else self.peak
         for pid in own:
             if pid not in self.pids and len(self.pids) < MOST_NAMES:
-                self.pids[pid] = command(pid)
+                self.pids[pid] = command_line(pid)[:200]
         load = self.percent(kind)
         if load is not None:
             self.sum, self.count, self.busiest = self.sum + load, self.count + 1, max(load, self.busiest or 0)

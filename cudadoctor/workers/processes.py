@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import emit, start  # which takes that folder off the path again
+from cudadoctor_lines import command_line, emit, read, start  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -38,12 +38,6 @@ def option(name: str, otherwise: str) -> str:
     if name in sys.argv[1:-1]:
         return sys.argv[sys.argv.index(name) + 1]
     return otherwise
-
-
-def read(path: str) -> str:
-    """A whole file of /proc, whatever bytes it holds."""
-    with open(path, "rb") as file:
-        return file.read().decode("utf-8", "replace")
 
 
 def stat_fields(pid: int) -> Tuple[str, List[str]]:
@@ -200,14 +194,6 @@ def devices(pid: int, letter: str, prefix: str) -> Tuple[List[str], bool]:
         return [], True  # it ended meanwhile
 
 
-def command(pid: int, name: str) -> str:
-    try:
-        line = read("/proc/%d/cmdline" % pid).replace("\0", " ").strip()
-    except OSError:
-        line = ""
-    return (line or "[%s]" % name)[:COMMAND_LIMIT]
-
-
 def waits(pid: int) -> Tuple[Optional[str], Optional[bool]]:
     """Where in the kernel a process waits, `os_acquire_mutex [nvidia]`, and whether that is in NVIDIA's driver: None where nobody says.
 
@@ -288,7 +274,7 @@ def main() -> None:
         if entry["state"] == "uninterruptible":
             entry["waits"], entry["in_driver"] = waits(pid)
         if entry["devices"] or entry.get("waits"):
-            entry["command"] = command(pid, entry["name"])
+            entry["command"] = (command_line(pid) or "[%s]" % entry["name"])[:COMMAND_LIMIT]
             entry["service"] = in_service(pid)
     emit("processes", provider=provider, provider_error=wrong, complete=complete)
     mine = os.getuid() if hasattr(os, "getuid") else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import emit, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import emit, listing, sibling, start  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -42,13 +42,6 @@ def guarded(step: str, action: Callable[[], None]) -> None:
         action()
     except Exception as error:
         emit("error", step=step, error=("%s: %s" % (type(error).__name__, error))[:LINE_LIMIT])
-
-
-def listing(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def normal(name: str) -> str:

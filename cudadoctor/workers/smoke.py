@@ -29,12 +29,12 @@ def work(job: Any) -> None:
         return
     modules = ladder.sibling("smoke_ptx").Modules(ladder.sibling("bench_ptx"))
     card = ladder.sibling("bench_card").Card(job.driver, gpu, ladder.sibling, modules, short=True)
-    kernels = ladder.sibling("smoke_kernels")
-    test = kernels.Kernels(card, watch, memory=job.option("--memory", "256MiB"), duration=float(job.option("--duration", "0")))
+    memory, duration = job.option("--memory", "256MiB"), float(job.option("--duration", "0"))
+    test = ladder.sibling("smoke_kernels").Kernels(card, watch, memory=memory, duration=duration)
     try:
         card.prepare()
         for name, rung, action in test.steps:
-            if not carry_out(ladder, kernels, worker, gpu.index, name, rung, action):
+            if not carry_out(ladder, worker, gpu.index, name, rung, action):
                 return
         if test.looks:
             worker.emit("load", gpu=gpu.index, load=job.worst(test.looks))
@@ -44,18 +44,16 @@ def work(job: Any) -> None:
         ladder.sibling("smoke_numba").carry_out(ladder, worker, gpu.index, detailed="--detailed" in arguments)
 
 
-def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung: str, action: Callable[[], str | None]) -> bool:
+def carry_out(ladder: Any, worker: Any, gpu: int, name: str, rung: str, action: Callable[[], str | None]) -> bool:
     """One step. False: the context can be used no more."""
     started = time.monotonic()
     said: list[str | None] = [None]
-    unfit: list[str | None] = []
+    unfit: list[str] = []
     wrong: list[str] = []
 
     def climb() -> dict[str, Any]:
         try:
             said[0] = action()
-        except kernels.Unfit:
-            unfit.append(None)
         except Exception as error:
             if type(error).__name__ == "UnfitError":
                 unfit.append(str(error))
@@ -74,7 +72,7 @@ def carry_out(ladder: Any, kernels: Any, worker: Any, gpu: int, name: str, rung:
     outcome = worker.climb(rung, climb, gpu)
     seconds = round(time.monotonic() - started, 6)
     if unfit:
-        if unfit[0] is not None:
+        if unfit[0]:  # else it has no place on this GPU, which is nobody's fault: nothing is said of it
             worker.emit("smoke", gpu=gpu, step=name, status="skip", why=unfit[0], seconds=seconds)
         return True
     if outcome:

@@ -32,10 +32,6 @@ KEPT_FREE = 64 * MIB
 LOOK_EVERY = 1.0  # seconds between looks at a GPU under load
 
 
-class Unfit(Exception):
-    """A step has no place on this GPU, which is nobody's fault: nothing is said of it."""
-
-
 class Told(str):
     """What a step has to say, with the words of a failure that it made on purpose: the doctor diagnoses those as it does anybody's."""
 
@@ -123,7 +119,7 @@ class Kernels:
         try:
             self.card.kernel("half", "half")
         except self.card.unfit:
-            raise Unfit
+            raise self.card.unfit("")
         with self.place(8 * HALVES) as place:
             self.run("half", "half", HALVES // THREADS, THREADS, "pq", place, HALVES)
             found = self.fetch(place, ctypes.c_double, HALVES)
@@ -133,7 +129,7 @@ class Kernels:
     def cooperative(self) -> str | None:
         """Blocks that wait for each other across the whole grid."""
         if not self.driver.attribute(95, self.card.device):  # CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
-            raise Unfit
+            raise self.card.unfit("")
         kernel, blocks = self.card.kernel("meet", "meet"), self.card.sm_count
         with self.place(64, 0) as counter, self.place(4 * blocks) as left, self.place(4 * blocks) as sums:
             values = [ctypes.c_uint64(place.value) for place in (counter, left, sums)] + [ctypes.c_uint64(MEET_LIMIT)]

@@ -28,10 +28,6 @@ numpy: Any = None
 rung: Any = None  # the module of the ladder's last rung: its kernels are used here too
 
 
-class Wrong(Exception):
-    """A kernel ran and computed something else than the CPU."""
-
-
 # ------------------------------------------------------------------ kernels
 def _partial_sums(values: Any, sums: Any) -> None:
     shared = cuda.shared.array(THREADS, dtype=numpy.float32)
@@ -96,7 +92,7 @@ def one(ladder: Any, worker: Any, gpu: int, name: str, action: Callable[[], str 
         try:
             with cuda.gpus[gpu]:
                 said[0] = action()
-        except Wrong as error:
+        except rung.WrongError as error:
             raise ladder.RungError("{} on GPU {}: {}".format(name, gpu, error))
         except MemoryError as error:
             said[0] = str(error)
@@ -142,7 +138,7 @@ def copies() -> str | None:
     for found, name in ((result, "implicit copies"), (there[2].copy_to_host(), "explicit copies")):
         if not numpy.array_equal(found, left * 4):
             wrong = int(numpy.flatnonzero(found != left * 4)[0])
-            raise Wrong("kernel add with {}: element {} is {}, {} is right".format(name, wrong, found[wrong], 4 * wrong))
+            raise rung.WrongError("kernel add with {}: element {} is {}, {} is right".format(name, wrong, found[wrong], 4 * wrong))
     return "{:.1f} ms with the host's arrays: Numba copies all three there and back; {:.2f} ms with arrays that stay on the GPU".format(
         by_numba * 1e3, by_hand * 1e3
     )
@@ -205,7 +201,8 @@ def check_sums(arrays: list[Any], name: str) -> None:
     for number, array in enumerate(arrays):
         total = float(array.sum(dtype=numpy.float64))
         if not abs(total - 1.0) < TOLERANCE:
-            raise Wrong("normalise in {}: array {} adds up to {:.6f}, 1 is right within {:g}".format(name, number, total, TOLERANCE))
+            words = "normalise in {}: array {} adds up to {:.6f}, 1 is right within {:g}"
+            raise rung.WrongError(words.format(name, number, total, TOLERANCE))
 
 
 def early_return(length: int) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+from cudadoctor_lines import listing
+
 TYPE_CHECKING = False  # importing typing would cost more than the search
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +40,7 @@ class Places:
         self.prefix, self.site_folders, self.wheels, self.flavour = prefix, site_folders, wheels, flavour
         self.root, self.own = root, own
         self.environ = os.environ
-        self.conda_names = listing(os.path.join(prefix, "conda-meta"))  # name-version-build.json
+        self.conda_names: list[str] = listing(os.path.join(prefix, "conda-meta"))  # name-version-build.json
         self.conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
         self.loader_cache: list[str] | None = None
 
@@ -56,14 +58,6 @@ class Places:
         folders = self.own.FOLDERS.get(name, self.own.LIBRARIES)
         found = (self.file_in(self.own.joined(root, folder), name, any_version) for folder in folders)
         return next((path for path in found if path), None)
-
-
-def listing(folder: str) -> list[str]:
-    """Sorted names in a folder; none where it cannot be listed."""
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 # ---------------------------------------------------------------- the single places

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import struct
 
+from cudadoctor_lines import listing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,13 +32,6 @@ ANCHORS, OF_LOADER = ("cudart", "nvrtc"), ("ldconfig", "LD_LIBRARY_PATH")
 MACHINE_FLAGS = {"x86_64": 0x0300, "aarch64": 0x0A00}  # of an entry in the loader's cache
 
 joined, followed, same = os.path.join, os.path.realpath, os.path.realpath
-
-
-def listing(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
 
 
 def is_version(entry: str, name: str) -> bool:
@@ -109,7 +104,7 @@ def version_by_names(root: str) -> str | None:
     """By the file name of its cudart, or its own name."""
     for folder in library_folders(root):
         for entry in listing(folder):
-            number = entry.partition("libcudart.so.")[2]
+            number: str = entry.partition("libcudart.so.")[2]
             if number.count(".") >= 2:
                 return number
     name = os.path.basename(os.path.realpath(root))

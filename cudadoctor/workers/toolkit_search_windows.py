@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from cudadoctor_lines import listing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +92,7 @@ def candidates(places: Any) -> Iterator[tuple[str, str]]:
             yield os.path.dirname(os.path.normpath(folder)), "PATH"
     files = places.root or environ.get("PROGRAMW6432") or environ.get("PROGRAMFILES") or "C:\\Program Files"
     usual = os.path.join(files, *USUAL)
-    for entry in sorted(os.listdir(usual), reverse=True) if os.path.isdir(usual) else ():
+    for entry in reversed(listing(usual)):
         if entry[:1] in "vV" and entry[1:2].isdigit():
             yield os.path.join(usual, entry), "Program Files"
     library = os.path.join(places.prefix, CONDA)
