@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.report import Report
     from cudadoctor.sources.bundles import Opened
-    from cudadoctor.sources.inputs import Content
     from cudadoctor.within.asking import Judge
 
 RECORDING = "recording.json"
@@ -69,7 +68,7 @@ def _named(what: str, knowledge: Knowledge) -> Explanation | None:
 # ---------------------------------------------------------------- texts and files
 def _machines(what: str, knowledge: Knowledge, stdin: IO[bytes]) -> tuple[Evidence, ...]:
     """What is to be judged: the machines of a bundle, or a text as the only evidence."""
-    from cudadoctor.sources import bundles
+    from cudadoctor.sources import bundles, pasted
 
     try:
         if what == "-":
@@ -81,7 +80,7 @@ def _machines(what: str, knowledge: Knowledge, stdin: IO[bytes]) -> tuple[Eviden
     except bundles.BundleError as error:
         raise NotUnderstoodError(str(error)) from error
     if what.strip() and any(letter.isspace() for letter in what):
-        return (_pasted(os.fsencode(what)),)
+        return (pasted.evidence_of(os.fsencode(what)),)
     raise NotUnderstoodError(f"{what!r} is no cause, code, variable, GPU, version, file or text{nearest(what, _names(knowledge))}")
 
 
@@ -89,18 +88,11 @@ def _of_opened(found: Opened, name: str, folder: str) -> tuple[Evidence, ...]:
     """A recording is refused with the command that reads it."""
     if found.recording:
         raise NotUnderstoodError(f"{name} is a recording: use `cudadoctor check --replay {folder}`")
-    if found.text is not None and not found.machines:
-        from cudadoctor.sources import pasted
-
-        if not pasted.is_text(found.text.body):
-            raise NotUnderstoodError(f"{name} holds no text: give what a program printed, a recording or a bundle")
-    return found.machines or (_pasted(found.text or b""),)
-
-
-def _pasted(raw: bytes | Content) -> Evidence:
     from cudadoctor.sources import pasted
 
-    return pasted.evidence_of(raw)
+    if found.text is not None and not found.machines and not pasted.is_text(found.text.body):
+        raise NotUnderstoodError(f"{name} holds no text: give what a program printed, a recording or a bundle")
+    return found.machines or (pasted.evidence_of(found.text or b""),)
 
 
 def _has_separator(what: str) -> bool:
