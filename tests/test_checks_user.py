@@ -349,6 +349,45 @@ def test_another_error_is_no_broken_package(last: str) -> None:
     assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=own)})
 
 
+# llvmlite 0.50 whose library cannot be loaded: the last error does not say why, the one before it does.
+OF_LLVMLITE = """Traceback (most recent call last):
+  File "/venv/lib/python3.12/site-packages/llvmlite/binding/ffi.py", line 125, in _load_lib
+    self._lib_handle = ctypes.CDLL(str(lib_path))
+  File "/usr/lib/python3.12/ctypes/__init__.py", line 379, in __init__
+    self._handle = _dlopen(self._name, mode)
+OSError: {}
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/venv/lib/python3.12/site-packages/numba/core/config.py", line 17, in <module>
+    import llvmlite.binding as ll
+  File "/venv/lib/python3.12/site-packages/llvmlite/binding/ffi.py", line 137, in _load_lib
+    raise OSError(msg)
+OSError: Could not find/load shared object file 'libllvmlite.so' from resource location: 'llvmlite.binding'.
+"""
+OWN_LIBRARY = "/venv/lib/python3.12/site-packages/llvmlite/binding/libllvmlite.so"
+
+
+@pytest.mark.parametrize("reason", ["file too short", "invalid ELF header", "cannot open shared object file: No such file or directory"])
+def test_a_package_whose_library_is_damaged(reason: str) -> None:
+    output = OF_LLVMLITE.format(f"{OWN_LIBRARY}: {reason}")
+    values = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output)}).values
+    assert (values["module"], values["package"]) == ("llvmlite.binding.ffi", "llvmlite")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "libz.so.1: cannot open shared object file: No such file or directory",  # the system's
+        f"{OWN_LIBRARY}: failed to map segment from shared object",  # noexec, or no memory left
+        f"[Errno 28] No space left on device: '{OWN_LIBRARY}'",
+    ],
+)
+def test_a_library_that_is_not_the_packages_fault(words: str) -> None:
+    assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=OF_LLVMLITE.format(words))})
+
+
 # numpy 2.4.6 without numpy/_core/multiarray.py: the exception at the end has an empty first line, the one before it says what is missing.
 OF_NUMPY = """Traceback (most recent call last):
   File "/venv/lib/python3.12/site-packages/numpy/_core/__init__.py", line 24, in <module>

@@ -24,7 +24,12 @@ BROKEN = "python-package-broken"
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
 _BEGINS = "Traceback (most recent call last):"
-_ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError):[ \t]*(?P<words>[^\n]{0,600})")
+_ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError|OSError):[ \t]*(?P<words>[^\n]{0,600})")
+# dlopen of glibc names the library's file first: OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
+_DAMAGED = lazy(
+    r"^[^\n:]{0,900}(?:site|dist)-packages/[^\n:]{1,900}: "
+    r"(?:file too short|invalid ELF header|ELF load command|wrong ELF class|cannot open shared object file)"
+)
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")
@@ -41,14 +46,14 @@ class Broken(NamedTuple):
 
 
 def of_traceback(output: str) -> Broken | None:
-    """What the last traceback of an output says, or where that says nothing in its first line (NumPy's), the one that led to it. None
-    where it ends in another way, or not within packages."""
+    """What the last traceback of an output says, or the one that led to it, where the last says nothing in its first line (NumPy's) or
+    only that something could not be loaded (llvmlite's). None where it ends in another way, or not within packages."""
     for block in reversed(output.strip().split(_BEGINS)[1:]):
         lines = block.split("\n")
         said = _ENDS.match(next((line for line in lines if line and not line.startswith(" ")), ""))  # frames are indented
         if said is None:
             return None
-        if said["words"]:
+        if said["words"] and (said["kind"] != "OSError" or _DAMAGED.match(said["words"])):
             return _of_block([match["path"] for match in map(_FRAME.match, lines) if match is not None], said["kind"], said["words"])
     return None
 
