@@ -354,6 +354,10 @@ FAULTS = (
         setup='N=$("$PATIENT" -c "import os, llvmlite; print(os.path.dirname(llvmlite.__file__))"); mount -t tmpfs none $N/binding',
     ),
     Fault(
+        name="llvmlite's library is empty", root="python-package-broken", verdict="broken",
+        setup='N=$("$PATIENT" -c "import os, llvmlite; print(os.path.dirname(llvmlite.__file__))"); : > $D/z; mount --bind $D/z $N/binding/libllvmlite.so',
+    ),
+    Fault(
         name="half of cuda.bindings is gone", root="python-package-broken", verdict="broken",
         setup='N=$("$PATIENT" -c "import os, cuda.bindings as b; print(os.path.dirname(b.__file__))"); mount -t tmpfs none $N/_internal',
     ),
