@@ -22,7 +22,7 @@ from cudadoctor.model.values import Measurement
 from cudadoctor.model.version import ComputeCapability
 from tests.worker_runs import load
 
-PTX, TENSOR, CARD, PLACE = (load(name) for name in ("tensor_ptx", "bench_tensor", "bench_card", "copy_steps"))
+PTX, PRODUCTS, TENSOR, CARD, PLACE = (load(name) for name in ("tensor_ptx", "product_ptx", "bench_tensor", "bench_card", "copy_steps"))
 KINDS = tuple(PTX.KINDS)
 SIZE = 64
 
@@ -40,7 +40,7 @@ def test_a_compiler_takes_the_kernels(kind: str, tmp_path: Path) -> None:
     for target, text in (
         (PTX.KINDS[kind][3][1], PTX.rate(kind)),
         ("sm_90a", PTX.rate_of_groups(kind)),
-        *(("sm_90a", PTX.product(kind, size, size * PTX.KINDS[kind][0])) for size in TENSOR.SIZES),
+        *(("sm_90a", PRODUCTS.product(PTX, kind, size, size * PTX.KINDS[kind][0])) for size in TENSOR.SIZES),
         *(of_fp64 if kind == KINDS[0] else ()),
     ):
         (tmp_path / "kernel.ptx").write_text(text)
@@ -89,7 +89,7 @@ class _Card:
 
 def multiplied(kind: str, wrong: tuple[int, int] | None = None) -> Any:
     """A Tensor whose operands and product lie in this process's memory; `wrong`: a place of the product that is off."""
-    tensor = TENSOR.Tensor(_Card(), PTX)
+    tensor = TENSOR.Tensor(_Card(), load)
     chance, width = random.Random(kind), PTX.KINDS[kind][0]
     mask, base = PTX.RANDOM[kind]
     words = SIZE * SIZE * width // 4

@@ -83,7 +83,7 @@ class Figures:
     def measuring(self, name: str) -> Callable[[], Any]:
         if name.partition("_")[0] in ("tensor", "product", "cublas"):
             if self.tensor is None:
-                self.tensor = self.sibling("bench_tensor").Tensor(self.card, self.sibling("tensor_ptx"))
+                self.tensor = self.sibling("bench_tensor").Tensor(self.card, self.sibling)
             return lambda: self.tensor.one(name)
         return getattr(self.copies, name, None) or self.compute.measuring(name)  # type: ignore[no-any-return]
 

@@ -14,7 +14,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 MIB = 1 << 20
@@ -38,8 +38,9 @@ CUBLAS: dict[str, tuple[int, int, int, Any]] = {
 class Tensor:
     """One GPU; a figure is called by what is measured and the type of the operands, such as `product_bf16`."""
 
-    def __init__(self, card: Any, ptx: Any) -> None:
-        self.card, self.driver, self.ptx = card, card.driver, ptx
+    def __init__(self, card: Any, sibling: Callable[[str], Any]) -> None:
+        self.card, self.driver = card, card.driver
+        self.ptx, self.products = sibling("tensor_ptx"), sibling("product_ptx")
         self.modules: dict[str, Any] = {}
         self.operands: tuple[str, int, Any, Any, Any] | None = None
         self.library: Any = None
@@ -139,18 +140,19 @@ class Tensor:
 
     def launching(self, kind: str) -> tuple[Any, int]:
         """What queues one product, whose cycles are added to a slot of `out`, and the rows of A."""
-        card, ptx = self.card, self.ptx
+        card, ptx, products = self.card, self.ptx, self.products
         if self.capability != ptx.HOPPER:
             raise card.unfit("a kernel for whole products is here for compute capability 9.0 alone")
         size, a, b, c = self.given(kind)
         row_bytes = size * ptx.KINDS[kind][0]
-        kernel = self.kernel("product_{}_{}".format(kind, size), ptx.product(kind, size, row_bytes), "product", ptx.PRODUCT_SHARED)
+        shared = products.shared_memory(ptx)
+        kernel = self.kernel("product_{}_{}".format(kind, size), products.product(ptx, kind, size, row_bytes), "product", shared)
         maps = [self.tensor_map(buffer, size, row_bytes, ptx.TILE_M) for buffer in (a, b)]
         blocks = card.sm_count // 2 * 2
 
         def launch(slot: int) -> None:
             place = card.out.value + SLOT_BYTES * slot
-            card.launch(kernel, blocks, ptx.PRODUCT_THREADS, "mmpp", *maps, c, place, shared=ptx.PRODUCT_SHARED)
+            card.launch(kernel, blocks, products.THREADS, "mmpp", *maps, c, place, shared=shared)
 
         return launch, size
 

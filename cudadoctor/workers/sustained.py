@@ -96,7 +96,7 @@ def work(job: Any) -> None:
         return
     seconds = float(job.option("--seconds", "20"))
     card = sibling("bench_card").Card(job.driver, gpu, sibling, short=False)
-    tensor = sibling("bench_tensor").Tensor(card, sibling("tensor_ptx"))
+    tensor = sibling("bench_tensor").Tensor(card, sibling)
     looks: list[dict[str, Any]] = []
 
     def tell(**fields: Any) -> None:

@@ -36,7 +36,7 @@ def ours() -> Any:
     gpu = steps.Gpu(driver, steps.describe(driver, 0), ladder.RungError)
     gpu.context()
     whole = card.Card(driver, gpu, sibling, short=False)
-    return sibling("bench_tensor").Tensor(whole, sibling("tensor_ptx"))
+    return sibling("bench_tensor").Tensor(whole, sibling)
 
 
 def theirs(tensor: Any, kind: str) -> Any:

@@ -1,0 +1,296 @@
+"""The kernel of a whole matrix product on Hopper's tensor cores, C = A x B^T, in PTX. Types and instructions are those of tensor_ptx.py.
+
+Each block of 3 groups of 128 threads computes TILE_M x TILE_N of C. One group fetches, two multiply, 64 rows each.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+STAGES = 4  # slices under way
+THREADS = 384
+A_POLICY, B_POLICY = "evict_last", "evict_first"
+GROUP = 8  # pairs of blocks along M that run side by side, so that they share rows of A and B in the second level of cache
+
+PRODUCT = """.extern .shared .align 1024 .b8 memory[];
+
+.visible .entry cudadoctor_product(.param .align 64 .b8 p_a[128], .param .align 64 .b8 p_b[128], .param .u64 p_c, .param .u64 p_out)
+.explicitcluster
+.reqnctapercluster 2, 1, 1
+.maxntid {threads}, 1, 1
+.minnctapersm 1
+{{
+    .reg .pred %p<12>; .reg .b16 %h<2>; .reg .b32 %x<4>; .reg .b32 %y<2>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg {number}<{sums_count}>;
+    mov.u32 %r1, %tid.x;
+    shr.u32 %r2, %r1, 7;                        // group of 128 threads
+    mov.u32 %r3, %cluster_ctarank;
+    mov.u32 %r4, %ctaid.x;
+    shr.u32 %r5, %r4, 1;                        // the pair's first tile
+    mov.u32 %r6, %nctaid.x;
+    shr.u32 %r6, %r6, 1;                        // number of pairs
+    mov.u32 %r7, memory;
+    add.u32 %r7, %r7, 1023;
+    and.b32 %r7, %r7, 0xFFFFFC00;               // slices of A
+    add.u32 %r8, %r7, {b_place};                // slices of B
+    add.u32 %r9, %r7, {full};                   // barriers: full, then empty
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra READY;
+{barriers}
+    fence.mbarrier_init.release.cluster;
+READY:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    mov.u32 %r10, 0;                            // stage
+    mov.u32 %r11, 0;                            // its phase
+    setp.eq.u32 %p4, %r10, 0;                   // true
+    setp.ne.u32 %p1, %r2, 0;
+    @%p1 bra MULTIPLY;
+
+    setmaxnreg.dec.sync.aligned.u32 40;
+    setp.ne.u32 %p1, %r1, 0;
+    @%p1 bra END;
+    mov.u64 %rd20, %clock64;
+    mov.u64 %rd21, %globaltimer;
+    mov.b64 %rd1, p_a;
+    cvta.param.u64 %rd1, %rd1;
+    mov.b64 %rd2, p_b;
+    cvta.param.u64 %rd2, %rd2;
+    mov.u16 %h1, 3;
+    createpolicy.fractional.L2::{a_policy}.b64 %rd4, 1.0;   // the rows of A serve every column of a group of tiles
+    createpolicy.fractional.L2::{b_policy}.b64 %rd5, 1.0;
+FETCH_TILE:
+    setp.ge.u32 %p1, %r5, {tiles};
+    @%p1 bra FETCHED;
+{where}
+    mad.lo.u32 %r20, %r16, 2, %r3;
+    mul.lo.u32 %r20, %r20, {tile_m};            // first row of A
+    mul.lo.u32 %r21, %r17, {tile_n};
+    mad.lo.u32 %r21, %r3, {half_n}, %r21;       // first row of this block's half of B
+    mov.u32 %r22, 0;                            // first word of the slice
+FETCH:
+    shl.b32 %r24, %r10, 3;
+    add.u32 %r25, %r9, %r24;
+    add.u32 %r26, %r25, {empty};
+    xor.b32 %r27, %r11, 1;
+WAIT_EMPTY:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r26], %r27;
+    @!%p2 bra WAIT_EMPTY;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r25], {slice_bytes};
+    mad.lo.u32 %r28, %r10, {a_bytes}, %r7;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint
+        [%r28], [%rd1, {{%r22, %r20}}], [%r25], %rd4;
+    mad.lo.u32 %r29, %r10, {b_bytes}, %r8;
+    mad.lo.u32 %r29, %r3, {half_b}, %r29;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint
+        [%r29], [%rd2, {{%r22, %r21}}], [%r25], %h1, %rd5;
+    add.u32 %r10, %r10, 1;
+    setp.eq.u32 %p2, %r10, {stages};
+    selp.u32 %r10, 0, %r10, %p2;
+    selp.u32 %r24, 1, 0, %p2;
+    xor.b32 %r11, %r11, %r24;
+    add.u32 %r22, %r22, {slice_words};
+    setp.lt.u32 %p2, %r22, {row_words};
+    @%p2 bra FETCH;
+    add.u32 %r5, %r5, %r6;
+    bra FETCH_TILE;
+FETCHED:
+    mov.u64 %rd22, %clock64;
+    mov.u64 %rd23, %globaltimer;
+    setp.ne.u32 %p1, %r4, 0;
+    @%p1 bra END;
+    ld.param.u64 %rd3, [p_out];
+    cvta.to.global.u64 %rd3, %rd3;
+    sub.s64 %rd22, %rd22, %rd20;
+    sub.s64 %rd23, %rd23, %rd21;
+    red.global.add.u64 [%rd3], %rd22;
+    red.global.add.u64 [%rd3 + 8], %rd23;
+    bra END;
+
+MULTIPLY:
+    setmaxnreg.inc.sync.aligned.u32 232;
+    ld.param.u64 %rd3, [p_c];
+    cvta.to.global.u64 %rd3, %rd3;
+    sub.u32 %r12, %r2, 1;                       // which 64 rows of the tile
+    and.b32 %r13, %r1, 127;
+    setp.lt.u32 %p5, %r13, 2;                   // these threads tell one block each that a stage is free
+    shr.u32 %r14, %r13, 5;
+    shl.b32 %r14, %r14, 4;
+    and.b32 %r15, %r13, 31;
+    shr.u32 %r30, %r15, 2;
+    add.u32 %r14, %r14, %r30;
+    mad.lo.u32 %r14, %r12, 64, %r14;            // this thread's row of the tile
+    and.b32 %r15, %r15, 3;
+    and.b32 %r52, %r15, 1;
+    setp.ne.u32 %p6, %r52, 0;
+    setp.gt.u32 %p7, %r15, 1;
+    mul.lo.u32 %r15, %r15, {columns};           // and its first column
+    mapa.shared::cluster.u32 %r31, %r9, %r13;   // the barriers of the block that it tells
+TILE:
+    setp.ge.u32 %p1, %r5, {tiles};
+    @%p1 bra END;
+{where}
+    mov.u32 %r22, 0;
+SLICE:
+    shl.b32 %r24, %r10, 3;
+    add.u32 %r25, %r9, %r24;
+WAIT_FULL:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r25], %r11;
+    @!%p2 bra WAIT_FULL;
+    mad.lo.u32 %r28, %r10, {a_bytes}, %r7;
+    mad.lo.u32 %r28, %r12, {half_a}, %r28;
+    mad.lo.u32 %r29, %r10, {b_bytes}, %r8;
+{descriptors}    setp.ne.u32 %p3, %r22, 0;
+    wgmma.fence.sync.aligned;
+{multiply}
+    wgmma.commit_group.sync.aligned;
+    setp.eq.u32 %p2, %r22, 0;
+    @%p2 bra HELD;
+    wgmma.wait_group.sync.aligned 1;
+    @!%p5 bra HELD;
+    add.u32 %r33, %r32, {empty};
+    add.u32 %r33, %r31, %r33;
+    mbarrier.arrive.shared::cluster.b64 _, [%r33];
+HELD:
+    mov.u32 %r32, %r24;                         // the stage that is still read
+    add.u32 %r10, %r10, 1;
+    setp.eq.u32 %p2, %r10, {stages};
+    selp.u32 %r10, 0, %r10, %p2;
+    selp.u32 %r24, 1, 0, %p2;
+    xor.b32 %r11, %r11, %r24;
+    add.u32 %r22, %r22, 1;
+    setp.lt.u32 %p2, %r22, {slices};
+    @%p2 bra SLICE;
+    wgmma.wait_group.sync.aligned 0;
+    @!%p5 bra STORE;
+    add.u32 %r33, %r32, {empty};
+    add.u32 %r33, %r31, %r33;
+    mbarrier.arrive.shared::cluster.b64 _, [%r33];
+STORE:
+    mad.lo.u32 %r20, %r16, 2, %r3;
+    mad.lo.u32 %r20, %r20, {tile_m}, %r14;
+    mad.lo.u32 %r21, %r17, {tile_n}, %r15;
+    mul.wide.u32 %rd12, %r20, {size};
+    cvt.u64.u32 %rd13, %r21;
+    add.u64 %rd12, %rd12, %rd13;
+    mul.lo.u64 %rd12, %rd12, {width};
+    add.u64 %rd13, %rd3, %rd12;
+    add.u64 %rd14, %rd13, {eight_rows};
+{stores}
+    add.u32 %r5, %r5, %r6;
+    bra TILE;
+END:
+    barrier.cluster.arrive;
+    barrier.cluster.wait;
+    ret;
+}}
+"""
+
+
+def shared_memory(ptx: Any) -> int:
+    """Bytes; what is left of them aligns the first slice."""
+    slices: int = ptx.A_BYTES + ptx.B_BYTES
+    return STAGES * slices + 2 * 8 * STAGES + 1024
+
+
+def product(ptx: Any, kind: str, size: int, row_bytes: int) -> str:
+    """`ptx`: the module tensor_ptx. A and B: `size` rows of `row_bytes` bytes; C: size x size, 32-bit numbers for tf32 and int8, else bf16.
+
+    Two blocks of a cluster multiply different rows of A by the same rows of B, of which each fetches one half for both. p_out: the sums of
+    the cycles and nanoseconds of the first block.
+    """
+    integer, narrow = ptx.KINDS[kind][5], ptx.KINDS[kind][0] < 4 and not ptx.KINDS[kind][5]
+    number = ".b32 %a" if integer else ".f32 %a"
+    slices = row_bytes // ptx.SLICE
+    tiles = size // (2 * ptx.TILE_M), size // ptx.TILE_N
+    sums = ptx.listed("%a", 0, ptx.TILE_N // 2)
+    multiply = []
+    for part in range(ptx.SLICE // ptx.ROW):
+        multiply.append("    add.u64 %rd10, %rd8, {0}; add.u64 %rd11, %rd9, {0};".format(part * ptx.ROW // 16))
+        multiply.append(ptx.wgmma(kind, ptx.TILE_N, sums, "%rd10", "%rd11", "%p3" if part == 0 else "%p4"))
+    width = 2 if narrow else 4
+    stores = _narrow_stores(ptx.TILE_N) if narrow else _wide_stores(ptx.TILE_N)
+    head: str = ptx.head("8.0", "sm_90a")
+    return head + PRODUCT.format(
+        threads=THREADS,
+        number=number,
+        sums_count=ptx.TILE_N // 2,
+        b_place=STAGES * ptx.A_BYTES,
+        full=STAGES * (ptx.A_BYTES + ptx.B_BYTES),
+        empty=8 * STAGES,
+        barriers="\n".join(
+            "    mbarrier.init.shared::cta.b64 [%r9 + {}], 1;\n    mbarrier.init.shared::cta.b64 [%r9 + {}], 4;".format(
+                8 * stage, 8 * (STAGES + stage)
+            )
+            for stage in range(STAGES)
+        ),
+        where=_where(tiles),
+        tiles=tiles[0] * tiles[1],
+        tile_m=ptx.TILE_M,
+        tile_n=ptx.TILE_N,
+        half_n=ptx.TILE_N // 2,
+        a_policy=A_POLICY,
+        b_policy=B_POLICY,
+        half_a=ptx.A_BYTES // 2,
+        half_b=ptx.B_BYTES // 2,
+        a_bytes=ptx.A_BYTES,
+        b_bytes=ptx.B_BYTES,
+        slice_bytes=ptx.A_BYTES + ptx.B_BYTES,
+        slice_words=ptx.SLICE // 4,
+        slices=slices,
+        stages=STAGES,
+        row_words=row_bytes // 4,
+        size=size,
+        width=width,
+        eight_rows=8 * size * width,
+        descriptors=ptx.descriptor("%rd8", "%r28") + ptx.descriptor("%rd9", "%r29"),
+        multiply="\n".join(multiply),
+        stores="\n".join(stores),
+        columns=8 if narrow else 2,
+    )
+
+
+def _wide_stores(tile_n: int) -> list[str]:
+    """Sums of 32 bits as they are: four lanes hold eight of a row."""
+    return [
+        "    st.global.v2.b32 [%rd{} + {}], {{%a{}, %a{}}};".format(13 + half, 32 * part, 4 * part + 2 * half, 4 * part + 2 * half + 1)
+        for part in range(tile_n // 8)
+        for half in range(2)
+    ]
+
+
+def _narrow_stores(tile_n: int) -> list[str]:
+    """Sums as bf16. Four lanes hold two columns each of four times eight; they change, so that each has all of one and stores 16 bytes."""
+    lines = []
+    for half in range(2):
+        for part in range(tile_n // 32):
+            for block in range(4):
+                low = 16 * part + 4 * block + 2 * half
+                lines.append("    cvt.rn.bf16x2.f32 %x{}, %a{}, %a{};".format(block, low + 1, low))
+            lines += _exchanged(("%x0", "%x1"), ("%x2", "%x3"), "%p6", 1)
+            lines += _exchanged(("%x0", "%x2"), ("%x1", "%x3"), "%p7", 2)
+            lines.append("    st.global.v4.b32 [%rd{} + {}], {{%x0, %x1, %x2, %x3}};".format(13 + half, 64 * part))
+    return lines
+
+
+def _exchanged(one: tuple[str, str], other: tuple[str, str], odd: str, distance: int) -> list[str]:
+    """Of each pair the even lane keeps the first and the odd lane the second; what it does not keep becomes what its partner did not."""
+    lines = []
+    for first, second in (one, other):
+        lines.append("    selp.b32 %y0, {}, {}, {};".format(first, second, odd))
+        lines.append("    shfl.sync.bfly.b32 %y1, %y0, {}, 0x1F, 0xFFFFFFFF;".format(distance))
+        lines.append("    selp.b32 {0}, %y1, {0}, {1};".format(first, odd))
+        lines.append("    selp.b32 {0}, {0}, %y1, {1};".format(second, odd))
+    return lines
+
+
+def _where(tiles: tuple[int, int]) -> str:
+    """Of tile %r5 the pair of rows of blocks in %r16 and the column in %r17: GROUP rows at a time, column by column."""
+    group = min(GROUP, tiles[0])
+    return """    div.u32 %r50, %r5, {in_group};
+    mul.lo.u32 %r51, %r50, {in_group};
+    sub.u32 %r51, %r5, %r51;
+    rem.u32 %r16, %r51, {group};
+    mad.lo.u32 %r16, %r50, {group}, %r16;
+    div.u32 %r17, %r51, {group};""".format(in_group=group * tiles[1], group=group)
