@@ -446,3 +446,15 @@ def test_nvml_a_number_of_gpus_that_is_none_is_not_counted_to(count: str, nvml_f
     assert time.monotonic() - began < 5
     assert of(events, "gpu") == []
     assert of(events, "error")[0]["error"] == f"nvmlDeviceGetCount says {int(count) % 2**32}"
+
+
+def test_the_folder_of_the_workers_leaves_the_search_path_through_a_link_too(tmp_path: Path) -> None:
+    (tmp_path / "workers").mkdir()
+    shutil.copy(WORKERS / "cudadoctor_lines.py", tmp_path / "workers")
+    head = (WORKERS / "frameworks.py").read_text().partition("# isort: split")[0]
+    (tmp_path / "workers" / "worker.py").write_text(f"{head}\nprint(sys.path)\n")
+    (tmp_path / "link").symlink_to(tmp_path / "workers")
+    for folder in ("workers", "link"):
+        argv = [sys.executable, "-u", "-B", str(tmp_path / folder / "worker.py")]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert str(tmp_path) not in said

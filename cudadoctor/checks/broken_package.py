@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import broken, python_subject, requirements_of, rung_quote, spoken
+from cudadoctor.checks.common import NOT_THERE, UNUSABLE, broken, python_subject, requirements_of, rung_quote, spoken
 from cudadoctor.checks.reading import told
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
@@ -25,11 +25,8 @@ _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
 _BEGINS = "Traceback (most recent call last):"
 _ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError|OSError):[ \t]*(?P<words>[^\n]{0,600})")
-# dlopen of glibc names the library's file first: OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
-_DAMAGED = lazy(
-    r"^[^\n:]{0,900}(?:site|dist)-packages/[^\n:]{1,900}: "
-    r"(?:file too short|invalid ELF header|ELF load command|wrong ELF class|cannot open shared object file)"
-)
+# OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
+_DAMAGED = lazy(rf"^[^\n:]{{0,900}}(?:site|dist)-packages/[^\n:]{{1,900}}: (?:{UNUSABLE}|{NOT_THERE})")
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")

@@ -29,6 +29,10 @@ from cudadoctor.model.version import CudaVersion
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
+# What glibc's loader says behind the name of a file that it cannot use, and of one that is not there (elf/dl-load.c).
+UNUSABLE = r"file too short|invalid ELF header|wrong ELF class\S{0,40}|cannot read file data|ELF load command \S{1,30} not page-aligned"
+NOT_THERE = "cannot open shared object file: No such file"
+
 
 def any_of(facts: Facts, knowledge: Knowledge, *branches: Function) -> Iterator[Clue]:
     """The clues of all branches. Only where none found anything does an unknown fact in one of them leave the rule undecided."""

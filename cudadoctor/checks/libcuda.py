@@ -10,7 +10,7 @@ import msgspec
 
 from cudadoctor.checks import limits
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
+from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
@@ -26,10 +26,10 @@ INCOMPLETE, COMPAT = "driver-libraries-incomplete", "forward-compat-unsupported"
 STUB_LIBRARY = 34
 MISMATCH, NOT_ON_DEVICE = 803, 804
 NVML_LIBRARY_NOT_FOUND = 12
-_NOT_FOUND = lazy(r"(lib\S{1,200}): cannot open shared object file: No such file")
+_NOT_FOUND = lazy(rf"(lib\S{{1,200}}): {NOT_THERE}")
 # Windows' loader gives the number; its words are in the user's language. 126, a missing file, has words of Python's.
 _REFUSED_DLL = lazy(r"\[WinError (?P<number>127|193|1114)\] ?(?P<words>[^\n]{0,120})")
-_UNREADABLE = lazy(r"(?<!\S)(\S{0,200}?lib\S{1,200}?): (file too short|invalid ELF header|wrong ELF class\S{0,40}|cannot read file data)")
+_UNREADABLE = lazy(rf"(?<!\S)(\S{{0,200}}?lib\S{{1,200}}?): ({UNUSABLE})")
 _STUBS = lazy(r"/stubs(?:/|$)")
 _COMPAT = lazy(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
 

@@ -14,6 +14,9 @@ sys.path[:] = [entry for entry in sys.path if entry.replace("\\", "/") not in ("
 
 import os
 
+sys.path[:] = [
+    entry for entry in sys.path if os.path.realpath(entry) != os.path.realpath(HERE)
+]  # where a link leads here, Python put its end
 if "" in os.environ.get("PYTHONPATH", "x").split(os.pathsep):  # an empty entry there means the working directory
     sys.path[:] = [entry for entry in sys.path if entry != os.getcwd()]
 

@@ -1,4 +1,4 @@
-"""What toolkit_search.py needs to know of Linux: names of files, folders, and how the loader looks. It imports nothing of ours."""
+"""What toolkit_search.py needs to know of Linux: names of files, folders, and how the loader looks."""
 
 from __future__ import annotations
 

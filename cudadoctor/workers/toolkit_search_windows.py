@@ -1,4 +1,4 @@
-"""What toolkit_search.py needs to know of Windows. It imports nothing of ours.
+"""What toolkit_search.py needs to know of Windows.
 
 The names and folders are those that cuda.pathfinder and Numba look for there: DLLs that carry their version in their name, below `bin` and
 `nvvm\\bin`, from CUDA 13 on below `bin\\x64`. No loader's cache exists; the folders of PATH stand in its place.

@@ -53,8 +53,8 @@ def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = N
         if before is None or _rank(item) < _rank(before):
             found[item.id] = item
     # Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing.
-    debian = "uname" not in found or re.search(r"[-+](?:amd64|arm64|deb\d\d)", found["uname"].stdout or "") is not None
-    if "modinfo" in found and debian and not (found["modinfo"].stdout or "").strip():
+    may_be_debian = "uname" not in found or re.search(r"[-+](?:amd64|arm64|deb\d\d)", found["uname"].stdout or "") is not None
+    if "modinfo" in found and may_be_debian and not (found["modinfo"].stdout or "").strip():
         del found["modinfo"]
     if "End of NVIDIA bug report log file" not in text[-_HEAD:]:
         remarks = (*remarks, "The report has no end: nvidia-bug-report.sh hung or was ended, or the file was cut.")
