@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from cudadoctor.checks.base import Function
 from cudadoctor.checks.reading import single_lines
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
@@ -27,6 +25,8 @@ from cudadoctor.model.values.ladder import left_out
 from cudadoctor.model.version import CudaVersion
 
 if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
     from cudadoctor.knowledge.load import Knowledge
 
 # What glibc's loader says behind the name of a file that it cannot use, and of one that is not there (elf/dl-load.c).
@@ -179,6 +179,8 @@ def python_subject(python: PythonEnvironment) -> str:
 
 def requirements_of(package: PythonPackage) -> Iterator[Requirement]:
     """What a package states to need everywhere. Conditions (an extra, a platform) are not this machine's to judge and are left out."""
+    from packaging.requirements import InvalidRequirement, Requirement  # slow to import; a machine without packages needs none
+
     for text in package.requires:
         try:
             requirement = Requirement(text)

@@ -128,10 +128,8 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         sustained=options.get("sustained_arguments", ()),
         more=knowledge().more_probes,
     )
-    if judge is not None:
-        _warm()
     try:
-        return collect(plan, watcher if watcher is not None or judge is None else _rehearsal(judge))
+        return collect(plan, watcher if watcher is not None or judge is None else _rehearsal(judge), _warm if judge is not None else None)
     finally:
         if watcher is not None:
             watcher.close()

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from cudadoctor import policy
-from cudadoctor.commands.explaining import nearest
 from cudadoctor.model.requirements import Ignore, Policy
 from cudadoctor.sources import inputs, trust
 
@@ -175,6 +174,8 @@ def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Po
     for place, entry in enumerate(file.ignore, 1):
         one = _Expected(cause=entry) if isinstance(entry, str) else entry
         if one.cause not in known:
+            from cudadoctor.commands.explaining import nearest
+
             raise PolicyError(f"{path}: ignore, entry {place}: {one.cause!r} is no cause{nearest(one.cause, known)}")
         ignores.append(Ignore(cause=one.cause, reason=one.reason, until=one.until))
     try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
+import tomli
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ class Folder(Mapping[str, T]):
 def decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
     """The text as a value of that type. With `name` it is the value's id, whether the file repeats it or not."""
     try:
-        raw = msgspec.toml.decode(text)
+        raw = tomli.loads(text)
         if name is not None and raw.setdefault("id", name) != name:
             raise ValueError(f"its id is {raw['id']!r}, not the file's name")
         return msgspec.convert(raw, kind)

@@ -9,6 +9,7 @@ import re
 from typing import Any, TypeVar
 
 import msgspec
+import tomli
 
 from cudadoctor.knowledge.codes import CudaError, OldRuntimeError, Xid
 from cudadoctor.knowledge.software import SoftwareTables
@@ -41,7 +42,7 @@ class QuickRows(SoftwareTables):
     def _old_numbers(self) -> tuple[OldRuntimeError, ...]:
         text = self._text("cuda_errors")
         start = text.index("\nold_runtime = [")
-        raw = msgspec.toml.decode(text[start : text.index("\n]\n", start) + 2])
+        raw = tomli.loads(text[start : text.index("\n]\n", start) + 2])
         return msgspec.convert(raw["old_runtime"], tuple[OldRuntimeError, ...])
 
     def _row(self, table: str, line: str, kind: type[R]) -> R | None:
@@ -93,5 +94,5 @@ def _head_of(text: str) -> Table:
 def _decoded(text: str, start: int) -> dict[str, Any]:
     """One section of a file, up to the next."""
     end = text.find("\n[", start + 1)
-    found: dict[str, Any] = msgspec.toml.decode(text[start : end if end >= 0 else len(text)])
+    found: dict[str, Any] = tomli.loads(text[start : end if end >= 0 else len(text)])
     return found

@@ -58,8 +58,11 @@ class Interrupted(KeyboardInterrupt):
 class Collector:
     """One collection. Items are kept in the order in which the probes are listed, whatever order they end in."""
 
-    def __init__(self, plan: Plan, progress: Progress | None = None) -> None:
-        self.plan, self.progress = plan, progress
+    def __init__(
+        self, plan: Plan, progress: Progress | None = None, meanwhile: Callable[[], None] | None = None, keeper: Keeper | None = None
+    ) -> None:
+        self.keeper = keeper
+        self.plan, self.progress, self.meanwhile = plan, progress, meanwhile
         self.probes = (*probes_of(plan.platform), *plan.more)
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
@@ -71,7 +74,6 @@ class Collector:
         self.ladder: Child | None = None
         self.at_gate = False
         self.children: list[Child] = []
-        self.keeper: Keeper | None = None
 
     # ------------------------------------------------------------ single probes
     def keep(self, item: Item) -> None:
@@ -167,13 +169,17 @@ class Collector:
         return [probe for probe in self.probes if probe.wave == name and probe.id not in self.plan.leave_out]
 
     def run_children(self, probes: list[Probe], until: Callable[[], bool] | None = None) -> None:
-        """Start every probe at once, then those that stand in for one that did not answer."""
-        begun = [self.start(probe) for probe in probes if not probe.instead_of]
+        """Start every probe at once, the longest first; then those that stand in for one that did not answer."""
+        at_once = sorted((probe for probe in probes if not probe.instead_of), key=lambda probe: probe.id != "ladder")
+        begun = [self.start(probe) for probe in at_once]
         started = [child for child in begun if child is not None]
         for child in started:
             if child.item == "ladder":
                 self.ladder = child
                 child.on_line = self.ladder_line
+        if self.meanwhile is not None:
+            self.meanwhile()
+            self.meanwhile = None
         watch(started, until=until, on_over=self.finished)
         for probe in probes:
             if probe.instead_of and not any(self.answered(item) for item in probe.instead_of):
@@ -193,7 +199,6 @@ class Collector:
                 self.ladder.deadline = self.end  # it answered in time; what it now waits for is our word
 
     def collect(self) -> Evidence:
-        self.keeper = Keeper()
         try:
             with remembered():
                 self.carry_out()
@@ -203,8 +208,6 @@ class Collector:
         except BaseException:
             self.stop("interrupted")
             raise
-        finally:
-            self.keeper.close()
         return self.evidence()
 
     def carry_out(self) -> None:
@@ -350,6 +353,10 @@ def useful(item: Item) -> bool:
     return item.answered and bool((item.stdout or "").strip() or item.kind == "file")
 
 
-def collect(plan: Plan, progress: Progress | None = None) -> Evidence:
-    """All evidence of this machine. Children are gone when this returns or raises."""
-    return Collector(plan, progress).collect()
+def collect(plan: Plan, progress: Progress | None = None, meanwhile: Callable[[], None] | None = None) -> Evidence:
+    """All evidence of this machine. Children are gone when this returns or raises. `meanwhile` is called once, when the first run."""
+    keeper = Keeper()  # takes as long to start as all that comes before the first probe
+    try:
+        return Collector(plan, progress, meanwhile, keeper).collect()
+    finally:
+        keeper.close()

@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from cudadoctor.sources.spawning import ON_WINDOWS
@@ -74,6 +74,7 @@ def _below(root: str) -> str | None:
     """
     find = _find()
     todo, seen = [root], []  # type: list[str], list[str]
+    looked = _Looks()
     try:
         while todo:
             top = todo.pop()
@@ -81,7 +82,7 @@ def _below(root: str) -> str | None:
                 continue
             seen.append(top)
             for path in _walked(top) if find is None else _listed(find, top):
-                if not _is_roots_in(path):
+                if not _is_roots_in(path, looked):
                     return f"holds {path}, which may be written by another user"
                 if os.path.islink(path) and os.path.isdir(path):
                     todo.append(os.path.realpath(path))
@@ -127,13 +128,13 @@ def _walked(root: str) -> Iterator[str]:
                     todo.append(entry.path)
 
 
-def _is_roots_in(path: str) -> bool:
+def _is_roots_in(path: str, looked: _Looks) -> bool:
     """One file or folder of a tree whose way is root's. What a link leads to is asked about with its whole way."""
     info = os.lstat(path)
     if info.st_uid != 0 and not _is_unmapped(info.st_uid):
         return False
     if stat.S_ISLNK(info.st_mode):
-        return _is_roots(path)  # also where it leads back: somebody else's link on the way may lead elsewhere a moment later
+        return _is_roots(path, looked)  # also where it leads back: somebody else's link on the way may lead elsewhere a moment later
     return not (info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and _others_of_group(path)))
 
 
@@ -183,14 +184,22 @@ def _is_here(folder: str) -> bool:
 
 
 # ---------------------------------------------------------------- what nobody but root may change
-def _is_roots(path: str) -> bool:
+class _Looks:
+    """What was seen of each place, for as long as one tree takes: its links lead along the same few ways."""
+
+    def __init__(self) -> None:
+        self.of_root_alone = lru_cache(maxsize=None)(_of_root_alone)
+        self.leads_to = lru_cache(maxsize=None)(_leads_to)
+
+
+def _is_roots(path: str, looked: _Looks | None = None) -> bool:
     """Whether every folder and link on the way to a file, and the file, are root's alone. In a folder where everybody may make files
     (/tmp) only what is there and root's counts, not the folder, nor what another user may still make. Nobody finds anything in /dev/null.
     """
-    last = os.sep
+    last, of_root_alone = os.sep, _of_root_alone if looked is None else looked.of_root_alone
     try:
-        for last in _way(path):
-            if last != os.devnull and not _of_root_alone(last):
+        for last in _way(path, _leads_to if looked is None else looked.leads_to):
+            if last != os.devnull and not of_root_alone(last):
                 return False
     except (FileNotFoundError, NotADirectoryError):
         pass
@@ -204,7 +213,12 @@ def _is_everybodys(place: str) -> bool:
     return stat.S_ISDIR(mode) and (bool(mode & stat.S_IWOTH) or _others_of_group(place))
 
 
-def _way(path: str) -> Iterator[str]:
+def _leads_to(place: str) -> str | None:
+    """Where a link leads; None where the place is none."""
+    return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else None
+
+
+def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterator[str]:
     """All that is looked up between / and the file, in the order of the looking up. Links are followed by hand, so each is among them."""
     parts, here, links = path.split(os.sep)[::-1], "/", 0
     yield here
@@ -216,15 +230,14 @@ def _way(path: str) -> Iterator[str]:
             here = os.path.dirname(here)
             continue
         place = os.path.join(here, part)
-        link = stat.S_ISLNK(os.lstat(place).st_mode)
+        target = leads_to(place)
         yield place
-        if not link:
+        if target is None:
             here = place
             continue
         links += 1
         if links > _MOST_LINKS:
             raise OSError("too many links")
-        target = os.readlink(place)
         here = "/" if os.path.isabs(target) else here
         parts.extend(target.split(os.sep)[::-1])
 

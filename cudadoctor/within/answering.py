@@ -11,12 +11,18 @@ import msgspec
 
 from cudadoctor import installed
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Job, Question, Told
 from cudadoctor.within import FAILED, FRAME, PART, TOLD, judging
 
 MEMORY = 2 << 30  # bytes of address space
+# Judged before anything is asked, for what it compiles and decodes: a machine whose driver library is missing.
+REHEARSED = """\
+{"event": "begin", "step": "libcuda", "gpu": null}
+{"event": "end", "step": "libcuda", "status": "fail", "output": "libcuda.so.1: cannot open shared object file: No such file or directory"}
+{"event": "done"}
+"""
 
 
 def serve() -> None:
@@ -26,7 +32,8 @@ def serve() -> None:
     _limit_memory()
     knowledge = installed.knowledge()
     if "warm" in sys.argv:  # compile and decode what every judgement needs
-        judging.answered(Question(machines=(Evidence(items=()),)), knowledge)
+        ladder = Item(id="ladder", kind="worker", what=("python", "ladder.py"), status="ok", stdout=REHEARSED)
+        judging.answered(Question(machines=(Evidence(items=(ladder,)),)), knowledge)
     while (job := _received(sys.stdin.buffer)) is not None:
         _allow(job.seconds)
         try:

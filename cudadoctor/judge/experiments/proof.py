@@ -16,7 +16,6 @@ from cudadoctor.model.experiments import SAME, START, UNCHANGED, Change, Entry, 
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT
-from cudadoctor.sources.names_in_evidence import keeps
 
 _SAID = {
     START: "the interpreter started", "libcuda": "libcuda was loaded", "init": "cuInit answered", "devices": "a GPU was found",
@@ -70,7 +69,7 @@ def _quotes(change: Change, facts: Facts) -> Iterator[Quote]:
     found = value(facts, ENVIRONMENT)
     for name in dict.fromkeys((*change.unset, *(entry.variable for entry in change.left_out))):
         line, text = (found.lines.get(name), found.variables.get(name, "")) if found is not None else (None, "")
-        said = f"{name}={text}" if keeps(name, text) else f"{name} is set (its value is not shown)"
+        said = f"{name}={text}" if _may_be_shown(name, text) else f"{name} is set (its value is not shown)"
         yield Quote(source="environment", first=line, last=line, text=said)
 
 
@@ -78,12 +77,18 @@ def _values(change: Change, facts: Facts, knowledge: Knowledge) -> dict[str, str
     variables = variables_of(facts)
     for name in (*change.unset, *(entry.variable for entry in change.left_out)):
         text = variables.get(name, "")
-        values = {"variable": name, "value": text if keeps(name, text) else ""}
+        values = {"variable": name, "value": text if _may_be_shown(name, text) else ""}
         for entry in change.left_out:
             rest = [place for number, place in _numbered(name, variables, knowledge) if number != entry.number]
             values.update(entry=_place(entry, variables, knowledge), kept=":".join(rest))
         return values
     return {}
+
+
+def _may_be_shown(name: str, text: str) -> bool:
+    from cudadoctor.sources.names_in_evidence import keeps  # the patterns of redaction take long to compile
+
+    return keeps(name, text)
 
 
 def _numbered(name: str, variables: dict[str, str], knowledge: Knowledge) -> list[tuple[int, str]]:
