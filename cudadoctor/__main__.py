@@ -6,8 +6,9 @@ import sys
 sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's own; pip compiles at the installation
 
 
-def leave_working_directory_out() -> None:
-    """Take the working directory, and relative folders, off sys.path before the standard library: `-m` and PYTHONPATH put them there.
+def standard_library_first() -> None:
+    """Take the working directory and relative folders off sys.path, and PYTHONPATH behind the standard library and the doctor's packages:
+    a random.py or an old msgspec there is what is examined, not what examines.
 
     The doctor itself is kept where it is run from a checkout. What Python imports before this line (sitecustomize) is beyond reach.
     """
@@ -18,10 +19,16 @@ def leave_working_directory_out() -> None:
         refused = {os.path.realpath(entry) for entry in given if not os.path.isabs(entry)} | {os.path.realpath(os.getcwd())}
     except OSError:
         return  # it was deleted: nothing can be imported from it
-    sys.path[:first] = [entry for entry in sys.path[:first] if os.path.realpath(entry) == own or os.path.realpath(entry) not in refused]
+    kept = [entry for entry in sys.path[:first] if os.path.realpath(entry) == own or os.path.realpath(entry) not in refused]
+    later = [entry for entry in kept if entry in given and os.path.realpath(entry) != own]
+    sys.path[:] = [*(entry for entry in kept if entry not in later), *sys.path[first:], *later]
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name in sys.stdlib_module_names and file is not None and file.startswith(tuple(entry + os.sep for entry in later)):
+            del sys.modules[name]  # start-up hooks of packages imported it
 
 
-leave_working_directory_out()
+standard_library_first()
 
 from cudadoctor.model import exit_codes  # noqa: E402 - every import of ours comes behind that line
 

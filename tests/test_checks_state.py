@@ -15,7 +15,7 @@ from cudadoctor.checks import device_nodes, device_state, driver_flavour, histor
 from cudadoctor.checks.limits import tight
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.facts import Facts, Key, NotKnown, Quote
+from cudadoctor.model.facts import Facts, Key, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     CGROUP_LIMITS,
@@ -323,6 +323,35 @@ def test_killed_for_the_memory_of_its_group(why: str, before: int, after: int, c
         CGROUP_LIMITS: ceiling("memory of the control group", 200 << 20),
     }
     assert found(limits.killed, state) == causes
+
+
+@pytest.mark.parametrize(
+    ("seconds", "why", "causes"),
+    [
+        (1, "ended by SIGKILL", ["process-limits"]),
+        (20, "ended by SIGXCPU", ["process-limits"]),
+        (86400, "ended by SIGKILL", []),
+        (1, "ended by SIGSEGV", []),
+    ],
+)
+def test_killed_for_its_cpu_time(seconds: int, why: str, causes: list[str]) -> None:
+    crash = RungResult(rung="init", gpu=None, status="crash", why=why)
+    assert found(limits.out_of_time, {LADDER: Ladder(rungs=(crash,)), LIMITS: ceiling("CPU time", seconds)}) == causes
+
+
+@pytest.mark.parametrize(
+    ("why", "processes", "causes"),
+    [
+        ("not-run: /usr/bin/python3: Resource temporarily unavailable", 3, ["process-limits"]),
+        ("the ladder gave no answer: ended with exit code 1 (RuntimeError: can't start new thread)", 3, ["process-limits"]),
+        ("not-run: /usr/bin/python3: Resource temporarily unavailable", 96365, []),
+        ("not-run: /usr/bin/python3: Permission denied", 3, []),
+    ],
+)
+def test_no_process_may_be_started(why: str, processes: int, causes: list[str]) -> None:
+    known = (make.fact(LIMITS, ceiling("processes", processes)), make.fact(CGROUP_LIMITS, NONE))
+    facts = Facts(known, (Unknown(key=LADDER.name, why=why),))
+    assert [clue.cause for clue in limits.refused(facts, KNOWLEDGE)] == causes
 
 
 def test_a_full_gpu_is_no_limit() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote
 from cudadoctor.checks.reading import Quotes, line_of, statements, told
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
 from cudadoctor.model.values import (
@@ -41,6 +41,9 @@ LEAST: dict[str, int] = {
     "processes of the control group": 32,
 }
 _BYTES = ("address space", OF_GROUP)
+CPU_TIME, LEAST_SECONDS = "CPU time", 60  # an import of a framework and its first kernel take some
+PROCESSES = ("processes", "processes of the control group")
+REFUSED = ("Resource temporarily unavailable", "can't start new thread")  # EAGAIN as the C library says it, and as Python does
 
 
 class Low(NamedTuple):
@@ -72,6 +75,33 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
     quotes = (rung_quote(climb, ended[0]), *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
     yield Clue(cause=CEILING, quotes=quotes, seen="failed", values=values)
+
+
+def out_of_time(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The ladder was killed, and its process may use so little CPU time that it can hardly have got further."""
+    climb = facts[LADDER]
+    ended = [entry for entry in climb.value.rungs if entry.status == "crash" and _killed(entry.why or "")] if climb.value else []
+    limits = facts[LIMITS] if ended else None
+    low = next((entry for entry in limits.need().entries if entry.name == CPU_TIME), None) if limits is not None else None
+    if limits is not None and low is not None and low.value < LEAST_SECONDS:
+        values = {"limit": CPU_TIME, "amount": f"{low.value} s"}
+        yield Clue(cause=CEILING, quotes=(rung_quote(climb, ended[0]), *line_of(limits, low.line)), seen="failed", values=values)
+
+
+def _killed(why: str) -> bool:
+    return SIGKILL in why or "SIGXCPU" in why
+
+
+def refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """No further process or thread could be started, and few are allowed."""
+    asked = (facts.get(key) for key in (LADDER, NVML))
+    said = [one for one in asked if isinstance(one, Unknown) and any(words in one.why for words in REFUSED)]
+    for fact in (facts.get(key) for key in (LIMITS, CGROUP_LIMITS) if said):
+        low = tight(fact.value) if isinstance(fact, Fact) and fact.value is not None else None
+        if isinstance(fact, Fact) and low is not None and low.name in PROCESSES:
+            quotes = (Quote(source=said[0].key, text=said[0].why), *line_of(fact, low.line))
+            yield Clue(cause=CEILING, quotes=quotes, seen="failed", values={"limit": low.name, "amount": low.words})
+            return
 
 
 def starved(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -118,4 +148,10 @@ def _gpu_is_full(facts: Facts) -> bool:
     return any(total - used < FREE_SHARE * total for used, total in known if used is not None and total is not None)
 
 
-RULES = (Rule("libcuda", (CEILING,), limited), Rule("libcuda", (), killed), Rule("libcuda", (), starved))
+RULES = (
+    Rule("libcuda", (CEILING,), limited),
+    Rule("libcuda", (), killed),
+    Rule("libcuda", (), out_of_time),
+    Rule("libcuda", (), refused),
+    Rule("libcuda", (), starved),
+)

@@ -76,11 +76,11 @@ class Capture:
             fcntl.fcntl(self._sink, 1031, 1 << 20)  # F_SETPIPE_SZ: a library that prints while it holds the GIL must not block
         except (ImportError, OSError):
             pass
-        os.dup2(self._sink, 1)
-        os.dup2(self._sink, 2)
         self._source, self._seen, self._marks = source, bytearray(), 0
         self._news = threading.Condition()
-        threading.Thread(target=self._read, daemon=True).start()
+        threading.Thread(target=self._read, daemon=True).start()  # refused where no more threads may be started: said where it is read
+        os.dup2(self._sink, 1)
+        os.dup2(self._sink, 2)
 
     def _read(self) -> None:
         while True:
