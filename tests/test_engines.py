@@ -95,6 +95,12 @@ def test_what_hangs_on_a_node_is_ended_there(cluster: Path, monkeypatch: pytest.
     assert time.monotonic() - began < 10
 
 
+def test_a_node_is_told_whether_to_measure_gpus_in_use() -> None:
+    work = engines.Work(20, False, "cudadoctor", b"", busy=True)
+    assert engines.program(work).count(" --busy") == 2  # the doctor's way, and the collector's
+    assert " --busy" not in engines.program(work._replace(busy=False))
+
+
 def test_nodes_are_handed_the_demands(cluster: Path, tmp_path: Path) -> None:
     """As a file of their own, for that of this machine is not there."""
     policy = tmp_path / "demands.toml"

@@ -207,6 +207,14 @@ def test_without_a_majority_all_values_are_told() -> None:
     assert [len(one.nodes) for one in drift.odd] == [2, 2]
 
 
+def test_a_gpu_that_was_not_measured_beside_others_is_named() -> None:
+    body = json.loads(report(HEALTHY, "busy"))
+    body["benchmark"] = [figure for figure in body["benchmark"] if figure["gpu"] == 0]
+    (note,) = picture_of(report(HEALTHY, "whole"), json.dumps(body).encode()).notes
+    assert "busy GPU 1." in note
+    assert "--busy" in note
+
+
 # ---------------------------------------------------------------- stragglers
 def nodes_of(values: list[float], figure: str = "d2d", **more: Any) -> list[Node]:
     base = next(read("x", report(HEALTHY, "x")))

@@ -96,7 +96,7 @@ class Asking:
         options = self.options
         collector = packed(collecting.script(gathering.knowledge().more_probes))
         policy = policy_file.written(self.reader.policy)
-        return Work(options["timeout"], options["quick"], options["doctor"], collector, options["fanout"], policy)
+        return Work(options["timeout"], options["quick"], options["doctor"], collector, options["fanout"], policy, options["busy"])
 
 
 # ---------------------------------------------------------------- engines

@@ -99,6 +99,7 @@ nodes_options = group(
     click.option("--dask", metavar="ADDRESS", help="By a Dask cluster's workers, one a node: the scheduler's address."),
     click.option("--kubernetes", metavar="SELECTOR", help="By pods with this label that print reports: app=cudadoctor (see hook)."),
     click.option("--quick", is_flag=True, help="Nodes launch no kernel and measure nothing."),
+    click.option("--busy", is_flag=True, help="Nodes measure GPUs too on which another process computes."),
     click.option("--timeout", type=Seconds(min=1), default=60.0, show_default=True, help="Seconds of a node's check; it is ended then."),
     click.option("--fanout", type=click.IntRange(1, 1024), default=64, show_default=True, help="Nodes that are asked at a time."),
     click.option("--doctor", metavar="PATH", default="cudadoctor", show_default=True, help="The doctor on the nodes."),

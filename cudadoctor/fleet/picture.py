@@ -26,6 +26,7 @@ class Advice(NamedTuple):
 
 _ORDER = {"broken": 0, "undecided": 1, "degraded": 2, "healthy": 3}
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+MOST_NAMED = 4
 MOST_VALUES = 12  # of a setting that drifts: with more of them it is no setting but a number of its own on each node
 
 
@@ -58,8 +59,22 @@ def paint(
         demands=tuple(_demands(once)),
         repeated=repeated,
         strict=strict,
-        notes=notes,
+        notes=(*notes, *unmeasured(once)),
     )
+
+
+def unmeasured(nodes: Sequence[Node]) -> Iterator[str]:
+    """The GPUs of working nodes of which nobody knows how fast they are, where others were measured."""
+    names = [
+        f"{node.name} GPU {gpu.number}"
+        for node in nodes
+        if node.verdict in ("healthy", "degraded") and any(gpu.figures for gpu in node.gpus)
+        for gpu in node.gpus
+        if not gpu.figures
+    ]
+    if names:
+        shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+        yield f"Not measured, beside GPUs that were: {shown}. Other processes were using them, or no kernel ran there; --busy measures all."
 
 
 def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, unmet: bool, slow: bool, strict: bool) -> int:

@@ -184,7 +184,9 @@ def record(options: argparse.Namespace) -> int:
         for fields in MORE
     )
     frameworks = FRAMEWORKS if options.frameworks else ()
-    evidence = collect(Plan(python=options.python, quick=options.quick, timeout=options.timeout, frameworks=frameworks, more=more))
+    evidence = collect(
+        Plan(python=options.python, quick=options.quick, busy=options.busy, timeout=options.timeout, frameworks=frameworks, more=more)
+    )
     try:
         write(evidence if options.no_redact else redact(evidence), options.output, force=options.force)
     except RecordingError as error:
@@ -209,6 +211,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("-o", "--output", metavar="TARGET", default=DEFAULT, help=f"a folder, or a file in .tar.gz (default {DEFAULT})")
     parser.add_argument("--quick", action="store_true", help="stop before anything that imports Numba or launches a kernel")
+    parser.add_argument("--busy", action="store_true", help="measure GPUs too on which another process computes")
     parser.add_argument("--frameworks", action="store_true", help="import the GPU frameworks (PyTorch, JAX ...) too and compute with each")
     parser.add_argument("--no-redact", action="store_true", help="keep names, UUIDs and all variables")
     parser.add_argument("--force", action="store_true", help="replace what is there")

@@ -45,6 +45,7 @@ class Work(NamedTuple):
     collector: bytes  # the program of `record --script`, by gzip, for standard input
     fanout: int = FANOUT
     policy: str = ""  # the text of a file of demands, which the node's doctor is given
+    busy: bool = False  # measure GPUs too on which others compute
 
     @property
     def killed_after(self) -> float:
@@ -66,7 +67,7 @@ def packed(script: str) -> bytes:
 
 def program(work: Work) -> str:
     """The POSIX shell that a node runs, with the collector on standard input. The node's own limit ends what hangs there."""
-    quick = " --quick" if work.quick else ""
+    flags = " --quick" if work.quick else " --busy" if work.busy else ""
     limit = f"timeout -k {_GRACE} {work.killed_after:g}"
     doctor = shlex.quote(work.doctor)
     policy = ' --policy "$d/cudadoctor.toml"' if work.policy else ""
@@ -78,14 +79,14 @@ def program(work: Work) -> str:
         f"""printf %s {shlex.quote(work.policy)} >"$d/cudadoctor.toml" || exit 125""",
         f"if command -v {doctor} >/dev/null 2>&1",
         # To files: what the doctor leaves behind where it is killed must not hold the engine's streams.
-        f"""then {limit} {doctor} check --format json --timeout {work.seconds:g}{quick}{policy} </dev/null >"$d/out" 2>"$d/err\"""",
+        f"""then {limit} {doctor} check --format json --timeout {work.seconds:g}{flags}{policy} </dev/null >"$d/out" 2>"$d/err\"""",
         "code=$?",
         """cat "$d/err" >&2""",
         """cat "$d/out\"""",
         "exit $code",
         "fi",
         """gzip -dc >"$d/collect.py" || exit 125""",
-        f"""{limit} python3 "$d/collect.py" --no-redact --timeout {work.seconds:g}{quick} -o "$d/r.tar.gz" </dev/null >"$d/out" 2>&1""",
+        f"""{limit} python3 "$d/collect.py" --no-redact --timeout {work.seconds:g}{flags} -o "$d/r.tar.gz" </dev/null >"$d/out" 2>&1""",
         "code=$?",
         """[ $code -eq 0 ] || { cat "$d/out" >&2; exit $code; }""",
         """base64 "$d/r.tar.gz\"""",
