@@ -28,7 +28,21 @@ def standard_library_first() -> None:
             del sys.modules[name]  # start-up hooks of packages imported it
 
 
+def undo_startup_hooks() -> None:
+    """Give CUDA's variables the values that the shell gave them. The examined Python may run the same hook, and is told apart then."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            lines = os.fsdecode(file.read()).split("\0")
+    except OSError:
+        return  # not on this system
+    given = dict(line.split("=", 1) for line in lines if line.startswith(("CUDA", "NUMBA")) and "=" in line)
+    for name in [name for name in os.environ if name.startswith(("CUDA", "NUMBA")) and name not in given] if lines[0] else ():
+        del os.environ[name]
+    os.environ.update(given)
+
+
 standard_library_first()
+undo_startup_hooks()
 
 from cudadoctor.model import exit_codes  # noqa: E402 - every import of ours comes behind that line
 

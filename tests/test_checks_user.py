@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, toolkit
+from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, startup_hooks, toolkit
 from cudadoctor.checks.base import Line
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.facts import Facts, Key, NotKnown
@@ -37,6 +37,7 @@ from cudadoctor.model.values import (
     TEGRA,
     TOOLKITS,
     WSL,
+    Changed,
     Component,
     ConfigLine,
     CudaDevice,
@@ -230,7 +231,14 @@ ModuleNotFoundError: No module named 'llvmlite.binding.dylib'
 """
 NO_SHARED_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359"
 GB10 = on_gpu(gpu=make.nvml_gpu(name="NVIDIA GB10", memory_used_bytes=None, errors={"memory": "Not Supported"}))
+
+
+def changed_at_start(name: str, rung: str | None, code: int | None) -> Ladder:
+    return msgspec.structs.replace(make.ladder(rung, code=code), changed=(Changed(name=name, value="-1", line=2),))
+
+
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
+    "python-startup-sets-variable": ({LADDER: changed_at_start("CUDA_VISIBLE_DEVICES", "init", 100)}, (LADDER,)),
     "unified-memory-exhausted": ({NVML: GB10, KERNEL_LOG: make.log(NO_SHARED_MEMORY)}, (KERNEL_LOG,)),
     "nvidia-smi-missing": ({SMI: None}, (SMI, WSL, TEGRA)),
     "libcuda-missing": ({LADDER: climb("libcuda", output=NOT_FOUND)}, (LADDER,)),
@@ -1107,3 +1115,19 @@ def test_rungs_are_quoted_by_their_line() -> None:
 
     assert rung_quote(again, rung).text == "own"
     assert rung_quote(state, rung).text == "examined"
+
+
+# ---------------------------------------------------------------- start-up hooks
+@pytest.mark.parametrize(
+    ("name", "rung", "code", "bases"),
+    [
+        ("CUDA_VISIBLE_DEVICES", "init", 100, ["derived"]),
+        ("CUDA_VISIBLE_DEVICES", "init", 999, ["suspected"]),
+        ("NUMBA_DISABLE_JIT", "numba-kernel", None, ["suspected"]),
+        ("CUDA_VISIBLE_DEVICES", None, None, []),
+    ],
+)
+def test_a_variable_that_the_interpreters_start_sets(name: str, rung: str | None, code: int | None, bases: list[str]) -> None:
+    found = list(startup_hooks.set_at_start(make.host({LADDER: changed_at_start(name, rung, code)}), KNOWLEDGE))
+    assert [clue.basis for clue in found] == bases
+    assert all(clue.values["variable"] == name for clue in found)

@@ -262,6 +262,13 @@ def test_python_env_numbas_configuration_file(patient: Patient) -> None:
     assert [(entry["line"], entry["text"]) for entry in of(patient.look(), "config")] == [(2, "enable_cudasim: 1"), (4, "DISABLE_CUDA: 1")]
 
 
+def test_python_env_lines_that_start_up_runs(patient: Patient) -> None:
+    patient.file("aa.pth", "/opt/elsewhere\nimport os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n", patient.site)
+    patient.file("sitecustomize.py", "NAME = 'no variable of CUDA'\n", patient.site)
+    (hook,) = of(patient.look(), "hook")
+    assert (Path(hook["path"]).name, hook["line"]) == ("aa.pth", 2)
+
+
 def test_python_env_other_pythons_with_numba(patient: Patient, tmp_path: Path) -> None:
     for name in ("with", "without"):
         python = tmp_path / name / "bin" / "python3"

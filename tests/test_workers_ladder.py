@@ -416,3 +416,10 @@ def test_a_number_of_devices_that_is_none_fails_the_rung(count: str, stub: Path)
     assert last_end(events)["step"] == "devices"
     assert last_end(events)["status"] == "fail"
     assert f"returned {count} devices" in json.dumps(events)
+
+
+def test_what_the_interpreters_start_made_of_a_variable(stub: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1'\ndel os.environ['NUMBA_OPT']\n")
+    given = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NUMBA_OPT": "3", "PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(stub)}
+    events, _ = run("--quick", **given)
+    assert [(entry["name"], entry["value"]) for entry in named(events, "changed")] == [("CUDA_VISIBLE_DEVICES", "-1"), ("NUMBA_OPT", None)]

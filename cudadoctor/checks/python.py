@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks import broken_package, frameworks
+from cudadoctor.checks import broken_package, frameworks, startup_hooks
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject, requirements_of, without_places
 from cudadoctor.checks.reading import some
@@ -178,6 +178,7 @@ CHECK = Check(
         Rule("python", (PATH,), library_path),
         *frameworks.RULES,
         *broken_package.RULES,
+        *startup_hooks.RULES,
     ),
     describe=_describe,
 )

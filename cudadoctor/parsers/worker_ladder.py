@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
-from cudadoctor.model.values import LADDER, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
+from cudadoctor.model.values import LADDER, Changed, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
 from cudadoctor.model.values.ladder import left_out
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_tail
@@ -196,6 +196,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         rungs=tuple(rungs),
         devices=_devices(entries),
         openings=of(Opening, "opening", entries, False),
+        changed=of(Changed, "changed", entries, True),
         numba=states[-1] if states else None,
         smoke=of(SmokeStep, "smoke", entries, True),
         benchmark=of(Measurement, "benchmark", entries, True),

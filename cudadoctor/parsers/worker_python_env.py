@@ -40,6 +40,7 @@ class _Reading:
         self.packages: dict[str, PythonPackage] = {}
         self.shadows: list[Shadow] = []
         self.config: list[ConfigLine] = []
+        self.hooks: list[ConfigLine] = []
         self.others: list[str] = []
         self.redirects: bool | None = None
         self.toolkits: list[Toolkit] = []
@@ -77,6 +78,12 @@ class _Reading:
         if config is not None:
             self.config.append(config)
             self.quotes.append(said(config.path, config.line, config.text))
+
+    def on_hook(self, record: Record) -> None:
+        hook = build(ConfigLine, record.fields)
+        if hook is not None:
+            self.hooks.append(hook)
+            self.quotes.append(said(hook.path, hook.line, hook.text))
 
     def on_redirect(self, record: Record) -> None:
         value = record.fields.get("value")
@@ -120,6 +127,7 @@ class _Reading:
             packages=tuple(self.packages.values()),
             shadows=tuple(self.shadows),
             numba_config=tuple(self.config),
+            hooks=tuple(self.hooks),
             numba_cuda_redirects=self.redirects,
             others_with_numba=tuple(self.others),
         )

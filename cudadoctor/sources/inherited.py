@@ -22,8 +22,9 @@ _EXAMINED = re.compile(
     r"CUDA.*|NVIDIA_.*|NUMBA.*|CUPY_.*|NCCL_.*|XLA_.*|JAX_.*|TF_.*|TORCH.*|PYTORCH.*|TRITON_.*|SLURM_CONF|VIRTUAL_ENV|CONDA_PREFIX"
     r"|PYTHON(?:PATH|HOME|USERBASE)|LD_(?:LIBRARY_PATH|PRELOAD|AUDIT)|HOME|XDG_CONFIG_HOME",
 )
-# Whose folders are root's; what is in them may not be.
-_PLAIN = ("PATH", "HOME", "PWD", "OLDPWD", "SHELL", "TMPDIR", "TMP", "TEMP", "XDG_CONFIG_HOME")
+# Whose folders are root's; what is in them may not be: a daemon's pipes are open to all who may compute.
+_PIPES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+_PLAIN = ("PATH", "HOME", "PWD", "OLDPWD", "SHELL", "TMPDIR", "TMP", "TEMP", "XDG_CONFIG_HOME", *_PIPES)
 _ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://[^\s,;\"'\\]{1,2000}")
 _WORD = re.compile(r"[\w.+-]{0,100}")
 _PLAIN_PATH = re.compile(r"/[^\s,;:%$~\"'\\]{0,4000}")

@@ -321,6 +321,18 @@ def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], ar
     return working
 
 
+def changed_variables() -> list[tuple[str, str | None]]:
+    """Variables of CUDA's that this interpreter's own start (a .pth file, sitecustomize) set or removed. Linux says what was given."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            lines = file.read().decode("utf-8", "surrogateescape").split("\0")
+    except OSError:
+        return []
+    given = dict(line.split("=", 1) for line in lines if "=" in line)
+    names = [name for name in sorted({*given, *os.environ}) if name.startswith(("CUDA", "NUMBA")) and given]
+    return [(name, os.environ.get(name)) for name in names if given.get(name) != os.environ.get(name)]
+
+
 def limit_life(seconds: float) -> threading.Timer:
     """End the process after so many seconds, whatever a library is waiting for."""
     timer = threading.Timer(seconds, os._exit, (124,))
@@ -346,6 +358,8 @@ def climb(worker: Worker, arguments: list[str]) -> None:
         sibling("limits").raise_all()
     withheld = os.environ.pop("CUDADOCTOR_WITHHELD", "").split()
     worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, withheld=withheld)
+    for name, value in changed_variables():
+        worker.emit("changed", name=name, value=value)
     found: dict[str, Any] = {}
     if not worker.climb("libcuda", lambda: load_library(found)) or stop == "libcuda":
         return

@@ -170,6 +170,18 @@ def report_config() -> None:
                 emit("config", path=path, line=number, text=line.rstrip()[:LINE_LIMIT])
 
 
+def report_hooks(folders: list[str]) -> None:
+    """Lines that the interpreter runs at its start and that name a variable of CUDA's: of .pth files, sitecustomize and usercustomize."""
+    for folder in dict.fromkeys(folders):
+        for name in listing(folder):
+            if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py"):
+                path = os.path.join(folder, name)
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    for number, line in enumerate(file.read(CONFIG_LIMIT).split("\n"), 1):
+                        if "env" in line and ("CUDA" in line or "NUMBA" in line):
+                            emit("hook", path=path, line=number, text=line.strip()[:LINE_LIMIT])
+
+
 def redirects(installed: dict[str, Distribution]) -> bool | None:
     """Whether numba-cuda's start-up hook ran in this interpreter; None where numba-cuda is not installed."""
     return "_numba_cuda_redirector" in sys.modules if "numba-cuda" in installed else None
@@ -291,6 +303,7 @@ def main() -> None:
     guarded("components", lambda: report_toolkits(installed))
     guarded("shadows", lambda: report_shadows(sys.path))
     guarded("config", report_config)
+    guarded("hooks", lambda: report_hooks(sys.path))
     guarded("others", lambda: report_others(sys.path))
 
 

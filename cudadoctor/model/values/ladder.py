@@ -163,6 +163,14 @@ def left_out(withheld: Iterable[str], variables: Iterable[str]) -> str | None:
     return None if name is None else f"entries of {name} were left out of this check, and what is missing may lie there"
 
 
+class Changed(Value, frozen=True, kw_only=True):
+    """A variable that the interpreter's own start set or removed (None)."""
+
+    name: str
+    value: str | None
+    line: int = 0
+
+
 class Ladder(Value, frozen=True, kw_only=True):
     """One climb: libcuda loads, cuInit, devices, context, memory, a PTX kernel, a Numba kernel."""
 
@@ -181,6 +189,7 @@ class Ladder(Value, frozen=True, kw_only=True):
     sustained: tuple[Sustained, ...] = ()
     lessons: tuple[Lesson, ...] = ()
     quick: bool = False
+    changed: tuple[Changed, ...] = ()
     withheld: tuple[str, ...] = ()  # variables of the user's of which the climb did not get all
 
     def result(self, rung: RungName) -> tuple[RungResult, ...]:
