@@ -174,6 +174,19 @@ def test_a_program_that_others_may_change_is_not_run(tmp_path: Path, monkeypatch
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.skipif(not trust.as_root(), reason="only root makes another user's link")
+def test_nothing_is_written_through_a_link_of_another_user(tmp_path: Path) -> None:
+    target, link, made = tmp_path / "of-root", tmp_path / "profile", tmp_path / "made"
+    target.write_text("export X=1\n")
+    link.symlink_to(target)
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(StoppedError, match="Nothing was run"):
+        apply(step(f"touch {made}\nsed -i --follow-symlinks s/^/#/ {link}"))
+    assert target.read_text() == "export X=1\n"
+    assert not made.exists()
+    assert states() == ["begun", "failed"]
+
+
 def test_the_working_directory_is_never_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "touch").write_text(f"#!/bin/sh\necho bad > {tmp_path}/made\n")
     (tmp_path / "touch").chmod(0o755)

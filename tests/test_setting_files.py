@@ -44,6 +44,30 @@ def test_a_line_that_sets_nothing_is_left_out(line: str, home: Path) -> None:
     assert listed(home) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'export CUDA_HOME="/x\ntouch elsewhere\n"\n', "alias x='\nexport CUDA_HOME=/x\n'\n", "cat <<EOF >f\nexport CUDA_HOME=/x\nEOF\n",
+        "cat <<-'END' >f\nexport CUDA_HOME=/x\n\tEND\n", "export A=1 \\\nCUDA_HOME=/x\n", "export CUDA_HOME='/x\n'\n",
+    ],
+)  # fmt: skip
+def test_a_line_that_is_part_of_more_is_not_alone(text: str, home: Path) -> None:
+    (home / ".bashrc").write_text(text)
+    assert [line.partition(": ")[2] for line in listed(home)] == ["CUDA_HOME ..."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# don't\nexport CUDA_HOME=/x\n", 'echo \\"\nexport CUDA_HOME=/x\n', "cat <<EOF >f\nit's\nEOF\nexport CUDA_HOME=/x\n",
+        'grep x <<<"y"\nexport CUDA_HOME=/x\n', "echo $((1<<2)) 'a' \"it's\"\nexport CUDA_HOME='/x y'\n",
+    ],
+)  # fmt: skip
+def test_what_was_closed_before_a_line_leaves_it_alone(text: str, home: Path) -> None:
+    (home / ".bashrc").write_text(text)
+    assert [line.partition(": ")[2] for line in listed(home)] == ["CUDA_HOME"]
+
+
 def test_places_and_names_are_told_and_no_value(home: Path) -> None:
     (home / ".profile").write_text("export SITE_SECRET=hunter2\nexport NOT_SET_HERE=1\n")
     assert listed(home) == [".profile:1: SITE_SECRET"]

@@ -119,7 +119,8 @@ class _Doer:
             code = applying.run(step.shell or "")
             failed = f"it ended with {code}" if code else self._verified(step)
         except applying.RefusedError as error:
-            failed = one_line(str(error))
+            self._note(entry, step, "failed")
+            raise StoppedError(f"Nothing was run: {one_line(str(error))}.") from None
         except KeyboardInterrupt:
             raise StoppedError(f"Interrupted: this step may be done in part.{_undo(step)}") from None
         if failed is not None:
@@ -222,7 +223,7 @@ def _take_back(
     try:
         code = applying.run(command)
     except applying.RefusedError as error:
-        raise StoppedError(f"Failed: {one_line(str(error))}.") from error
+        raise StoppedError(f"Nothing was run: {one_line(str(error))}.") from error
     if code and entry.state == "done":
         raise StoppedError(f"Failed: it ended with {code}.")
     _say(f"It ended with {code}: the step had not been carried out in full. Look at it yourself; it stays as it is." if code else "Undone.")

@@ -58,13 +58,26 @@ def _allowed(program: str) -> str:
 
 
 def run(script: str) -> int:
-    """Every line until one fails. The exit code of the last one that ran. KeyboardInterrupt once its program has ended."""
+    """Every line until one fails. The exit code of the last one that ran. KeyboardInterrupt once its program has ended.
+
+    RefusedError: one of the lines may not be run, and none was.
+    """
+    commands = [argv_of(line) for line in script.split("\n")]
+    why = next((why for argv in commands for word in argv[1:] if (why := _elsewhere(word)) is not None), None)
+    if why is not None:
+        raise RefusedError(why)
     code = 0
-    for line in script.split("\n"):
-        code = _run(argv_of(line))
+    for argv in commands:
+        code = _run(argv)
         if code != 0:
             break
     return code
+
+
+def _elsewhere(word: str) -> str | None:
+    """Why a file that a command names is none for this user: the link of another user decides which one it is."""
+    link = trust.strange_link(word) if os.path.isabs(word) else None
+    return f"{word} leads through {link}, a link that another user made" if link is not None else None
 
 
 def _run(argv: list[str]) -> int:
