@@ -26,6 +26,9 @@ _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".m
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 
 
+_PATH = re.compile(r"/[^\s'\"|&;<>()`$]+")
+
+
 class RefusedError(Exception):
     """A program that a step needs may not be run, or is not there; the message says why."""
 
@@ -63,7 +66,8 @@ def run(script: str) -> int:
     RefusedError: one of the lines may not be run, and none was.
     """
     commands = [argv_of(line) for line in script.split("\n")]
-    why = next((why for argv in commands for word in argv[1:] if (why := _elsewhere(word)) is not None), None)
+    named = (*_PATH.findall(script), *(word for argv in commands for word in argv[1:]))
+    why = next((why for word in named if (why := _elsewhere(word)) is not None), None)
     if why is not None:
         raise RefusedError(why)
     code = 0
