@@ -23,9 +23,10 @@ Map of the package, in the order in which data flows; each room imports only wha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # nothing is imported before __main__.py has put the search path right
 if TYPE_CHECKING:
+    from typing import Any
+
     from cudadoctor.api import Report, RequirementError, RequirementNotMet, check, explain, require
 
 __version__ = "0.1.0"

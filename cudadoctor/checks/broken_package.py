@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BROKEN = "python-package-broken"
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
+_CRASHED = "Current thread "  # faulthandler, in the most recent call first
 _BEGINS = "Traceback (most recent call last):"
 _ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError|OSError):[ \t]*(?P<words>[^\n]{0,600})")
 # OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
@@ -53,6 +54,16 @@ def of_traceback(output: str) -> Broken | None:
         if said["words"] and (said["kind"] != "OSError" or _DAMAGED.match(said["words"])):
             return _of_block([match["path"] for match in map(_FRAME.match, lines) if match is not None], said["kind"], said["words"])
     return None
+
+
+def of_crash(output: str) -> Broken | None:
+    """What Python's own stack says where it crashed as it loaded a library of a package: that file is cut short, or foreign."""
+    _, _, stack = output.partition(_CRASHED)
+    lines = stack.split("\n")[1:]
+    if not any(line.endswith("in create_module") for line in lines[:3]):
+        return None
+    loading = (match["path"] for match in map(_FRAME.match, lines) if match is not None and "<frozen" not in match["path"])
+    return _of_block(list(loading)[:1], "crash", f"{output.split(_CRASHED)[0].splitlines()[0]}, while a library of it was loaded")
 
 
 def _of_block(frames: list[str], kind: str, words: str) -> Broken | None:
@@ -90,7 +101,7 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if climb.value is None or (climb.value.numba is not None and climb.value.numba.python is not None):
         return
     for result in broken(climb.value, "numba-kernel"):
-        found = of_traceback(result.output)
+        found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output)
         python = told(facts, PYTHON, climb) if found is not None else None
         if found is None or python is None:
             continue

@@ -35,14 +35,16 @@ FREE_SHARE = 0.1  # of a GPU's memory: with less left, the GPU itself is full
 # CUDA maps the whole address range of all GPUs and of the host at its start: any limit on it that a person would set is too low.
 LEAST: dict[str, int] = {
     "address space": 1 << 40,
+    "data size": 1 << 30,
     "processes": 64,
     "open files": 32,
     OF_GROUP: 1 << 30,
     "processes of the control group": 32,
 }
-_BYTES = ("address space", OF_GROUP)
+_BYTES = ("address space", "data size", OF_GROUP)
 CPU_TIME, LEAST_SECONDS = "CPU time", 60  # an import of a framework and its first kernel take some
 PROCESSES = ("processes", "processes of the control group")
+NO_MEMORY = ("cannot map zero-fill pages", "OpenBLAS error: Memory allocation still failed")  # glibc's loader, OpenBLAS
 REFUSED = ("Resource temporarily unavailable", "can't start new thread")  # EAGAIN as the C library says it, and as Python does
 
 
@@ -121,7 +123,8 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     if climb.value is None:
         return
-    failed = [result for rung in ("init", "context", "memory") for result in broken(climb.value, rung) if _may_be_a_limit(result)]
+    rungs: tuple[RungName, ...] = ("init", "context", "memory", "numba-kernel")
+    failed = [result for rung in rungs for result in broken(climb.value, rung) if _may_be_a_limit(result)]
     if not failed or _gpu_is_full(facts):
         return
     ceilings = (fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None)
@@ -135,6 +138,8 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _may_be_a_limit(result: RungResult) -> bool:
+    if result.rung == "numba-kernel":
+        return any(words in result.output for words in NO_MEMORY)
     return result.code in (OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN) or result.status == "crash"
 
 

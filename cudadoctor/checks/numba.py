@@ -111,6 +111,11 @@ class _Installed(NamedTuple):
     numba: PythonPackage
     target: PythonPackage | None
 
+    @property
+    def nameless(self) -> bool:
+        """A numba-cuda acts whose metadata are gone: nobody knows its version."""
+        return self.target is None and bool(self.python.need().numba_cuda_redirects)
+
 
 def _installed(facts: Facts) -> _Installed | None:
     """None where the examined interpreter has no Numba."""
@@ -154,7 +159,7 @@ def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Numba without a CUDA target of its own, and no numba-cuda."""
     found = _installed(facts)
-    if found is None or found.target is not None:
+    if found is None or found.target is not None or found.nameless:
         return
     python, numba = found.python, found.numba
     release = knowledge.numba_release(numba.version)
@@ -191,7 +196,7 @@ def _older_than_target_wants(facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 def _older_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The compiler that Numba would load is of a major version that came after this Numba."""
     found = _installed(facts)
-    if found is None:
+    if found is None or found.nameless:
         return
     toolkits = facts[TOOLKITS]
     python, numba, target = found.python, found.numba, found.target
@@ -218,7 +223,7 @@ def _newest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledg
 def _newer_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The compiler that Numba would load is older than the oldest that this Numba accepts."""
     found = _installed(facts)
-    if found is None or numba_kernel_worked(facts):
+    if found is None or found.nameless or numba_kernel_worked(facts):
         return
     toolkits = facts[TOOLKITS]
     python, package = found.python, found.target if found.target is not None else found.numba
@@ -242,7 +247,7 @@ def _oldest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledg
 def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Numba's own target on a driver of CUDA 13: it crashes up to 0.62, and a seen crash counts for every release."""
     found = _installed(facts)
-    if found is None or found.target is not None:
+    if found is None or found.target is not None or found.nameless:
         return
     python, numba = found.python, found.numba
     driver = driver_cuda(facts)

@@ -139,6 +139,13 @@ def stderr_tail(text: Text, length: int) -> str:
     return _CONTROL.sub("", (body or "")[-length:].replace("\r", "\n")).strip()
 
 
+def stderr_of_crash(text: Text, length: int) -> str:
+    """The same; where Python wrote its stack as it crashed, from there on: the call that crashed comes first."""
+    body = text.item.stderr if text.item is not None else None
+    stack = (body or "").rfind("Fatal Python error: ")
+    return stderr_tail(text, length) if stack < 0 else stderr_tail(text, len(body or "") - stack)[:length]
+
+
 def nothing_read(text: Text, what: str, *keys: Key[Any]) -> Iterator[Unknown]:
     """The worker wrote no line that can be read: its facts are unknown, and this says why."""
     last = stderr_tail(text, 2000).splitlines()[-1:]

@@ -20,13 +20,20 @@ _PROC = lazy(r"^\s{0,16}Max (?P<name>[a-z ]{4,24}?)\s{2,30}(?P<soft>\d{1,20}|unl
 _AMOUNT = r"(?P<value>\d{1,20}|unlimited)\s*$"
 _SHELL = lazy(r"^\s{0,16}[a-z][a-z ]{4,40}?\s{1,40}\((?:(?P<unit>[a-z0-9-]{3,12}), )?-(?P<flag>[a-zA-Z])\) " + _AMOUNT)
 _ZSH = lazy(r"^\s{0,16}-(?P<flag>[a-zA-Z]): [a-z][a-z ]{3,40}?(?: \((?P<unit>[a-z0-9-]{3,12})\))?\s{1,40}" + _AMOUNT)
-_TYPED = lazy(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vlunt]) (?P<value>\d{1,20}|unlimited)\b")
+_TYPED = lazy(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vluntd]) (?P<value>\d{1,20}|unlimited)\b")
 _BATCH = lazy(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
-_UNIT_FILE = lazy(r"\bLimit(?P<name>AS|MEMLOCK|NPROC|NOFILE|CPU)=(?:(?P<value>\d{1,20})(?P<unit>[KMGT])?|infinity)(?![\d:])")
-_ENGINE = lazy(r"--pids-limit[= ](?P<pids>\d{1,9})\b|--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu)=(?P<value>\d{1,20})\b")
-_UNIT_NAMES = {"as": "address space", "memlock": "locked memory", "nproc": "processes", "nofile": "open files", "cpu": "CPU time"}
+_UNIT_FILE = lazy(r"\bLimit(?P<name>AS|MEMLOCK|NPROC|NOFILE|CPU|DATA)=(?:(?P<value>\d{1,20})(?P<unit>[KMGT])?|infinity)(?![\d:])")
+_ENGINE = lazy(r"--pids-limit[= ](?P<pids>\d{1,9})\b|--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu|data)=(?P<value>\d{1,20})\b")
+_UNIT_NAMES = {
+    "as": "address space",
+    "memlock": "locked memory",
+    "nproc": "processes",
+    "nofile": "open files",
+    "cpu": "CPU time",
+    "data": "data size",
+}
 # A question and its answer on the next line. With several files each gives a line, in their order.
-_ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vlunt])$")
+_ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vluntd])$")
 _ASKS_FILES = lazy(r"^(?:sudo )?cat (?P<files>/sys/fs/cgroup/\S{1,200}(?: /sys/fs/cgroup/\S{1,200}){0,8})$")
 _OF_FILES = {
     "memory.max": "memory of the control group",
@@ -36,12 +43,12 @@ _OF_FILES = {
 _NO_LIMIT = 1 << 60  # bytes: version 1 of control groups writes a number near 2**63 where there is none
 _PROC_NAMES = {
     "address space": "address space", "locked memory": "locked memory", "processes": "processes", "open files": "open files",
-    "cpu time": "CPU time",
+    "cpu time": "CPU time", "data size": "data size",
 }  # fmt: skip
-_FLAGS = {"v": "address space", "l": "locked memory", "u": "processes", "n": "open files", "t": "CPU time"}
+_FLAGS = {"v": "address space", "l": "locked memory", "u": "processes", "n": "open files", "t": "CPU time", "d": "data size"}
 _UNITS = {"seconds": 1, "kbytes": 1 << 10, "bytes": 1, "blocks": 512, "kb": 1 << 10, "mbytes": 1 << 20, None: 1}
 _SUFFIX = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_BYTES = ("address space", "locked memory")
+_BYTES = ("address space", "data size", "locked memory")
 
 
 def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
@@ -149,7 +156,7 @@ def _group(text: Text, key: Key[int]) -> Iterator[Fact[Any] | Unknown]:
 
 _WAKES = (
     "ulimit", "Max address space", "virtual memory ", "_vmem=", "address space (", "LimitAS=", "LimitMEMLOCK=", "LimitNPROC=",
-    "LimitNOFILE=", "LimitCPU=", "--pids-limit", "/sys/fs/cgroup/",
+    "LimitNOFILE=", "LimitCPU=", "LimitDATA=", "--pids-limit", "/sys/fs/cgroup/",
 )  # fmt: skip
 PARSERS = (
     Parser(

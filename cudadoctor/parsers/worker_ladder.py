@@ -14,7 +14,7 @@ from cudadoctor.model.facts import Fact, Quote, Unknown
 from cudadoctor.model.values import LADDER, Changed, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
 from cudadoctor.model.values.ladder import left_out
 from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_tail
+from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_of_crash
 
 OUTPUT_TAIL = 4000  # characters of stderr kept as a crashed rung's output
 LIFE_LIMIT_EXIT = 124  # the worker ended itself at the limit it was given
@@ -98,7 +98,7 @@ def unfinished(text: Text, entries: list[Record]) -> RungResult | None:
         return None
     hung = item is not None and (item.status in HANGING or item.exit == LIFE_LIMIT_EXIT)
     fields = {"rung": begin.fields.get("step"), "gpu": begin.fields.get("gpu")}
-    why, output = ending(text), stderr_tail(text, OUTPUT_TAIL)
+    why, output = ending(text), stderr_of_crash(text, OUTPUT_TAIL)
     seconds = item.seconds if item is not None and hung else None
     return build(RungResult, fields, status="hang" if hung else "crash", why=why, output=output, seconds=seconds, line=begin.line)
 

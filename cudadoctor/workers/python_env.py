@@ -183,8 +183,8 @@ def report_hooks(folders: list[str]) -> None:
 
 
 def redirects(installed: dict[str, Distribution]) -> bool | None:
-    """Whether numba-cuda's start-up hook ran in this interpreter; None where numba-cuda is not installed."""
-    return "_numba_cuda_redirector" in sys.modules if "numba-cuda" in installed else None
+    """Whether numba-cuda's start-up hook ran in this interpreter; None where it did not and numba-cuda is not installed."""
+    return True if "_numba_cuda_redirector" in sys.modules else False if "numba-cuda" in installed else None
 
 
 def site_folders_of(python: str) -> Iterator[str]:
@@ -225,11 +225,11 @@ def flavour(installed: dict[str, Distribution]) -> str:
     if not redirects(installed):
         return "built-in"
     try:
-        home = installed["numba-cuda"].folder
+        home = os.path.dirname(sys.modules["_numba_cuda_redirector"].__file__ or "")
         with open(os.path.join(home, "numba_cuda", "numba", "cuda", "cuda_paths.py"), encoding="utf-8", errors="replace") as file:
             return "pathfinder" if "pathfinder" in file.read() else "own"
     except OSError:  # an editable installation keeps its sources elsewhere
-        numbers = installed["numba-cuda"].version.split(".")
+        numbers = installed["numba-cuda"].version.split(".") if "numba-cuda" in installed else ["1"]
         return "pathfinder" if [int(number) for number in numbers[:2] if number.isdigit()] >= [0, 26] else "own"
 
 
