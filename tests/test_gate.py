@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -152,3 +153,22 @@ def test_more_gpus_than_any_machine_has_are_no_fault_of_ours(tmp_path: Path) -> 
     gpus = "".join(f'<gpu id="{n >> 8:08x}:{n & 255:02x}:00.0"><product_name>A100</product_name></gpu>' for n in range(300))
     (tmp_path / "g.xml").write_text(f'<?xml version="1.0"?><nvidia_smi_log>{gpus}</nvidia_smi_log>')
     assert run("explain", str(tmp_path / "g.xml")).code in (0, 1, 3)
+
+
+@pytest.mark.parametrize("module", ["typing", "random", "json"])
+def test_a_file_that_has_the_name_of_pythons_own_module_is_no_part_of_the_doctor(module: str, tmp_path: Path) -> None:
+    (tmp_path / f"{module}.py").write_text("x = 1\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    argv = [PROGRAM, "explain", "79", "--format", "json"]
+    run = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounts need root on Linux")
+def test_a_dev_without_devices_is_named(tmp_path: Path) -> None:
+    mounts = f"mount -t tmpfs -o nodev none {tmp_path} && cp -a /dev/null /dev/urandom {tmp_path} && mount --bind {tmp_path} /dev"
+    argv = ["unshare", "-m", "sh", "-c", f"{mounts} && exec {shlex.quote(PROGRAM)} check --quick"]
+    run = subprocess.run(argv, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 4
+    assert "nodev" in run.stderr
