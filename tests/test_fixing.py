@@ -168,6 +168,14 @@ def test_the_script_of_every_cause_parses(cause: str) -> None:
         parses(script_of.render(report, asked_for.for_cause(cause, report, weighed_for(distro), KNOWLEDGE)))
 
 
+def test_a_script_of_powershell_commands_nothing_that_an_old_one_reads_differently() -> None:
+    """Without a mark, Windows PowerShell 5.1 takes a byte of this letter for a closing quote."""
+    step = Step(id="x/1", text="Rename it.", shell="Move-Item 'C:\\d\u0412; calc; \u0412' 'C:\\e'", kind="environment")
+    script = script_of.render(report_of(HEALTHY), Prescription(cause="x", action="fix-program", steps=(step,)), powershell=True)
+    assert not [line for line in script.splitlines() if line and not line.startswith("#") and not line.isascii()]
+    assert "Move-Item" in script
+
+
 def test_the_command_prints_the_script() -> None:
     result = run("fix", "--script", "--replay", host(NOUVEAU))
     assert result.code == 0

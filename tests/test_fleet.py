@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cudadoctor.commands import reading_nodes
 from cudadoctor.commands.fleet import _advise
 from cudadoctor.fleet import picture
 from cudadoctor.fleet.nodes import read
@@ -152,6 +153,14 @@ def test_a_report_of_no_time_or_of_tomorrow_replaces_no_other(time: str | None, 
 )
 def test_names_that_differ_in_their_last_number_stand_together(names: list[str], folded: str) -> None:
     assert fleet_text.folded(names) == folded
+
+
+def test_no_file_brings_more_reports_than_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_nodes, "MOST_REPORTS", 3)
+    (tmp_path / "all.jsonl").write_bytes(b"\n".join(report(HEALTHY, f"n{number}") for number in range(9)))
+    found = json.loads(run("fleet", str(tmp_path), "--format", "json").out)
+    assert found["nodes"] == 3
+    assert "3 reports are as many as are merged" in found["missing"][0]["why"]
 
 
 def test_no_file_ends_the_run_or_holds_it(tmp_path: Path) -> None:

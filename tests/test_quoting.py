@@ -6,6 +6,7 @@ import pytest
 
 from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.discourse import speech_of
+from cudadoctor.prescribe import placeholders
 from tests.cases import every
 from tests.pasted import report
 
@@ -179,3 +180,9 @@ def test_what_is_only_spoken_of_is_no_earlier_attempt() -> None:
     assert found.diagnosis.root is not None
     assert found.diagnosis.root.cause == "gpu-fell-off-bus"
     assert found.diagnosis.also == () == found.notes
+
+
+@pytest.mark.parametrize("path", ['C:\\a" -M "b', "C:\\a|b", "C:\\a*"])
+def test_no_path_of_windows_has_what_windows_has_in_no_name(path: str) -> None:
+    assert placeholders.fits("cuda_home", "C:\\a b")
+    assert not placeholders.fits("cuda_home", path)

@@ -45,27 +45,42 @@ def test_a_line_that_sets_nothing_is_left_out(line: str, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("before", "line", "behind"),
     [
-        'export CUDA_HOME="/x\ntouch elsewhere\n"\n', "alias x='\nexport CUDA_HOME=/x\n'\n", "cat <<EOF >f\nexport CUDA_HOME=/x\nEOF\n",
-        "cat <<-'END' >f\nexport CUDA_HOME=/x\n\tEND\n", "export A=1 \\\nCUDA_HOME=/x\n", "export CUDA_HOME='/x\n'\n",
+        ("", 'export CUDA_HOME="/x', 'touch /made\n"'),
+        ("", "export CUDA_HOME='/x", "touch /made\n'"),
+        ("echo '", "CUDA_HOME=/x", "'"),
+        ("cat > x <<EOF", "CUDA_HOME=/x", "EOF"),
+        ("cat > x <<-'END'", "export CUDA_HOME=/x", "\tEND"),
+        ("export A=1 \\", "CUDA_HOME=/x", "true"),
+        ("all=(", "CUDA_HOME=/x", ")"),
+        ("", "export CUDA_HOME=(/x", "/y)"),
+        ("echo `", "CUDA_HOME=/x", "`"),
     ],
-)  # fmt: skip
-def test_a_line_that_is_part_of_more_is_not_alone(text: str, home: Path) -> None:
-    (home / ".bashrc").write_text(text)
-    assert [line.partition(": ")[2] for line in listed(home)] == ["CUDA_HOME ..."]
+)
+def test_a_part_of_more_is_no_line_to_take_out(before: str, line: str, behind: str, home: Path) -> None:
+    (home / ".bashrc").write_text(f"{before}\n{line}\n{behind}\nexport CUDA_VISIBLE_DEVICES=0\n")
+    number = 4 + behind.count("\n")
+    assert listed(home) == [".bashrc:2: CUDA_HOME ...", f".bashrc:{number}: CUDA_VISIBLE_DEVICES"]
 
 
 @pytest.mark.parametrize(
-    "text",
+    "before",
     [
-        "# don't\nexport CUDA_HOME=/x\n", 'echo \\"\nexport CUDA_HOME=/x\n', "cat <<EOF >f\nit's\nEOF\nexport CUDA_HOME=/x\n",
-        'grep x <<<"y"\nexport CUDA_HOME=/x\n', "echo $((1<<2)) 'a' \"it's\"\nexport CUDA_HOME='/x y'\n",
+        "# don't (",
+        "alias x='ls -l'  # it's a list",
+        'echo "it\'s (fine" \\"',
+        "f() { echo \\' \\( ; }",
+        "cat <<< 'x'",
+        "cat <<EOF\nit's (\nEOF",
+        "case $x in a) echo;; esac",
+        "x=$((1 << 2)); y=$(date)",
+        "A='x\\'",
     ],
-)  # fmt: skip
-def test_what_was_closed_before_a_line_leaves_it_alone(text: str, home: Path) -> None:
-    (home / ".bashrc").write_text(text)
-    assert [line.partition(": ")[2] for line in listed(home)] == ["CUDA_HOME"]
+)
+def test_what_is_closed_leaves_a_line_alone(before: str, home: Path) -> None:
+    (home / ".bashrc").write_text(f"{before}\nexport CUDA_HOME='/x y'  # mine\n")
+    assert listed(home) == [f".bashrc:{2 + before.count(chr(10))}: CUDA_HOME"]
 
 
 def test_places_and_names_are_told_and_no_value(home: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudadoctor.within.asking import Judge
 
 Found = Iterator[Node | Missing]
+MOST_REPORTS = 250_000  # of one run; a file may hold a million that say nothing
 
 
 class Reader:
@@ -38,8 +39,16 @@ class Reader:
     def files(self, paths: Iterable[str]) -> Found:
         from cudadoctor.sources import fleet_files
 
+        left = MOST_REPORTS
         for piece in fleet_files.pieces(paths, sys.stdin.buffer):
-            yield from self._piece(piece)
+            for one in self._piece(piece):
+                yield one
+                left -= 1
+                if left == 0:
+                    yield Missing(
+                        source=piece.source, why=f"nothing was read beyond its place: {MOST_REPORTS} reports are as many as are merged"
+                    )
+                    return
 
     def _piece(self, piece: Piece) -> Found:
         from cudadoctor.fleet import nodes

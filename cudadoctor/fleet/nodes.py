@@ -20,7 +20,7 @@ from cudadoctor.model.recipe import Action
 from cudadoctor.model.report import RequirementResult
 
 SCHEMA = "cudadoctor.report/1"
-LARGEST = 16 << 20  # bytes of one report
+LARGEST = 4 << 20  # bytes of one report; of eight GPUs it has a quarter of a MiB
 PACKAGES = ("numba", "numba-cuda", "numpy", "torch", "tensorflow", "jax", "cupy")  # whose versions drift where it matters
 _MOST_WRONG = 20  # lines of one file that are named each
 _HOPELESS = 1000  # of them after which it is not read any further

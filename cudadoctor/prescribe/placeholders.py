@@ -33,7 +33,7 @@ _EVERYBODYS = (
     r"|mnt/[a-z]/(?i:temp|windows/temp|users/public|programdata))(?:/|$)"
 )
 # Windows drops dots and blanks at the end of a name, and has a short form of each: NAME~1.
-_PART_OF_WINDOWS = r"(?!\.{1,2}(?:[/\\]|$))(?![^/\\:\n]{0,20}~\d)[^/\\:\n]{0,254}[^/\\:\n. ]"
+_PART_OF_WINDOWS = r"(?!\.{1,2}(?:[/\\]|$))(?![^/\\:\n]{0,20}~\d)[^/\\:\n\"<>|?*]{0,254}[^/\\:\n\"<>|?*. ]"
 _OPEN_ON_WINDOWS = (
     r"[A-Za-z]:[\\/](?:Users[\\/](?:Public|All Users)|Documents and Settings|Windows[\\/](?:Temp|Tasks|System32[\\/](?:spool|Tasks))"
     r"|Temp|ProgramData)(?:[\\/]|$)"

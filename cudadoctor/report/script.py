@@ -50,6 +50,9 @@ def _of_step(number: int, step: Step, *, run: bool, powershell: bool) -> Iterato
     yield from ("", f"# {number}. {one_line(words.told(step))}")
     if step.shell and clean(step.shell) != step.shell:
         yield f"# not written as a command, because it holds control characters: {one_line(step.shell)}"
+    elif step.shell and powershell and not step.shell.isascii():
+        # Windows PowerShell 5.1 reads a file without a mark in the ANSI code page, where a letter's bytes may be a quote.
+        yield f"# not written as a command, because it holds letters beyond ASCII: type {one_line(step.shell)}"
     elif step.shell and step.kind:
         yield f"# {words.KINDS[step.kind]}"
         yield from _commands(number, step, step.shell.split("\n"), run=run, powershell=powershell)

@@ -32,8 +32,9 @@ _EXPORTS = re.compile(r"^[ \t]{0,40}(?:export|declare -x|typeset -x|setenv|set -
 _SETS = re.compile(r"^[ \t]{0,40}[\"']?([A-Za-z_][A-Za-z0-9_]{0,100})(?:[ \t]{0,40}=|[ \t])")
 _MORE = re.compile(r"[ \t][\"']?([A-Za-z_][A-Za-z0-9_]{0,100})=")  # further ones of the same line
 _DOES_MORE = re.compile(r"[;&|`]|\$\(|\\$")  # another command, or a line that goes on
-# What opens or closes a text that may go on in the next line, and what hides such a sign: an escaped one, a comment.
-_OPENS = re.compile(r"\\.|\\$|['\"]|(?<!<)<<-?[ \t]*(?:'[^'\n]{1,100}'|\"[^\"\n]{1,100}\"|\\?[A-Za-z_]\w{0,100})|(?:^|(?<=[\s;]))#")
+# What opens something that a later line ends: quotes, brackets, a here-document; and what hides such a sign.
+_SIGN = re.compile(r"""\\.|<<<|<<-?[ \t]{0,9}["'\\]?([A-Za-z_]\w{0,60})["']?|(?:^|(?<=[ \t;]))#|\\$|["'`()]""")
+_ENDS = {"'": re.compile("'"), '"': re.compile(r'\\.|"|\\$'), "`": re.compile(r"\\.|`|\\$")}
 _FILE = re.compile(r"^[ \t]{0,40}EnvironmentFile=-?(/\S{1,1000})")
 _UNIT = re.compile(r"/(\w[\w@.:\\-]{0,199}\.service)")
 
@@ -74,45 +75,53 @@ def _of_unit() -> Iterator[str]:
                 yield from (found[1] for found in map(_FILE.match, beginning(path, _LIMIT).split("\n")) if found is not None)
 
 
+class _Open:
+    """What is open between two lines of a shell's file: a line within it is no line alone, and is left as it is."""
+
+    def __init__(self) -> None:
+        self.quote, self.depth, self.goes_on = "", 0, False
+        self.documents: list[str] = []  # the ends of here-documents
+
+    def __bool__(self) -> bool:
+        return bool(self.quote or self.depth or self.goes_on or self.documents)
+
+    def read(self, line: str) -> None:
+        """One line more."""
+        self.goes_on = False
+        if self.documents:
+            if line.strip() == self.documents[0]:
+                del self.documents[0]
+            return
+        found = self._sign(line, 0)
+        while found is not None:
+            sign = found.group()
+            self.goes_on = sign == "\\"
+            if self.quote:
+                self.quote = "" if sign == self.quote else self.quote
+            elif sign == "#":
+                return
+            elif sign.startswith("<<"):
+                self.documents += [found.group(1)] if found.group(1) else []
+            elif sign in ("(", ")"):
+                self.depth = max(0, self.depth + (1 if sign == "(" else -1))
+            elif sign in _ENDS:
+                self.quote = sign
+            found = self._sign(line, found.end())
+
+    def _sign(self, line: str, at: int) -> re.Match[str] | None:
+        return (_ENDS[self.quote] if self.quote else _SIGN).search(line, at)
+
+
 def _set_in(path: str) -> Iterator[tuple[int, str]]:
-    """(number, name) of each line that sets a variable, the name with dots behind it where the line does more, or is part of more."""
-    for number, (line, alone) in enumerate(_lines(beginning(path, _LIMIT)), 1):
+    """(number, name) of each line that sets a variable, the name with dots behind it where the line does more, or is a part of more."""
+    still = _Open()
+    for number, line in enumerate(beginning(path, _LIMIT).split("\n"), 1):
+        part = bool(still)
+        still.read(line)
+        part = part or bool(still)
         exported = _EXPORTS.match(line[:2000])
         rest = line[exported.end() if exported is not None else 0 : 2000]
         found = _SETS.match(rest)
         if found is not None:
             names = dict.fromkeys((found[1], *(_MORE.findall(rest) if exported is not None else ())))
-            more = len(names) > 1 or not alone or _DOES_MORE.search(line) is not None
-            yield from ((number, f"{name} ..." if more else name) for name in names)
-
-
-def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it begins and ends as a command does: not within quotes or a here-document, and no other one goes on in it."""
-    quote, ends, goes_on = "", [], False  # type: str, list[str], bool
-    for line in text.split("\n"):
-        within = bool(quote or ends or goes_on)
-        if ends and not quote:
-            if line.strip() == ends[0]:
-                del ends[0]
-        else:
-            quote, opened, goes_on = _open_after(line, quote)
-            ends += opened
-        yield line, not (within or quote or ends or goes_on)
-
-
-def _open_after(line: str, quote: str) -> tuple[str, list[str], bool]:
-    """The quote that is open at the end of a line that begins within `quote`, the here-documents that follow it, and whether it goes on."""
-    opened = []  # type: list[str]
-    for sign in (match[0] for match in _OPENS.finditer(line)):
-        if quote:
-            if sign == quote or (quote == "'" and sign == "\\'") or (sign.startswith("<<") and quote in sign):
-                quote = ""
-        elif sign in ("'", '"'):
-            quote = sign
-        elif sign.startswith("<<"):
-            opened.append(sign.lstrip("<- \t").strip("'\"\\"))
-        elif sign == "#":
-            break
-        elif sign == "\\":
-            return "", opened, True
-    return quote, opened, False
+            yield from ((number, f"{name} ..." if part or len(names) > 1 or _DOES_MORE.search(line) else name) for name in names)
