@@ -30,6 +30,7 @@ def standard_library_first() -> None:
 
 def undo_startup_hooks() -> None:
     """Give CUDA's variables the values that the shell gave them. The examined Python may run the same hook, and is told apart then."""
+    sys.setrecursionlimit(max(1000, sys.getrecursionlimit()))
     try:
         with open("/proc/self/environ", "rb") as file:
             lines = os.fsdecode(file.read()).split("\0")

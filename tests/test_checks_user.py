@@ -33,6 +33,7 @@ from cudadoctor.model.values import (
     PCI,
     PROCESSES,
     PYTHON,
+    PYTHON_RAN,
     SMI,
     TEGRA,
     TOOLKITS,
@@ -57,6 +58,7 @@ from cudadoctor.model.values import (
     PythonPackage,
     RungResult,
     Shadow,
+    Silent,
     Smi,
     SmokeStep,
     Toolkit,
@@ -165,6 +167,7 @@ def process(pid: int = 4242, state: Any = "running", ppid: int = 1000, **more: A
 def healthy() -> State:
     return {
         PYTHON: with_numba(),
+        PYTHON_RAN: None,
         TOOLKITS: toolkits(),
         NVCC: None,
         PROCESSES: table(),
@@ -238,6 +241,7 @@ def changed_at_start(name: str, rung: str | None, code: int | None) -> Ladder:
 
 
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
+    "python-does-not-start": ({PYTHON_RAN: Silent(path="/v/bin/python", words="ended with exit code 3", at_all=True)}, (PYTHON_RAN,)),
     "python-startup-sets-variable": ({LADDER: changed_at_start("CUDA_VISIBLE_DEVICES", "init", 100)}, (LADDER,)),
     "unified-memory-exhausted": ({NVML: GB10, KERNEL_LOG: make.log(NO_SHARED_MEMORY)}, (KERNEL_LOG,)),
     "nvidia-smi-missing": ({SMI: None}, (SMI, WSL, TEGRA)),

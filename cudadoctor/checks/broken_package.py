@@ -28,6 +28,8 @@ _BEGINS = "Traceback (most recent call last):"
 _ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError|OSError):[ \t]*(?P<words>[^\n]{0,600})")
 # OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
 _DAMAGED = lazy(rf"^[^\n:]{{0,900}}(?:site|dist)-packages/[^\n:]{{1,900}}: (?:{UNUSABLE}|{NOT_THERE})")
+# ImportError: /opt/lib/libstdc++.so.6: file too short. Whoever put that folder in the loader's way did it, and no package.
+_ELSEWHERE = lazy(rf"^(?!/[^\n:]{{0,900}}(?:site|dist)-packages/)/[^\n:]{{1,900}}: (?:{UNUSABLE})")
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")
@@ -50,6 +52,8 @@ def of_traceback(output: str) -> Broken | None:
         lines = block.split("\n")
         said = _ENDS.match(next((line for line in lines if line and not line.startswith(" ")), ""))  # frames are indented
         if said is None:
+            return None
+        if _ELSEWHERE.match(said["words"]):
             return None
         if said["words"] and (said["kind"] != "OSError" or _DAMAGED.match(said["words"])):
             return _of_block([match["path"] for match in map(_FRAME.match, lines) if match is not None], said["kind"], said["words"])

@@ -16,16 +16,17 @@ from cudadoctor.checks.common import any_of, line_with, package_quote, python_su
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.model.facts import Fact, Facts
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.frameworks import NAMES
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import NVML, PYTHON, PythonEnvironment, PythonPackage
+from cudadoctor.model.values import NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynvml-conflict"
+SILENT = "python-does-not-start"
 # numba-cuda up to this release reads numpy.row_stack, which NumPy 2.5 removed. Its metadata sets no bound.
 LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), PackageVersion("2.5")
 # Neighbours whose versions Numba and numba-cuda are bound to. Numba itself under numba-cuda is row numba's (numba-too-old).
@@ -164,12 +165,21 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     return Line(f"Python {python.version}{kind} at {python.path}: {words}", quoted)
 
 
+def _silent(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The examined interpreter ends before it runs anything; where it lists its packages and no more, that is a suspicion."""
+    fact = facts[PYTHON_RAN]
+    if fact.value is not None:
+        basis: Basis = "derived" if fact.value.at_all else "suspected"
+        yield Clue(cause=SILENT, quotes=fact.quotes, seen="failed", basis=basis, values={"python": fact.value.path})
+
+
 CHECK = Check(
     id="python",
     title="Python",
     looks_at="the examined interpreter: Numba, NumPy, llvmlite and CUDA packages, files that hide them, frameworks",
     items=("python-env", "nvml", "environment", "pci", "ladder", "nvcc", *(f"framework-{name}" for name in NAMES)),
     rules=(
+        Rule("python", (SILENT,), _silent),
         Rule("python", (ABI,), _mismatch),
         Rule("python", (SHADOWED,), _shadowed),
         Rule("nvml", (CONFLICT,), _conflict),

@@ -32,8 +32,8 @@ def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         assignment = f"{changed.name}={changed.value}" if changed.value is not None else f"{changed.name} is gone"
         hook = next((hook for hook in hooks if changed.name in hook.text), None)
         quotes = (
-            *((spoken(hook.path, hook.line, hook.text),) if hook is not None else ()),
             spoken("ladder", changed.line, f"once the interpreter had started: {assignment}"),
+            *((spoken(hook.path, hook.line, hook.text),) if hook is not None else ()),
             rung_quote(fact, failed[0]),
         )
         values = {"variable": changed.name, **({"path": hook.path} if hook is not None else {})}

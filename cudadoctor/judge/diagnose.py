@@ -16,11 +16,11 @@ from cudadoctor.judge.cases import EFFECT_ORDER, FRAMEWORK, Case, cases_of, expl
 from cudadoctor.judge.verdict import Grounds, verdict
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Ask, Conclusion, Crash, Diagnosis, Judged, Verdict
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import LAYERS, Clue, Ignored, Outcome
 from cudadoctor.model.recipe import Cause
 from cudadoctor.model.requirements import Ignore, Requirements
-from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, RungName
+from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, PYTHON_RAN, RungName
 
 PROGRAM_LAYERS = ("toolkit", "python", "program")
 
@@ -172,7 +172,9 @@ def _reached(goal: RungName | None, facts: Facts, rungs: Rungs) -> bool:
     if goal is None:
         return not isinstance(facts.get(COMPUTED), Unknown)
     if goal == "numba-kernel":
-        ladder = facts.get(LADDER)
+        ladder, silent = facts.get(LADDER), facts.get(PYTHON_RAN)
+        if isinstance(silent, Fact) and silent.value is not None:
+            return False  # the doctor's own Python computed, and that is not what was asked
         if isinstance(ladder, Unknown) or ladder.value is None or not ladder.value.devices:
             return False
         ran = {result.gpu for result in ladder.value.result("numba-kernel") if result.status == "pass"}

@@ -12,7 +12,7 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.guard import Guard
-from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, Hang, Hangs, Ladder
+from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, PYTHON_RAN, Hang, Hangs, Ladder, Silent
 from cudadoctor.parsers import (
     attempts,
     computed,
@@ -72,6 +72,7 @@ from cudadoctor.parsers import (
 )
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.discourse import speech_of
+from cudadoctor.parsers.json_lines import ending, stderr_tail
 from cudadoctor.parsers.literals import Literals, Places
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def read(evidence: Evidence, guard: Guard, knowledge: Knowledge) -> Facts:
                 continue
             for entry in found:
                 (unknown if isinstance(entry, Unknown) else facts).append(entry)  # type: ignore[arg-type]
-    facts.append(_hangs(evidence))
+    facts += [_hangs(evidence), *_ran(evidence)]
     if evidence.bundle is not None:
         facts.append(Fact(key=BUNDLE.name, value=evidence.bundle, quotes=(), origin=evidence.origin))
     climbed = worker_gpu.joined(_merged(facts))
@@ -186,6 +187,21 @@ def _hangs(evidence: Evidence) -> Fact[object]:
             )
     quotes = tuple(Quote(source=item.source, text=item.why or item.status) for item in evidence.items if _hangs_there(item))
     return Fact(key=HANGS.name, value=Hangs(entries=tuple(entries), asked=asked), quotes=quotes, origin=evidence.origin)
+
+
+def _ran(evidence: Evidence) -> list[Fact[object]]:
+    """Whether the examined Python ran what it was asked to: where it did not, what another one did says nothing of it."""
+    asked = [item for item in map(evidence.get, ("python-env", "ladder")) if item is not None]
+    for item in asked:
+        if item.status in ("failed", "denied", "absent") and not (item.stdout or "").strip():
+            last = stderr_tail(text_of(item), 2000).splitlines()[-1:]
+            words = ending(text_of(item)) + (f" ({last[0][:200]})" if last else "")
+            path = item.what if isinstance(item.what, str) else item.what[0]
+            silent = Silent(path=path, words=words, at_all=item.id == "python-env")
+            return [Fact(key=PYTHON_RAN.name, value=silent, quotes=(Quote(source=path, text=words),), origin=evidence.origin)]
+    if any(item.id == "python-env" and item.status == "ok" for item in asked):
+        return [Fact(key=PYTHON_RAN.name, value=None, quotes=(), origin=evidence.origin)]
+    return []
 
 
 def _marks(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:

@@ -144,9 +144,18 @@ class FrameworkRuns(Value, frozen=True, kw_only=True):
         return next((entry for entry in self.runs if entry.name == name), None)
 
 
+class Silent(Value, frozen=True, kw_only=True):
+    """What the examined Python was asked to run and did not. `at_all`: not even the listing of its packages, which needs no library."""
+
+    path: str
+    words: str
+    at_all: bool
+
+
 NVCC = Key[Nvcc]("nvcc")
 TOOLKITS = Key[Toolkits]("toolkits")
 PYTHON = Key[PythonEnvironment]("python")
+PYTHON_RAN = Key[Silent]("python-ran")  # None: it ran what it was asked to
 FRAMEWORK_BUILDS = Key[FrameworkBuilds]("framework-builds")
 FRAMEWORK_RUNS = Key[FrameworkRuns]("framework-runs")
 ASKED_FRAMEWORKS = Key[tuple[str, ...]]("asked-frameworks")  # those that the user's text names
