@@ -174,17 +174,30 @@ def test_a_program_that_others_may_change_is_not_run(tmp_path: Path, monkeypatch
     assert not (tmp_path / "made").exists()
 
 
-@pytest.mark.skipif(not trust.as_root(), reason="only root makes another user's link")
-def test_nothing_is_written_through_a_link_of_another_user(tmp_path: Path) -> None:
-    target, link, made = tmp_path / "of-root", tmp_path / "profile", tmp_path / "made"
-    target.write_text("export X=1\n")
-    link.symlink_to(target)
-    os.chown(link, 65534, 65534, follow_symlinks=False)
+def test_a_file_that_another_user_could_swap_is_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the step nor by its undo: a link in its place would lead root's edit elsewhere."""
+    profile = tmp_path / "profile"
+    profile.write_text("one\n")
+    values = {"set_file": (str(profile),)}
+    given = step(f"sed -i --follow-symlinks 's/^/x/' {profile}", values=values, undo="true")
+    monkeypatch.setattr(trust, "changeable", lambda path: "may be written by another user" if path == str(profile) else None)
+    with pytest.raises(StoppedError, match=r"Nothing was run: .*profile may be written by another user; it is not changed"):
+        apply(given)
+    assert (profile.read_text(), states()) == ("one\n", [])
+
+    monkeypatch.setattr(trust, "changeable", lambda _: None)
+    monkeypatch.setattr(trust, "strange_link", lambda path: path if path == str(profile) else None)
+    with pytest.raises(StoppedError, match="a link that another user made"):
+        apply(given)
+    assert (profile.read_text(), states()) == ("one\n", [])
+
+    monkeypatch.setattr(trust, "strange_link", lambda _: None)
+    assert apply(given)
+    monkeypatch.setattr(trust, "strange_link", lambda path: path if path == str(profile) else None)
+    render: Callable[[journal.Entry], str | None] = lambda _: f"sed -i 's/^x//' {profile}"  # noqa: E731
     with pytest.raises(StoppedError, match="Nothing was run"):
-        apply(step(f"touch {made}\nsed -i --follow-symlinks s/^/#/ {link}"))
-    assert target.read_text() == "export X=1\n"
-    assert not made.exists()
-    assert states() == ["begun", "failed"]
+        command.undo(KNOWLEDGE, Asking(EVERY), dry=False, render=render)
+    assert profile.read_text() == "xone\n"
 
 
 def test_the_working_directory_is_never_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,6 +326,15 @@ def test_a_profile_that_changed_in_between_is_left_alone_and_that_is_said(profil
     assert undo() == 3  # it had not been carried out
     assert states()[-1] == "kept"
     assert undo() == 0
+
+
+@pytest.mark.parametrize("line", [f'if [ -z "${NAME}" ]; then', f"[ ${NAME} = 7 ] || {{", f"echo ${{{NAME}}} (", "two"])
+def test_a_line_that_sets_it_no_longer_is_left_alone(line: str, profile: Path) -> None:
+    given = editing(profile)
+    profile.write_text(f"first\n{line}\nlast\n")
+    with pytest.raises(StoppedError, match="its verify ended with 1"):
+        apply(given)
+    assert profile.read_text() == f"first\n{line}\nlast\n"
 
 
 def test_a_line_that_moved_since_is_not_undone_elsewhere(profile: Path) -> None:

@@ -113,6 +113,9 @@ class _Doer:
     def _carry_out(self, planned: Planned) -> None:
         step = planned.step
         changes = step.kind != "reads"
+        refused = applying.refused_file(step.values) if changes else None
+        if refused is not None:
+            raise StoppedError(f"Nothing was run: {one_line(refused)}.")
         entry = self._entry(planned) if changes else None
         self._note(entry, step, "begun")
         try:
@@ -220,6 +223,9 @@ def _take_back(
     if dry or not asking.agreed("Run it?", _kind_of(entry, knowledge)):
         _say("Would run." if dry else "Not done.")
         return False
+    refused = applying.refused_file(entry.values)
+    if refused is not None:
+        raise StoppedError(f"Nothing was run: {one_line(refused)}.")
     try:
         code = applying.run(command)
     except applying.RefusedError as error:

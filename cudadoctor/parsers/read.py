@@ -197,7 +197,7 @@ def _ran(evidence: Evidence) -> list[Fact[object]]:
             last = stderr_tail(text_of(item), 2000).splitlines()[-1:]
             words = ending(text_of(item)) + (f" ({last[0][:200]})" if last else "")
             path = item.what if isinstance(item.what, str) else item.what[0]
-            silent = Silent(path=path, words=words, at_all=item.id == "python-env")
+            silent = Silent(path=path, words=words, at_all=item.id == "python-env" and "SyntaxError" not in words)
             return [Fact(key=PYTHON_RAN.name, value=silent, quotes=(Quote(source=path, text=words),), origin=evidence.origin)]
     if any(item.id == "python-env" and item.status == "ok" for item in asked):
         return [Fact(key=PYTHON_RAN.name, value=None, quotes=(), origin=evidence.origin)]

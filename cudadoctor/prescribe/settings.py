@@ -82,7 +82,7 @@ def values(case: Case) -> Iterator[tuple[str, Value | None]]:
     yield "set_line", str(place.line)
     if _NAME.fullmatch(place.name):
         # sed looks at the line again: where it is another by now nothing is changed, and the verify fails.
-        yield "comment_out", rf"{place.line}{{/\b{place.name}\b/s/^/{mark}/}}"
+        yield "comment_out", rf"{place.line}{{/\(^\|[^${{]\)\b{place.name}[= ]/s/^/{mark}/}}"
         yield "commented", rf"{place.line}{{/^{mark}.*\b{place.name}\b/{{p;q}}}};$q1"
         yield "put_back", rf"{place.line}{{/\b{place.name}\b/s/^{mark}//}}"
 

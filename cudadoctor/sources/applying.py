@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Iterable, Mapping
 
 from cudadoctor.sources import inherited, programs, trust
 
@@ -26,11 +27,21 @@ _SETTINGS = (".config/pip", ".pip", ".config/uv", ".config/conda", ".conda", ".m
 _NODES = re.compile(r"/dev/nvidia(?:\d+|ctl|-uvm|-modeset)$")
 
 
-_PATH = re.compile(r"/[^\s'\"|&;<>()`$]+")
+_FILES = ("set_file", "path", "new_path", "numba_config")  # values that name a file which a step writes or moves
 
 
 class RefusedError(Exception):
     """A program that a step needs may not be run, or is not there; the message says why."""
+
+
+def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
+    """Why a file that a step changes is left alone: another user made a link on the way to it or, for root, could put one there."""
+    for path in (path for name in _FILES for path in values.get(name, ())):
+        link = trust.strange_link(path)
+        why = f"is reached through {link}, a link that another user made" if link is not None else trust.changeable(path)
+        if why is not None:
+            return f"{path} {why}; it is not changed"
+    return None
 
 
 def argv_of(line: str) -> list[str]:
@@ -66,22 +77,12 @@ def run(script: str) -> int:
     RefusedError: one of the lines may not be run, and none was.
     """
     commands = [argv_of(line) for line in script.split("\n")]
-    named = (*_PATH.findall(script), *(word for argv in commands for word in argv[1:]))
-    why = next((why for word in named if (why := _elsewhere(word)) is not None), None)
-    if why is not None:
-        raise RefusedError(why)
     code = 0
     for argv in commands:
         code = _run(argv)
         if code != 0:
             break
     return code
-
-
-def _elsewhere(word: str) -> str | None:
-    """Why a file that a command names is none for this user: the link of another user decides which one it is."""
-    link = trust.strange_link(word) if os.path.isabs(word) else None
-    return f"{word} leads through {link}, a link that another user made" if link is not None else None
 
 
 def _run(argv: list[str]) -> int:
