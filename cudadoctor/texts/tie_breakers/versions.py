@@ -88,6 +88,8 @@ def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     elif isinstance(loaded, Fact) and loaded.value is not None and file is not None:
         library, shown = file
         yield finding("driver-version-mismatch", lines, some(loaded)[:1], shown, module=loaded.value.version.text, library=library.text)
+    elif Place(facts).container:  # an image brings a libcuda of its own more often than a host has two
+        yield finding("forward-compat-unsupported", lines, Place(facts).container, basis="suspected")
     elif suspected(said, "driver-version-mismatch", _MISMATCH):
         yield finding("driver-version-mismatch", suspected(said, "driver-version-mismatch", _MISMATCH))
 
