@@ -191,17 +191,28 @@ def _hangs(evidence: Evidence) -> Fact[object]:
 
 def _ran(evidence: Evidence) -> list[Fact[object]]:
     """Whether the examined Python ran what it was asked to: where it did not, what another one did says nothing of it."""
-    asked = [item for item in map(evidence.get, ("python-env", "ladder")) if item is not None]
-    for item in asked:
-        if item.status in ("failed", "denied", "absent") and not (item.stdout or "").strip():
-            last = stderr_tail(text_of(item), 2000).splitlines()[-1:]
-            words = ending(text_of(item)) + (f" ({last[0][:200]})" if last else "")
-            path = item.what if isinstance(item.what, str) else item.what[0]
-            silent = Silent(path=path, words=words, at_all=item.id == "python-env" and "SyntaxError" not in words)
-            return [Fact(key=PYTHON_RAN.name, value=silent, quotes=(Quote(source=path, text=words),), origin=evidence.origin)]
-    if any(item.id == "python-env" and item.status == "ok" for item in asked):
+    listing, ladder = evidence.get("python-env"), evidence.get("ladder")
+    asked = next((item for item in (ladder, listing) if item is not None and item.status not in (*HANG_STATUSES, "not-run")), None)
+    if asked is None:
+        return []
+    if not _is_silent(asked):
         return [Fact(key=PYTHON_RAN.name, value=None, quotes=(), origin=evidence.origin)]
-    return []
+    last = stderr_tail(text_of(asked), 2000).splitlines()[-1:]
+    words = ending(text_of(asked)) + (f" ({last[0][:200]})" if last else "")
+    path = asked.what if isinstance(asked.what, str) else asked.what[0]
+    at_all = (listing is None or _is_silent(listing)) and "SyntaxError" not in words  # as a Python says that is too old for us
+    return [
+        Fact(
+            key=PYTHON_RAN.name,
+            value=Silent(path=path, words=words, at_all=at_all),
+            quotes=(Quote(source=path, text=words),),
+            origin=evidence.origin,
+        )
+    ]
+
+
+def _is_silent(item: Item) -> bool:
+    return item.status in ("failed", "denied", "absent") and not (item.stdout or "").strip()
 
 
 def _marks(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:
