@@ -29,7 +29,7 @@ _NAMES = (
 _VERSION = r"v?(?P<version>\d{1,4}(?:\.\w{1,14}){1,5})(?:\+(?P<tag>[\w.]{1,30}))?"
 # [pip3] torch==1.5.0+cu101; torch  1.5.0  py3.7_cuda10.1_0  pytorch; jaxlib: 0.4.14; torch-2.0.1+cpu
 _LINE = lazy(
-    rf"^[\s>*•-]{{0,12}}(?:\[(?:pip3?|conda|mamba|uv)\]\s{{1,8}})?[\"']?(?P<name>{_NAMES})[\"']?\s{{0,60}}"
+    rf"^[\s>*•+~-]{{0,12}}(?:\[(?:pip3?|conda|mamba|uv)\]\s{{1,8}})?[\"']?(?P<name>{_NAMES})[\"']?\s{{0,60}}"
     rf"(?:==|[ :=@]|-(?=\d))\s{{0,60}}[\"']?{_VERSION}"
     r"(?P<rest>(?:\s{1,40}\S{1,120}){0,3})\s*$",
     re.IGNORECASE,
