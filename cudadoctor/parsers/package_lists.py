@@ -34,6 +34,7 @@ _LINE = lazy(
     r"(?P<rest>(?:\s{1,40}\S{1,120}){0,3})\s*$",
     re.IGNORECASE,
 )
+_OF_UV = lazy(r"^ [+~] [\w.-]{1,60}==[\w.+-]{1,60}$")  # installed; a shell that traces writes its commands in much the same way
 _SHOW = lazy(r"^Name: (?P<name>[\w.-]{2,60})$")
 # "torch 1.7.1 cuda 11.0": words behind the version are a build string and a channel, not further versions.
 _BUILD = lazy(r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$")
@@ -51,7 +52,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if line.startswith("Name: ") and (shown := _SHOW.match(line)) is not None and number < len(lines):
             line = f"{shown['name']}=={lines[number].removeprefix('Version: ')}"  # pip show writes them on two lines
         package = _package(line, number)
-        if package is not None and command(lines[number - 1]) is None:
+        if package is not None and (_OF_UV.match(line) is not None or command(lines[number - 1]) is None):
             found.setdefault((package.name, package.version.text), package)
     if found:
         quotes = [text.quote(package.line) for package in found.values()]
