@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.frameworks import LITERALS, named_in
 from cudadoctor.model.values import ASKED_FRAMEWORKS
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact, quoted by the first line that names each."""
     names = named_in(text.text)
     open_ = list(names)
@@ -27,4 +23,4 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         yield text.fact(ASKED_FRAMEWORKS, tuple(name for name in names if name not in open_), *quotes, whole=False)
 
 
-PARSER = Parser(name="framework_names", reads=(), keys=(ASKED_FRAMEWORKS.name,), parse=parse, wakes=LITERALS)
+PARSER = Parser(name="framework_names", keys=(ASKED_FRAMEWORKS.name,), parse=parse, wakes=LITERALS)

@@ -6,18 +6,15 @@ gcc's version stands in the same reports and is compared with nvcc's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, Framework
 from cudadoctor.model.version import ModuleVersion, PackageVersion, ToolkitVersion
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.lines import without_prefix
-from cudadoctor.parsers.shell import pasted, plain_lines
 
 _LONGEST = 2000  # characters of a line that is read
 _NUMBER = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
@@ -57,13 +54,11 @@ _ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
 _ARCHITECTURE = lazy(r"(?:sm|compute)_\w{2,5}")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact; of several statements of one thing the last counts."""
-    if not pasted(text):
-        return
     state: dict[str, Any] = {}
     shown: list[int] = []
-    lines = plain_lines(text)
+    lines = text.plain_lines
     before = ""
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for number, raw in enumerate(lines, 1):
@@ -150,26 +145,10 @@ def _answer(found: re.Match[str]) -> dict[str, Any]:
 
 PARSER = Parser(
     name="frameworks",
-    reads=(),
     keys=(FRAMEWORKS.name,),
     parse=parse,
     wakes=(
-        "PyTorch",
-        "pytorch",
-        "torch.",
-        "torch ",
-        "torch=",
-        "torch:",
-        "torch-",
-        "get_device_name",
-        "etDeviceCount",
-        "device_count",
-        "CUDA available",
-        "GCC version",
-        "gpu_driver",
-        "gcc version",
-        "gcc (U",
-        "gcc (D",
-        " False",
+        "PyTorch", "pytorch", "torch.", "torch ", "torch=", "torch:", "torch-", "get_device_name", "etDeviceCount", "device_count",
+        "CUDA available", "GCC version", "gpu_driver", "gcc version", "gcc (U", "gcc (D", " False",
     ),
-)
+)  # fmt: skip

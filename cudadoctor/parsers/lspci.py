@@ -5,16 +5,13 @@ A pasted text proves that something is missing only where it shows the unfiltere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import is_prompt, pasted, root_command
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import is_prompt, root_command
 
 # No pipe, no choice of devices.
 _UNFILTERED = lazy(r"^(?:sudo )?(?:/\S{1,20}/)?lspci(?: -[nkv]{1,5}){0,3}$")
@@ -49,7 +46,7 @@ class _Block:
         self.seen: set[str] = set()
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with all functions; whole for live lspci -nnk whose every line was understood, and for an unfiltered paste.
 
     Where a text shows a function with another driver later on, the later one counts; how it was before is a second fact.
@@ -57,7 +54,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     blocks, broken = _blocks(text)
     if not any(block.function.vendor or block.function.class_code for block in blocks):
         return
-    whole = text.whole and not broken if not pasted(text) else _shown_whole(text)
+    whole = text.whole and not broken if not text.pasted else _shown_whole(text)
     bus = Bus()
     for block in blocks:
         bus.add(_finished(block, live=_tells_drivers(text)), _quotes(text, block))
@@ -66,7 +63,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def _tells_drivers(text: Text) -> bool:
     """Whether a function below which no driver stands has none: options -k and -v print it, a paste may have lost the line."""
-    if text.origin == "text" or not (text.whole or (text.item is not None and text.item.excerpt and text.item.status == "ok")):
+    if text.pasted or not (text.whole or (text.item is not None and text.item.excerpt and text.item.status == "ok")):
         return False
     argv = text.item.what if text.item is not None and not isinstance(text.item.what, str) else ()
     options = "".join(word[1:] for word in argv[1:] if word[:1] == "-" and word[1:2] != "-")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MAJORS
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _LINE = lazy(r"^\s{0,8}(?P<major>\d{1,6}) (?P<name>nvidia[\w-]{0,40})$")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """The character devices of NVIDIA's driver; without the heading it is another text."""
     heading = next((number for number, line in enumerate(text.lines, 1) if line.startswith("Character devices")), None)
     if heading is None:

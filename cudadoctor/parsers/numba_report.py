@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NUMBA_REPORT, NumbaReport
 from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _NUMBA = lazy(r"^\s{0,8}Numba Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,3}(?:\.\w{1,12})?)")
 _DRIVER = lazy(r"^\s{0,8}CUDA Driver Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2}|\d{4,5})\b")
@@ -24,13 +21,11 @@ _WRONG = lazy(r"ERROR: (?:failed to open|can't open|can't find|failed to find|Co
 _REACH = 8  # lines below `Finding nvvm` within which its outcome stands
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact; of several reports in a text the last counts."""
-    if not pasted(text):
-        return
     state: dict[str, Any] = {}
     shown: list[int] = []
-    lines = plain_lines(text)
+    lines = text.plain_lines
     missing: list[str] = []
     for number, line in enumerate(lines, 1):
         found = _said(line, number)
@@ -78,7 +73,6 @@ def _failed(below: list[str]) -> bool:
 
 PARSER = Parser(
     name="numba_report",
-    reads=(),
     keys=(NUMBA_REPORT.name,),
     parse=parse,
     wakes=("CUDA Driver Version", "CUDA Runtime Version", "Numba Version", "CUDA Device Initiali", "Finding nvvm"),

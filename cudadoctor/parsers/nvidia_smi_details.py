@@ -7,17 +7,14 @@ counters, the time spent with low clocks) is left alone: it says nothing of now.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_DETAILS, GpuDetails, SmiDetails
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.nvidia_smi_table import address_of
-from cudadoctor.parsers.shell import plain_lines
 
 _FIELD = lazy(r"^\s{0,60}(?P<name>[A-Za-z][^:<>]{0,58}?)\s{0,60}: (?P<value>[^\s:<].{0,100}?)(?:\s{2,}\S.{0,80})?$")
 _HEADING = lazy(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58}?)\s{0,20}$")
@@ -237,10 +234,10 @@ def _value(section: str, name: str, value: str) -> tuple[str, Any] | None:
     return (_SECTION_WORDS[key], value.lower().replace(" ", "-")) if key in _SECTION_WORDS else None
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with every GPU of which a section is shown."""
     reader = _Reader()
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if line:
             reader.take(number, line)
     reader.begin(None)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVML, GpuDetails, Nvml, NvmlGpu, Smi, SmiGpu
 from cudadoctor.parsers import nvidia_smi, nvidia_smi_details
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.worker_nvml import quote_gpu
 
 PROVIDER = "nvidia-smi"
@@ -34,7 +34,7 @@ _LAST_WORDS = lazy(r": {0,3}(?P<said>[A-Z][A-Za-z ]{2,40}?)\.? {0,4}(?:Reboot th
 _LOST = "GPU is lost"
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact: what NVML answered nvidia-smi."""
     facts = [fact for fact in nvidia_smi.parse(text) if isinstance(fact, Fact)]
     shown = [(fact.value, fact) for fact in facts if isinstance(fact.value, Smi)]

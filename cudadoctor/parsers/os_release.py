@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines, whole
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _RELEASE_LINE = lazy(
     r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VARIANT_ID|VERSION|VERSION_ID|(?:VERSION|UBUNTU|DEBIAN)_CODENAME)=(?P<value>.{1,200})$"
@@ -61,11 +56,11 @@ _DISTRIBUTORS = {
 }  # fmt: skip
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact from all lines of the text that state the distribution; of several statements the last counts."""
     values: dict[str, str] = {}
     numbers: list[int] = []
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if "=" not in line and ":" not in line:
             continue
         found = _RELEASE_LINE.match(line) or _LSB_LINE.match(line)
@@ -88,7 +83,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     )
     if system.id is None and system.name is None:
         return
-    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]), whole=whole(text))
+    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
 
 
 def _codename(values: dict[str, str]) -> str | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, DriverPackages, Package
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import command, is_prompt, pasted
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import command, is_prompt
 
 _DPKG = lazy(r"[ \t>|]{0,20}([uihrp][nciUFHWt])R? {1,4}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}(\d\S{0,120})(?:\s|$)")
 _SELECTED = lazy(r"[ \t>|]{0,20}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$")
@@ -67,7 +67,7 @@ _ASKED_BY_NAME = lazy(r"^(?:sudo )?dpkg(?:-query)? (?:-l|--list) (?:[\"']?\*?[\w
 _LONGEST_HISTORY = 20000  # characters of one line of apt's history
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
@@ -86,7 +86,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if packages.packages:
         quotes = [text.quote(entry.line) for entry in packages.packages[:_QUOTES]]
         yield text.fact(DRIVER_PACKAGES, packages, *quotes, whole=whole)
-    elif pasted(text):
+    elif text.pasted:
         yield from _shown_empty(text)
     elif whole:
         yield text.fact(DRIVER_PACKAGES, packages, text.absent(f"{text.source}: no installed package of NVIDIA or CUDA"), whole=True)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI_NAMES
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _DEVICE = lazy(r"^\t(?P<device>[0-9a-f]{4})  (?P<name>\S.{0,100})$")
 _PRODUCT = lazy(r"\[(?P<product>[^\[\]]{3,80})\]")  # GA106 [GeForce RTX 3060]
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """The name in brackets is the product's; where there is none, the chip's."""
     found = {entry["device"]: entry["name"] for entry in map(_DEVICE.match, text.lines) if entry is not None}
     if found:

@@ -6,15 +6,13 @@ Gives the same fact as setting_files.py gives for the machine itself. A unit's E
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SET_IN, SetIn
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import command, is_prompt, pasted, plain_lines, root_command
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import command, is_prompt, root_command
 
 _PATH = r"(?P<path>(?:/|~/)[\w./@:+-]{1,300})"
 _CAT = lazy(rf"(?:sudo )?(?:cat|less|more|tail|head) {_PATH}$")
@@ -29,14 +27,12 @@ _READ_BY = lazy(r"^[ \t]{0,40}EnvironmentFile=-?(?P<path>/\S{1,300})$")
 _UNIT = lazy(r"/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """Every line that sets a variable in a file whose name is shown, in the text's order."""
-    if not pasted(text):
-        return
     places: list[tuple[int, SetIn]] = []
     readers: dict[str, str] = {}  # a file to the unit that reads it
     path, first = None, 0
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         opened = _opened(line)
         if opened is not None:
             path, first = opened, number
@@ -70,7 +66,6 @@ def _set(number: int, path: str, line: int, words: str) -> Iterator[tuple[int, S
 
 PARSER = Parser(
     name="shown_files",
-    reads=(),
     keys=(SET_IN.name,),
     parse=parse,
     wakes=(

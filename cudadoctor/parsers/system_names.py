@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _WORDS = (
     "Ubuntu", "ubuntu 1", "ubuntu 2", "Debian", "Fedora", "CentOS", "Red Hat", "RHEL 7", "RHEL 8", "RHEL 9", "RHEL 10", "Rocky Linux",
@@ -135,11 +132,11 @@ _KERNELS: tuple[tuple[re.Pattern[str], str | None, tuple[str, ...]], ...] = tupl
 Statement = tuple[int, int, OperatingSystem]  # rank (less is better), line index, what is said
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact, from the best statement: a form or neofetch, a release file, the kernel, a prompt of Windows, a name in prose."""
-    if not pasted(text) and (text.item is None or text.item.id != "issue"):
+    if not text.pasted and (text.item is None or text.item.id != "issue"):
         return
-    lines = [_COMPILER.sub("", line) if "(" in line else line for line in plain_lines(text)]
+    lines = [_COMPILER.sub("", line) if "(" in line else line for line in text.plain_lines]
     found = [statement for index in _spots("\n".join(lines)) for statement in _statements(lines[index][:_LONGEST], index)]
     if any(_WSL.search(lines[index]) is not None for _, index, _ in found) or "WSL" in text.text:
         # Windows is then the system around: the program's own is Linux.
