@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from cudadoctor.model.facts import Key, Quote
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DeviceNode, DeviceNodes
+from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, MAJORS, DeviceNode, DeviceNodes
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.listing import Entry, Folder, entry_of, missing_path
 from cudadoctor.parsers.shell import root_command
 
 _NAME = lazy(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
 _INSIDE = lazy(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
+_MAJOR = lazy(r"^\s{0,8}(?P<major>\d{1,6}) (?P<name>nvidia[\w-]{0,40})$")
 _ALL = "/dev/nvidia*"
 _HINTS = ("/dev", "nvidia", "nvhost", "nvmap", "card", "renderD", "dxg", "kfd", "ls ", "cd ")  # no other line bears on device nodes
 
@@ -98,6 +99,20 @@ def parse_after(text: Text) -> Output:
     return _parse(text, DEVICE_NODES_AFTER)
 
 
+def parse_majors(text: Text) -> Output:
+    """/proc/devices: the major number under which each of the driver's devices is registered; without the heading it is another text."""
+    heading = next((number for number, line in enumerate(text.lines, 1) if line.startswith("Character devices")), None)
+    if heading is None:
+        return
+    found: dict[str, tuple[int, int]] = {}
+    for number, line in enumerate(text.lines, 1):
+        entry = _MAJOR.match(line)
+        if entry is not None:
+            found.setdefault(entry["name"], (int(entry["major"]), number))
+    lines = [line for _, line in found.values()] or [heading]
+    yield text.fact(MAJORS, {name: major for name, (major, _) in found.items()}, *map(text.quote, lines))
+
+
 PARSERS = (
     Parser(
         name="dev",
@@ -107,4 +122,5 @@ PARSERS = (
         wakes=("/dev/nvidia", "/dev/dxg", " nvidiactl", " nvidia0", " nvidia-uvm"),
     ),
     Parser(name="dev_after", reads=("dev-after",), keys=(DEVICE_NODES_AFTER.name,), parse=parse_after),
+    Parser(name="majors", reads=("devices",), keys=(MAJORS.name,), absent=(MAJORS.name,), parse=parse_majors),
 )

@@ -7,7 +7,7 @@ import re
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import PCI, PciFunction
+from cudadoctor.model.values import PCI, PCI_NAMES, PciFunction
 from cudadoctor.parsers._pci import bus_fact
 from cudadoctor.parsers.base import Output, Parser, Text
 
@@ -21,6 +21,8 @@ _ROW = lazy(
     r"^[ \t>|]{0,20}(?P<address>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]):? 0x(?P<vendor>[0-9a-f]{4})"
     r"(?: 0x(?P<device>[0-9a-f]{4}))? 0x(?P<class>[0-9a-f]{6})\s*$"
 )
+_DEVICE = lazy(r"^\t(?P<device>[0-9a-f]{4})  (?P<name>\S.{0,100})$")
+_PRODUCT = lazy(r"\[(?P<product>[^\[\]]{3,80})\]")  # GA106 [GeForce RTX 3060]
 FEWEST = 8  # functions that every machine's bus has
 
 
@@ -102,7 +104,16 @@ def _of_row(row: re.Match[str], number: int) -> PciFunction:
     return PciFunction(address=address, vendor=row["vendor"], device=row["device"], class_code=row["class"][:4], line=number)
 
 
+def parse_names(text: Text) -> Output:
+    """An excerpt of pci.ids: NVIDIA's devices of this machine by id. The name in brackets is the product's, else it is the chip's."""
+    found = {entry["device"]: entry["name"] for entry in map(_DEVICE.match, text.lines) if entry is not None}
+    if found:
+        names = {device: (product["product"] if (product := _PRODUCT.search(name)) else name) for device, name in found.items()}
+        yield text.fact(PCI_NAMES, names, *(text.quote(number) for number, line in enumerate(text.lines, 1) if _DEVICE.match(line)))
+
+
 PARSERS = (
     Parser(name="pci_sysfs", reads=("pci",), keys=(PCI.name,), parse=parse, wakes=("/sys/bus/pci/devices/",)),
     Parser(name="pci_loop", keys=(PCI.name,), parse=parse_loop, wakes=("/sys/bus/pci/devices/*",)),
+    Parser(name="pci_names", reads=("pci-names",), keys=(PCI_NAMES.name,), parse=parse_names),
 )

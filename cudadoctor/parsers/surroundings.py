@@ -5,6 +5,8 @@ Files that say something by their place alone (/.dockerenv, the firmware's produ
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, TEGRA, WSL
 from cudadoctor.parsers.base import Output, Parser, Text
@@ -61,57 +63,52 @@ def parse_cgroup(text: Text) -> Output:
         yield text.fact(CONTAINER_MARKS, None, text.quote(host), whole=False)
 
 
-def parse_dockerenv(text: Text) -> Output:
-    """The file is a mark by being there; Docker leaves it empty."""
-    yield text.fact(CONTAINER_MARKS, ("/.dockerenv",), text.absent("/.dockerenv: there"), whole=False)
+def _mark_by_being_there(path: str) -> Callable[[Text], Output]:
+    """Docker and Podman leave a file in each container, which may be empty."""
+    return lambda text: [text.fact(CONTAINER_MARKS, (path,), text.absent(f"{path}: there"), whole=False)]
 
 
-def parse_containerenv(text: Text) -> Output:
-    """Podman's mark."""
-    yield text.fact(CONTAINER_MARKS, ("/run/.containerenv",), text.absent("/run/.containerenv: there"), whole=False)
+def _first_mark(mark_of: Callable[[str], str | None]) -> Callable[[Text], Output]:
+    """The first line of which the function makes a mark."""
+
+    def parse(text: Text) -> Output:
+        for number, line in enumerate(text.plain_lines, 1):
+            mark = mark_of(line)
+            if mark is not None:
+                yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
+                return
+
+    return parse
 
 
-def parse_variable(text: Text) -> Output:
+def _of_variable(line: str) -> str | None:
     """`container=podman`, which some engines put into the environment."""
-    for number, line in enumerate(text.plain_lines, 1):
-        found = _VARIABLE.match(line) if "container=" in line else None
-        of_engine = _OF_ENGINE.match(line) if "=" in line else None
-        mark = f"container={found['engine']}" if found is not None else of_engine["name"] if of_engine is not None else None
-        if mark is not None:
-            yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
-            return
+    found = _VARIABLE.match(line) if "container=" in line else None
+    of_engine = _OF_ENGINE.match(line) if "=" in line else None
+    return f"container={found['engine']}" if found is not None else of_engine["name"] if of_engine is not None else None
+
+
+def _of_root_mount(line: str) -> str | None:
+    """What is mounted as /: the layers of an image under the folder of an engine, or gVisor's own file server."""
+    found = _ROOT_MOUNT.match(line)
+    return f"/ from {found['mark']}" if found is not None else "gVisor" if _GVISOR.match(line) else None
 
 
 def parse_manager(text: Text) -> Output:
     """/run/systemd/container and /run/host/container-manager hold the engine's name: lxc, systemd-nspawn, podman."""
-    found = _ENGINE_NAME.match(text.lines[0].strip()) if text.lines else None
+    found = _ENGINE_NAME.match(text.lines[0].strip())
     if found is not None and found["engine"] != "wsl":
         yield text.fact(CONTAINER_MARKS, (found["engine"],), text.quote(1), whole=False)
-
-
-def parse_root_mount(text: Text) -> Output:
-    """What is mounted as /: the layers of an image under the folder of an engine, or gVisor's own file server."""
-    for number, line in enumerate(text.lines, 1):
-        found = _ROOT_MOUNT.match(line)
-        mark = f"/ from {found['mark']}" if found is not None else "gVisor" if _GVISOR.match(line) else None
-        if mark is not None:
-            yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
-            return
 
 
 def parse_session(text: Text) -> Output:
     """A shell inside a container, by its prompt or by the command that went in. The last one counts: that is where the text ends."""
     for number, line in reversed(list(enumerate(text.plain_lines, 1))):
-        if "@" not in line and "exec" not in line:
-            continue
-        prompt = _CONTAINER_PROMPT.match(line)
-        if prompt is not None:
-            yield text.fact(CONTAINER_MARKS, (f"prompt {prompt['host']}",), text.quote(number), whole=False)
-            return
-        typed = root_command(line)
-        entered = _ENTERED.match(typed) if typed is not None else None
-        if entered is not None:
-            yield text.fact(CONTAINER_MARKS, (entered[0].removeprefix("sudo "),), text.quote(number), whole=False)
+        prompt = _CONTAINER_PROMPT.match(line) if "@" in line else None
+        entered = _ENTERED.match(root_command(line) or "") if "@" in line or "exec" in line else None
+        if prompt is not None or entered is not None:
+            mark = f"prompt {prompt['host']}" if prompt is not None else entered[0].removeprefix("sudo ") if entered is not None else ""
+            yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
             return
 
 
@@ -158,15 +155,15 @@ PARSERS = (
         wakes=("Linux version ", "GNU/Linux"),
     ),
     Parser(name="cgroup", reads=("cgroup",), keys=_MARKS, parse=parse_cgroup, wakes=("/docker/", "kubepods", "libpod-", ":/lxc/")),
-    Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=parse_dockerenv, absent=_MARKS),
-    Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=parse_containerenv, absent=_MARKS),
+    Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=_mark_by_being_there("/.dockerenv"), absent=_MARKS),
+    Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=_mark_by_being_there("/run/.containerenv"), absent=_MARKS),
     Parser(name="container_manager", reads=("container-manager",), keys=_MARKS, parse=parse_manager, absent=_MARKS),
-    Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=parse_root_mount),
+    Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=_first_mark(_of_root_mount)),
     Parser(
         name="container_variable",
         reads=("environment",),
         keys=_MARKS,
-        parse=parse_variable,
+        parse=_first_mark(_of_variable),
         wakes=("container=", "KUBERNETES_SERVICE_HOST=", "APPTAINER_CONTAINER=", "SINGULARITY_CONTAINER="),
     ),
     Parser(

@@ -34,42 +34,43 @@ _LONGEST = 500  # characters of a line that are read
 
 # ---------------------------------------------------------------- names
 _VERSION = r"(?P<version>\d{1,4}(?:\.\d{1,8}){0,2})"
+_WORDS_OF = {
+    "ubuntu": r"[KXL]?[Uu]buntu(?: (?:MATE|Budgie|Studio|Server|Desktop|Linux|LTS))?",
+    "debian": r"Debian(?: GNU/Linux)?",
+    "fedora": r"Fedora(?: Linux)?(?: (?:Workstation|Server|KDE|Silverblue|Kinoite|CoreOS))?",
+    "centos": r"CentOS(?: Stream| Linux)?",
+    "rhel": r"Red ?Hat(?: Enterprise Linux)?(?: Server)?|RHEL",
+    "rocky": r"Rocky(?: Linux)?",
+    "almalinux": r"AlmaLinux|Alma Linux",
+    "ol": r"Oracle Linux(?: Server)?",
+    "amzn": r"Amazon Linux",
+    "arch": r"Arch(?: Linux|Linux)",
+    "manjaro": r"Manjaro(?: Linux)?",
+    "endeavouros": r"EndeavourOS",
+    "garuda": r"Garuda(?: Linux)?",
+    "cachyos": r"CachyOS(?: Linux)?",
+    "opensuse-tumbleweed": r"(?:openSUSE )?Tumbleweed",
+    "opensuse-leap": r"openSUSE(?: Leap)?",
+    "sles": r"SUSE Linux Enterprise(?: Server| Desktop)?|SLES",
+    "linuxmint": r"Linux Mint|LMDE",
+    "pop": r"Pop!_OS",
+    "elementary": r"elementary OS",
+    "zorin": r"Zorin OS",
+    "neon": r"KDE neon(?: User(?: Edition)?)?",
+    "kali": r"Kali(?: GNU/Linux| Linux)",
+    "raspbian": r"Raspbian(?: GNU/Linux)?",
+    "mx": r"MX Linux",
+    "nobara": r"Nobara(?: Linux)?",
+    "bazzite": r"Bazzite",
+    "nixos": r"NixOS",
+    "gentoo": r"Gentoo(?: Linux)?",
+    "void": r"Void Linux",
+    "alpine": r"Alpine Linux",
+    "windows": r"(?:Microsoft )?Windows(?: Server)?(?: NT)?",
+}
 _NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, lazy(rf"(?<![\w/:.-])(?:{words})(?:[ \t:,v(-]{{1,3}}|(?=\d)|\b)(?:release |[Vv]ersion |Linux |GNU/Linux )?{_VERSION}?"))
-    for name, words in (
-        ("ubuntu", r"[KXL]?[Uu]buntu(?: (?:MATE|Budgie|Studio|Server|Desktop|Linux|LTS))?"),
-        ("debian", r"Debian(?: GNU/Linux)?"),
-        ("fedora", r"Fedora(?: Linux)?(?: (?:Workstation|Server|KDE|Silverblue|Kinoite|CoreOS))?"),
-        ("centos", r"CentOS(?: Stream| Linux)?"),
-        ("rhel", r"Red ?Hat(?: Enterprise Linux)?(?: Server)?|RHEL"),
-        ("rocky", r"Rocky(?: Linux)?"),
-        ("almalinux", r"AlmaLinux|Alma Linux"),
-        ("ol", r"Oracle Linux(?: Server)?"),
-        ("amzn", r"Amazon Linux"),
-        ("arch", r"Arch(?: Linux|Linux)"),
-        ("manjaro", r"Manjaro(?: Linux)?"),
-        ("endeavouros", r"EndeavourOS"),
-        ("garuda", r"Garuda(?: Linux)?"),
-        ("cachyos", r"CachyOS(?: Linux)?"),
-        ("opensuse-tumbleweed", r"(?:openSUSE )?Tumbleweed"),
-        ("opensuse-leap", r"openSUSE(?: Leap)?"),
-        ("sles", r"SUSE Linux Enterprise(?: Server| Desktop)?|SLES"),
-        ("linuxmint", r"Linux Mint|LMDE"),
-        ("pop", r"Pop!_OS"),
-        ("elementary", r"elementary OS"),
-        ("zorin", r"Zorin OS"),
-        ("neon", r"KDE neon(?: User(?: Edition)?)?"),
-        ("kali", r"Kali(?: GNU/Linux| Linux)"),
-        ("raspbian", r"Raspbian(?: GNU/Linux)?"),
-        ("mx", r"MX Linux"),
-        ("nobara", r"Nobara(?: Linux)?"),
-        ("bazzite", r"Bazzite"),
-        ("nixos", r"NixOS"),
-        ("gentoo", r"Gentoo(?: Linux)?"),
-        ("void", r"Void Linux"),
-        ("alpine", r"Alpine Linux"),
-        ("windows", r"(?:Microsoft )?Windows(?: Server)?(?: NT)?"),
-    )
+    for name, words in _WORDS_OF.items()
 )
 _ROLLING = frozenset(("arch", "manjaro", "endeavouros", "garuda", "cachyos", "opensuse-tumbleweed", "nixos", "gentoo", "void", "bazzite"))
 _CODENAME = lazy(
@@ -190,6 +191,11 @@ def _statements(line: str, index: int) -> Iterator[Statement]:
     for system in (_named(line, whole=False), _named(line, whole=False, besides="windows") if "Windows" in line else None):
         if system is not None:
             yield (PROSE if system.version_id or system.codename else ROLLING), index, system
+
+
+def id_of_name(name: str) -> str | None:
+    """The distribution that /etc/os-release calls by this name."""
+    return "void" if name == "Void" else next((found for found, words in _WORDS_OF.items() if re.fullmatch(words, name)), None)
 
 
 def _named(words: str, *, whole: bool, besides: str = "") -> OperatingSystem | None:
