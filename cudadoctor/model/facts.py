@@ -95,6 +95,11 @@ class Facts:
             raise NotKnown(found)
         return found
 
+    def value(self, key: Key[T]) -> T | None:
+        """A fact's value; None where it is absent or nobody knows."""
+        found = self.get(key)
+        return None if isinstance(found, Unknown) else found.value
+
     def all(self, key: Key[T]) -> tuple[Fact[T], ...]:
         """Every known statement of this fact, in the order of the parsers."""
         return tuple(self._known.get(key.name, ()))  # type: ignore[arg-type]

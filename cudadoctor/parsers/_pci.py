@@ -81,7 +81,7 @@ def bus_fact(text: Text, functions: Sequence[PciFunction], quotes: Sequence[Sequ
     its name is enough, for an NVIDIA device is named so by every lspci.
     """
     bus = PciBus(functions=tuple(functions))
-    pasted = text.origin == "text"
+    pasted = text.pasted
     whole = whole and all((entry.vendor and entry.class_code) or (pasted and entry.name) for entry in functions)
     gpus = [place for place, entry in enumerate(functions) if entry.is_nvidia_gpu]
     chosen = gpus or [place for place, entry in enumerate(functions) if entry.vendor == NVIDIA]

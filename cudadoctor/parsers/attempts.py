@@ -17,7 +17,7 @@ from cudadoctor.model.evidence import OUTPUT
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.discourse import Speech
-from cudadoctor.parsers.shell import is_prompt, plain_lines, root_command
+from cudadoctor.parsers.shell import is_prompt, root_command
 
 _HOST = lazy(r"^[ \t]{0,16}(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,64})")
 _CONTAINER = lazy(r"[0-9a-f]{12}")
@@ -44,7 +44,7 @@ class Typed(msgspec.Struct, frozen=True):
 
 def typed(text: Text) -> tuple[Typed, ...]:
     """Every prompt of a text, in order."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     prompts = [index for index in _maybe(lines) if lines[index][:1] not in "|+" and is_prompt(lines[index])]
     found = []
     for index, end in pairwise([*prompts, len(lines)]):
@@ -56,7 +56,7 @@ def typed(text: Text) -> tuple[Typed, ...]:
 
 def prompts(text: Text) -> Callable[[int], str | None]:
     """Tells the prompt below which a line of this number (from 1) was printed, without what was typed there; None above the first."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     found = {entry.index: lines[entry.index].removesuffix(entry.command or "") for entry in typed(text)}
     found.update({index: _PYTHON for index, line in enumerate(text.lines) if line.startswith(_PYTHON)})
     starts, shown = [index + 1 for index in sorted(found)], [found[index] for index in sorted(found)]

@@ -17,6 +17,7 @@ from cudadoctor.model.pattern import lazy
 T = TypeVar("T")
 
 _ANSI = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+_QUOTED = lazy(r"^ ?(?:> ?){1,4}")
 LONG = 64 << 10  # characters from which a text counts as long
 LONGEST_LINE = 64 << 10  # characters of a line of a user's text
 BEFORE = 100  # characters shown before the words that matter in a long line
@@ -31,12 +32,24 @@ class Text:
         self.text = _capped(text) if origin == "text" and len(text) > LONGEST_LINE else text
         self.source = source
         self.origin = origin
-        self.whole = whole  # what this text does not show is known to be absent
         self.item = item
+        self.whole = whole and not self.pasted  # what this text does not show is known to be absent
+
+    @property
+    def pasted(self) -> bool:
+        """Whether this is a user's text with anything around, not the output of one known command."""
+        return self.origin == "text" or (self.item is not None and self.item.kind == "text")
 
     @cached_property
     def lines(self) -> list[str]:
         return [line.rstrip() for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+
+    @cached_property
+    def plain_lines(self) -> list[str]:
+        """The lines without the signs of quotation that mail and bug trackers put before them."""
+        if ">" not in self.text:
+            return self.lines
+        return [_QUOTED.sub("", line) if line.startswith((">", " >")) else line for line in self.lines]
 
     @cached_property
     def joined(self) -> str:
@@ -89,11 +102,12 @@ class Parser(msgspec.Struct, frozen=True, kw_only=True):
 
     `reads`: the ids of the evidence items it understands (sources/probes.py). `keys`: the facts it may state.
     `wakes`: literals, any of which must stand in a pasted text before it is tried there; empty: never tried on pasted text.
+    Without `reads` it sees pasted texts alone.
     `absent`: keys that are known to be absent when the item itself is absent (ENOENT, command not found).
     """
 
     name: str
-    reads: tuple[str, ...]
+    reads: tuple[str, ...] = ()
     keys: tuple[str, ...]
     parse: Callable[[Text], Output]
     wakes: tuple[str, ...] = ()

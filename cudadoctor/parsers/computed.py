@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _SIGNS = (
     lazy(r"\bResult = PASS\b"),  # deviceQuery and bandwidthTest of the CUDA samples
@@ -18,7 +14,7 @@ _SIGNS = (
 )
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact: the words of the first sign."""
     for number, line in enumerate(text.lines, 1):
         for sign in _SIGNS:
@@ -29,9 +25,5 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 PARSER = Parser(
-    name="computed",
-    reads=(),
-    keys=(COMPUTED.name,),
-    parse=parse,
-    wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED"),
+    name="computed", keys=(COMPUTED.name,), parse=parse, wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED")
 )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_STACK, CdiSpec, ContainerEngine, ContainerStack
 from cudadoctor.model.version import ModuleVersion
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _PROGRAM = lazy(
     r"^(?P<name>docker|podman|nerdctl|containerd|nvidia-ctk|nvidia-container-runtime): (?P<path>/\S{1,300})(?: -> (?P<target>/\S{1,300}))?$"
@@ -24,7 +22,7 @@ TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime")
 _SPECIFICATIONS = ("/etc/cdi/", "/var/run/cdi/")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with all of it."""
     engines: list[ContainerEngine] = []
     specifications: dict[str, dict[str, Any]] = {}

@@ -5,15 +5,10 @@ Weaker than what nvcc says: the text may speak of another machine. nvidia-smi's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CUDA_MENTIONS, CudaMention, CudaMentions
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _MOST = 12
 _MENTION = lazy(
@@ -29,13 +24,11 @@ _DRIVERS_OWN = lazy(r"CUDA Version(?: {2,}:|: {1,4}\S{1,6} {1,12}\|)|CUDA (?:UMD
 _WORDS = ("uda", "UDA", "nvcc", "NVCC", "+cu", " cu", "-cu")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with each version once."""
-    if not pasted(text):
-        return
     found: dict[str, CudaMention] = {}
     seen: set[str] = set()  # logs repeat themselves
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if not any(word in line for word in _WORDS):
             continue
         if line in seen or len(found) >= _MOST:
@@ -60,4 +53,4 @@ _WAKES = (
     "+cu1",
     "CUDA\\v", "CUDA: ", "cuda: ", "Cuda: ", "NVCC: ", "nvcc: ", "CUDA Version: ", "cupy-cuda", "mxnet-cu", "--gpu-architecture", " nvcc ",
 )  # fmt: skip
-PARSER = Parser(name="cuda_mentions", reads=(), keys=(CUDA_MENTIONS.name,), parse=parse, wakes=_WAKES)
+PARSER = Parser(name="cuda_mentions", keys=(CUDA_MENTIONS.name,), parse=parse, wakes=_WAKES)

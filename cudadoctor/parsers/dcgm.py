@@ -10,15 +10,14 @@ from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.values import DCGM, DcgmDiag, DcgmError, DcgmFailure
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 HEADS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _MOST = 500  # failures that are kept
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact for the last run that the text shows; nothing where it is no such JSON."""
     document = _document(text.text)
     runs = [run for run in _runs(document) if any(isinstance(run.get(head), dict) for head in HEADS)]

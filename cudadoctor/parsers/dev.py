@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Key, Quote, Unknown
+from cudadoctor.model.facts import Key, Quote
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, DeviceNode, DeviceNodes
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, MAJORS, DeviceNode, DeviceNodes
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.listing import Entry, Folder, entry_of, missing_path
-from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
+from cudadoctor.parsers.shell import root_command
 
 _NAME = lazy(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
 _INSIDE = lazy(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
+_MAJOR = lazy(r"^\s{0,8}(?P<major>\d{1,6}) (?P<name>nvidia[\w-]{0,40})$")
 _ALL = "/dev/nvidia*"
 _HINTS = ("/dev", "nvidia", "nvhost", "nvmap", "card", "renderD", "dxg", "kfd", "ls ", "cd ")  # no other line bears on device nodes
 
@@ -33,12 +31,12 @@ def _is_node(entry: Entry) -> bool:
     return entry.mode[0] in "cb"  # a folder such as /dev/dri is none
 
 
-def _parse(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
+def _parse(text: Text, key: Key[DeviceNodes]) -> Output:
     nodes: dict[str, DeviceNode] = {}
     absent: dict[str, int] = {}
     folder = Folder()
     unread = False  # an entry that could not be looked at: the listing is not whole
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if not line or not any(hint in line for hint in _HINTS):
             continue
         missing = missing_path(line)
@@ -74,7 +72,7 @@ def _parse(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
     elif not nodes and set(gone) == {_ALL}:
         yield text.fact(key, None, *quotes, whole=False)
     else:
-        yield text.fact(key, DeviceNodes(nodes=tuple(nodes.values()), absent=tuple(gone)), *quotes, whole=whole(text) and not unread)
+        yield text.fact(key, DeviceNodes(nodes=tuple(nodes.values()), absent=tuple(gone)), *quotes, whole=text.whole and not unread)
 
 
 def _seen_later(path: str, number: int, nodes: dict[str, DeviceNode]) -> bool:
@@ -83,22 +81,36 @@ def _seen_later(path: str, number: int, nodes: dict[str, DeviceNode]) -> bool:
     return path in nodes and nodes[path].line > number
 
 
-def _nothing(text: Text, key: Key[DeviceNodes]) -> Iterator[Fact[Any] | Unknown]:
+def _nothing(text: Text, key: Key[DeviceNodes]) -> Output:
     """A whole listing without an entry says that there is none; a text that shows none says nothing."""
-    if pasted(text) or not text.whole or text.text.strip():
+    if text.pasted or not text.whole or text.text.strip():
         return
     quote: Quote = text.absent("/dev: no nvidia, dri or dxg entry")
     yield text.fact(key, DeviceNodes(nodes=()), quote)
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """The nodes before any probe opened a device."""
     return _parse(text, DEVICE_NODES)
 
 
-def parse_after(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_after(text: Text) -> Output:
     """The nodes once the driver was asked; no paste tells that, so nothing wakes this one."""
     return _parse(text, DEVICE_NODES_AFTER)
+
+
+def parse_majors(text: Text) -> Output:
+    """/proc/devices: the major number under which each of the driver's devices is registered; without the heading it is another text."""
+    heading = next((number for number, line in enumerate(text.lines, 1) if line.startswith("Character devices")), None)
+    if heading is None:
+        return
+    found: dict[str, tuple[int, int]] = {}
+    for number, line in enumerate(text.lines, 1):
+        entry = _MAJOR.match(line)
+        if entry is not None:
+            found.setdefault(entry["name"], (int(entry["major"]), number))
+    lines = [line for _, line in found.values()] or [heading]
+    yield text.fact(MAJORS, {name: major for name, (major, _) in found.items()}, *map(text.quote, lines))
 
 
 PARSERS = (
@@ -110,4 +122,5 @@ PARSERS = (
         wakes=("/dev/nvidia", "/dev/dxg", " nvidiactl", " nvidia0", " nvidia-uvm"),
     ),
     Parser(name="dev_after", reads=("dev-after",), keys=(DEVICE_NODES_AFTER.name,), parse=parse_after),
+    Parser(name="majors", reads=("devices",), keys=(MAJORS.name,), absent=(MAJORS.name,), parse=parse_majors),
 )

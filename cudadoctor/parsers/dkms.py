@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, DkmsEntry, DkmsStatus
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 # Until DKMS 2: `nvidia, 470.161.03, 5.15.0-56-generic, x86_64: installed`; since DKMS 3: `nvidia/535.129.03, 6.2.0-39-generic, ...`.
 _LINE = lazy(
@@ -17,7 +13,7 @@ _LINE = lazy(
 )
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with all entries. Empty live output is knowledge: DKMS knows no module."""
     found: dict[tuple[str, ...], DkmsEntry] = {}
     whole = text.whole

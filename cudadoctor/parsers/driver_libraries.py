@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_FILES, WSL_LIBRARIES, Libraries, LibraryFile
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.listing import Folder, entry_of
-from cudadoctor.parsers.shell import command, pasted, plain_lines, whole
+from cudadoctor.parsers.shell import command
 
 WSL_FOLDER = "/usr/lib/wsl/lib"
 _NAME = lazy(r"^lib(?:cuda|nvidia-ml)\.so[\d.]{0,40}$")
@@ -24,11 +22,11 @@ _NOTHING = {"System32": "System32: neither nvcuda.dll nor nvml.dll"}  # by the i
 _WSL_NAME = lazy(r"^\s{0,16}(?P<name>lib[\w.+-]{1,100}\.so[\d.]{0,40}|nvidia-smi)$")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact from all lines that show such a file with its full path: `ls -l`, `find`, `locate`."""
     files: dict[str, LibraryFile] = {}
     folder = Folder()
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if "/" in line and not folder.header(line) and (typed := command(line)) is not None:
             folder.typed(typed)
         dll = _DLL.match(line) if ".dll" in line else None
@@ -46,8 +44,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
                 files[path] = LibraryFile(name=name, path=path, target=target, line=number)
     if files:
         quotes = (text.quote(file.line) for file in files.values())
-        yield text.fact(DRIVER_FILES, Libraries(files=tuple(files.values())), *quotes, whole=whole(text))
-    elif not pasted(text) and text.whole and not text.text.strip():
+        yield text.fact(DRIVER_FILES, Libraries(files=tuple(files.values())), *quotes)
+    elif text.whole and not text.text.strip():
         words = _NOTHING.get(text.source, "no libcuda.so or libnvidia-ml.so in the usual library folders")
         yield text.fact(DRIVER_FILES, Libraries(files=()), text.absent(words))
 
@@ -65,15 +63,15 @@ def _shown(line: str, folder: str | None) -> Iterator[tuple[str, str | None]]:
         yield from ((f"{folder}/{name}", None) for name in line.split())
 
 
-def parse_wsl(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_wsl(text: Text) -> Output:
     """The names in /usr/lib/wsl/lib. Names alone do not tell which folder they stand in, so no paste wakes this one."""
     files = []
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         found = _WSL_NAME.match(line)
         if found is not None:
             files.append(LibraryFile(name=found["name"], path=f"{WSL_FOLDER}/{found['name']}", line=number))
     quotes = [text.quote(file.line) for file in files] or [text.absent(f"{WSL_FOLDER}: no library in it")]
-    yield text.fact(WSL_LIBRARIES, Libraries(files=tuple(files)), *quotes, whole=whole(text))
+    yield text.fact(WSL_LIBRARIES, Libraries(files=tuple(files)), *quotes)
 
 
 PARSERS = (

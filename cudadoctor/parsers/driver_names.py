@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NAMED_DRIVERS, NamedChip, NamedDriver, NamedDrivers
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _MOST = 40
 _LONGEST = 600  # characters of a line that are looked at
@@ -43,13 +40,11 @@ _NOT_HERE = lazy(
 )
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with each branch and each chip once."""
-    if not pasted(text):
-        return
     drivers: dict[tuple[int | None, bool | None], NamedDriver] = {}
     chips: dict[str, NamedChip] = {}
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         words = line[:_LONGEST]
         for match in _CHIP.finditer(words):
             chips.setdefault(match[0], NamedChip(name=match[0], line=number))
@@ -94,7 +89,6 @@ def _driver(match: re.Match[str], is_open: bool, number: int) -> NamedDriver | N
 
 PARSER = Parser(
     name="driver_names",
-    reads=(),
     keys=(NAMED_DRIVERS.name,),
     parse=parse,
     wakes=(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LOADED_DRIVER, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines, root_command
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import root_command
 
 _MARK = "NVRM version:"
 # NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.161.03  Wed Oct 19 ...
@@ -23,7 +21,7 @@ _COLUMN = "driver_version"
 _LONGEST = 2000  # characters of a heading
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact for each distinct statement, the last one in the text first: that is how the machine is now."""
     found: dict[LoadedDriver, int] = {}
     for number, line in enumerate(text.lines, 1):
@@ -39,7 +37,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         yield text.fact(LOADED_DRIVER, driver, text.quote(number))
 
 
-def parse_bare(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_bare(text: Text) -> Output:
     """The number alone, as /sys/module/nvidia/version holds it."""
     for number, line in enumerate(text.lines, 1):
         if _VERSION.match(line.strip()):
@@ -47,9 +45,9 @@ def parse_bare(text: Text) -> Iterator[Fact[Any] | Unknown]:
             return
 
 
-def parse_typed(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_typed(text: Text) -> Output:
     """What `cat /sys/module/nvidia/version` answered in a paste, the last answer first."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     typed = [number for number, line in enumerate(lines[:-1], 1) if "/sys/module" in line and _OF_MODULE.match(root_command(line) or "")]
     for number in reversed(typed):
         answer = lines[number].strip()
@@ -57,9 +55,9 @@ def parse_typed(text: Text) -> Iterator[Fact[Any] | Unknown]:
             yield text.fact(LOADED_DRIVER, LoadedDriver(version=ModuleVersion(answer)), text.quote(number, number + 1), whole=False)
 
 
-def parse_column(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_column(text: Text) -> Output:
     """The column driver_version of `nvidia-smi --query-gpu=... --format=csv`: a driver that answers is the one that is loaded."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines[:-1], 1):
         if _COLUMN not in line or len(line) > _LONGEST or _OF_TABLE.match(line.strip()) is None:
             continue
@@ -80,18 +78,8 @@ PARSERS = (
         absent=(LOADED_DRIVER.name,),
     ),
     Parser(
-        name="sys_driver_version",
-        reads=("sys-driver-version",),
-        keys=(LOADED_DRIVER.name,),
-        parse=parse_bare,
-        absent=(LOADED_DRIVER.name,),
+        name="sys_driver_version", reads=("sys-driver-version",), keys=(LOADED_DRIVER.name,), parse=parse_bare, absent=(LOADED_DRIVER.name,)
     ),
-    Parser(
-        name="sys_driver_version_typed",
-        reads=(),
-        keys=(LOADED_DRIVER.name,),
-        parse=parse_typed,
-        wakes=("/sys/module/nvidia/version",),
-    ),
-    Parser(name="smi_driver_version", reads=(), keys=(LOADED_DRIVER.name,), parse=parse_column, wakes=(_COLUMN,)),
+    Parser(name="sys_driver_version_typed", keys=(LOADED_DRIVER.name,), parse=parse_typed, wakes=("/sys/module/nvidia/version",)),
+    Parser(name="smi_driver_version", keys=(LOADED_DRIVER.name,), parse=parse_column, wakes=(_COLUMN,)),
 )

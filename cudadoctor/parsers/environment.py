@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, Environment
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import is_prompt, pasted, plain_lines, root_command, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import is_prompt, root_command
 
 _LINE = lazy(r"^(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
 _DECLARED = lazy(r"^declare -[a-zA-Z-]{1,6} (?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})=(?P<value>.*)$")
@@ -28,11 +24,11 @@ _ECHO = lazy(rf"^(?:echo|printenv) [\"']?\$?\{{?(?P<name>{_NAME})\}}?[\"']?$")
 _ANSWER = lazy(r"^[^\s#$%>][^\s]{0,4000}$")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with all variables; of several statements of one variable the last counts."""
     variables: dict[str, str] = {}
     numbers: dict[str, int] = {}
-    statements = _from_paste(text) if pasted(text) else _from_env(text)
+    statements = _from_paste(text) if text.pasted else _from_env(text)
     for number, name, value in statements:
         variables[name] = value
         numbers[name] = number
@@ -40,7 +36,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         return
     shown = [number for name, number in numbers.items() if _WANTED.match(name)] or [next(iter(numbers.values()))]
     quotes = (text.quote(number) for number in sorted(shown)[:60])
-    yield text.fact(ENVIRONMENT, Environment(variables=variables, lines=numbers), *quotes, whole=whole(text))
+    yield text.fact(ENVIRONMENT, Environment(variables=variables, lines=numbers), *quotes)
 
 
 def _from_env(text: Text) -> list[tuple[int, str, str]]:
@@ -61,7 +57,7 @@ def _from_env(text: Text) -> list[tuple[int, str, str]]:
 
 def _from_paste(text: Text) -> list[tuple[int, str, str]]:
     found: list[tuple[int, str, str]] = []
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         if "=" not in line and "echo" not in line and "printenv" not in line and "setenv" not in line:
             continue

@@ -6,18 +6,16 @@ gcc's version stands in the same reports and is compared with nvcc's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.frameworks import LITERALS, named_in
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORKS, Framework
+from cudadoctor.model.values import ASKED_FRAMEWORKS, FRAMEWORKS, Framework
 from cudadoctor.model.version import ModuleVersion, PackageVersion, ToolkitVersion
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.lines import without_prefix
-from cudadoctor.parsers.shell import pasted, plain_lines
 
 _LONGEST = 2000  # characters of a line that is read
 _NUMBER = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
@@ -57,13 +55,11 @@ _ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
 _ARCHITECTURE = lazy(r"(?:sm|compute)_\w{2,5}")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact; of several statements of one thing the last counts."""
-    if not pasted(text):
-        return
     state: dict[str, Any] = {}
     shown: list[int] = []
-    lines = plain_lines(text)
+    lines = text.plain_lines
     before = ""
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for number, raw in enumerate(lines, 1):
@@ -83,16 +79,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def _may_say(line: str) -> bool:
     """Whether one of the words stands in the line without which nothing is stated."""
-    near = (
-        "orch" in line
-        or "UDA" in line
-        or "cuda" in line
-        or "gcc" in line
-        or "GCC" in line
-        or "sm_" in line
-        or "vidia d" in line
-        or "gpu_d" in line
-    )
+    near = any(word in line for word in ("orch", "UDA", "cuda", "gcc", "GCC", "sm_", "vidia d", "gpu_d"))
     return near or line.endswith(("True", "False", "True)", "False)"))
 
 
@@ -148,28 +135,31 @@ def _answer(found: re.Match[str]) -> dict[str, Any]:
     return {"available": bool(found["yes"]), "available_line": 0}
 
 
-PARSER = Parser(
-    name="frameworks",
-    reads=(),
-    keys=(FRAMEWORKS.name,),
-    parse=parse,
-    wakes=(
-        "PyTorch",
-        "pytorch",
-        "torch.",
-        "torch ",
-        "torch=",
-        "torch:",
-        "torch-",
-        "get_device_name",
-        "etDeviceCount",
-        "device_count",
-        "CUDA available",
-        "GCC version",
-        "gpu_driver",
-        "gcc version",
-        "gcc (U",
-        "gcc (D",
-        " False",
+def parse_names(text: Text) -> Output:
+    """Which frameworks the text names, what the complaint is about: quoted by the first line that names each."""
+    names = named_in(text.text)
+    open_ = list(names)
+    quotes = []
+    for number, line in enumerate(text.lines, 1):
+        found = [name for name in open_ if name in named_in(line)]
+        if found:
+            quotes.append(text.quote(number, about=found[0]))
+            open_ = [name for name in open_ if name not in found]
+        if not open_:
+            break
+    if quotes:
+        yield text.fact(ASKED_FRAMEWORKS, tuple(name for name in names if name not in open_), *quotes, whole=False)
+
+
+PARSERS = (
+    Parser(
+        name="frameworks",
+        keys=(FRAMEWORKS.name,),
+        parse=parse,
+        wakes=(
+            "PyTorch", "pytorch", "torch.", "torch ", "torch=", "torch:", "torch-", "get_device_name", "etDeviceCount", "device_count",
+            "CUDA available", "GCC version", "gpu_driver", "gcc version", "gcc (U", "gcc (D", " False",
+        ),
     ),
-)
+    Parser(name="framework_names", keys=(ASKED_FRAMEWORKS.name,), parse=parse_names, wakes=LITERALS),
+)  # fmt: skip

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NAMED_GPUS, NamedGpu, NamedGpus
 from cudadoctor.model.version import ComputeCapability
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _QUOTES = 40
 _MOST = 40
@@ -45,13 +42,11 @@ _NEAR = (
 _NUMBERED = lazy(r"(\d) ?(Ti|SUPER|Ada)\b", re.IGNORECASE)
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with each name and each capability once, in their order."""
-    if not pasted(text):
-        return
     found: dict[tuple[str | None, str | None], NamedGpu] = {}
     seen: set[str] = set()  # logs repeat themselves
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if line in seen or not any(word in line for word in _NEAR):
             continue
         seen.add(line)
@@ -111,10 +106,4 @@ _WAKES = (
     *(f"{name} {model}" for series, models in _MODELS.items() for name in (series, series.lower()) for model in models),
     *(f"{name}{model}" for name in ("RTX", "rtx") for model in ("207", "208", "306", "307", "308", "309", "406", "407", "408", "409")),
 )  # fmt: skip
-PARSER = Parser(
-    name="gpu_names",
-    reads=(),
-    keys=(NAMED_GPUS.name,),
-    parse=parse,
-    wakes=_WAKES,
-)
+PARSER = Parser(name="gpu_names", keys=(NAMED_GPUS.name,), parse=parse, wakes=_WAKES)

@@ -6,16 +6,14 @@ A log is history. What was said before the last boot that it shows, before the d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, KernelEvent, KernelLog
 from cudadoctor.parsers import journal
-from cudadoctor.parsers.base import QUOTE_LENGTH, Parser, Text
+from cudadoctor.parsers.base import QUOTE_LENGTH, Output, Parser, Text
 from cudadoctor.parsers.log_dates import long_over, well_since
 
 # A line is kept if one of these stands in it.
@@ -57,14 +55,14 @@ _MARKS = (_LOADED, "Linux version ", "-- Boot ", "-- Reboot --", "successfully r
 _LOADING = 10.0  # seconds that a load takes at most
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact. Whole only if nothing was dropped and the log reaches back to the start of the kernel."""
     words = [word for word in _WORDS if word in text.text]
     events = []
     for number, line in enumerate(text.lines, 1):
         for word in words:
             if word in line:
-                event = _event(line, number, trusted=text.origin != "text")
+                event = _event(line, number, trusted=not text.pasted)
                 if event:
                     events.append(event)
                 break
@@ -72,7 +70,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if events:
         log = KernelLog(events=tuple(events), present_from=_present_from(text, events), cleared=_cleared(text, events))
         yield text.fact(KERNEL_LOG, log, *(text.quote(event.line) for event in _telling(events)), whole=whole)
-    elif text.origin != "text" and text.text.strip():
+    elif not text.pasted and text.text.strip():
         quote = text.absent(f"{text.source}: {len(text.lines)} lines, none about an NVIDIA GPU or its driver")
         yield text.fact(KERNEL_LOG, KernelLog(events=()), quote, whole=whole)
 

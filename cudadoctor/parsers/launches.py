@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import prod
-from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LAUNCH, Launch
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _SHAPE = r"(?:\d{1,10}|\( ?\d{1,10}(?: ?, ?\d{1,10}){0,2} ?,? ?\))"
 _NAME = r"\b(?P<kernel>[A-Za-z_]\w{0,60})"
@@ -24,9 +21,9 @@ _FORMS = (
 _LONGEST = 400  # characters of a source line
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """The launch whose block is the largest: the one that a refused configuration is about."""
-    found = [launch for number, line in enumerate(plain_lines(text), 1) if len(line) <= _LONGEST for launch in _launches(line, number)]
+    found = [launch for number, line in enumerate(text.plain_lines, 1) if len(line) <= _LONGEST for launch in _launches(line, number)]
     if found:
         largest = max(found, key=lambda launch: prod(launch.block))
         yield text.fact(LAUNCH, largest, text.quote(largest.line), whole=False)
@@ -46,7 +43,6 @@ def _numbers(shape: str) -> tuple[int, ...]:
 
 PARSER = Parser(
     name="launches",
-    reads=(),
     keys=(LAUNCH.name,),
     parse=parse,
     wakes=("Launch", "launch", "invalid configuration", "INVALID_VALUE", "invalid argument"),

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LIBRARIES, Libraries, LibraryFile
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines, whole
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _ENTRY = lazy(r"^[\s|>#]{0,20}(?P<name>lib[\w.+-]{1,120}) \((?P<flags>[^)]{1,120})\) =>\s{0,20}(?P<path>/\S{1,400})?$")
 _PATH = lazy(r"^\s{0,20}(?P<path>/\S{1,400})$")
@@ -17,12 +12,12 @@ _NAMES = ("libcu", "libnv", "libnccl", "libnpp", "libOpenCL", "libGLX_nvidia", "
 _COUNT = lazy(r"\d{1,6} libs found in cache")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact from all entries. 32-bit copies are no use to a 64-bit program and are left out where the listing tells them apart."""
     found: list[tuple[LibraryFile, str]] = []
     native = False
     count: int | None = None
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         if " =>" not in line:
             if count is None and "libs found in" in line and _COUNT.search(line):
@@ -44,8 +39,8 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     quotes = [text.quote(file.line) for file in files]
     if count is not None:
         quotes.insert(0, text.quote(count))
-    if files or (count is not None and not pasted(text)):
-        yield text.fact(LIBRARIES, Libraries(files=files), *quotes, whole=whole(text) and count is not None)
+    if files or (count is not None and not text.pasted):
+        yield text.fact(LIBRARIES, Libraries(files=files), *quotes, whole=text.whole and count is not None)
 
 
 def _is_32_bit(path: str, flags: str, native: bool) -> bool:

@@ -8,13 +8,12 @@ Only finite limits are kept. The soft limit counts: it is the one that the kerne
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from cudadoctor.model.facts import Fact, Key, Unknown
+from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LIMITS, Limit, Limits
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import root_command
 
 _PROC = lazy(r"^\s{0,16}Max (?P<name>[a-z ]{4,24}?)\s{2,30}(?P<soft>\d{1,20}|unlimited)\s{1,30}(?:\d{1,20}|unlimited)\b")
 _AMOUNT = r"(?P<value>\d{1,20}|unlimited)\s*$"
@@ -51,26 +50,26 @@ _SUFFIX = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = ("address space", "data size", "locked memory")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with the finite limits. The last statement about a limit counts."""
     found: dict[str, Limit] = {}
     seen = False
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         if len(line) > 400:
             continue
-        entry = _entry(line, typed=pasted(text))
-        entries = [(*entry, number)] if entry is not None else list(_answers(lines, number)) if pasted(text) else []
+        entry = _entry(line, typed=text.pasted)
+        entries = [(*entry, number)] if entry is not None else list(_answers(lines, number)) if text.pasted else []
         for name, value, shown in entries:
             seen = True
             if value is None:
                 found.pop(name, None)
             else:
                 found[name] = Limit(name=name, value=value, line=shown)
-    if seen and (found or whole(text)):
+    if seen and (found or text.whole):
         none = text.absent(f"{text.source}: no limit on memory, processes or files")
         quotes = [text.quote(entry.line) for entry in found.values()] or [none]
-        yield text.fact(LIMITS, Limits(entries=tuple(found.values())), *quotes, whole=whole(text))
+        yield text.fact(LIMITS, Limits(entries=tuple(found.values())), *quotes)
 
 
 def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
@@ -127,7 +126,7 @@ def _value(text: str, unit: int) -> int | None:
     return None if text == "unlimited" else int(text) * unit
 
 
-def parse_group(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_group(text: Text) -> Output:
     """The tightest limit of each kind among this control group and those around it, and the kills in all of them."""
     yield from _group(text, KILLED_FOR_MEMORY)
     tightest: dict[str, Limit] = {}
@@ -138,20 +137,20 @@ def parse_group(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if name is not None and limit < (tightest[name].value if name in tightest else _NO_LIMIT):
             tightest[name] = Limit(name=name, value=limit, line=number)
     quotes = [text.quote(entry.line) for entry in tightest.values()] or [text.absent(f"{text.source}: no limit on memory or processes")]
-    yield text.fact(CGROUP_LIMITS, Limits(entries=tuple(tightest.values())), *quotes, whole=whole(text))
+    yield text.fact(CGROUP_LIMITS, Limits(entries=tuple(tightest.values())), *quotes)
 
 
-def parse_group_after(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_group_after(text: Text) -> Output:
     """The kills once the ladder has ended."""
     yield from _group(text, KILLED_FOR_MEMORY_AFTER)
 
 
-def _group(text: Text, key: Key[int]) -> Iterator[Fact[Any] | Unknown]:
+def _group(text: Text, key: Key[int]) -> Output:
     counted = [(number, line.rpartition("oom_kill ")[2]) for number, line in enumerate(text.lines, 1) if ":oom_kill " in line]
     kills = [(int(value), number) for number, value in counted if value.isdecimal() and len(value) < 20]
     if kills:
         most = max(kills, key=lambda kill: kill[0])  # a group counts the kills in the groups within it
-        yield text.fact(key, most[0], text.quote(most[1]), whole=whole(text))
+        yield text.fact(key, most[0], text.quote(most[1]))
 
 
 _WAKES = (
@@ -159,13 +158,7 @@ _WAKES = (
     "LimitNOFILE=", "LimitCPU=", "LimitDATA=", "--pids-limit", "/sys/fs/cgroup/",
 )  # fmt: skip
 PARSERS = (
-    Parser(
-        name="limits",
-        reads=("limits",),
-        keys=(LIMITS.name,),
-        parse=parse,
-        wakes=_WAKES,
-    ),
+    Parser(name="limits", reads=("limits",), keys=(LIMITS.name,), parse=parse, wakes=_WAKES),
     Parser(
         name="control_group",
         reads=("control-group",),

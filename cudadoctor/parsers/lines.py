@@ -21,7 +21,6 @@ from cudadoctor.parsers.base import LONG, Text
 from cudadoctor.parsers.in_quotes import InQuotes
 from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.literals import Literals, Places, each
-from cudadoctor.parsers.shell import plain_lines
 
 MANY = 250  # places of one literal that are judged at each end of a text
 REACH = 1000  # characters looked at on each side of a hit; bounds the work on a text that is one long line
@@ -86,7 +85,7 @@ class Lines:
         plain = raw if meant == text.text else Text(meant, source="").lines
         self._count = len(raw)
         entries = [without_prefix(line) if line else line for line in plain]
-        self._joined: list[Joined] = list(joined_lines(plain_lines(text), entries, whole=len(text.text) < LONG))
+        self._joined: list[Joined] = list(joined_lines(text.plain_lines, entries, whole=len(text.text) < LONG))
         entries.extend(joined.text for joined in self._joined)
         self.entries = entries
         self.text = "\n".join(entries)

@@ -6,15 +6,12 @@ the word UNCLAIMED does state that no driver is bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _NODE = lazy(r"[ \t>|]{0,80}\*-([a-z0-9]{1,40})(?::\d{1,4})?((?: [A-Z]{1,20})*)\s*$")
 # In the order in which lshw prints them: a key that comes again or too early belongs to a node whose header is missing.
@@ -45,7 +42,7 @@ class _Node:
         return in_turn and self.indent in (None, indent)
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with the functions that have a PCI address, never whole; a second one where a driver changed within the text."""
     bus = Bus()
     for node in _nodes(text):
@@ -114,10 +111,4 @@ def _quotes(text: Text, node: _Node) -> list[Quote]:
     return [first, text.quote(configuration)] if configuration else [first]
 
 
-PARSER = Parser(
-    name="lshw",
-    reads=("lshw",),
-    keys=(PCI.name,),
-    parse=parse,
-    wakes=("*-display", "bus info: pci@"),
-)
+PARSER = Parser(name="lshw", reads=("lshw",), keys=(PCI.name,), parse=parse, wakes=("*-display", "bus info: pci@"))

@@ -5,23 +5,22 @@ A pasted text proves that something is missing only where it shows the unfiltere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import msgspec
 
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, PciFunction
 from cudadoctor.parsers._pci import CLASS_WORDS, NVIDIA, Bus, is_nvidia
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import is_prompt, pasted, root_command
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import is_prompt, root_command
 
 # No pipe, no choice of devices.
 _UNFILTERED = lazy(r"^(?:sudo )?(?:/\S{1,20}/)?lspci(?: -[nkv]{1,5}){0,3}$")
 _HOST_BRIDGE = lazy(r"^(?:0000:)?00:00\.0 ")
 _HEADER = lazy(r"[ \t>|]{0,40}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.*)")
-_CODED = lazy(r"([^:\[\]]{1,80})\[([0-9a-f]{4})\]: ?(.*)")  # -nn: VGA compatible controller [0300]: ...
-_NUMERIC = lazy(r"(?:Class )?([0-9a-f]{4}): (.*)")  # -n: 0302: 10de:1292 (rev a1)
+_CODED = lazy(r"[^:\[\]]{1,80}\[(?P<code>[0-9a-f]{4})\]: ?(?P<rest>.*)")  # -nn: VGA compatible controller [0300]: ...
+_NUMERIC = lazy(r"(?:Class )?(?P<code>[0-9a-f]{4}): (?P<rest>.*)")  # -n: 0302: 10de:1292 (rev a1)
 _PLAIN = lazy(r"([A-Z0-9][^:\[\]]{2,80}): (.*)")  # 3D controller: NVIDIA Corporation ...
 _BY_SYSFS = lazy(
     r"(?P<class>[0-9a-f]{4})[0-9a-f]{2}: Vendor (?P<vendor>[0-9a-f]{4}) Device (?P<device>[0-9a-f]{4}) \(rev (?:0x)?(?P<rev>[0-9a-f]{2})\)"
@@ -49,7 +48,7 @@ class _Block:
         self.seen: set[str] = set()
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with all functions; whole for live lspci -nnk whose every line was understood, and for an unfiltered paste.
 
     Where a text shows a function with another driver later on, the later one counts; how it was before is a second fact.
@@ -57,7 +56,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     blocks, broken = _blocks(text)
     if not any(block.function.vendor or block.function.class_code for block in blocks):
         return
-    whole = text.whole and not broken if not pasted(text) else _shown_whole(text)
+    whole = text.whole and not broken if not text.pasted else _shown_whole(text)
     bus = Bus()
     for block in blocks:
         bus.add(_finished(block, live=_tells_drivers(text)), _quotes(text, block))
@@ -66,7 +65,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def _tells_drivers(text: Text) -> bool:
     """Whether a function below which no driver stands has none: options -k and -v print it, a paste may have lost the line."""
-    if text.origin == "text" or not (text.whole or (text.item is not None and text.item.excerpt and text.item.status == "ok")):
+    if text.pasted or not (text.whole or (text.item is not None and text.item.excerpt and text.item.status == "ok")):
         return False
     argv = text.item.what if text.item is not None and not isinstance(text.item.what, str) else ()
     options = "".join(word[1:] for word in argv[1:] if word[:1] == "-" and word[1:2] != "-")
@@ -145,9 +144,6 @@ def _continue(block: _Block, line: str, number: int) -> bool:
 
 def _function(address: str, description: str, number: int) -> PciFunction | None:
     """A function from its header, or None where the line was cut or is no header at all."""
-    coded = _CODED.match(description)
-    numeric = None if coded else _NUMERIC.match(description)
-    plain = None if coded or numeric else _PLAIN.match(description)
     place = normal_address(address)
     if place is None:
         return None
@@ -156,13 +152,11 @@ def _function(address: str, description: str, number: int) -> PciFunction | None
         return PciFunction(
             address=place, vendor=sysfs["vendor"], device=sysfs["device"], class_code=sysfs["class"], revision=sysfs["rev"], line=number
         )
+    coded = _CODED.match(description) or _NUMERIC.match(description)
     if coded:
-        return _described(place, coded[2], coded[3], number)
-    if numeric:
-        return _described(place, numeric[1], numeric[2], number)
-    if plain:
-        return _described(place, CLASS_WORDS.get(plain[1].strip()), plain[2], number)
-    return None
+        return _described(place, coded["code"], coded["rest"], number)
+    plain = _PLAIN.match(description)
+    return _described(place, CLASS_WORDS.get(plain[1].strip()), plain[2], number) if plain else None
 
 
 def _described(address: str, class_code: str | None, rest: str, number: int) -> PciFunction:
@@ -195,10 +189,7 @@ def _finished(block: _Block, *, live: bool) -> PciFunction:
     function, driver = block.function, block.driver
     if driver and not live and function.is_nvidia_gpu and not any(word in driver for word in _GPU_DRIVERS):
         driver, block.driver_line = None, 0
-    return PciFunction(
-        address=function.address, vendor=function.vendor, device=function.device, class_code=function.class_code, name=function.name,
-        driver=driver, driver_known=driver is not None or live, modules=block.modules, revision=function.revision, line=function.line,
-    )  # fmt: skip
+    return msgspec.structs.replace(function, driver=driver, driver_known=driver is not None or live, modules=block.modules)
 
 
 PARSER = Parser(

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MODULE_FILES, MODULE_FOR_RUNNING, ModuleFile, ModuleFiles
 from cudadoctor.model.version import ModuleVersion
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import is_prompt, pasted, root_command
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import is_prompt, root_command
 
 _CORE = lazy(r"nvidia(?:[-_](?:current|legacy|tesla|open|srv|server|\d{3}(?:xx|srv)?)){0,4}\.ko(?:\.(?:gz|xz|zst|bz2))?$")
 _PATH = lazy(r"[ \t>|]{0,20}(/\S{1,400}\.ko(?:\.\w{2,3})?)\s*$")
@@ -24,7 +24,7 @@ _LOOKED_FOR = lazy(r"^(?:sudo )?find /(?:usr/)?lib/modules/? (?:-type f )?-i?nam
 _NUMBER = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact from a listing of paths. A whole listing without NVIDIA's module is knowledge: there is none."""
     found: dict[str, int] = {}
     seen = False
@@ -36,7 +36,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if found:
         files = tuple(ModuleFile(path=path, kernel=_kernel(path)) for path in found)
         yield text.fact(MODULE_FILES, ModuleFiles(files=files), *(text.quote(number) for number in found.values()))
-    elif pasted(text):
+    elif text.pasted:
         yield from _found_nothing(text)
     elif text.whole and (seen or not text.text.strip()):
         yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.absent(f"{text.source}: no nvidia.ko for any kernel"))
@@ -58,7 +58,7 @@ def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
             return
 
 
-def parse_modinfo(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_modinfo(text: Text) -> Output:
     """One fact with the files that modinfo describes. Never whole: modinfo looks at the running kernel only."""
     blocks: list[dict[str, tuple[str, int]]] = []
     for number, line in enumerate(text.lines, 1):
@@ -80,7 +80,7 @@ def parse_modinfo(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 def _asked_for(text: Text) -> Iterator[Fact[Any]]:
     """`modinfo -F version nvidia` in a paste: the answer is the number alone."""
-    if not pasted(text) or "modinfo -F" not in text.text:
+    if not text.pasted or "modinfo -F" not in text.text:
         return
     for number, line in enumerate(text.lines[:-1], 1):
         asked = _ASKED.match(root_command(line) or "") if "modinfo -F" in line else None

@@ -5,13 +5,12 @@ A live listing is whole; in a pasted text only those rows of lsmod are taken tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MODULES, KernelModule, KernelModules
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _PROC = lazy(r"[ \t>|]{0,20}(\w{1,64}) \d{1,12} (?:-|-?\d{1,9}) (\S+) (?:Live|Loading|Unloading) 0x[0-9a-f]{1,16}\b")
 _HEADER = lazy(r"[ \t>|]{0,20}Module\s{1,60}Size\s{1,20}Used by\b")
@@ -35,7 +34,7 @@ def _concerns_gpu(name: str) -> bool:
     return name.startswith(_GPU)
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact from /proc/modules or lsmod rows."""
     found: dict[str, _Users] = {}
     whole = text.whole
@@ -48,14 +47,14 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if row is None:
             # A row that is not understood may be the one that matters.
             whole = whole and (not line or _HEADER.match(line) is not None)
-        elif text.origin != "text" or _concerns_gpu(row[1]) or any(_concerns_gpu(user) for user in (row[3] or "").split(",")):
+        elif not text.pasted or _concerns_gpu(row[1]) or any(_concerns_gpu(user) for user in (row[3] or "").split(",")):
             _add(found, row[1], row[3] or "", number)
     if found or whole:
         modules = (KernelModule(name=name, used_by=tuple(users), line=users.line) for name, users in found.items())
         yield _fact(text, tuple(modules), whole=whole)
 
 
-def parse_names(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_names(text: Text) -> Output:
     """One fact from the folder names of /sys/module."""
     found = tuple(KernelModule(name=line.strip(), line=number) for number, line in enumerate(text.lines, 1) if _NAME.match(line.strip()))
     if found:
@@ -82,12 +81,6 @@ def _fact(text: Text, found: tuple[KernelModule, ...], *, whole: bool) -> Fact[A
 
 
 PARSERS = (
-    Parser(
-        name="modules",
-        reads=("modules", "lsmod"),
-        keys=(MODULES.name,),
-        parse=parse,
-        wakes=_WAKES,
-    ),
+    Parser(name="modules", reads=("modules", "lsmod"), keys=(MODULES.name,), parse=parse, wakes=_WAKES),
     Parser(name="sys_modules", reads=("sys-modules",), keys=(MODULES.name,), parse=parse_names),
 )

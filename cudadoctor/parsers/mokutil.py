@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SECURE_BOOT
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _STATE = lazy(r"[ \t>|:]{0,20}Secure ?Boot:? {1,4}(enabled|disabled)\b")
 _NOT_IN_SHIM = "SecureBoot validation is disabled in shim"
@@ -16,7 +12,7 @@ _NOT_IN_SHIM = "SecureBoot validation is disabled in shim"
 _NO_EFI = ("EFI variables are not supported on this system", "This system doesn't support Secure Boot")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact. Secure Boot whose validation is switched off in shim does not refuse modules, so it counts as off."""
     states: list[tuple[bool, int]] = []
     shim = no_efi = 0

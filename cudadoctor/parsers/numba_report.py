@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NUMBA_REPORT, NumbaReport
 from cudadoctor.model.version import CudaVersion, PackageVersion, ToolkitVersion
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
-_NUMBA = lazy(r"^\s{0,8}Numba Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,3}(?:\.\w{1,12})?)")
-_DRIVER = lazy(r"^\s{0,8}CUDA Driver Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2}|\d{4,5})\b")
-_RUNTIME = lazy(r"^\s{0,8}CUDA Runtime Version\s{0,60}: (?P<version>\d{1,2}\.\d{1,2})\b")
-_INITIALISED = lazy(r"^\s{0,8}CUDA Device Initiali[sz]ed\s{0,60}: (?P<value>True|False)")
-_TARGET = lazy(r"^\s{0,8}CUDA Target Implementation\s{0,60}: (?P<value>[\w-]{2,20})")
+# What a line of the report states, by the field that it is kept in.
+_LINES: tuple[tuple[str, re.Pattern[str], Callable[[str], Any]], ...] = (
+    ("numba", lazy(r"^\s{0,8}Numba Version\s{0,60}: (\d{1,2}\.\d{1,3}(?:\.\w{1,12})?)"), PackageVersion),
+    ("driver_cuda", lazy(r"^\s{0,8}CUDA Driver Version\s{0,60}: (\d{1,2}\.\d{1,2}|\d{4,5})\b"), lambda text: CudaVersion(_dotted(text))),
+    ("runtime", lazy(r"^\s{0,8}CUDA Runtime Version\s{0,60}: (\d{1,2}\.\d{1,2})\b"), ToolkitVersion),
+    ("initialised", lazy(r"^\s{0,8}CUDA Device Initiali[sz]ed\s{0,60}: (True|False)"), "True".__eq__),
+    ("implementation", lazy(r"^\s{0,8}CUDA Target Implementation\s{0,60}: ([\w-]{2,20})"), str),
+)
+_PLACES = {"numba": "line", "runtime": "runtime_line"}  # fields whose line is kept too
 _FINDING = lazy(r"^\s{0,12}Finding (?P<name>nvvm|libdevice|cudart|cudadevrt|nvrtc|driver)\b")
 _WRONG = lazy(r"ERROR: (?:failed to open|can't open|can't find|failed to find|Could not)|not found|No such file")
 _REACH = 8  # lines below `Finding nvvm` within which its outcome stands
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact; of several reports in a text the last counts."""
-    if not pasted(text):
-        return
     state: dict[str, Any] = {}
     shown: list[int] = []
-    lines = plain_lines(text)
+    lines = text.plain_lines
     missing: list[str] = []
     for number, line in enumerate(lines, 1):
         found = _said(line, number)
@@ -47,18 +48,11 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 def _said(line: str, number: int) -> dict[str, Any]:
-    if " : " not in line and ": " not in line:
-        return {}
-    if (numba := _NUMBA.match(line)) is not None:
-        return {"numba": PackageVersion(numba["version"]), "line": number}
-    if (driver := _DRIVER.match(line)) is not None:
-        return {"driver_cuda": CudaVersion(_dotted(driver["version"]))}
-    if (runtime := _RUNTIME.match(line)) is not None:
-        return {"runtime": ToolkitVersion(runtime["version"]), "runtime_line": number}
-    if (ready := _INITIALISED.match(line)) is not None:
-        return {"initialised": ready["value"] == "True"}
-    target = _TARGET.match(line)
-    return {} if target is None else {"implementation": target["value"]}
+    for field, form, read in _LINES if ": " in line else ():
+        found = form.match(line)
+        if found is not None:
+            return {field: read(found[1]), **({_PLACES[field]: number} if field in _PLACES else {})}
+    return {}
 
 
 def _dotted(version: str) -> str:
@@ -78,7 +72,6 @@ def _failed(below: list[str]) -> bool:
 
 PARSER = Parser(
     name="numba_report",
-    reads=(),
     keys=(NUMBA_REPORT.name,),
     parse=parse,
     wakes=("CUDA Driver Version", "CUDA Runtime Version", "Numba Version", "CUDA Device Initiali", "Finding nvvm"),

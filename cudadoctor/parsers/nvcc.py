@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVCC, Nvcc
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import not_found, pasted, plain_lines, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import not_found
 
 _RELEASE = lazy(r"Cuda compilation tools, release (?P<release>\d{1,3}\.\d{1,3})(?:, V(?P<full>\d{1,3}(?:\.\d{1,4}){1,3}))?")
 _BUILD = lazy(r"^\s{0,16}Build (?P<build>cuda_\S{1,100})")
@@ -25,9 +21,9 @@ _LONGEST = 4000  # characters of a build's line that are read
 _REACH = 3  # lines below the release within which its build line stands
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact for every `nvcc --version` in the text, in its order."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         found = _RELEASE.search(line)
         if found is not None:
@@ -40,10 +36,10 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
             # Up to CUDA 4 the full number was another count (release 4.0, V0.2.1221).
             full = found["full"] if (found["full"] or "").startswith(f"{found['release']}.") else None
             version = ToolkitVersion(full or found["release"])
-            yield text.fact(NVCC, Nvcc(version=version, build=build), text.quote(number, last), whole=whole(text))
+            yield text.fact(NVCC, Nvcc(version=version, build=build), text.quote(number, last))
         elif "nvcc" in line and _NOT_FOUND.search(line):
             yield text.fact(NVCC, None, text.quote(number), whole=False)
-        elif ("cuda" in line or "CUDA" in line) and pasted(text) and (built := _IN_A_BUILD.search(line[:_LONGEST])) is not None:
+        elif ("cuda" in line or "CUDA" in line) and text.pasted and (built := _IN_A_BUILD.search(line[:_LONGEST])) is not None:
             if _MISSING.search(line):
                 continue
             yield text.fact(NVCC, Nvcc(version=ToolkitVersion(built["folder"] or built["cmake"])), text.quote(number), whole=False)

@@ -7,19 +7,18 @@ user complains of is the first known.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, GpuProcess, Smi, SmiGpu
 from cudadoctor.model.values.driver import UNFIT
 from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
 from cudadoctor.parsers import nvidia_smi_query as query
 from cudadoctor.parsers import nvidia_smi_table as table
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import exit_code, is_prompt, not_found, pasted, plain_lines, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import exit_code, is_prompt, not_found
 
 _STATEMENTS = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
@@ -82,9 +81,9 @@ def _place(gpu: SmiGpu) -> int:
     return gpu.index if gpu.index is not None else 1 << 10
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """Every run that the text shows. The output of nvidia-smi itself that is none of its known forms is said to be not recognised."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     found = [(run.smi(_exit(text, lines, run.last)), run.lines, run.first) for run in _runs(lines)]
     for literal, form in _FORMS:
         for smi, first, last in form(lines) if literal in text.text else ():
@@ -92,10 +91,10 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     found.sort(key=lambda entry: (not _failed(entry[0]), entry[0].module is None, -entry[2]))
     for smi, shown, _ in found:
         quotes = (text.quote(first, last) for first, last in shown)
-        yield text.fact(SMI, smi, *quotes, whole=whole(text) and smi.failure is None)
+        yield text.fact(SMI, smi, *quotes, whole=text.whole and smi.failure is None)
     missing = list(_missing(text))
     yield from missing
-    if not found and not missing and not pasted(text):
+    if not found and not missing and not text.pasted:
         yield _not_recognised(text)
 
 
@@ -124,7 +123,7 @@ def _missing(text: Text) -> Iterator[Fact[Smi]]:
 
 def _exit(text: Text, lines: list[str], last: int) -> int | None:
     """The exit status: the item's own, or what the pasted lines below the run tell."""
-    if not pasted(text):
+    if not text.pasted:
         return text.item.exit if text.item is not None else None
     told = exit_code(lines, last)
     if told is not None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_CSV, SmiCsv
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import is_prompt, pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import is_prompt
 
 # A heading is made of these names alone. Others are taken too, where one of these stands beside them.
 _KNOWN = frozenset(
@@ -28,15 +24,15 @@ _REMARK = lazy(r"\s{2,20}(?:<[=-]|#|//).{0,200}$")  # what people write behind a
 _LONGEST = 2000  # characters of a heading
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact for each heading with the lines below it that have as many fields."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         fields = _fields(line.strip(), asked="--query-" in lines[number - 2] if number > 1 else False) or _asked(line)
         if not fields:
             continue
         rows, end = _rows(lines, number, len(fields))
-        table = SmiCsv(fields=fields, rows=tuple(rows), closed=_closed(lines, end, whole=not pasted(text) and text.whole), line=number)
+        table = SmiCsv(fields=fields, rows=tuple(rows), closed=_closed(lines, end), line=number)
         yield text.fact(SMI_CSV, table, text.quote(number, number + len(rows)), whole=False)
 
 
@@ -68,33 +64,20 @@ def _rows(lines: list[str], start: int, width: int) -> tuple[list[tuple[str, ...
     return rows, len(lines)
 
 
-def _closed(lines: list[str], end: int, *, whole: bool) -> bool:
-    """Whether the list is known to end here: a prompt or another heading follows, or nothing can have been cut off."""
+def _closed(lines: list[str], end: int) -> bool:
+    """Whether the list is known to end here: a prompt or another heading follows."""
     while end < len(lines) and not lines[end].strip():
         end += 1
-    return whole if end >= len(lines) else is_prompt(lines[end]) or bool(_fields(lines[end].strip()))
+    return end < len(lines) and (is_prompt(lines[end]) or bool(_fields(lines[end].strip())))
 
 
 PARSER = Parser(
     name="nvidia_smi_csv",
-    reads=(),
     keys=(SMI_CSV.name,),
     parse=parse,
     wakes=(
-        "pcie.link.",
-        "remapped_rows.",
-        "retired_pages.",
-        "clocks_throttle_reasons.",
-        "clocks_event_reasons.",
-        "ecc.errors.",
-        "memory.used",
-        "memory.total",
-        "memory.free",
-        "used_gpu_memory",
-        "process_name",
-        "compute_mode",
-        "compute_cap",
-        "display_active",
+        "pcie.link.", "remapped_rows.", "retired_pages.", "clocks_throttle_reasons.", "clocks_event_reasons.", "ecc.errors.",
+        "memory.used", "memory.total", "memory.free", "used_gpu_memory", "process_name", "compute_mode", "compute_cap", "display_active",
         "gpu_recovery_action",
     ),
-)
+)  # fmt: skip

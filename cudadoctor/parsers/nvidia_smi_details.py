@@ -7,17 +7,13 @@ counters, the time spent with low clocks) is left alone: it says nothing of now.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_DETAILS, GpuDetails, SmiDetails
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.nvidia_smi_table import address_of
-from cudadoctor.parsers.shell import plain_lines
 
 _FIELD = lazy(r"^\s{0,60}(?P<name>[A-Za-z][^:<>]{0,58}?)\s{0,60}: (?P<value>[^\s:<].{0,100}?)(?:\s{2,}\S.{0,80})?$")
 _HEADING = lazy(r"^\s{0,60}(?P<name>[A-Za-z][\w ./()-]{1,58}?)\s{0,20}$")
@@ -26,11 +22,7 @@ _NUMBERED = lazy(r"^\s{0,16}GPU (?P<index>\d{1,3}): .{1,100}? \(UUID: GPU-[0-9A-
 _LINK = lazy(r"^\s{0,20}Link (?P<link>\d{1,2}): (?P<state><inactive>|inactive|[\d.]{1,8} GB/s)\s{0,9}$")
 _TAG = lazy(r"<(?P<end>/?)(?P<name>[a-zA-Z_]\w{0,80})(?P<attributes>[^<>]{0,200})>(?P<text>[^<]{0,120})")
 _NUMBER = lazy(r"^\d{1,12}$")
-_WIDTH = lazy(r"^(\d{1,2})x$")
-_DEGREES = lazy(r"^(-?\d{1,3})(?:\.\d)? C$")
-_PERCENT = lazy(r"^(\d{1,3}) ?%$")
-_TRUTH = {"Yes": True, "No": False}
-_ACTIVE = {"Active": True, "Not Active": False}
+_ACTIVE = ("Active", "Not Active")
 _NOTHING = ("N/A", "[N/A]", "None", "")
 
 # Name of a field, and of the XML's element, that stands for itself -> the reason for low clocks that it speaks of.
@@ -40,44 +32,60 @@ _REASONS = {
     "Reliability Violation": "reliability",
 }  # fmt: skip
 _REASON_TAG = lazy(r"^clocks_(?:event|throttle)_reason_([hs]w_(?:slowdown|thermal_slowdown|power_brake_slowdown))$")
-_TRUTHS = {
-    "Remapping Failure Occurred": "remap_failed", "Pending Page Blacklist": "retired_pages_pending",
-    "remapped_row_pending": "remap_pending", "remapped_row_failure": "remap_failed", "pending_blacklist": "retired_pages_pending",
-    "pending_retirement": "retired_pages_pending",
-}  # fmt: skip
-_WORDS = {
-    "GPU Recovery Action": "recovery_action", "gpu_recovery_action": "recovery_action", "Virtualization Mode": "vgpu_mode",
-    "Virtualization mode": "vgpu_mode", "virtualization_mode": "vgpu_mode",
-    "License Status": "vgpu_license", "license_status": "vgpu_license",
-}  # fmt: skip
-_STATES = ("Performance State", "performance_state")
-# (heading or element around it, name) -> field, for names that others have too.
-_NUMBERS = {
-    ("PCIe Generation", "Max"): "pcie_generation_max", ("PCIe Generation", "Current"): "pcie_generation",
-    ("pcie_gen", "max_link_gen"): "pcie_generation_max", ("pcie_gen", "current_link_gen"): "pcie_generation",
-}  # fmt: skip
-_WIDTHS = {
-    ("Link Width", "Max"): "pcie_width_max", ("Link Width", "Current"): "pcie_width",
-    ("link_widths", "max_link_width"): "pcie_width_max", ("link_widths", "current_link_width"): "pcie_width",
-}  # fmt: skip
-_TEMPERATURES = {
-    "GPU Current Temp": "temperature_c", "gpu_temp": "temperature_c", "GPU Max Operating Temp": "temperature_limit_c",
-    "gpu_temp_max_gpu_threshold": "temperature_limit_c", "GPU T.Limit Temp": "temperature_margin_c",
-    "gpu_temp_tlimit": "temperature_margin_c",
-}  # fmt: skip
-_PERCENTS = {("Utilization", "Gpu"), ("Utilization", "GPU"), ("utilization", "gpu_util")}
-_SECTION_WORDS = {
-    ("Fabric", "State"): "fabric_state", ("Fabric", "Status"): "fabric_status",
-    ("fabric", "state"): "fabric_state", ("fabric", "status"): "fabric_status",
-}  # fmt: skip
-_PENDING = {"Remapped Rows": "remap_pending", "Retired Pages": "retired_pages_pending"}  # whose "Pending" is Yes or No
-_UNCORRECTED = lazy(r"^(?:SRAM|DRAM|sram|dram)[ _](?:U|u)ncorrectable")
-_BITS = ("Single Bit", "Double Bit", "double_bit")  # branches up to 410 total the errors below these
 _ACTIONS = {
     "none": "none", "reset": "gpu-reset", "gpu reset": "gpu-reset", "gpu reset required": "gpu-reset", "reboot": "node-reboot",
     "node reboot": "node-reboot", "node reboot required": "node-reboot", "drain p2p": "drain-p2p", "drain and reset": "drain-and-reset",
     "recover imex domain": "recover-imex-domain", "bus reset": "bus-reset", "system reboot": "system-reboot",
 }  # fmt: skip
+
+
+def _part(pattern: str, kind: type = int) -> Callable[[str], Any]:
+    """Reads what stands in the pattern's group."""
+    form = lazy(pattern)
+    return lambda value: kind(found[1]) if (found := form.match(value)) is not None else None
+
+
+def _action(value: str) -> str:
+    return _ACTIONS.get(value.lower(), value.lower())
+
+
+def _hyphened(value: str) -> str:
+    return value.lower().replace(" ", "-")
+
+
+_truth = {"Yes": True, "No": False}.get
+_generation, _width = _part(r"^(\d{1,2})$"), _part(r"^(\d{1,2})x$")
+_degrees = _part(r"^(-?\d{1,3})(?:\.\d)? C$", float)
+# What is told, how it is read, and the names of its field and element: with the heading or element around it where others have that name.
+_FIELDS: dict[str | tuple[str, str], tuple[str, Callable[[str], Any]]] = {
+    name: (field, read)
+    for field, read, names in (
+        ("remap_failed", _truth, ("Remapping Failure Occurred", "remapped_row_failure")),
+        ("remap_pending", _truth, (("Remapped Rows", "Pending"), "remapped_row_pending")),
+        (
+            "retired_pages_pending",
+            _truth,
+            (("Retired Pages", "Pending"), "Pending Page Blacklist", "pending_blacklist", "pending_retirement"),
+        ),
+        ("recovery_action", _action, ("GPU Recovery Action", "gpu_recovery_action")),
+        ("vgpu_mode", str.lower, ("Virtualization Mode", "Virtualization mode", "virtualization_mode")),
+        ("vgpu_license", str.lower, ("License Status", "license_status")),
+        ("temperature_c", _degrees, ("GPU Current Temp", "gpu_temp")),
+        ("temperature_limit_c", _degrees, ("GPU Max Operating Temp", "gpu_temp_max_gpu_threshold")),
+        ("temperature_margin_c", _degrees, ("GPU T.Limit Temp", "gpu_temp_tlimit")),
+        ("performance_state", _part(r"^(P\d{1,2})$", str), ("Performance State", "performance_state")),
+        ("pcie_generation_max", _generation, (("PCIe Generation", "Max"), ("pcie_gen", "max_link_gen"))),
+        ("pcie_generation", _generation, (("PCIe Generation", "Current"), ("pcie_gen", "current_link_gen"))),
+        ("pcie_width_max", _width, (("Link Width", "Max"), ("link_widths", "max_link_width"))),
+        ("pcie_width", _width, (("Link Width", "Current"), ("link_widths", "current_link_width"))),
+        ("utilization_percent", _part(r"^(\d{1,3}) ?%$"), (("Utilization", "Gpu"), ("Utilization", "GPU"), ("utilization", "gpu_util"))),
+        ("fabric_state", _hyphened, (("Fabric", "State"), ("fabric", "state"))),
+        ("fabric_status", _hyphened, (("Fabric", "Status"), ("fabric", "status"))),
+    )
+    for name in names
+}
+_UNCORRECTED = lazy(r"^(?:SRAM|DRAM|sram|dram)[ _](?:U|u)ncorrectable")
+_BITS = ("Single Bit", "Double Bit", "double_bit")  # branches up to 410 total the errors below these
 # What belongs to a heading's section goes on below these headings of its own.
 _INNER = ("Bank Remap Availability Histogram", "Health")
 _WAKES = (
@@ -212,43 +220,24 @@ class _Reader:
 
 def _value(section: str, name: str, value: str) -> tuple[str, Any] | None:
     """The field that a name stands for, and its value; None where it is none of ours or says nothing."""
-    if value in _NOTHING and name not in ("GPU Recovery Action", "gpu_recovery_action"):
+    field, read = _FIELDS.get(name) or _FIELDS.get((section, name)) or (None, None)
+    if field is None or read is None or (value in _NOTHING and field != "recovery_action"):
         return None
-    if name in _TRUTHS or (name == "Pending" and section in _PENDING):
-        truth = _TRUTH.get(value)
-        return None if truth is None else (_TRUTHS.get(name) or _PENDING[section], truth)
-    if name in _WORDS:
-        word = _ACTIONS.get(value.lower(), value.lower()) if "ecovery" in name else value.lower()
-        return _WORDS[name], word
-    if name in _TEMPERATURES:
-        degrees = _DEGREES.match(value)
-        return (_TEMPERATURES[name], float(degrees[1])) if degrees else None
-    if name in _STATES:
-        return ("performance_state", value) if re.match(r"^P\d{1,2}$", value) else None
-    key = (section, name)
-    if key in _NUMBERS:
-        return (_NUMBERS[key], int(value)) if _NUMBER.match(value) and len(value) < 3 else None
-    if key in _WIDTHS:
-        width = _WIDTH.match(value)
-        return (_WIDTHS[key], int(width[1])) if width else None
-    if key in _PERCENTS:
-        percent = _PERCENT.match(value)
-        return ("utilization_percent", int(percent[1])) if percent else None
-    return (_SECTION_WORDS[key], value.lower().replace(" ", "-")) if key in _SECTION_WORDS else None
+    told = read(value)
+    return None if told is None else (field, told)
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with every GPU of which a section is shown."""
     reader = _Reader()
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if line:
             reader.take(number, line)
     reader.begin(None)
     if reader.done:
         shown = sorted({place for gpu in reader.done[:8] for place in list(gpu.lines.values())[:8]})
         quotes = (text.quote(place) for place in shown[:24])
-        gpus = tuple(msgspec.structs.replace(gpu) for gpu in reader.done)
-        yield text.fact(SMI_DETAILS, SmiDetails(gpus=gpus), *quotes, whole=False)
+        yield text.fact(SMI_DETAILS, SmiDetails(gpus=tuple(reader.done)), *quotes, whole=False)
 
 
 PARSER = Parser(

@@ -28,13 +28,13 @@ _NONE = ("N/A", "[N/A]", "None", "", "Requested functionality has been deprecate
 _FIELDS: dict[tuple[str | None, str], str] = {
     (None, "Product Name"): "name",
     (None, "GPU UUID"): "uuid",
-    (None, "Compute Mode"): "mode",
-    (None, "GPU Current Temp"): "temperature",
+    (None, "Compute Mode"): "compute_mode",
+    (None, "GPU Current Temp"): "temperature_c",
     ("MIG Mode", "Current"): "mig",
     (None, "product_name"): "name",
     ("gpu", "uuid"): "uuid",
-    (None, "compute_mode"): "mode",
-    (None, "gpu_temp"): "temperature",
+    (None, "compute_mode"): "compute_mode",
+    (None, "gpu_temp"): "temperature_c",
     (None, "current_mig"): "mig",
 }
 _MEMORY_SECTIONS = ("FB Memory Usage", "Shared FB Memory Usage", "fb_memory_usage", "shared_fb_memory_usage")
@@ -98,7 +98,9 @@ class Log(msgspec.Struct):
             return
         what = _FIELDS.get((section, name)) or _FIELDS.get((None, name))
         if what is not None and value not in _NONE:
-            self.gpus[-1] = _with(gpu, what, value)
+            degrees = _DEGREES.match(value) if what == "temperature_c" else None
+            told = value if what != "temperature_c" else float(degrees[1]) if degrees else None
+            self.gpus[-1] = msgspec.structs.replace(gpu, **{what: told})
 
     def _of_memory(self, part: str, value: str) -> None:
         """Memory counts once its parts add up: the heading of the next section, which has parts of the same names, may be lost."""
@@ -171,19 +173,6 @@ def _uncorrected(section: str, name: str) -> bool:
     if section in ("Double Bit", "double_bit"):
         return name in ("Total", "total")
     return "ncorrectable" in name and section in ("Volatile", "volatile")
-
-
-def _with(gpu: SmiGpu, what: str, value: str) -> SmiGpu:
-    degrees = _DEGREES.match(value)
-    if what == "temperature":
-        return msgspec.structs.replace(gpu, temperature_c=float(degrees[1]) if degrees else None)
-    if what == "name":
-        return msgspec.structs.replace(gpu, name=value)
-    if what == "uuid":
-        return msgspec.structs.replace(gpu, uuid=value)
-    if what == "mig":
-        return msgspec.structs.replace(gpu, mig=value)
-    return msgspec.structs.replace(gpu, compute_mode=value)
 
 
 class _QueryReader:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVML, GpuDetails, Nvml, NvmlGpu, Smi, SmiGpu
 from cudadoctor.parsers import nvidia_smi, nvidia_smi_details
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.worker_nvml import quote_gpu
 
 PROVIDER = "nvidia-smi"
@@ -28,13 +28,18 @@ _CODES = (
     ("Failed to initialize NVML: GPU is lost", 15),
     ("Failed to initialize NVML: Unknown Error", 999),
 )
+# Fields of a GPU's details that NVML calls the same.
+_SAME = (
+    "throttle_reasons", "remap_pending", "remap_failed", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max",
+    "recovery_action", "retired_pages_pending", "fabric_state", "vgpu_mode", "vgpu_license",
+)  # fmt: skip
 _NONE_FOUND = ("No devices were found", "No devices found")
 _HANDLE = "Unable to determine the device handle"
 _LAST_WORDS = lazy(r": {0,3}(?P<said>[A-Z][A-Za-z ]{2,40}?)\.? {0,4}(?:Reboot the system.{0,60})?$")
 _LOST = "GPU is lost"
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact: what NVML answered nvidia-smi."""
     facts = [fact for fact in nvidia_smi.parse(text) if isinstance(fact, Fact)]
     shown = [(fact.value, fact) for fact in facts if isinstance(fact.value, Smi)]
@@ -98,21 +103,10 @@ def _gpu(number: int, gpu: SmiGpu, more: GpuDetails) -> NvmlGpu:
         mig_mode=mig,
         compute_mode=_word(gpu.compute_mode),
         temperature_c=gpu.temperature_c,
-        throttle_reasons=more.throttle_reasons,
         ecc_uncorrected_volatile=gpu.ecc_uncorrected if gpu.ecc_uncorrected is not None else more.ecc_uncorrected,
-        remap_pending=more.remap_pending,
-        remap_failed=more.remap_failed,
-        pcie_generation=more.pcie_generation,
-        pcie_generation_max=more.pcie_generation_max,
-        pcie_width=more.pcie_width,
-        pcie_width_max=more.pcie_width_max,
-        recovery_action=more.recovery_action,
-        retired_pages_pending=more.retired_pages_pending,
         temperature_slowdown_c=more.temperature_limit_c,
-        fabric_state=more.fabric_state,
         fabric_status="Success" if more.fabric_status == "success" else more.fabric_status,
-        vgpu_mode=more.vgpu_mode,
-        vgpu_license=more.vgpu_license,
+        **{name: getattr(more, name) for name in _SAME},
         handle_error=_LOST if dead else None,
         errors=errors,
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.system_names import id_of_name
 
 _RELEASE_LINE = lazy(
     r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VARIANT_ID|VERSION|VERSION_ID|(?:VERSION|UBUNTU|DEBIAN)_CODENAME)=(?P<value>.{1,200})$"
@@ -17,41 +13,6 @@ _RELEASE_LINE = lazy(
 _LSB_LINE = lazy(r"^\s{0,16}(?P<name>Distributor ID|Description|Release|Codename):\s{1,16}(?P<value>\S.{0,200})$")
 _LSB_NAMES = {"Distributor ID": "ID", "Description": "PRETTY_NAME", "Release": "VERSION_ID", "Codename": "VERSION_CODENAME"}
 _IN_BRACKETS = lazy(r"\((?P<words>[A-Za-z]{3,20})(?: [A-Za-z]{3,20})?\)")
-# Names by which a shortened os-release (`head -4`) still tells the distribution.
-_IDS = {
-    "Ubuntu": "ubuntu",
-    "Debian GNU/Linux": "debian",
-    "Fedora Linux": "fedora",
-    "Red Hat Enterprise Linux": "rhel",
-    "Rocky Linux": "rocky",
-    "AlmaLinux": "almalinux",
-    "CentOS Linux": "centos",
-    "CentOS Stream": "centos",
-    "Arch Linux": "arch",
-    "Manjaro Linux": "manjaro",
-    "openSUSE Leap": "opensuse-leap",
-    "openSUSE Tumbleweed": "opensuse-tumbleweed",
-    "Linux Mint": "linuxmint",
-    "LMDE": "linuxmint",
-    "Amazon Linux": "amzn",
-    "Oracle Linux Server": "ol",
-    "Pop!_OS": "pop",
-    "Zorin OS": "zorin",
-    "elementary OS": "elementary",
-    "KDE neon": "neon",
-    "Kali GNU/Linux": "kali",
-    "Raspbian GNU/Linux": "raspbian",
-    "SLES": "sles",
-    "EndeavourOS": "endeavouros",
-    "Garuda Linux": "garuda",
-    "CachyOS Linux": "cachyos",
-    "Nobara Linux": "nobara",
-    "Bazzite": "bazzite",
-    "NixOS": "nixos",
-    "Gentoo": "gentoo",
-    "Void": "void",
-    "Alpine Linux": "alpine",
-}
 # lsb_release's own words for some of them.
 _DISTRIBUTORS = {
     "manjarolinux": "manjaro", "redhatenterprise": "rhel", "redhatenterpriseserver": "rhel", "redhatenterpriseworkstation": "rhel",
@@ -61,11 +22,11 @@ _DISTRIBUTORS = {
 }  # fmt: skip
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact from all lines of the text that state the distribution; of several statements the last counts."""
     values: dict[str, str] = {}
     numbers: list[int] = []
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if "=" not in line and ":" not in line:
             continue
         found = _RELEASE_LINE.match(line) or _LSB_LINE.match(line)
@@ -79,7 +40,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if not values.keys() & {"ID", "PRETTY_NAME", "VERSION_ID"}:
         return
     system = OperatingSystem(
-        id=values.get("ID") or _IDS.get(values.get("NAME", "")) or None,
+        id=values.get("ID") or id_of_name(values.get("NAME", "")),  # a shortened os-release (`head -4`) has the name alone
         version_id=values.get("VERSION_ID"),
         codename=_codename(values),
         like=tuple(values.get("ID_LIKE", "").split()),
@@ -88,7 +49,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     )
     if system.id is None and system.name is None:
         return
-    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]), whole=whole(text))
+    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
 
 
 def _codename(values: dict[str, str]) -> str | None:

@@ -6,15 +6,12 @@ Only packages whose versions somebody compares are taken, so a line needs no hea
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LISTED_PACKAGES, ListedPackage, ListedPackages
 from cudadoctor.model.version import PackageVersion
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import command, pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import command
 
 _QUOTES = 40
 _LONGEST = 300  # characters of a line of such a list
@@ -40,12 +37,10 @@ _SHOW = lazy(r"^Name: (?P<name>[\w.-]{2,60})$")
 _BUILD = lazy(r"^\s{1,40}(?P<build>[\w.]*(?:cuda|cpu|py\d|_\d|h[0-9a-f]{7})[\w.*]*)(?:\s{1,40}\[?[\w./:-]{1,60}\]?){0,2}$")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with every watched package that a line of the text gives a version of."""
-    if not pasted(text):
-        return
     found: dict[tuple[str, str], ListedPackage] = {}
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         if len(line) > _LONGEST:
             continue
@@ -79,40 +74,11 @@ def _is_place(rest: str) -> bool:
 
 PARSER = Parser(
     name="package_lists",
-    reads=(),
     keys=(LISTED_PACKAGES.name,),
     parse=parse,
     wakes=(
-        "torch ",
-        "torch=",
-        "torch:",
-        "pytorch",
-        "nvidia-",
-        "cuda-t",
-        "cuda-b",
-        "cuda-v",
-        "cudatoolkit",
-        "cudnn ",
-        "cupy-c",
-        "cupy==",
-        "cupy  ",
-        "numba ",
-        "numba=",
-        "numba-",
-        "llvmlite",
-        "pynvml",
-        "tensorflow",
-        "jaxlib",
-        "onnxruntime",
-        "xformers",
-        "flash-",
-        "flash_",
-        "bitsandbytes",
-        "paddlepaddle",
-        "mxnet ",
-        "mxnet-",
-        "mxnet=",
-        "ctranslate2",
-        "Name: ",
+        "torch ", "torch=", "torch:", "pytorch", "nvidia-", "cuda-t", "cuda-b", "cuda-v", "cudatoolkit", "cudnn ", "cupy-c", "cupy==",
+        "cupy  ", "numba ", "numba=", "numba-", "llvmlite", "pynvml", "tensorflow", "jaxlib", "onnxruntime", "xformers", "flash-",
+        "flash_", "bitsandbytes", "paddlepaddle", "mxnet ", "mxnet-", "mxnet=", "ctranslate2", "Name: ",
     ),
-)
+)  # fmt: skip

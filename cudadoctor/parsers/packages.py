@@ -10,22 +10,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, DriverPackages, Package
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import command, is_prompt, pasted
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import command, is_prompt
 
-_DPKG = lazy(r"[ \t>|]{0,20}([uihrp][nciUFHWt])R? {1,4}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}(\d\S{0,120})(?:\s|$)")
-_SELECTED = lazy(r"[ \t>|]{0,20}([a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$")
-_RPM = lazy(r"[ \t>|]{0,20}(\S{3,200})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s*$")
-_DNF = lazy(r"[ \t>|]{0,20}([\w.+-]{2,120})\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)\s{1,120}(\d\S{0,100}-\S{1,60})\s{1,60}@\S+\s*$")
-_PACMAN = lazy(
-    r"[ \t>|]{0,20}(?:local/)?([a-z0-9@_+][a-z0-9@._+-]{1,120}) (\d[\w.:+~]{0,80}-\d{1,4}(?:\.\d{1,4})?)(?: \([^()]{1,80}\))?\s*$"
-)
-_ZYPPER = lazy(
-    r"[ \t>|]{0,8}i\+? {0,4}\| ([a-zA-Z0-9][\w.+-]{2,80}) {1,60}\|(?: [^|\n]{0,60}\|)? package {1,20}\|"
-    r" (\d[\w.:+~-]{1,60}) {0,40}(?:\||$)"
+_ARCHITECTURES = r"\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)"
+_LISTED = (
+    # dpkg
+    lazy(
+        r"[ \t>|]{0,20}(?P<state>[uihrp][nciUFHWt])R? {1,4}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?\s{1,120}"
+        r"(?P<version>\d\S{0,120})(?:\s|$)"
+    ),
+    lazy(r"[ \t>|]{0,20}(?P<name>[a-z0-9][a-z0-9+.-]{1,120})(?::[\w-]{0,12})?(?:\t| {2})\s{0,120}install\s*$"),
+    # dnf, rpm
+    lazy(rf"[ \t>|]{{0,20}}(?P<name>[\w.+-]{{2,120}}){_ARCHITECTURES}\s{{1,120}}(?P<version>\d\S{{0,100}}-\S{{1,60}})\s{{1,60}}@\S+\s*$"),
+    lazy(rf"[ \t>|]{{0,20}}(?P<name>[^\s/]{{1,120}})-(?P<version>\d[^\s/-]{{0,80}}-[^\s/-]{{1,80}}){_ARCHITECTURES}\s*$"),
+    # zypper
+    lazy(
+        r"[ \t>|]{0,8}i\+? {0,4}\| (?P<name>[a-zA-Z0-9][\w.+-]{2,80}) {1,60}\|(?: [^|\n]{0,60}\|)? package {1,20}\|"
+        r" (?P<version>\d[\w.:+~-]{1,60}) {0,40}(?:\||$)"
+    ),
+    # pacman
+    lazy(
+        r"[ \t>|]{0,20}(?:local/)?(?P<name>[a-z0-9@_+][a-z0-9@._+-]{1,120}) (?P<version>\d[\w.:+~]{0,80}-\d{1,4}(?:\.\d{1,4})?)"
+        r"(?: \([^()]{1,80}\))?\s*$"
+    ),
 )
 # apt writes all packages of a run on one line, those that it upgraded with both versions.
 _APT = lazy(r"(?:^|[\s:])(?:(?P<out>Remove|Purge)|Upgrade|Downgrade|Install|Reinstall): (?=[a-z0-9][\w+.-]{1,120}(?::[\w-]{1,12})? \()")
@@ -47,7 +58,7 @@ _HISTORY = (
     lazy(
         r"(?:^|[\s\]|])(?:(?P<out>Remov(?:e|ed|ing)|Eras(?:e|ed|ing))|(?:Up|Down)grad(?:e|ing)|(?:Rei|I)nstall(?:ed|ing)?|Updated)"
         r"\s{0,12}:?\s{1,40}(?:\d{1,3}:)?(?P<name>[\w.+-]{2,120}?)-(?P<version>(?:\d{1,3}:)?\d[\w.~^+]{0,60}-[\w.~^+]{1,60})"
-        r"\.(?:x86_64|noarch|i[36]86|aarch64|ppc64le)(?:\s|$)"
+        rf"{_ARCHITECTURES}(?:\s|$)"
     ),
 )
 _INSTALLED = "iUFHWt"  # second letter of dpkg's state: installed, unpacked, half-configured, half-installed, triggers
@@ -67,7 +78,7 @@ _ASKED_BY_NAME = lazy(r"^(?:sudo )?dpkg(?:-query)? (?:-l|--list) (?:[\"']?\*?[\w
 _LONGEST_HISTORY = 20000  # characters of one line of apt's history
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact. A live list that names none is knowledge, also where dpkg-query says so by its exit code."""
     found: dict[tuple[str, str, str], Package] = {}
     history: dict[str, Package | None] = {}  # None: taken out
@@ -86,7 +97,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     if packages.packages:
         quotes = [text.quote(entry.line) for entry in packages.packages[:_QUOTES]]
         yield text.fact(DRIVER_PACKAGES, packages, *quotes, whole=whole)
-    elif pasted(text):
+    elif text.pasted:
         yield from _shown_empty(text)
     elif whole:
         yield text.fact(DRIVER_PACKAGES, packages, text.absent(f"{text.source}: no installed package of NVIDIA or CUDA"), whole=True)
@@ -123,26 +134,10 @@ def _told(line: str, number: int) -> dict[str, Package | None]:
 
 
 def _package(line: str, number: int) -> Package | None:
-    dpkg = _DPKG.match(line)
-    if dpkg:
-        return Package(name=dpkg[2], version=dpkg[3], state=dpkg[1], line=number) if dpkg[1][1] in _INSTALLED else None
-    selected = _SELECTED.match(line)
-    if selected:
-        return Package(name=selected[1], version="", line=number)
-    dnf = _DNF.match(line)
-    if dnf:
-        return Package(name=dnf[1], version=dnf[2], line=number)
-    rpm = _RPM.match(line)
-    if rpm:
-        parts = rpm[1].rsplit("-", 2)
-        if len(parts) == 3 and parts[1][:1].isdigit() and "/" not in rpm[1]:
-            return Package(name=parts[0], version=f"{parts[1]}-{parts[2]}", line=number)
+    listed = next((found.groupdict() for form in _LISTED if (found := form.match(line)) is not None), None)
+    if listed is None or listed.get("state", "ii")[1] not in _INSTALLED:
         return None
-    zypper = _ZYPPER.match(line)
-    if zypper:
-        return Package(name=zypper[1], version=zypper[2], line=number)
-    pacman = _PACMAN.match(line)
-    return Package(name=pacman[1], version=pacman[2], line=number) if pacman else None
+    return Package(name=listed["name"], version=listed.get("version", ""), state=listed.get("state", "ii"), line=number)
 
 
 def _only_unmatched(text: Text) -> bool:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import PCI, PciFunction
+from cudadoctor.model.values import PCI, PCI_NAMES, PciFunction
 from cudadoctor.parsers._pci import bus_fact
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _LINE = lazy(
     r"[ \t>|]{0,20}/sys/bus/pci/devices/([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])/"
@@ -24,6 +21,8 @@ _ROW = lazy(
     r"^[ \t>|]{0,20}(?P<address>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]):? 0x(?P<vendor>[0-9a-f]{4})"
     r"(?: 0x(?P<device>[0-9a-f]{4}))? 0x(?P<class>[0-9a-f]{6})\s*$"
 )
+_DEVICE = lazy(r"^\t(?P<device>[0-9a-f]{4})  (?P<name>\S.{0,100})$")
+_PRODUCT = lazy(r"\[(?P<product>[^\[\]]{3,80})\]")  # GA106 [GeForce RTX 3060]
 FEWEST = 8  # functions that every machine's bus has
 
 
@@ -37,7 +36,7 @@ class _Entry:
         self.numbers: list[int] = []
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with all functions. A function without a driver line has no driver, if nothing was left out."""
     entries: dict[str, _Entry] = {}
     for number, line in enumerate(text.lines, 1):
@@ -54,7 +53,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         else:
             entry.unreadable.add(match[6])
     if not entries:
-        if text.whole and text.origin != "text" and not text.text.strip():
+        if text.whole and not text.text.strip():
             yield bus_fact(text, (), (), whole=True)
         return
     functions = [_function(text, address, entry) for address, entry in entries.items()]
@@ -70,7 +69,7 @@ def _function(text: Text, address: str, entry: _Entry) -> PciFunction:
         device=entry.ids.get("device"),
         class_code=code[:4] if code else None,
         driver=entry.driver,
-        driver_known=entry.driver is not None or (text.whole and text.origin != "text" and "driver" not in entry.unreadable),
+        driver_known=entry.driver is not None or (text.whole and "driver" not in entry.unreadable),
         revision=entry.ids.get("revision"),
         line=entry.numbers[0],
     )
@@ -87,10 +86,8 @@ def _quotes(text: Text, numbers: list[int]) -> list[Quote]:
     return [text.quote(first, last) for first, last in runs]
 
 
-def parse_loop(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_loop(text: Text) -> Output:
     """A shell's loop over all devices that prints address, vendor and class of each, or the device's id between them."""
-    if not pasted(text):
-        return
     start = next((number for number, line in enumerate(text.lines, 1) if _LOOP.search(line)), None)
     found = [(number, row) for number, line in enumerate(text.lines[start or 0 :], (start or 0) + 1) if (row := _ROW.match(line))]
     if start is None or not found:
@@ -107,7 +104,16 @@ def _of_row(row: re.Match[str], number: int) -> PciFunction:
     return PciFunction(address=address, vendor=row["vendor"], device=row["device"], class_code=row["class"][:4], line=number)
 
 
+def parse_names(text: Text) -> Output:
+    """An excerpt of pci.ids: NVIDIA's devices of this machine by id. The name in brackets is the product's, else it is the chip's."""
+    found = {entry["device"]: entry["name"] for entry in map(_DEVICE.match, text.lines) if entry is not None}
+    if found:
+        names = {device: (product["product"] if (product := _PRODUCT.search(name)) else name) for device, name in found.items()}
+        yield text.fact(PCI_NAMES, names, *(text.quote(number) for number, line in enumerate(text.lines, 1) if _DEVICE.match(line)))
+
+
 PARSERS = (
     Parser(name="pci_sysfs", reads=("pci",), keys=(PCI.name,), parse=parse, wakes=("/sys/bus/pci/devices/",)),
-    Parser(name="pci_loop", reads=(), keys=(PCI.name,), parse=parse_loop, wakes=("/sys/bus/pci/devices/*",)),
+    Parser(name="pci_loop", keys=(PCI.name,), parse=parse_loop, wakes=("/sys/bus/pci/devices/*",)),
+    Parser(name="pci_names", reads=("pci-names",), keys=(PCI_NAMES.name,), parse=parse_names),
 )

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COPY_RATES, PCI_LINKS, CopyRates, PciLink, PciLinks
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _HEADER = lazy(r"^[ \t]{0,16}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])[ \t]{1,8}(\S.{0,300})$")
 _GPU_WORDS = lazy(r"(?:VGA compatible controller|3D controller|Display controller|\[03(?:00|02|80)\])")
@@ -29,14 +26,14 @@ _UNIT = lazy(r"Bandwidth\((?P<unit>[MG]B/s)\)")
 _RATE = lazy(r"^\s{0,20}\d{4,12}\s{1,20}(?P<rate>\d{1,7}(?:\.\d{1,3})?)\s{0,9}$")
 
 
-def links(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def links(text: Text) -> Output:
     """One fact with the link of each NVIDIA display function that shows one, and with those of bridges."""
     found: dict[str, list[PciLink]] = {"gpu": [], "slot": []}
     kind = "gpu"
     # An excerpt without headers, in a text about a GPU, speaks of it.
     excerpt = _ABOUT_GPUS.search(text.text) is not None
     link: dict[str, Any] | None = {"address": "", "line": 0, "lines": ()} if excerpt else None
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         header = _HEADER.match(line)
         beside = _BESIDE.match(line) if excerpt and "Lnk" in line else None
         if beside is not None:
@@ -70,12 +67,12 @@ def _finished(link: dict[str, Any] | None) -> list[PciLink]:
     return [PciLink(**link)] if link is not None and link["lines"] else []
 
 
-def copies(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def copies(text: Text) -> Output:
     """The largest transfer of each direction, for pinned memory."""
     rates: dict[str, float] = {}
     lines: dict[str, int] = {}
     way, pinned, factor = "", False, 1e-3
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         direction = _DIRECTION.search(line)
         if direction is not None:
             way, pinned = ("to_device" if direction["way"].startswith("Host") else "from_device"), False
@@ -93,6 +90,6 @@ def copies(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 PARSERS = (
-    Parser(name="pcie_link", reads=(), keys=(PCI_LINKS.name,), parse=links, wakes=("LnkSta:", "LnkCap:")),
-    Parser(name="copy_rates", reads=(), keys=(COPY_RATES.name,), parse=copies, wakes=("PINNED Memory Transfers",)),
+    Parser(name="pcie_link", keys=(PCI_LINKS.name,), parse=links, wakes=("LnkSta:", "LnkCap:")),
+    Parser(name="copy_rates", keys=(COPY_RATES.name,), parse=copies, wakes=("PINNED Memory Transfers",)),
 )

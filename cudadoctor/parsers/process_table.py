@@ -5,16 +5,15 @@ The columns are those of the table's own header, or of the command that is typed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PROCESSES, Process, Processes
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines, root_command
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import root_command
 
 State = Literal["running", "stopped", "orphaned", "defunct", "uninterruptible", "unknown"]
 
@@ -35,14 +34,12 @@ _LSOF = lazy(
 _LETTERS: dict[str, State] = {"T": "stopped", "t": "stopped", "Z": "defunct", "X": "defunct", "D": "uninterruptible"}
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with every process that a table lists; what two tables say of one is joined."""
-    if not pasted(text):
-        return
     found: dict[int, Process] = {}
     columns: tuple[str, ...] = ()
     node = None
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if len(line) > _LONGEST:
             continue
         typed = root_command(line)
@@ -99,7 +96,6 @@ def _join(found: dict[int, Process], process: Process) -> None:
 
 PARSER = Parser(
     name="process_table",
-    reads=(),
     keys=(PROCESSES.name,),
     parse=parse,
     wakes=("PID ", "ps -ef", "ps aux", "ps -aux", "ps -Af", "F...", "/dev/nvidia"),

@@ -5,6 +5,8 @@ Several parsers may state the same key: their order here is the order of trust (
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,63 +15,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, PYTHON_RAN, Hang, Hangs, Ladder, Silent
-from cudadoctor.parsers import (
-    attempts,
-    computed,
-    container_stack,
-    cuda_mentions,
-    dcgm,
-    dev,
-    dkms,
-    driver_libraries,
-    driver_names,
-    driver_version,
-    environment,
-    framework_names,
-    frameworks,
-    gpu_names,
-    kernel_log,
-    launches,
-    ldconfig,
-    limits,
-    lshw,
-    lspci,
-    majors,
-    module_files,
-    modules,
-    mokutil,
-    numba_report,
-    nvcc,
-    nvidia_modprobe,
-    nvidia_smi,
-    nvidia_smi_csv,
-    nvidia_smi_details,
-    nvml_of_smi,
-    os_release,
-    package_lists,
-    packages,
-    pci_names,
-    pci_sysfs,
-    pcie_link,
-    process_table,
-    setting,
-    setting_files,
-    shown_files,
-    slurm_client,
-    spaced_names,
-    surroundings,
-    system_names,
-    uname,
-    user,
-    video_controllers,
-    windows_version,
-    worker_frameworks,
-    worker_gpu,
-    worker_ladder,
-    worker_nvml,
-    worker_processes,
-    worker_python_env,
-)
+from cudadoctor.parsers import attempts, setting, worker_frameworks, worker_gpu, worker_ladder
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.discourse import speech_of
 from cudadoctor.parsers.json_lines import ending, stderr_tail
@@ -79,14 +25,20 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _MODULES = (
-    pci_sysfs, lspci, lshw, modules, driver_version, module_files, dkms, mokutil, packages, kernel_log, dev, user, os_release,
-    system_names, uname, surroundings, environment, ldconfig, driver_libraries, nvidia_modprobe, nvidia_smi, nvidia_smi_csv, nvcc,
-    worker_nvml, nvml_of_smi, worker_python_env, worker_processes, worker_ladder, worker_gpu, worker_frameworks, computed,
-    package_lists, frameworks, framework_names, gpu_names, driver_names, numba_report, slurm_client, spaced_names,
-    cuda_mentions, nvidia_smi_details, pcie_link, limits, video_controllers, windows_version, dcgm,
-    launches, container_stack, setting_files, shown_files, majors, pci_names, process_table,
+    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "dkms", "mokutil", "packages", "kernel_log", "dev", "user",
+    "os_release", "system_names", "uname", "surroundings", "environment", "ldconfig", "driver_libraries", "programs", "nvidia_smi",
+    "nvidia_smi_csv", "nvcc", "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu",
+    "worker_frameworks", "computed", "package_lists", "frameworks", "gpu_names", "driver_names", "numba_report", "spaced_names",
+    "cuda_mentions", "nvidia_smi_details", "pcie_link", "limits", "video_controllers", "windows_version", "dcgm", "launches",
+    "container_stack", "setting_files", "process_table",
 )  # fmt: skip
-PARSERS: tuple[Parser, ...] = tuple(parser for module in _MODULES for parser in (getattr(module, "PARSERS", None) or (module.PARSER,)))
+
+
+def _parsers_of(module: ModuleType) -> tuple[Parser, ...]:
+    return getattr(module, "PARSERS", None) or (module.PARSER,)
+
+
+PARSERS = tuple(parser for name in _MODULES for parser in _parsers_of(import_module(f"cudadoctor.parsers.{name}")))
 HANG_STATUSES = ("timed-out", "abandoned")
 HANG_NAMES = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "ladder": "the CUDA driver (libcuda)"}
 

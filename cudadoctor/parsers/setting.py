@@ -11,17 +11,16 @@ import re
 from collections.abc import Iterator
 from itertools import groupby, islice, takewhile
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Launcher, Setting, Start
 from cudadoctor.parsers import _answers
 from cudadoctor.parsers.attempts import typed
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.literals import Literals
 from cudadoctor.parsers.prose import Prose
-from cudadoctor.parsers.shell import is_prompt, pasted, root_command
+from cudadoctor.parsers.shell import is_prompt, root_command
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -154,10 +153,8 @@ class _Reader:
             self._last = _Body(text, self._hints)
         return self._last
 
-    def setting(self, text: Text) -> Iterator[Fact[Any] | Unknown]:
+    def setting(self, text: Text) -> Output:
         """One fact with all circumstances and commands. Only a user's text is read so."""
-        if not pasted(text):
-            return
         body = self._body(text)
         words = {known.kind: line for known in self._known if (line := known.first(body)) is not None}
         answers = _answers_of(text, body)
@@ -186,13 +183,13 @@ class _Reader:
         } - {0}
         yield text.fact(SETTING, setting, *(text.quote(line) for line in sorted(shown)), whole=False)
 
-    def wsl(self, text: Text) -> Iterator[Fact[Any] | Unknown]:
+    def wsl(self, text: Text) -> Output:
         """The kernel that Microsoft made, or the folder that Windows lends, named anywhere in a user's text."""
         found = next(self._near(text, _OF_WSL, _KERNEL_OF_WSL), None)
         if found is not None:
             yield text.fact(WSL, True, text.quote(found[0]), whole=False)
 
-    def inside(self, text: Text) -> Iterator[Fact[Any] | Unknown]:
+    def inside(self, text: Text) -> Output:
         """The prompt of Apptainer, TensorFlow's word for its host where Docker named that, a service of docker compose."""
         found = next(self._near(text, _INSIDE_HINTS, _INSIDE), None)
         if found is not None:
@@ -200,10 +197,9 @@ class _Reader:
 
     def _near(self, text: Text, hints: tuple[str, ...], pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         """The lines near a hint on which the pattern fits: number, and what fits."""
-        if pasted(text):
-            body = self._body(text)
-            lines = ((number, pattern.search(body.around(at))) for hint in hints for at, number in body.places(hint))
-            yield from ((number, found[0].strip()) for number, found in lines if found is not None)
+        body = self._body(text)
+        lines = ((number, pattern.search(body.around(at))) for hint in hints for at, number in body.places(hint))
+        return ((number, found[0].strip()) for number, found in lines if found is not None)
 
 
 def _launcher(body: _Body) -> Launcher | None:
@@ -359,7 +355,7 @@ def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
     """The parsers of this module, with what is known."""
     reader = knowledge.once("setting", lambda: _Reader(knowledge))
     return (
-        Parser(name="setting", reads=(), keys=(SETTING.name,), parse=reader.setting, wakes=_WAKES),
-        Parser(name="wsl_words", reads=(), keys=(WSL.name,), parse=reader.wsl, wakes=_OF_WSL),
-        Parser(name="container_words", reads=(), keys=(CONTAINER_MARKS.name,), parse=reader.inside, wakes=_INSIDE_HINTS),
+        Parser(name="setting", keys=(SETTING.name,), parse=reader.setting, wakes=_WAKES),
+        Parser(name="wsl_words", keys=(WSL.name,), parse=reader.wsl, wakes=_OF_WSL),
+        Parser(name="container_words", keys=(CONTAINER_MARKS.name,), parse=reader.inside, wakes=_INSIDE_HINTS),
     )

@@ -1,19 +1,34 @@
-"""The files in which the variables of the environment are set."""
+"""The files in which the variables of the environment are set: of the machine itself, and those that a user's text shows.
+
+A text shows them by `cat ~/.bashrc`, `grep -n`, `systemctl cat` or `head` of several. A unit's EnvironmentFile= belongs to that unit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
+import msgspec
+
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SET_IN, SetIn
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import command, is_prompt, root_command
 
 _LINE = lazy(r"^(?P<path>/.{1,1000}):(?P<number>\d{1,7}): (?P<name>[A-Za-z_]\w{0,100})(?P<more> \.\.\.)?$")
+_PATH = r"(?P<path>(?:/|~/)[\w./@:+-]{1,300})"
+_CAT = lazy(rf"(?:sudo )?(?:cat|less|more|tail|head) {_PATH}$")
+_HEADING = lazy(rf"^(?:# (?=/(?:etc|run|usr/lib|lib)/systemd/)|==> ){_PATH}(?: <==)?$")
+_FOUND = lazy(rf"^{_PATH}:(?P<number>\d{{1,6}}):(?P<rest>.{{1,2000}})$")
+_SETS = lazy(
+    r"^[ \t]{0,40}(?:export |declare -x |setenv |set -gx |Environment=)?[\"']?"
+    r"(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| (?=\S))(?P<rest>.{0,2000})"
+)
+_MORE = lazy(r"[;&|`]|\$\(|\\$|[ \t][\"']?[A-Z][A-Z0-9_]{3,60}=")
+_READ_BY = lazy(r"^[ \t]{0,40}EnvironmentFile=-?(?P<path>/\S{1,300})$")
+_UNIT = lazy(r"/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_settings(text: Text) -> Output:
     """All lines that set one, in the order in which a shell reads them."""
     found = [_LINE.match(line) for line in text.lines]
     places = [
@@ -26,4 +41,52 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
     yield text.fact(SET_IN, tuple(places), *(text.quote(number) for number, one in enumerate(found[:60], 1) if one is not None))
 
 
-PARSER = Parser(name="setting_files", reads=("setting-files",), keys=(SET_IN.name,), parse=parse)
+def parse_shown(text: Text) -> Output:
+    """Every line that sets a variable in a file whose name is shown, in the text's order."""
+    places: list[tuple[int, SetIn]] = []
+    readers: dict[str, str] = {}  # a file to the unit that reads it
+    path, first = None, 0
+    for number, line in enumerate(text.plain_lines, 1):
+        opened = _opened(line)
+        if opened is not None:
+            path, first = opened, number
+        elif is_prompt(line):
+            path = None
+        elif (found := _FOUND.match(line)) is not None:
+            places += _set(number, found["path"], int(found["number"]), found["rest"])
+        elif path is not None:
+            places += _set(number, path, number - first, line)
+            unit, reads = _UNIT.search(path), _READ_BY.match(line)
+            if unit is not None and reads is not None:
+                readers[reads["path"]] = unit["unit"]
+    if places:
+        settled = tuple(msgspec.structs.replace(place, unit=readers.get(place.path)) for _, place in places)
+        yield text.fact(SET_IN, settled, *(text.quote(number) for number, _ in places[:60]), whole=False)
+
+
+def _opened(line: str) -> str | None:
+    """The file whose lines follow."""
+    heading = _HEADING.match(line)
+    typed = None if heading is not None else command(line) or root_command(line)
+    found = heading if heading is not None else _CAT.match(typed.strip()) if typed is not None else None
+    return found["path"] if found is not None else None
+
+
+def _set(number: int, path: str, line: int, words: str) -> Iterator[tuple[int, SetIn]]:
+    found = _SETS.match(words)
+    if found is not None:
+        yield number, SetIn(name=found["name"], path=path, line=line, alone=_MORE.search(found["rest"]) is None)
+
+
+PARSERS = (
+    Parser(name="setting_files", reads=("setting-files",), keys=(SET_IN.name,), parse=parse_settings),
+    Parser(
+        name="shown_files",
+        keys=(SET_IN.name,),
+        parse=parse_shown,
+        wakes=(
+            "cat /", "cat ~/", "less /", "less ~/", "# /etc/systemd/", "# /lib/systemd/", "# /usr/lib/systemd/", "# /run/systemd/", "==> ",
+            ":export ", ":CUDA", ":NUMBA",
+        ),
+    ),
+)  # fmt: skip

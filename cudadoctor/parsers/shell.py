@@ -6,7 +6,6 @@ import re
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import other_languages
-from cudadoctor.parsers.base import Text
 
 # A prompt is recognised only with a blank behind its sign, so that "$HOME" or "#include" are none. cmd's has none: C:\Users\x>nvcc -V
 _ENVIRONMENTS = r"(?:\([\w./ :-]{1,60}\)[ \t]*){0,3}"
@@ -26,25 +25,7 @@ _EMPTY_PROMPT = lazy(
 )
 _NOTEBOOK = lazy(r"^[ \t]{0,16}!(?P<command>[a-z][\w./-]{0,60}(?: .{0,2000})?)(?P<typed>)$")
 _ROOT_SIGN = lazy(r"^[ \t]{0,16}#[ \t]+(?P<command>\S.{0,2000})$")
-_QUOTED = lazy(r"^ ?(?:> ?){1,4}")
 _NUMBER = lazy(r"^\s{0,16}(\d{1,3})$")
-
-
-def pasted(text: Text) -> bool:
-    """Whether this is a user's text with anything around, not the output of one known command."""
-    return text.origin == "text" or (text.item is not None and text.item.kind == "text")
-
-
-def whole(text: Text) -> bool:
-    """What a pasted text does not show may exist all the same."""
-    return text.whole and not pasted(text)
-
-
-def plain_lines(text: Text) -> list[str]:
-    """The lines without the signs of quotation that mail and bug trackers put before them."""
-    if ">" not in text.text:
-        return text.lines
-    return [_QUOTED.sub("", line) if line.startswith((">", " >")) else line for line in text.lines]
 
 
 def command(line: str) -> str | None:

@@ -7,13 +7,11 @@ assignment in PowerShell or in a program's own language may have blanks, so only
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SPACED_NAMES, SpacedName
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import root_command
 
 _HELD = lazy(r"^(?P<before>[ \t]{0,8})(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})(?P<after>[ \t]{0,8})=")
 _TYPED = lazy(r"^(?P<command>[sS][eE][tT]|export)[ \t]{1,8}\"?(?P<name>[A-Za-z_][A-Za-z0-9_]{0,80})[ \t]{1,8}=(?![=~])")
@@ -21,13 +19,13 @@ _CMD = lazy(r"^[A-Za-z]:\\[^>|]{0,200}>")  # cmd's prompt, which has no blank be
 _MOST = 20
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact with all such names. That an environment has none is said too."""
-    found = tuple(_typed(text) if pasted(text) else _held(text))[:_MOST]
+    found = tuple(_typed(text) if text.pasted else _held(text))[:_MOST]
     if found:
-        yield text.fact(SPACED_NAMES, found, *(text.quote(entry.line) for entry in found), whole=whole(text))
-    elif not pasted(text):
-        yield text.fact(SPACED_NAMES, None, text.absent("no variable has a blank in its name"), whole=whole(text))
+        yield text.fact(SPACED_NAMES, found, *(text.quote(entry.line) for entry in found))
+    elif not text.pasted:
+        yield text.fact(SPACED_NAMES, None, text.absent("no variable has a blank in its name"))
 
 
 def _held(text: Text) -> Iterator[SpacedName]:
@@ -38,7 +36,7 @@ def _held(text: Text) -> Iterator[SpacedName]:
 
 
 def _typed(text: Text) -> Iterator[SpacedName]:
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if "=" not in line:
             continue
         typed = root_command(line)

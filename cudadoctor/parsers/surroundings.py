@@ -5,14 +5,12 @@ Files that say something by their place alone (/.dockerenv, the firmware's produ
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, TEGRA, WSL
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines, root_command, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import root_command
 
 _CGROUP = lazy(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
 _CGROUP_MARK = lazy(r"docker|kubepods|libpod|lxc|containerd|garden|machine\.slice")
@@ -48,10 +46,10 @@ _HYPERVISORS = (
 _EC2 = lazy(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
 
 
-def parse_cgroup(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_cgroup(text: Text) -> Output:
     """Names of container engines in the control groups of process 1. Without one, only the host's own group says "no container"."""
     host = None
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         group = _CGROUP.match(line)
         if group is None:
             continue
@@ -65,93 +63,86 @@ def parse_cgroup(text: Text) -> Iterator[Fact[Any] | Unknown]:
         yield text.fact(CONTAINER_MARKS, None, text.quote(host), whole=False)
 
 
-def parse_dockerenv(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """The file is a mark by being there; Docker leaves it empty."""
-    yield text.fact(CONTAINER_MARKS, ("/.dockerenv",), text.absent("/.dockerenv: there"), whole=False)
+def _mark_by_being_there(path: str) -> Callable[[Text], Output]:
+    """Docker and Podman leave a file in each container, which may be empty."""
+    return lambda text: [text.fact(CONTAINER_MARKS, (path,), text.absent(f"{path}: there"), whole=False)]
 
 
-def parse_containerenv(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """Podman's mark."""
-    yield text.fact(CONTAINER_MARKS, ("/run/.containerenv",), text.absent("/run/.containerenv: there"), whole=False)
+def _first_mark(mark_of: Callable[[str], str | None]) -> Callable[[Text], Output]:
+    """The first line of which the function makes a mark."""
+
+    def parse(text: Text) -> Output:
+        for number, line in enumerate(text.plain_lines, 1):
+            mark = mark_of(line)
+            if mark is not None:
+                yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
+                return
+
+    return parse
 
 
-def parse_variable(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def _of_variable(line: str) -> str | None:
     """`container=podman`, which some engines put into the environment."""
-    for number, line in enumerate(plain_lines(text), 1):
-        found = _VARIABLE.match(line) if "container=" in line else None
-        of_engine = _OF_ENGINE.match(line) if "=" in line else None
-        mark = f"container={found['engine']}" if found is not None else of_engine["name"] if of_engine is not None else None
-        if mark is not None:
-            yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
-            return
+    found = _VARIABLE.match(line) if "container=" in line else None
+    of_engine = _OF_ENGINE.match(line) if "=" in line else None
+    return f"container={found['engine']}" if found is not None else of_engine["name"] if of_engine is not None else None
 
 
-def parse_manager(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def _of_root_mount(line: str) -> str | None:
+    """What is mounted as /: the layers of an image under the folder of an engine, or gVisor's own file server."""
+    found = _ROOT_MOUNT.match(line)
+    return f"/ from {found['mark']}" if found is not None else "gVisor" if _GVISOR.match(line) else None
+
+
+def parse_manager(text: Text) -> Output:
     """/run/systemd/container and /run/host/container-manager hold the engine's name: lxc, systemd-nspawn, podman."""
-    found = _ENGINE_NAME.match(text.lines[0].strip()) if text.lines else None
+    found = _ENGINE_NAME.match(text.lines[0].strip())
     if found is not None and found["engine"] != "wsl":
         yield text.fact(CONTAINER_MARKS, (found["engine"],), text.quote(1), whole=False)
 
 
-def parse_root_mount(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """What is mounted as /: the layers of an image under the folder of an engine, or gVisor's own file server."""
-    for number, line in enumerate(text.lines, 1):
-        found = _ROOT_MOUNT.match(line)
-        mark = f"/ from {found['mark']}" if found is not None else "gVisor" if _GVISOR.match(line) else None
-        if mark is not None:
+def parse_session(text: Text) -> Output:
+    """A shell inside a container, by its prompt or by the command that went in. The last one counts: that is where the text ends."""
+    for number, line in reversed(list(enumerate(text.plain_lines, 1))):
+        prompt = _CONTAINER_PROMPT.match(line) if "@" in line else None
+        entered = _ENTERED.match(root_command(line) or "") if "@" in line or "exec" in line else None
+        if prompt is not None or entered is not None:
+            mark = f"prompt {prompt['host']}" if prompt is not None else entered[0].removeprefix("sudo ") if entered is not None else ""
             yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
             return
 
 
-def parse_session(text: Text) -> Iterator[Fact[Any] | Unknown]:
-    """A shell inside a container, by its prompt or by the command that went in. The last one counts: that is where the text ends."""
-    if not pasted(text):
-        return
-    for number, line in reversed(list(enumerate(plain_lines(text), 1))):
-        if "@" not in line and "exec" not in line:
-            continue
-        prompt = _CONTAINER_PROMPT.match(line)
-        if prompt is not None:
-            yield text.fact(CONTAINER_MARKS, (f"prompt {prompt['host']}",), text.quote(number), whole=False)
-            return
-        typed = root_command(line)
-        entered = _ENTERED.match(typed) if typed is not None else None
-        if entered is not None:
-            yield text.fact(CONTAINER_MARKS, (entered[0].removeprefix("sudo "),), text.quote(number), whole=False)
-            return
-
-
-def parse_kernel(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_kernel(text: Text) -> Output:
     """A kernel made by Microsoft is WSL's; a kernel that names Tegra runs on a Jetson."""
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if not _KERNEL_LINE.match(line):
             continue
         words = line.lower()
-        yield text.fact(WSL, "microsoft" in words, text.quote(number), whole=whole(text))
+        yield text.fact(WSL, "microsoft" in words, text.quote(number))
         if "-tegra" in words:
-            yield text.fact(TEGRA, True, text.quote(number), whole=whole(text))
-        elif not pasted(text) and " x86_64" in words:
+            yield text.fact(TEGRA, True, text.quote(number))
+        elif not text.pasted and " x86_64" in words:
             yield text.fact(TEGRA, None, text.quote(number))  # a Jetson is an ARM machine
         return
 
 
-def parse_tegra(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_tegra(text: Text) -> Output:
     """/etc/nv_tegra_release begins with `# R36 (release)`."""
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         if _TEGRA_LINE.match(line):
-            yield text.fact(TEGRA, True, text.quote(number), whole=whole(text))
+            yield text.fact(TEGRA, True, text.quote(number))
             return
 
 
-def parse_dmi(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_dmi(text: Text) -> Output:
     """The firmware's product name: that of a hypervisor, or of a machine (then known to be none)."""
-    product = plain_lines(text)[0].strip()
+    product = text.plain_lines[0].strip()
     if not product:
         return
     name = next((name for words, name in _HYPERVISORS if words in product), None)
     if name is None and _EC2.match(product):
         name = "Amazon EC2"
-    yield text.fact(HYPERVISOR, name, text.quote(1), whole=whole(text))
+    yield text.fact(HYPERVISOR, name, text.quote(1))
 
 
 _MARKS = (CONTAINER_MARKS.name,)
@@ -164,20 +155,19 @@ PARSERS = (
         wakes=("Linux version ", "GNU/Linux"),
     ),
     Parser(name="cgroup", reads=("cgroup",), keys=_MARKS, parse=parse_cgroup, wakes=("/docker/", "kubepods", "libpod-", ":/lxc/")),
-    Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=parse_dockerenv, absent=_MARKS),
-    Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=parse_containerenv, absent=_MARKS),
+    Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=_mark_by_being_there("/.dockerenv"), absent=_MARKS),
+    Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=_mark_by_being_there("/run/.containerenv"), absent=_MARKS),
     Parser(name="container_manager", reads=("container-manager",), keys=_MARKS, parse=parse_manager, absent=_MARKS),
-    Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=parse_root_mount),
+    Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=_first_mark(_of_root_mount)),
     Parser(
         name="container_variable",
         reads=("environment",),
         keys=_MARKS,
-        parse=parse_variable,
+        parse=_first_mark(_of_variable),
         wakes=("container=", "KUBERNETES_SERVICE_HOST=", "APPTAINER_CONTAINER=", "SINGULARITY_CONTAINER="),
     ),
     Parser(
         name="container_session",
-        reads=(),
         keys=_MARKS,
         parse=parse_session,
         wakes=("nvidia", "NVIDIA", "initialize NVML", "libcuda.so", "of memory", "OF_MEMORY"),  # what such a prompt has a bearing on

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import pasted, plain_lines
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _WORDS = (
     "Ubuntu", "ubuntu 1", "ubuntu 2", "Debian", "Fedora", "CentOS", "Red Hat", "RHEL 7", "RHEL 8", "RHEL 9", "RHEL 10", "Rocky Linux",
@@ -37,42 +34,43 @@ _LONGEST = 500  # characters of a line that are read
 
 # ---------------------------------------------------------------- names
 _VERSION = r"(?P<version>\d{1,4}(?:\.\d{1,8}){0,2})"
+_WORDS_OF = {
+    "ubuntu": r"[KXL]?[Uu]buntu(?: (?:MATE|Budgie|Studio|Server|Desktop|Linux|LTS))?",
+    "debian": r"Debian(?: GNU/Linux)?",
+    "fedora": r"Fedora(?: Linux)?(?: (?:Workstation|Server|KDE|Silverblue|Kinoite|CoreOS))?",
+    "centos": r"CentOS(?: Stream| Linux)?",
+    "rhel": r"Red ?Hat(?: Enterprise Linux)?(?: Server)?|RHEL",
+    "rocky": r"Rocky(?: Linux)?",
+    "almalinux": r"AlmaLinux|Alma Linux",
+    "ol": r"Oracle Linux(?: Server)?",
+    "amzn": r"Amazon Linux",
+    "arch": r"Arch(?: Linux|Linux)",
+    "manjaro": r"Manjaro(?: Linux)?",
+    "endeavouros": r"EndeavourOS",
+    "garuda": r"Garuda(?: Linux)?",
+    "cachyos": r"CachyOS(?: Linux)?",
+    "opensuse-tumbleweed": r"(?:openSUSE )?Tumbleweed",
+    "opensuse-leap": r"openSUSE(?: Leap)?",
+    "sles": r"SUSE Linux Enterprise(?: Server| Desktop)?|SLES",
+    "linuxmint": r"Linux Mint|LMDE",
+    "pop": r"Pop!_OS",
+    "elementary": r"elementary OS",
+    "zorin": r"Zorin OS",
+    "neon": r"KDE neon(?: User(?: Edition)?)?",
+    "kali": r"Kali(?: GNU/Linux| Linux)",
+    "raspbian": r"Raspbian(?: GNU/Linux)?",
+    "mx": r"MX Linux",
+    "nobara": r"Nobara(?: Linux)?",
+    "bazzite": r"Bazzite",
+    "nixos": r"NixOS",
+    "gentoo": r"Gentoo(?: Linux)?",
+    "void": r"Void Linux",
+    "alpine": r"Alpine Linux",
+    "windows": r"(?:Microsoft )?Windows(?: Server)?(?: NT)?",
+}
 _NAMES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (name, lazy(rf"(?<![\w/:.-])(?:{words})(?:[ \t:,v(-]{{1,3}}|(?=\d)|\b)(?:release |[Vv]ersion |Linux |GNU/Linux )?{_VERSION}?"))
-    for name, words in (
-        ("ubuntu", r"[KXL]?[Uu]buntu(?: (?:MATE|Budgie|Studio|Server|Desktop|Linux|LTS))?"),
-        ("debian", r"Debian(?: GNU/Linux)?"),
-        ("fedora", r"Fedora(?: Linux)?(?: (?:Workstation|Server|KDE|Silverblue|Kinoite|CoreOS))?"),
-        ("centos", r"CentOS(?: Stream| Linux)?"),
-        ("rhel", r"Red ?Hat(?: Enterprise Linux)?(?: Server)?|RHEL"),
-        ("rocky", r"Rocky(?: Linux)?"),
-        ("almalinux", r"AlmaLinux|Alma Linux"),
-        ("ol", r"Oracle Linux(?: Server)?"),
-        ("amzn", r"Amazon Linux"),
-        ("arch", r"Arch(?: Linux|Linux)"),
-        ("manjaro", r"Manjaro(?: Linux)?"),
-        ("endeavouros", r"EndeavourOS"),
-        ("garuda", r"Garuda(?: Linux)?"),
-        ("cachyos", r"CachyOS(?: Linux)?"),
-        ("opensuse-tumbleweed", r"(?:openSUSE )?Tumbleweed"),
-        ("opensuse-leap", r"openSUSE(?: Leap)?"),
-        ("sles", r"SUSE Linux Enterprise(?: Server| Desktop)?|SLES"),
-        ("linuxmint", r"Linux Mint|LMDE"),
-        ("pop", r"Pop!_OS"),
-        ("elementary", r"elementary OS"),
-        ("zorin", r"Zorin OS"),
-        ("neon", r"KDE neon(?: User(?: Edition)?)?"),
-        ("kali", r"Kali(?: GNU/Linux| Linux)"),
-        ("raspbian", r"Raspbian(?: GNU/Linux)?"),
-        ("mx", r"MX Linux"),
-        ("nobara", r"Nobara(?: Linux)?"),
-        ("bazzite", r"Bazzite"),
-        ("nixos", r"NixOS"),
-        ("gentoo", r"Gentoo(?: Linux)?"),
-        ("void", r"Void Linux"),
-        ("alpine", r"Alpine Linux"),
-        ("windows", r"(?:Microsoft )?Windows(?: Server)?(?: NT)?"),
-    )
+    for name, words in _WORDS_OF.items()
 )
 _ROLLING = frozenset(("arch", "manjaro", "endeavouros", "garuda", "cachyos", "opensuse-tumbleweed", "nixos", "gentoo", "void", "bazzite"))
 _CODENAME = lazy(
@@ -135,11 +133,11 @@ _KERNELS: tuple[tuple[re.Pattern[str], str | None, tuple[str, ...]], ...] = tupl
 Statement = tuple[int, int, OperatingSystem]  # rank (less is better), line index, what is said
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact, from the best statement: a form or neofetch, a release file, the kernel, a prompt of Windows, a name in prose."""
-    if not pasted(text) and (text.item is None or text.item.id != "issue"):
+    if not text.pasted and (text.item is None or text.item.id != "issue"):
         return
-    lines = [_COMPILER.sub("", line) if "(" in line else line for line in plain_lines(text)]
+    lines = [_COMPILER.sub("", line) if "(" in line else line for line in text.plain_lines]
     found = [statement for index in _spots("\n".join(lines)) for statement in _statements(lines[index][:_LONGEST], index)]
     if any(_WSL.search(lines[index]) is not None for _, index, _ in found) or "WSL" in text.text:
         # Windows is then the system around: the program's own is Linux.
@@ -193,6 +191,11 @@ def _statements(line: str, index: int) -> Iterator[Statement]:
     for system in (_named(line, whole=False), _named(line, whole=False, besides="windows") if "Windows" in line else None):
         if system is not None:
             yield (PROSE if system.version_id or system.codename else ROLLING), index, system
+
+
+def id_of_name(name: str) -> str | None:
+    """The distribution that /etc/os-release calls by this name."""
+    return "void" if name == "Void" else next((found for found, words in _WORDS_OF.items() if re.fullmatch(words, name)), None)
 
 
 def _named(words: str, *, whole: bool, besides: str = "") -> OperatingSystem | None:

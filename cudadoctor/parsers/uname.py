@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL, Kernel
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines, root_command, whole
+from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.shell import root_command
 
 _UNAME = lazy(r"^\s{0,16}Linux \S{1,100} (?P<release>\d{1,3}\.\d{1,4}\S{0,100}) (?P<rest>.{1,400})$")
 _MACHINE = lazy(r" (x86_64|aarch64|ppc64le|armv[678]l|i[3-6]86|riscv64|s390x)(?= |$)")
@@ -17,9 +13,9 @@ _PROC_VERSION = lazy(r"^\s{0,16}Linux version (?P<release>\d{1,3}\.\d{1,4}\S{0,1
 _RELEASE = lazy(r"^\s{0,16}(?P<release>\d{1,3}\.\d{1,4}\.\S{1,100})$")
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One fact for every kernel named. A source that leaves the machine out counts after one that tells it (`whole`)."""
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         if "Linux " not in line and "uname" not in line:
             continue
@@ -27,7 +23,7 @@ def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if found is not None:
             machines = _MACHINE.findall(f" {found['rest']}")
             kernel = Kernel(system="Linux", release=found["release"], machine=machines[-1] if machines else None)
-            yield text.fact(KERNEL, kernel, text.quote(number), whole=whole(text) and bool(machines))
+            yield text.fact(KERNEL, kernel, text.quote(number), whole=text.whole and bool(machines))
             continue
         found = _PROC_VERSION.match(line)
         if found is not None:

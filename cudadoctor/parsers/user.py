@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MAY_MAKE_NODES, USER, User
-from cudadoctor.parsers.base import Parser, Text
-from cudadoctor.parsers.shell import plain_lines, whole
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _IDENTITY = lazy(
     r"\buid=(?P<uid>\d{1,10})(?:\((?P<name>[^)]{1,100})\))? gid=(?P<gid>\d{1,10})(?:\([^)]{1,100}\))?"
@@ -20,24 +15,24 @@ _CAPABILITIES = lazy(r"^\s{0,16}CapEff:\s{1,16}(?P<bits>[0-9A-Fa-f]{8,16})$")
 CAP_MKNOD = 27  # linux/capability.h
 
 
-def parse_user(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_user(text: Text) -> Output:
     """The user that `id` names."""
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         found = _IDENTITY.search(line) if "uid=" in line else None
         if found is None:
             continue
         groups = tuple(name or digits for digits, name in _GROUP.findall(found["groups"] or ""))
         user = User(name=found["name"] or found["uid"], uid=int(found["uid"]), gid=int(found["gid"]), groups=groups)
-        yield text.fact(USER, user, text.quote(number), whole=whole(text))
+        yield text.fact(USER, user, text.quote(number))
 
 
-def parse_capabilities(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_capabilities(text: Text) -> Output:
     """Whether CAP_MKNOD is in the effective set: with it the driver's libraries make missing nodes themselves."""
-    for number, line in enumerate(plain_lines(text), 1):
+    for number, line in enumerate(text.plain_lines, 1):
         found = _CAPABILITIES.match(line)
         if found is not None:
             may = bool(int(found["bits"], 16) >> CAP_MKNOD & 1)
-            yield text.fact(MAY_MAKE_NODES, may, text.quote(number), whole=whole(text))
+            yield text.fact(MAY_MAKE_NODES, may, text.quote(number))
 
 
 PARSERS = (

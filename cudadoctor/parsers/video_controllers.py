@@ -7,19 +7,17 @@ depends on them: the vendor is in PNPDeviceID, and a driver of NVIDIA's is told 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DISPLAY_ADAPTERS, LOADED_DRIVER, PCI, DisplayAdapter, DisplayAdapters, LoadedDriver, PciFunction
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers._pci import NVIDIA, bus_fact
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import said
-from cudadoctor.parsers.shell import plain_lines, whole
 
 NVIDIA_SERVICE = "nvlddmkm"  # the kernel driver of every NVIDIA display driver since Vista
 FIELDS = (
@@ -56,7 +54,7 @@ def _all_records(text: Text) -> tuple[list[Record], bool]:
     blank = 0
     understood = True
     columns: list[tuple[str, int]] = []
-    lines = plain_lines(text)
+    lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         blank = blank + 1 if not line.strip() else 0
         if blank:
@@ -200,7 +198,7 @@ def _kept(text: Text, adapters: list[DisplayAdapter], quotes: list[list[Quote]],
 
 
 # ---------------------------------------------------------------- Win32_VideoController
-def parse_controllers(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_controllers(text: Text) -> Output:
     """The adapters; and the driver of NVIDIA's that runs one of them."""
     records, understood = _records(text)
     adapters: list[DisplayAdapter] = []
@@ -210,7 +208,7 @@ def parse_controllers(text: Text) -> Iterator[Fact[Any] | Unknown]:
         if adapter is not None and (adapter.instance or adapter.driver_text or adapter.problem is not None):
             adapters.append(adapter)
             quotes.append(_quotes(text, lines, fields))
-    complete = whole(text) and understood and all(adapter.instance for adapter in adapters)
+    complete = text.whole and understood and all(adapter.instance for adapter in adapters)
     if not adapters and not complete:
         return
     yield _kept(text, adapters, quotes, whole=complete)
@@ -224,7 +222,7 @@ def parse_controllers(text: Text) -> Iterator[Fact[Any] | Unknown]:
 
 
 # ---------------------------------------------------------------- Win32_PnPEntity
-def parse_devices(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse_devices(text: Text) -> Output:
     """The PCI bus, and what of it is a display adapter or would be one with a driver."""
     records, understood = _records(text)
     functions: list[PciFunction] = []
@@ -247,7 +245,7 @@ def parse_devices(text: Text) -> Iterator[Fact[Any] | Unknown]:
             continue
         functions.append(_function(adapter, class_code))
         quotes.append(spoken)
-    complete = whole(text) and understood
+    complete = text.whole and understood
     if not functions and not complete:
         return
     yield bus_fact(text, functions, quotes, whole=complete and placed)

@@ -5,10 +5,9 @@ No pasted text wakes this: the version stands at the head of every session of cm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from cudadoctor.model.facts import Fact, Key, Unknown
+from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
@@ -28,7 +27,7 @@ from cudadoctor.model.values import (
     Kernel,
     OperatingSystem,
 )
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 
 _VERSION = lazy(r"^\s{0,8}Microsoft Windows \[\w{1,12} (?P<version>\d{1,2}\.\d{1,2}\.(?P<build>\d{4,6})(?:\.\d{1,6})?)\]")
 _FIELD = lazy(r"^\s{0,8}(?P<name>Edition|Machine): (?P<value>\S.{0,60})$")
@@ -41,7 +40,7 @@ NOT_THERE: tuple[Key[Any], ...] = (
 )  # fmt: skip
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     fields = {found["name"]: found["value"] for line in text.lines if (found := _FIELD.match(line)) is not None}
     for number, line in enumerate(text.lines, 1):
         found = _VERSION.match(line)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.frameworks import NAMES, run_words
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORK_RUNS, FrameworkRun, FrameworkRuns
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, ending, records, said, stderr_tail
 from cudadoctor.parsers.worker_ladder import HANGING, OUTPUT_TAIL
 
@@ -25,7 +24,7 @@ _LIBRARY = lazy(
 )
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """One run. A step that began and did not end is where the process crashed or hung."""
     entries = list(records(text))
     start = next((entry for entry in entries if entry.event == "start"), None)

@@ -5,14 +5,14 @@ A worker that hung or crashed says so by the step that it had begun; the other G
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Unknown
+from cudadoctor.model.facts import Fact
 from cudadoctor.model.values import GPU_WORK, LADDER, GpuLoad, GpuWork, Guest, Ladder, Lesson, Measurement, RungResult, SmokeStep, Sustained
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, ending, nothing_read, records, said
 from cudadoctor.parsers.worker_ladder import of, rungs_of, spoken_line, unfinished
 
@@ -48,7 +48,7 @@ def _joined(group: list[Measurement]) -> Measurement:
     )
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """Facts of one worker."""
     entries = list(records(text))
     if not any(entry.event in ("start", "begin", "end") for entry in entries):

@@ -5,15 +5,15 @@ A rung that began and did not end is itself an answer: the process crashed there
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import LADDER, Changed, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
 from cudadoctor.model.values.ladder import left_out
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_of_crash
 
 OUTPUT_TAIL = 4000  # characters of stderr kept as a crashed rung's output
@@ -177,7 +177,7 @@ def _not_the_users(result: RungResult, withheld: Any) -> RungResult:
     return result if why is None else msgspec.structs.replace(result, status="skip", why=why)
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """Facts of one climb."""
     entries = list(records(text))
     if not any(entry.event in ("start", "begin", "end") for entry in entries):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import NVML, GpuProcess, Nvml, NvmlGpu
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, mib, nothing_read, records, said
 
 SOURCE = "NVML"
@@ -87,7 +86,7 @@ def _head(entries: list[Record]) -> tuple[Nvml, int] | None:
     return None
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """Facts of one NVML interview."""
     entries = list(records(text))
     head = _head(entries)

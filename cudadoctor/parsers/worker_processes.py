@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from cudadoctor.model.facts import Fact, Quote, Unknown
+from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import PROCESSES, Process, Processes
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import build, nothing_read, records, said
 
 SOURCE = "process table"
@@ -29,7 +26,7 @@ def _quote(process: Process) -> Quote:
     return said(SOURCE, process.line, line)
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """The table. Quoted are those that hold a device or are in an unusual state."""
     head: Processes | None = None
     head_line = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
@@ -21,7 +20,7 @@ from cudadoctor.model.values import (
     Toolkits,
 )
 from cudadoctor.parsers import framework_builds
-from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, nothing_read, records, said
 
 TOOLKIT_SOURCE = "toolkit search"
@@ -169,7 +168,7 @@ def _toolkit_words(toolkit: Toolkit) -> str:
     return f"{toolkit.rule or 'toolkit'}: {toolkit.path}, version {toolkit.version or 'unknown'}, holds {holds}"
 
 
-def parse(text: Text) -> Iterator[Fact[Any] | Unknown]:
+def parse(text: Text) -> Output:
     """Facts about the interpreter and about its toolkit."""
     reading = _Reading(text)
     for record in records(text):

@@ -55,18 +55,14 @@ def refusal(report: Report, own: Iterable[str]) -> str | None:
 def plan(prescription: Prescription, report: Report, variables: Mapping[str, str], held: str | None) -> tuple[Planned, ...]:
     """Every step in its order. `held`: who holds a GPU beside this process, in words; None: nobody."""
     place = _not_ours(report, variables)
-    return tuple(_planned(number, step, place, held) for number, step in enumerate(prescription.steps, 1))
+    decided = ((number, step, _decided(step, place, held)) for number, step in enumerate(prescription.steps, 1))
+    return tuple(Planned(step=step, number=number, does=does, why=why) for number, step, (does, why) in decided)
 
 
 def of_the_shell(prescription: Prescription | None) -> str:
     """The commands for the calling shell, those without a condition."""
     steps = prescription.steps if prescription is not None and prescription.no_software_fix is None else ()
     return "\n".join(step.shell for step in steps if step.kind == "session" and step.mode == "do" and step.shell)
-
-
-def _planned(number: int, step: Step, place: str | None, held: str | None) -> Planned:
-    does, why = _decided(step, place, held)
-    return Planned(step=step, number=number, does=does, why=why)
 
 
 def _decided(step: Step, place: str | None, held: str | None) -> tuple[Does, str]:

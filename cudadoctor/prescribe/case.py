@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -12,6 +12,7 @@ from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.values import (
     CUDA_MENTIONS,
+    DRIVER_PACKAGES,
     ENVIRONMENT,
     FRAMEWORKS,
     LADDER,
@@ -20,6 +21,7 @@ from cudadoctor.model.values import (
     PYTHON,
     SMI,
     USER,
+    Package,
     Process,
     PythonEnvironment,
     SetIn,
@@ -65,6 +67,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         found = self._fact(key)
         return None if isinstance(found, Unknown) else found.value
 
+    def told(self, key: Key[T]) -> bool:
+        """Whether a thing is known to be there, or known not to be."""
+        return not isinstance(self._fact(key), Unknown)
+
     def absent(self, key: Key[T]) -> bool:
         """Whether a thing is known not to be there."""
         found = self._fact(key)
@@ -77,6 +83,21 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if isinstance(found, Unknown) or found.origin != _TEXT or not shown or _TEXT in shown:
             return found
         return Unknown(key=key.name, why="told by a text alone")
+
+    @property
+    def words(self) -> str:
+        """The lines that the finding quotes."""
+        return "\n".join(quote.text for quote in self.root.evidence)
+
+    def quotes(self, form: re.Pattern[str]) -> bool:
+        """Whether one of the finding's quotes has this form."""
+        return any(form.search(quote.text) for quote in self.root.evidence)
+
+    @property
+    def packages(self) -> tuple[Package, ...]:
+        """The packages of the driver and of CUDA that are installed."""
+        installed = self.get(DRIVER_PACKAGES)
+        return installed.packages if installed is not None else ()
 
     def value(self, *names: str) -> str | None:
         """The first of these values that a rule handed on and that says something."""
@@ -128,3 +149,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return ToolkitVersion(state.cuda.text)
         mentions = named.mentions if named is not None and driver is not None else ()
         return max((one.version for one in mentions if driver is not None and one.version.newer_than_driver(driver)), default=None)
+
+
+Condition = Callable[[Case], bool]

@@ -8,7 +8,6 @@ Where a fact is not known the condition takes the side that is written here: a s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -16,7 +15,6 @@ from cudadoctor.model.values import (
     DEVICE_NODES,
     DKMS,
     DRIVER_FILES,
-    DRIVER_PACKAGES,
     KERNEL,
     LIBRARIES,
     MAY_MAKE_NODES,
@@ -28,17 +26,15 @@ from cudadoctor.model.values import (
     WSL,
 )
 from cudadoctor.prescribe import frameworks, free_gpu, pip
-from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.launches import LAUNCHES
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 from cudadoctor.prescribe.places import PLACES, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
 from cudadoctor.prescribe.settings import SETTINGS
 from cudadoctor.prescribe.stack import OLDEST_OF_CONDA, outdated, stack_of
-from cudadoctor.prescribe.surroundings import SURROUNDINGS
 from cudadoctor.prescribe.without_gpu import WITHOUT_GPU
 
-Condition = Callable[[Case], bool]
 _BRANCH_IN_NAME = lazy(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
 _UNVERSIONED = (
     "nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-driver", "akmod-nvidia", "kmod-nvidia", "nvidia-open",
@@ -72,9 +68,8 @@ def _holds(word: str, case: Case) -> bool:
 # ---------------------------------------------------------------- the driver
 def installed_branches(case: Case) -> tuple[int, ...]:
     """The branches of the driver packages that are installed."""
-    packages = case.get(DRIVER_PACKAGES)
     found: list[int] = []
-    for package in packages.packages if packages is not None else ():
+    for package in case.packages:
         named = _BRANCH_IN_NAME.match(package.name)
         if named is not None:
             found.append(int(named[1]))
@@ -117,11 +112,6 @@ def _newer_driver_wanted(case: Case) -> bool:
     return not installed or case.driver.branch is None or case.driver.branch > max(installed)
 
 
-def _driver_chosen(case: Case) -> bool:
-    """A command installs it: packages, a module stream, or the distribution's own tool."""
-    return case.driver.chosen
-
-
 def _origin(name: str) -> Condition:
     if name == "archive":  # where no package is known the same step says in words what to install
         return lambda case: case.driver.origin in (None, "archive")
@@ -132,35 +122,7 @@ def _family(name: str) -> Condition:
     return lambda case: case.system.family == name
 
 
-def _own_files(case: Case) -> bool:
-    """Files in /etc and packages are changed by hand: neither NixOS nor a system that is an image."""
-    return case.system.family != "nixos" and case.system.image is None
-
-
-def _rpm_fusion(case: Case) -> bool:
-    return case.system.family == "fedora" and case.driver.origin != "image"
-
-
-def _epel(case: Case) -> bool:
-    """RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others."""
-    return case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel")
-
-
-def _secure_boot(case: Case) -> bool:
-    """Secure Boot is known to be on."""
-    return case.get(SECURE_BOOT) is True
-
-
-def _built_here(case: Case) -> bool:
-    return case.get(DKMS) is not None or "prebuilt_module" not in placeholders(case)
-
-
 # ---------------------------------------------------------------- device files
-def _nodes_forbidden(case: Case) -> bool:
-    """The capability to make device files is missing, as in most containers. Another shell of the same machine may have it."""
-    return case.get(MAY_MAKE_NODES) is False
-
-
 def _uvm_loaded(case: Case) -> bool:
     modules = case.get(MODULES)
     return modules is not None and modules.find("nvidia_uvm") is not None
@@ -185,11 +147,6 @@ def _node_group(case: Case) -> bool:
     return group not in (None, "root", "0") and mode[4:6] == "rw"
 
 
-def _own_system(case: Case) -> bool:
-    """Not known to be a container or WSL: services and files in /etc last here."""
-    return not case.get(CONTAINER_MARKS) and not case.get(WSL)
-
-
 # ---------------------------------------------------------------- libraries and toolkit
 def _libcuda_on_disk(case: Case) -> bool:
     files, cache = case.get(DRIVER_FILES), case.get(LIBRARIES)
@@ -205,16 +162,10 @@ _BUILD = lazy(
 
 def _for_numba(case: Case) -> bool:
     """No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there."""
-    built = any(_BUILD.search(quote.text) for quote in case.root.evidence)
-    return case.value("framework") is None and not built and frameworks.named_in(case) is None
+    return case.value("framework") is None and not case.quotes(_BUILD) and frameworks.named_in(case) is None
 
 
 _CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")
-
-
-def _libc_clash(case: Case) -> bool:
-    """The error is in the C library's own headers: another compiler does not help."""
-    return any(_CLASH.search(quote.text) for quote in case.root.evidence)
 
 
 def _tileiras_knows(case: Case) -> bool:
@@ -223,25 +174,12 @@ def _tileiras_knows(case: Case) -> bool:
     return number is None or int(number[0]) >= OLDEST_OF_TILEIRAS
 
 
-def _path_split(case: Case) -> bool:
-    return "kept" in case.values
-
-
 def _compat_in_loader(case: Case) -> bool:
     cache = case.get(LIBRARIES)
     return cache is None or any("/compat" in file.path for file in cache.files)
 
 
-def _both_variables(case: Case) -> bool:
-    """CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME."""
-    return case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME")
-
-
 # ---------------------------------------------------------------- Python
-def _conda(case: Case) -> bool:
-    return pip.conda_prefix(case) is not None
-
-
 def _toolkit_pin(case: Case) -> bool:
     return case.cuda is None or case.cuda.major >= 12
 
@@ -249,21 +187,12 @@ def _toolkit_pin(case: Case) -> bool:
 def _conda_toolkit(case: Case) -> bool:
     """A conda environment, and conda-forge has the toolkit that fits."""
     stack = case.stack or stack_of(case)
-    return _conda(case) and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
+    return pip.conda_prefix(case) is not None and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
 
 
 def _python_outdated(case: Case) -> bool:
     stack = case.stack or stack_of(case)
     return stack is not None and outdated(case, stack)
-
-
-def _older_series(case: Case) -> bool:
-    return pip.series(case) != "cu13"
-
-
-def _fitting(case: Case) -> bool:
-    """A requirement was handed on, or the message speaks of NumPy."""
-    return case.value("requirement") is not None or any("numpy" in quote.text.lower() for quote in case.root.evidence)
 
 
 def _of(*names: str) -> Condition:
@@ -312,7 +241,7 @@ def _either(*conditions: Condition) -> Condition:
 
 CONDITIONS: dict[str, Condition] = {
     "driver-wanted": _driver_wanted,
-    "driver-chosen": _driver_chosen,
+    "driver-chosen": lambda case: case.driver.chosen,
     "archive": _origin("archive"),
     "aur": _origin("aur"),
     "stream": _origin("stream"),
@@ -323,10 +252,12 @@ CONDITIONS: dict[str, Condition] = {
     "in-configuration": _origin("nixos"),
     "by-tool": _origin("tool"),
     "windows-driver": _windows_driver,
-    "rpm-fusion": _rpm_fusion,
-    "epel": _epel,
-    "own-files": _own_files,
-    "secure-boot-on": _secure_boot,
+    "rpm-fusion": lambda case: case.system.family == "fedora" and case.driver.origin != "image",
+    # RHEL and those built from its sources take dkms from EPEL; NVIDIA's repository brings it for the others.
+    "epel": lambda case: case.system.family == "rhel" and (case.system.repository or "rhel").startswith("rhel"),
+    # Files in /etc and packages are changed by hand: neither NixOS nor a system that is an image.
+    "own-files": lambda case: case.system.family != "nixos" and case.system.image is None,
+    "secure-boot-on": lambda case: case.get(SECURE_BOOT) is True,
     "rhel": _family("rhel"),
     "debian": _family("debian"),
     "suse": _family("suse"),
@@ -334,27 +265,30 @@ CONDITIONS: dict[str, Condition] = {
     "layered-image": lambda case: case.system.image is not None,
     "apt": _either(_family("debian"), _family("ubuntu")),
     "pip-refused": pip.refused,
-    "module-built-here": _built_here,
-    "nodes-forbidden": _nodes_forbidden,
+    "module-built-here": lambda case: case.get(DKMS) is not None or "prebuilt_module" not in placeholders(case),
+    # The capability to make device files is missing, as in most containers. Another shell of the same machine may have it.
+    "nodes-forbidden": lambda case: case.get(MAY_MAKE_NODES) is False,
     "nvidia-modprobe": lambda case: case.get(NVIDIA_MODPROBE) is not None,
     "uvm-loaded": _uvm_loaded,
     "uvm-stale": _uvm_stale,
     "module-on-disk": _module_on_disk,
     "node-group": _node_group,
-    "persistence-possible": _own_system,
+    # Not known to be a container or WSL: services and files in /etc last here.
+    "persistence-possible": lambda case: not case.get(CONTAINER_MARKS) and not case.get(WSL),
     "libcuda-on-disk": _libcuda_on_disk,
-    "path-split": _path_split,
-    "kept-nothing": lambda case: _path_split(case) and not case.values["kept"],
+    "path-split": lambda case: "kept" in case.values,
+    "kept-nothing": lambda case: case.values.get("kept") == "",
     "compat-in-loader": _compat_in_loader,
-    "toolkits-known": lambda case: case.get(TOOLKITS) is not None or case.absent(TOOLKITS),
-    "both-variables": _both_variables,
-    "conda": _conda,
+    "toolkits-known": lambda case: case.told(TOOLKITS),
+    # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
+    "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
+    "conda": lambda case: pip.conda_prefix(case) is not None,
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
-    "failed-at-resume": lambda case: any("failed at resume" in quote.text for quote in case.root.evidence),
+    "failed-at-resume": lambda case: "failed at resume" in case.words,
     "conda-toolkit": _conda_toolkit,
     "toolkit-pin": _toolkit_pin,
-    "older-series": _older_series,
+    "older-series": lambda case: pip.series(case) != "cu13",
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
     "of-torch": _of("torch"),
     "of-jax": _of("jax"),
@@ -368,8 +302,10 @@ CONDITIONS: dict[str, Condition] = {
     "pip-torch": pip.torch_of_pip,
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
-    "libc-clash": _libc_clash,
-    "fitting-known": _fitting,
+    # The error is in the C library's own headers: another compiler does not help.
+    "libc-clash": lambda case: case.quotes(_CLASH),
+    # A requirement was handed on, or the message speaks of NumPy.
+    "fitting-known": lambda case: case.value("requirement") is not None or "numpy" in case.words.lower(),
     "simulator-by-variable": _by_variable("NUMBA_ENABLE_CUDASIM", "enable_cudasim"),
     "simulator-by-file": lambda case: _config_line(case, "enable_cudasim"),
     "cuda-disabled-by-variable": _by_variable("NUMBA_DISABLE_CUDA", "disable_cuda"),
@@ -387,7 +323,6 @@ CONDITIONS: dict[str, Condition] = {
     "process-of-service": lambda case: _service(case) and _mine(case),
     **PLACES,
     **SETTINGS,
-    **SURROUNDINGS,
     **WITHOUT_GPU,
     **LAUNCHES,
     **RECOVERY,

@@ -131,21 +131,17 @@ def of_facts(facts: Facts, word: str | None, knowledge: Knowledge) -> Distributi
     """The distribution to write steps for: the user's word outranks what the machine says of itself."""
     if word:
         return from_word(word, knowledge)
-    in_wsl = _in_wsl(facts)
-    found, tegra = facts.get(OPERATING_SYSTEM), facts.get(TEGRA)
-    system = None if isinstance(found, Unknown) else found.value
+    system = facts.value(OPERATING_SYSTEM)
     made = of_system(system, knowledge) if system is not None else Distribution()
-    if not isinstance(tegra, Unknown) and tegra.value is True:
+    if facts.value(TEGRA) is True:
         return msgspec.structs.replace(made, driver=_by_name(knowledge)["l4t"].driver)
-    return msgspec.structs.replace(made, wsl=in_wsl and made.family != "windows")
+    return msgspec.structs.replace(made, wsl=_in_wsl(facts) and made.family != "windows")
 
 
 def _in_wsl(facts: Facts) -> bool:
     """The kernel is WSL's, or the user's text says so and no kernel contradicts it."""
-    wsl, setting = facts.get(WSL), facts.get(SETTING)
-    if not isinstance(wsl, Unknown):
-        return wsl.value is True
-    return not isinstance(setting, Unknown) and setting.value is not None and "wsl" in setting.value.words
+    wsl, setting = facts.get(WSL), facts.value(SETTING)
+    return wsl.value is True if not isinstance(wsl, Unknown) else setting is not None and "wsl" in setting.words
 
 
 def of_system(system: OperatingSystem, knowledge: Knowledge) -> Distribution:

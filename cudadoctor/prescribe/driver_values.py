@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, SMI
+from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group
-from cudadoctor.prescribe.shellwords import Script, Value
+from cudadoctor.prescribe.shellwords import Found, Script, Value
 
-Found = Iterator[tuple[str, "Value | None"]]
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
+FABRIC_IN_ONE_WORD = 580  # the first branch
 RELEASE = lazy(r"[\w.+~-]+")  # of a kernel
 
 
@@ -100,8 +99,7 @@ def _headers_of_running(case: Case) -> Value | None:
 
 def _prebuilt(case: Case, release: str) -> str | None:
     """Ubuntu's signed modules: the package of the running kernel, named after the one that is installed for another kernel."""
-    packages = case.get(DRIVER_PACKAGES)
-    for package in packages.packages if packages is not None else ():
+    for package in case.packages:
         found = re.match(r"(linux-modules-nvidia-\d+(?:-server)?(?:-open)?)-\d", package.name)
         if found is not None:
             return f"{found[1]}-{release}"
@@ -111,8 +109,7 @@ def _prebuilt(case: Case, release: str) -> str | None:
 def _branch_here(case: Case) -> tuple[int | None, str]:
     """The branch whose libraries belong to this machine, and Ubuntu's suffix of it (-server)."""
     loaded = case.get(LOADED_DRIVER)
-    packages = case.get(DRIVER_PACKAGES)
-    names = [package.name for package in packages.packages] if packages is not None else []
+    names = [package.name for package in case.packages]
     if loaded is not None:
         branch = loaded.version.major
         server = any(name.endswith(f"-{branch}-server") or f"-{branch}-server-" in name for name in names)
@@ -177,6 +174,28 @@ _LINUX_DRIVER = lazy(
 
 
 def linux_driver(case: Case) -> Found:
-    packages = case.get(DRIVER_PACKAGES)
-    found = [package.name for package in packages.packages if _LINUX_DRIVER.match(package.name)] if packages is not None else []
+    found = (package.name for package in case.packages if _LINUX_DRIVER.match(package.name))
     yield "linux_driver_packages", tuple(name for name in found if re.fullmatch(r"[a-z0-9][\w.+:-]*", name))
+
+
+def fabric_manager(case: Case) -> Found:
+    """Fabric Manager's package, which must have the loaded driver's own version.
+
+    NVIDIA's packages for RHEL and its like are called nvidia-fabric-manager up to branch 575 and nvidia-fabricmanager from 580 on; Ubuntu's
+    archive and NVIDIA's for Debian and Ubuntu put the branch behind the name (nvidia-fabricmanager-580).
+    Source: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/, https://packages.ubuntu.com/source/resolute/fabric-manager-580
+    """
+    version = loaded_version(case)
+    if version is None:
+        return
+    branch = version.split(".")[0]
+    if case.system.family in ("debian", "ubuntu"):
+        yield "fabric_manager", f"nvidia-fabricmanager-{branch}"
+        yield "fabric_manager_words", f"nvidia-fabricmanager-{branch}, version {version}"
+    elif case.system.family in ("fedora", "rhel", "suse"):
+        name = "nvidia-fabricmanager" if int(branch) >= FABRIC_IN_ONE_WORD else "nvidia-fabric-manager"
+        sign = "=" if case.system.family == "suse" else "-"
+        yield "fabric_manager", f"{name}{sign}{version}"
+        yield "fabric_manager_words", f"{name}, version {version}"
+    else:
+        yield "fabric_manager_words", f"version {version}"

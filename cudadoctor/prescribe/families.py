@@ -17,7 +17,7 @@ from cudadoctor.prescribe.packages import Driver, Need, by_generation, flavour_w
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Branch, UbuntuPackage
+    from cudadoctor.knowledge.tables import Branch
 
 Choice = Callable[[Need, Distribution, "Knowledge", bool], "Driver | None"]
 OPEN_FOR_ALL_FROM = 550  # before it the open modules refuse GeForce cards unless a module option says otherwise
@@ -28,6 +28,13 @@ _SUSE_GROUP = lazy(r"G0\d")
 _OLDEST_STREAM = {"rhel8": 418, "rhel9": 515, "amzn2023": 550}
 _LOCKED_FROM = 580  # what NVIDIA's repositories without streams hold
 _NVIDIA_FOR_DEBIAN = {"bookworm": "debian12", "trixie": "debian13"}
+
+
+def _packaged(
+    packages: tuple[str, ...], branch: int | None, need: Need, extra: str = "", *, origin: str = "archive", stream: str | None = None
+) -> Driver:
+    """A choice of packages, with the words for it."""
+    return Driver(words=said(packages, branch, need, extra), branch=branch, packages=packages, origin=origin, stream=stream)
 
 
 # ---------------------------------------------------------------- Ubuntu
@@ -42,7 +49,7 @@ def _ubuntu(need: Need, system: Distribution, knowledge: Knowledge, headless: bo
     branch = int(found["branch"])
     missed = f"; branch {need.high} is not packaged in {system.named}" if need.high not in (None, branch) else ""
     packages = headless_packages(row.package) if headless else (row.package,)
-    return Driver(words=said(packages, branch, need, missed + _component(row)), branch=branch, packages=packages, origin="archive")
+    return _packaged(packages, branch, need, missed + ("; it is in the component multiverse" if row.component == "multiverse" else ""))
 
 
 def suits(found: re.Match[str], need: Need) -> bool:
@@ -53,10 +60,6 @@ def headless_packages(package: str) -> tuple[str, str]:
     """Without the parts for a screen: nvidia-headless-580-server-open and nvidia-utils-580-server."""
     end = package.removeprefix("nvidia-driver-")
     return f"nvidia-headless-{end}", f"nvidia-utils-{end.removesuffix('-open')}"
-
-
-def _component(row: UbuntuPackage) -> str:
-    return "; it is in the component multiverse" if row.component == "multiverse" else ""
 
 
 def _ubuntu_words(need: Need, system: Distribution, knowledge: Knowledge) -> str:
@@ -88,9 +91,7 @@ def _debian(need: Need, system: Distribution, knowledge: Knowledge, headless: bo
     packages = (*first, *debian_libraries(package))
     # Where the archive has no open modules that serve all cards, nothing is said of them.
     stated = need if wants_open or need.flavour != "open" else msgspec.structs.replace(need, flavour=None)
-    return Driver(
-        words=said(packages, branch, stated, "; components contrib and non-free"), branch=branch, packages=packages, origin="archive"
-    )
+    return _packaged(packages, branch, stated, "; components contrib and non-free")
 
 
 def debian_libraries(package: str) -> tuple[str, str]:
@@ -114,8 +115,8 @@ def _nvidia_for_debian(need: Need, system: Distribution, headless: bool) -> Driv
     if folder is None or need.high is not None or need.flavour != "open":
         return None
     packages = ("nvidia-driver-cuda", "nvidia-kernel-open-dkms") if headless else ("nvidia-open",)
-    words = said(packages, None, need, ", from NVIDIA's repository, for Debian's own branch is older than this GPU")
-    return Driver(words=words, packages=packages, origin="nvidia", stream=folder)
+    extra = ", from NVIDIA's repository, for Debian's own branch is older than this GPU"
+    return _packaged(packages, None, need, extra, origin="nvidia", stream=folder)
 
 
 # ---------------------------------------------------------------- Fedora, RHEL
@@ -132,7 +133,7 @@ def _fedora(need: Need, system: Distribution, knowledge: Knowledge, headless: bo
     if system.ready_image and row.branch >= 580:
         return _image(need, system)
     packages = tuple(name.split(" ")[0] for name in row.fedora_rpmfusion)
-    return Driver(words=said(packages, row.branch, need, ", from RPM Fusion"), branch=row.branch, packages=packages, origin="archive")
+    return _packaged(packages, row.branch, need, ", from RPM Fusion")
 
 
 def _image(need: Need, system: Distribution) -> Driver:
@@ -165,12 +166,11 @@ def _without_streams(need: Need, compute: tuple[str, ...], extra: str) -> Driver
     open_ = need.flavour == "open"
     if need.high is None:
         packages = compute or (("nvidia-open",) if open_ else ("cuda-drivers",))
-        return Driver(words=said(packages, None, need, extra), packages=packages, origin="archive")
+        return _packaged(packages, None, need, extra)
     if need.high < _LOCKED_FROM:
         return None
     packages = compute or ("nvidia-driver", "nvidia-driver-cuda", "kmod-nvidia-latest-dkms")
-    lock = f"*nvidia*{need.high}*"
-    return Driver(words=said(packages, need.high, need, extra), branch=need.high, packages=packages, origin="lock", stream=lock)
+    return _packaged(packages, need.high, need, extra, origin="lock", stream=f"*nvidia*{need.high}*")
 
 
 # ---------------------------------------------------------------- Arch, SUSE
@@ -180,13 +180,10 @@ def _arch(need: Need, system: Distribution, knowledge: Knowledge, headless: bool
     if need.flavour is None:
         return Driver(words=by_generation("Arch: nvidia-open-dkms; from the AUR nvidia-580xx-dkms, nvidia-470xx-dkms or nvidia-390xx-dkms"))
     if need.high is None and need.flavour == "open":
-        packages: tuple[str, ...] = ("nvidia-open-dkms", "nvidia-utils")
-        return Driver(words=said(packages, None, need), packages=packages, origin="archive")
+        return _packaged(("nvidia-open-dkms", "nvidia-utils"), None, need)
     rows = [row for row in knowledge.branches if row.arch_aur and need.fits(row.branch)]
     row = max(rows, key=lambda row: row.branch, default=None)
-    if row is None:
-        return None
-    return Driver(words=said(row.arch_aur, row.branch, need, ", from the AUR"), branch=row.branch, packages=row.arch_aur, origin="aur")
+    return None if row is None else _packaged(row.arch_aur, row.branch, need, ", from the AUR", origin="aur")
 
 
 def _suse(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
@@ -198,8 +195,7 @@ def _suse(need: Need, system: Distribution, knowledge: Knowledge, headless: bool
     if row is None or group is None:
         return None
     packages = suse_driver(group[0], open_modules=need.flavour == "open", headless=headless)
-    words = said(packages, row.branch, need, ", from NVIDIA's repository for SUSE")
-    return Driver(words=words, branch=row.branch, packages=packages, origin="archive")
+    return _packaged(packages, row.branch, need, ", from NVIDIA's repository for SUSE")
 
 
 def _newest_for_suse(system: Distribution) -> int:
@@ -241,10 +237,8 @@ def nixos_lines(need: Need) -> tuple[str, ...]:
 
 def _nixos(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
     if need.flavour is None:
-        words = by_generation(
-            "NixOS: hardware.nvidia.open = true, or hardware.nvidia.package = ...nvidiaPackages.legacy_580 (legacy_470 ...)"
-        )
-        return Driver(words=words)
+        names = "NixOS: hardware.nvidia.open = true, or hardware.nvidia.package = ...nvidiaPackages.legacy_580 (legacy_470 ...)"
+        return Driver(words=by_generation(names))
     return Driver(words=" ".join(nixos_lines(need)) + said_of(need, knowledge), branch=need.high, origin="nixos")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.model.pattern import lazy
@@ -11,6 +10,7 @@ from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TOOLKITS
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.shellwords import Found
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.software import TorchIndex
@@ -49,8 +49,7 @@ def framework(case: Case) -> str | None:
 
 def named_in(case: Case) -> str | None:
     """The framework that a line of the finding names."""
-    text = "\n".join(quote.text for quote in case.root.evidence)
-    return next((name for name, pattern in _WORDS if pattern.search(text)), None)
+    return next((name for name, pattern in _WORDS if pattern.search(case.words)), None)
 
 
 def speaks_of(case: Case, name: str) -> bool:
@@ -61,10 +60,9 @@ def speaks_of(case: Case, name: str) -> bool:
 
 def on_windows(case: Case) -> bool:
     """Windows, or a finding whose lines speak of its compiler and files."""
-    text = "\n".join(quote.text for quote in case.root.evidence)
     return (
         case.windows
-        or re.search(r"Visual Studio|\bcl\.exe|compiler version for cl\b|STL1002|WinError|\.dll\b|\b[A-Z]:\\", text) is not None
+        or re.search(r"Visual Studio|\bcl\.exe|compiler version for cl\b|STL1002|WinError|\.dll\b|\b[A-Z]:\\", case.words) is not None
     )
 
 
@@ -97,8 +95,7 @@ def cudnn_requirement(case: Case) -> str:
     stated = case.value("requirement")
     if stated is not None and stated.startswith("nvidia-cudnn"):
         return stated
-    text = "\n".join(quote.text for quote in case.root.evidence)
-    found = _CUDNN.search(text)
+    found = _CUDNN.search(case.words)
     major = int(next(group for group in found.groups() if group)) if found is not None else 9
     series = pip.series(case) or "cu12"
     return f"nvidia-cudnn-{'cu12' if series == 'cu11' and major >= 9 else series}=={major}.*"
@@ -145,26 +142,18 @@ def toolkit_in_use(case: Case) -> ToolkitVersion | None:
     nvcc = case.get(NVCC)
     if nvcc is not None:
         return nvcc.version
-    stated = re.search(r"(?i)cuda[-_/\\]{1,2}v?(\d{1,2}\.\d)[/\\]", "\n".join(quote.text for quote in case.root.evidence))
+    stated = re.search(r"(?i)cuda[-_/\\]{1,2}v?(\d{1,2}\.\d)[/\\]", case.words)
     return ToolkitVersion(stated[1]) if stated is not None else None
 
 
 def newest_gcc(case: Case) -> str | None:
     """The newest gcc that this nvcc accepts: as its own message says, else by the tables."""
-    said = re.search(r"gcc versions later than (\d{1,2})(?:\.\d)? are not supported", "\n".join(quote.text for quote in case.root.evidence))
+    said = re.search(r"gcc versions later than (\d{1,2})(?:\.\d)? are not supported", case.words)
     if said is not None:
         return said[1]
     version = toolkit_in_use(case)
     row = case.knowledge.toolkit(version) if version is not None else None
     return str(row.gcc_max) if row is not None else None
-
-
-def architectures(case: Case) -> tuple[str, ...]:
-    """The GPUs' capabilities as builds write them: 8.6."""
-    return tuple(capability.text for capability in case.gpus.capabilities)
-
-
-Found = Iterator[tuple[str, "str | tuple[str, ...] | None"]]
 
 
 def values(case: Case) -> Found:
@@ -181,13 +170,12 @@ def values(case: Case) -> Found:
     yield "pip_copies", tuple((case.value("pip_copies") or "").split()) or None
     yield "nvcc_folder", nvcc_folder(case)
     yield "cudnn_requirement", cudnn_requirement(case)
-    gcc = newest_gcc(case)
-    yield "gcc", gcc
-    chosen = architectures(case)
-    yield "arch_list", ";".join(chosen) or None
-    yield "cmake_architectures", ";".join(text.replace(".", "") for text in chosen) or None
+    yield "gcc", newest_gcc(case)
+    architectures = ";".join(capability.text for capability in case.gpus.capabilities)
+    yield "arch_list", architectures or None
+    yield "cmake_architectures", architectures.replace(".", "") or None
     state = case.get(FRAMEWORKS)
     built = state.cuda if state is not None else None
-    stated = re.search(r"PyTorch \((\d{1,2}\.\d)\)", "\n".join(quote.text for quote in case.root.evidence))
+    stated = re.search(r"PyTorch \((\d{1,2}\.\d)\)", case.words)
     told = case.value("torch_cuda")
     yield "torch_cuda", told if told is not None else stated[1] if stated is not None else built.text if built is not None else None

@@ -8,7 +8,7 @@ names none, it set CUDA_VISIBLE_DEVICES itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, same_address
 from cudadoctor.model.pattern import lazy
@@ -16,13 +16,13 @@ from cudadoctor.model.units import size
 from cudadoctor.model.values import LADDER, NVML
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.places import JOBS, in_pod
+from cudadoctor.prescribe.shellwords import Found
 
 USED_LITTLE = 0.10  # of its memory: a GPU of which others hold no more counts as free (checks/processes.py blames from here on)
 _NAMED_BY = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")  # lists of numbers: 0,1 or 0-1
 _COUNTED_BY = "SLURM_GPUS_ON_NODE"
 _RANGE = lazy(r"(\d{1,4})(?:-(\d{1,4}))?")
 UUID = r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-Found = Iterator[tuple[str, str | None]]
 
 
 def held(case: Case) -> Device | None:
@@ -46,9 +46,9 @@ def free_gpu(case: Case) -> Device | None:
     full, shown = held(case), visible(case)
     if full is None or default_free(case) or not _all_given(case, shown):
         return None
-    least = _room(full, case) or 0
-    better = [device for device in shown if device != full and _is_free(device, case) and (_room(device, case) or 0) > least]
-    return max(better, key=lambda device: (_room(device, case) or 0, -(device.number or 0)), default=None)
+    least = _room(full) or 0
+    better = [device for device in shown if device != full and _is_free(device, case) and (_room(device) or 0) > least]
+    return max(better, key=lambda device: (_room(device) or 0, -(device.number or 0)), default=None)
 
 
 def default_free(case: Case) -> Device | None:
@@ -58,7 +58,7 @@ def default_free(case: Case) -> Device | None:
     return first if full is not None and first is not None and first != full and _is_free(first, case) else None
 
 
-def _room(device: Device, case: Case) -> int | None:
+def _room(device: Device) -> int | None:
     """Bytes that a program could still have, as counted before the doctor's own contexts."""
     gpu = device.nvml
     if gpu is not None and gpu.memory_total_bytes is not None and gpu.memory_used_bytes is not None:
@@ -72,7 +72,7 @@ def _is_free(device: Device, case: Case) -> bool:
     if device.uuid is None or re.fullmatch(UUID, device.uuid) is None or _failed(device, case):
         return False
     if gpu is None:
-        room, total = _room(device, case), device.cuda.memory_total_bytes if device.cuda is not None else None
+        room, total = _room(device), device.cuda.memory_total_bytes if device.cuda is not None else None
         return room is not None and bool(total) and room / (total or 1) > 1 - USED_LITTLE
     if gpu.memory_used_bytes is None or not gpu.memory_total_bytes or gpu.handle_error is not None or gpu.mig_mode == "enabled":
         return False
@@ -123,13 +123,13 @@ def _given(case: Case) -> int | None:
 def values(case: Case) -> Found:
     free, default = free_gpu(case), default_free(case)
     yield "free_gpu", free.uuid if free is not None else None
-    yield "free_gpu_name", _named(free, case) if free is not None else None
-    yield "default_gpu_name", _named(default, case) if default is not None else None
+    yield "free_gpu_name", _named(free) if free is not None else None
+    yield "default_gpu_name", _named(default) if default is not None else None
 
 
-def _named(device: Device, case: Case) -> str:
+def _named(device: Device) -> str:
     """NVIDIA H200 at 0000:17:00.0 (CUDA device 1, nvidia-smi's GPU 1, 139.8 GiB free)."""
-    room = _room(device, case)
+    room = _room(device)
     numbers = [f"CUDA device {device.number}"]
     numbers += [f"nvidia-smi's GPU {device.index}"] if device.index is not None else []
     numbers += [f"{size(room)} free"] if room is not None else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DISPLAY_ADAPTERS, DRIVER_PACKAGES, ENVIRONMENT, KERNEL, LADDER, NAMED_GPUS, NVML, PCI
@@ -54,23 +54,19 @@ Pair = tuple["Architecture | None", "ComputeCapability | None"]
 
 def _answered(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """What NVML and the driver themselves say, the best evidence."""
-    nvml, ladder = facts.get(NVML), facts.get(LADDER)
-    stated: list[ComputeCapability | None] = []
-    if not isinstance(nvml, Unknown) and nvml.value is not None:
-        stated += [gpu.compute_capability for gpu in nvml.value.gpus]
-    if not isinstance(ladder, Unknown) and ladder.value is not None:
-        stated += [device.compute_capability for device in ladder.value.devices]
-    for capability in stated:
+    nvml, ladder = facts.value(NVML), facts.value(LADDER)
+    for capability in (
+        *(gpu.compute_capability for gpu in (nvml.gpus if nvml is not None else ())),
+        *(device.compute_capability for device in (ladder.devices if ladder is not None else ())),
+    ):
         if capability is not None:
             yield knowledge.architecture_of(capability), capability
 
 
 def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """By PCI device id, else by the chip's name."""
-    bus = facts.get(PCI)
-    if isinstance(bus, Unknown) or bus.value is None:
-        return
-    for function in bus.value.functions:
+    bus = facts.value(PCI)
+    for function in bus.functions if bus is not None else ():
         if function.device is not None and function.is_nvidia_gpu:
             yield _by_id(function.device, knowledge)
         elif function.name is not None and "NVIDIA" in (function.name.upper() + " NVIDIA" if function.vendor in (None, "10de") else ""):
@@ -79,16 +75,16 @@ def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
 
 def _of_windows(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """By the device ids in a listing of Windows' adapters."""
-    found = facts.get(DISPLAY_ADAPTERS)
-    for adapter in found.value.adapters if not isinstance(found, Unknown) and found.value is not None else ():
+    found = facts.value(DISPLAY_ADAPTERS)
+    for adapter in found.adapters if found is not None else ():
         if adapter.is_nvidia and adapter.device is not None:
             yield _by_id(adapter.device, knowledge)
 
 
 def _by_product(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """The GPUs that a text names by their products or capabilities."""
-    named = facts.get(NAMED_GPUS)
-    for gpu in named.value.gpus if not isinstance(named, Unknown) and named.value is not None else ():
+    named = facts.value(NAMED_GPUS)
+    for gpu in named.gpus if named is not None else ():
         capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
         if capability is not None:
             yield knowledge.architecture_of(capability), capability
@@ -114,10 +110,8 @@ def _by_name(name: str, knowledge: Knowledge) -> Pair:
 
 
 def _addresses(facts: Facts) -> tuple[str, ...]:
-    bus = facts.get(PCI)
-    if isinstance(bus, Unknown) or bus.value is None:
-        return ()
-    return tuple(function.address for function in bus.value.nvidia_gpus)
+    bus = facts.value(PCI)
+    return tuple(function.address for function in bus.nvidia_gpus) if bus is not None else ()
 
 
 # ---------------------------------------------------------------- a server or a desktop
@@ -125,32 +119,21 @@ def is_headless(gpus: Gpus, facts: Facts, stated: bool | None) -> bool:
     """Whether the machine computes without a screen. Where nothing says so it counts as a desktop, whose driver serves both."""
     if stated is not None:
         return stated
-    signs = (_screen(facts), _packages(facts), _kernel(facts))
-    said = next((sign for sign in signs if sign is not None), None)
-    if said is not None:
-        return said
-    return bool(gpus.capabilities) and all(capability in _COMPUTE_ONLY for capability in gpus.capabilities)
+    if _has_screen(facts):
+        return False
+    return _is_of_server(facts) or (bool(gpus.capabilities) and all(capability in _COMPUTE_ONLY for capability in gpus.capabilities))
 
 
-def _screen(facts: Facts) -> bool | None:
+def _has_screen(facts: Facts) -> bool:
     """A display of this machine's own: that of an ssh session is another machine's."""
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Unknown) or environment.value is None:
-        return None
-    shown = (environment.value.variables.get(name, "") for name in ("WAYLAND_DISPLAY", "DISPLAY"))
-    return False if any(display and not display.startswith("localhost:") for display in shown) else None
+    environment = facts.value(ENVIRONMENT)
+    variables = environment.variables if environment is not None else {}
+    shown = (variables.get(name, "") for name in ("WAYLAND_DISPLAY", "DISPLAY"))
+    return any(display and not display.startswith("localhost:") for display in shown)
 
 
-def _packages(facts: Facts) -> bool | None:
-    installed = facts.get(DRIVER_PACKAGES)
-    if isinstance(installed, Unknown) or installed.value is None:
-        return None
-    return True if any(_SERVER_PACKAGE.match(package.name) for package in installed.value.packages) else None
-
-
-def _kernel(facts: Facts) -> bool | None:
-    """Kernels that distributions build for the machines of clouds."""
-    kernel = facts.get(KERNEL)
-    if isinstance(kernel, Unknown) or kernel.value is None:
-        return None
-    return True if _CLOUD_KERNEL.search(kernel.value.release) else None
+def _is_of_server(facts: Facts) -> bool:
+    """Driver packages for servers, or a kernel that distributions build for the machines of clouds."""
+    installed, kernel = facts.value(DRIVER_PACKAGES), facts.value(KERNEL)
+    packaged = installed is not None and any(_SERVER_PACKAGE.match(package.name) for package in installed.packages)
+    return packaged or (kernel is not None and _CLOUD_KERNEL.search(kernel.release) is not None)

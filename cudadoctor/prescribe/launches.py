@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from math import prod
 
 from cudadoctor.model.values import LAUNCH, NVML, SMI, Launch, Launcher
-from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.places import setting
+from cudadoctor.prescribe.shellwords import Found
 
 MOST_THREADS = 1024  # of a block, for every GPU from Fermi on (CUDA C++ Programming Guide, appendix Compute Capabilities)
 FITTING = {1: (256,), 2: (16, 16), 3: (8, 8, 4)}  # blocks of 256 threads: they fit whatever registers the kernel takes
 
 
-def values(case: Case) -> Iterator[tuple[str, str | None]]:
+def values(case: Case) -> Found:
     launch = _refused(case)
     if launch is not None:
         yield "refused_launch", _written(launch)
@@ -71,7 +71,7 @@ def _too_many(case: Case) -> Launcher | None:
     return launcher if launcher is not None and count is not None and launcher.processes > count else None
 
 
-LAUNCHES: dict[str, Callable[[Case], bool]] = {
+LAUNCHES: dict[str, Condition] = {
     "launch-refused": lambda case: _refused(case) is not None,
     "more-processes-than-gpus": lambda case: _too_many(case) is not None,
 }

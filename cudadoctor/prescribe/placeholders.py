@@ -10,20 +10,12 @@ import re
 from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DEVICE_NODES,
-    DRIVER_FILES,
-    LADDER,
-    LIBRARIES,
-    LOADED_DRIVER,
-    TOOLKITS,
-    USER,
-)
-from cudadoctor.prescribe import fabric, frameworks, free_gpu, launches, pip, settings, without_gpu
+from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
+from cudadoctor.prescribe import frameworks, free_gpu, launches, pip, settings, without_gpu
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.driver_values import RELEASE, Found, driver, libraries, linux_driver
+from cudadoctor.prescribe.driver_values import RELEASE, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.shells import printable
-from cudadoctor.prescribe.shellwords import Script, Value
+from cudadoctor.prescribe.shellwords import Found, Script, Value
 from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
 
 # A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
@@ -235,16 +227,10 @@ def _process(case: Case) -> Found:
     yield from _start("start", start)
     yield "owner", (process.user if process is not None else None) or case.value("user")
     if process is not None and process.ppid is not None and process.ppid > 1:
-        parent = _parent(case, process.ppid)
+        table = case.get(PROCESSES)
+        parent = table.find(process.ppid) if table is not None else None
         yield "parent", str(process.ppid)
-        yield from _start("parent_start", parent)
-
-
-def _parent(case: Case, pid: int) -> float | None:
-    import msgspec
-
-    process = msgspec.structs.replace(case, pid=pid).process
-    return process.start_time if process is not None else None
+        yield from _start("parent_start", parent.start_time if parent is not None else None)
 
 
 def _start(name: str, start: float | None) -> Found:
@@ -268,10 +254,8 @@ def _python(case: Case) -> Found:
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
     if case.cuda is not None and case.cuda.major >= 12:
         yield "toolkit_requirement", "cuda-toolkit=={}.{}.*".format(*case.cuda.major_minor)
-    stated = case.value("requirement")
-    if stated or ALIGNING in case.knowledge.cause(case.root.cause).recipes:  # what fits is read from a large table
-        wanted = stated or (pip.numpy_requirement(case) if ALIGNING in case.knowledge.cause(case.root.cause).recipes else None)
-        yield "fitting_requirement", _requirement(wanted)
+    aligning = ALIGNING in case.knowledge.cause(case.root.cause).recipes  # what fits is read from a large table
+    yield "fitting_requirement", _requirement(case.value("requirement") or (pip.numpy_requirement(case) if aligning else None))
     yield from _toolkits(case)
     stack = case.stack or (stack_of(case) if series is None or case.root.cause in OLD_NUMBA else None)
     if stack is not None:
@@ -336,5 +320,5 @@ def _requirement(text: str | None) -> str | None:
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
     driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, without_gpu.values,
-    launches.values, settings.values, fabric.values,
+    launches.values, settings.values, fabric_manager,
 )  # fmt: skip

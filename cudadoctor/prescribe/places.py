@@ -1,4 +1,4 @@
-"""Conditions about the place where programs run: the container engine, the scheduler, Windows. Part of prescribe/conditions.py.
+"""Conditions about the place where programs run: the container engine, the scheduler, Windows, the kind of machine. Part of conditions.py.
 
 They are read from the quoted lines of the finding and from what a user's text says of its setting; where neither speaks of an engine,
 Docker is taken.
@@ -7,13 +7,12 @@ Docker is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CONTAINER_MARKS, SETTING, WSL, Setting
-from cudadoctor.prescribe.case import Case
+from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, KERNEL, SETTING, WSL, Setting
+from cudadoctor.prescribe import frameworks
+from cudadoctor.prescribe.case import Case, Condition
 
-Condition = Callable[[Case], bool]
 _CDI = lazy(r"(?i)podman|libpod|\bCDI\b|nvidia\.com/gpu=|no known GPU vendor")
 _KUBERNETES = lazy(
     r"pod sandbox|kubepods|GPU node|runtime handler|NVML library|device discovery strategy|no runtime for|nodes are available|\bkube"
@@ -90,6 +89,19 @@ RAY = evidence(r"resource request|number of required GPUs|node has no GPU availa
 KUBERNETES = evidence(r"nvidia\.com/(?:gpu|mig)|nodes are available")
 SLURM_WORDS = evidence(r"\b(?:srun|sbatch|salloc|slurm\w*|SLURM_\w+|gres)\b|#SBATCH")
 
+
+# ---------------------------------------------------------------- what kind of machine this may be: where nobody knows, the step is offered
+def _own_module(case: Case) -> bool:
+    """The kernel's modules are this machine's to take out and load: no container, no WSL, not Windows."""
+    return not case.windows and not case.get(WSL) and (case.host or not case.get(CONTAINER_MARKS))
+
+
+def _run_installer_possible(case: Case) -> bool:
+    """NVIDIA's .run installer serves neither NixOS, images nor WSL, and where packages hold the driver it was not used."""
+    packaged = any("container" not in package.name for package in case.packages)
+    return _own_module(case) and case.system.family != "nixos" and case.system.image is None and not packaged
+
+
 PLACES: dict[str, Condition] = {
     "engine-docker": _engine("docker"),
     "engine-cdi": _engine("cdi"),
@@ -112,4 +124,13 @@ PLACES: dict[str, Condition] = {
     "windows": lambda case: case.windows,
     "ray": RAY,
     "kubernetes": KUBERNETES,
+    "container-possible": lambda case: not case.host and not case.absent(CONTAINER_MARKS) and case.get(CONTAINER_MARKS) != (),
+    "virtual-possible": lambda case: not case.absent(HYPERVISOR),
+    "virtual": lambda case: case.get(HYPERVISOR) is not None,
+    "own-module": _own_module,
+    "run-installer-possible": _run_installer_possible,
+    "windows-possible": lambda case: frameworks.on_windows(case) or (case.system.family is None and case.get(KERNEL) is None),
+    "blackwell-possible": lambda case: (
+        not case.gpus.architectures or any(row.id.startswith("blackwell") for row in case.gpus.architectures)
+    ),
 }

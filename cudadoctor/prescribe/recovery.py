@@ -6,14 +6,13 @@ a restart and a repair; where none of them says anything a reset is offered, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, LOADED_DRIVER, NVML, SMI_DETAILS
-from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.places import evidence
 
-Condition = Callable[[Case], bool]
 NONE = "none"
 REBOOTS = ("node-reboot", "system-reboot")
 _NVML = "NVML_GPU_RECOVERY_ACTION_"
@@ -65,7 +64,7 @@ def remapping_failed(case: Case) -> bool:
     nvml, smi = case.get(NVML), case.get(SMI_DETAILS)
     gpus = [(gpu.address, gpu.remap_failed) for gpu in (nvml.gpus if nvml is not None else ())]
     gpus += [(gpu.address, gpu.remap_failed) for gpu in (smi.gpus if smi is not None else ())]
-    quoted = any(_REMAP_FAILED.search(quote.text) for quote in case.root.evidence)
+    quoted = case.quotes(_REMAP_FAILED)
     return quoted or any(failed is True and _concerns(case, address) for address, failed in gpus)
 
 
@@ -73,19 +72,6 @@ def reset_fits(case: Case) -> bool:
     if remapping_failed(case) or needed(case) in REBOOTS:
         return False
     return needed(case) != NONE or case.root.cause != "ecc-uncorrectable"
-
-
-def reboot_fits(case: Case) -> bool:
-    return needed(case) in REBOOTS
-
-
-def nothing_needed(case: Case) -> bool:
-    return needed(case) == NONE
-
-
-def firmware_missing(case: Case) -> bool:
-    """The kernel did not find the GSP firmware's file."""
-    return any(_NO_FIRMWARE.search(quote.text) for quote in case.root.evidence)
 
 
 def gsp_can_be_off(case: Case) -> bool:
@@ -101,10 +87,10 @@ _ENVYCONTROL, _BBSWITCH = evidence(r"(?i)envycontrol"), evidence(r"bbswitch|Coul
 
 RECOVERY: dict[str, Condition] = {
     "reset-fits": reset_fits,
-    "reboot-fits": reboot_fits,
-    "no-recovery-needed": nothing_needed,
+    "reboot-fits": lambda case: needed(case) in REBOOTS,
+    "no-recovery-needed": lambda case: needed(case) == NONE,
     "remapping-failed": remapping_failed,
-    "gsp-file-missing": firmware_missing,
+    "gsp-file-missing": lambda case: case.quotes(_NO_FIRMWARE),
     "gsp-can-be-off": gsp_can_be_off,
     "switched-by-prime": _PRIME,
     "switched-by-supergfxctl": _SUPERGFX,

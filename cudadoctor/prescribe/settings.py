@@ -6,15 +6,14 @@ it. In files of shells a no-op stays in its place (`: # export ...`): the line m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, SET_IN, SetIn
-from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import printable
-from cudadoctor.prescribe.shellwords import Value
+from cudadoctor.prescribe.shellwords import Found
 
-Condition = Callable[[Case], bool]
 _SYSTEM = lazy(r"/(?:etc|usr|run|lib|opt)/")
 _UNIT = lazy(r"/systemd/system/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 # Files of plain NAME=value lines, where `:` would be no command.
@@ -42,10 +41,6 @@ def places(case: Case) -> tuple[SetIn, ...]:
     return tuple(place for place in case.get(SET_IN) or () if place.name == name and printable(place.path))
 
 
-def _of_system(place: SetIn) -> bool:
-    return _SYSTEM.match(place.path) is not None
-
-
 def _of_variable(case: Case) -> bool:
     """A variable does it, known by name or not."""
     return variable(case) != "" or case.root.cause == "environment-variable-breaks-cuda"
@@ -67,12 +62,7 @@ def _may_be_set(case: Case) -> bool:
     return name != "" and (case.get(ENVIRONMENT) is None or case.variable(name) is not None)
 
 
-def _looked(case: Case) -> bool:
-    """The files of this machine that set variables were read."""
-    return case.absent(SET_IN) or case.get(SET_IN) is not None
-
-
-def values(case: Case) -> Iterator[tuple[str, Value | None]]:
+def values(case: Case) -> Found:
     yield "units", _units(case)
     place = case.place
     if place is None:
@@ -94,10 +84,10 @@ def _place(wanted: Callable[[Case, SetIn], bool]) -> Condition:
 SETTINGS: dict[str, Condition] = {
     "of-variable": _of_variable,
     "whole-variable": lambda case: _of_variable(case) and "kept" not in case.values,
-    "set-in-own": _place(lambda case, place: _removed(case) and place.alone and not _of_system(place)),
-    "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _of_system(place)),
+    "set-in-own": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is None),
+    "set-in-system": _place(lambda case, place: _removed(case) and place.alone and _SYSTEM.match(place.path) is not None),
     "set-in-left": _place(lambda case, place: not (_removed(case) and place.alone)),
     "set-in-unit": lambda case: bool(_units(case)),
-    "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not _looked(case),
-    "set-in-no-file": lambda case: not places(case) and _may_be_set(case) and _looked(case),
+    "set-in-unknown": lambda case: not places(case) and _may_be_set(case) and not case.told(SET_IN),
+    "set-in-no-file": lambda case: not places(case) and _may_be_set(case) and case.told(SET_IN),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.prescribe import shells
@@ -14,6 +14,7 @@ _QUOTED = lazy(r"""'[^']{0,1000}'|"(?:\\.|[^"\\]){0,1000}\"""")
 _KEYWORDS = frozenset(("for", "if", "while", "case", "[", "{", "!", "until"))
 
 Value = str | tuple[str, ...]
+Found = Iterator[tuple[str, "Value | None"]]  # values by the names of their placeholders
 
 
 class Script(str):

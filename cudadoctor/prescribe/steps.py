@@ -16,6 +16,7 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
+from cudadoctor.model.values import CONTAINER_MARKS
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip, rights, settings
 from cudadoctor.prescribe.case import Case
@@ -24,9 +25,9 @@ from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.gpus import gpus_of, is_headless
-from cudadoctor.prescribe.notes import elsewhere, of_a_cluster, on_the_host, without_a_step
 from cudadoctor.prescribe.packages import Need, need_of
 from cudadoctor.prescribe.placeholders import WORDS, fits, placeholders
+from cudadoctor.prescribe.places import in_pod, scheduler
 from cudadoctor.prescribe.shellwords import Script, Value, fill_shell, fill_words, names, with_sudo
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ VIRTUAL_ENVIRONMENT = "make-virtual-environment"
 # What is done to the driver is done on the host of a container, and by the administrator of a cluster.
 _HOST_ACTIONS = frozenset(("install-driver", "reload-driver", "firmware-setup", "reset-gpu"))
 _LAYERED = lazy(r"^(?:sudo )?(?:rpm-ostree (?:un)?install|transactional-update .*pkg) ", re.MULTILINE)
+_NAME_OF_NODE = "hostname"
+_WITHOUT_A_STEP = Step(
+    text="The steps for this cause are for Linux. On Windows install the newest driver for the GPU from https://www.nvidia.com/drivers; "
+    "for a program in WSL, or on another machine, name its system: --distro wsl-ubuntu-24.04."
+)
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
 
@@ -62,7 +68,7 @@ def prescribe(
             action = recipe.action
         steps += [step for step in rendered if step.shell is not None or step not in steps]
     if case.windows and action is None and knowledge.cause(diagnosis_root.cause).recipes:
-        action, steps = "none", [without_a_step()]
+        action, steps = "none", [_WITHOUT_A_STEP]
     if action is None:
         return None
     return Prescription(
@@ -85,17 +91,35 @@ def _recipes(case: Case) -> Iterator[str]:
 
 def _of_recipe(recipe: Recipe, case: Case, distro: str | None) -> Iterator[Step]:
     """The recipe's steps; what is not for this shell to do is said first."""
-    if recipe.action in _HOST_ACTIONS and elsewhere(case):
+    if case.get(CONTAINER_MARKS) and recipe.action in _HOST_ACTIONS:
         # The container's own /etc/os-release says nothing of its host.
         system = case.system if distro else Distribution()
         host = msgspec.structs.replace(case, system=system, driver=choose(case.need, system, case.knowledge), host=True)
-        yield on_the_host("administrator" if rights.cannot_become_root(host) else "user")
+        yield _on_the_host("administrator" if rights.cannot_become_root(host) else "user")
         yield from render(recipe, host)
         return
     rendered = list(render(recipe, case))
     if rendered and recipe.action in _HOST_ACTIONS:
-        yield from of_a_cluster(case, forwarded=rights.cannot_become_root(case))
+        yield from _of_a_cluster(case, forwarded=rights.cannot_become_root(case))
     yield from rendered
+
+
+# ---------------------------------------------------------------- where this shell is not the place for the steps
+def _on_the_host(who: Who) -> Step:
+    words = "This shell is inside a container, and the driver is its host's: what follows is to be done on the host, not in here."
+    return Step(text=words, who=who)
+
+
+def _of_a_cluster(case: Case, *, forwarded: bool) -> Iterator[Step]:
+    """For a job of a scheduler, whose node is its administrator's. `forwarded`: the steps are written as a message to them."""
+    name = scheduler(case) or ("Kubernetes" if in_pod(case) else None)
+    if name is None:
+        return
+    job = f"This is a job of {name}: the node's driver is its administrator's."
+    if forwarded:
+        yield Step(text=f"{job} Send them the lines below, with the name of the node.", shell=_NAME_OF_NODE, kind="reads")
+    else:
+        yield Step(text=f"{job} Give these lines to them, with the node's name (`{_NAME_OF_NODE}`).")
 
 
 def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: Knowledge, distro: str | None) -> Case:
@@ -142,7 +166,10 @@ def _number(text: str | None) -> int | None:
 
 def render(recipe: Recipe, case: Case) -> Iterator[Step]:
     """The steps of one recipe that hold here. Those about a process, or a line of a file, come once for each, together."""
-    several = {"process": [msgspec.structs.replace(case, pid=pid) for pid in _pids(case)], "place": _with_places(case)}
+    several = {
+        "process": [msgspec.structs.replace(case, pid=pid) for pid in _pids(case)],
+        "place": [msgspec.structs.replace(case, place=place) for place in settings.places(case)[:MOST_PLACES]],
+    }
     usual = several["process"][0] if several["process"] else case
     written: set[str] = set()
     for template in recipe.steps:
@@ -190,10 +217,6 @@ def _about(template: StepTemplate) -> str | None:
     return "process" if _OF_PROCESS.search(words) else "place" if "{set_file}" in words else None
 
 
-def _with_places(case: Case) -> list[Case]:
-    return [msgspec.structs.replace(case, place=place) for place in settings.places(case)[:MOST_PLACES]]
-
-
 def _pids(case: Case) -> tuple[int, ...]:
     stated = re.findall(r"\d{1,10}", case.value("pids", "pid") or "")
     return tuple(dict.fromkeys(int(pid) for pid in stated))[:MOST_PROCESSES]
@@ -205,6 +228,7 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
     shell = _command(template_of(template, case.system), values, template, case)
     words = words_of(template.text, case.system)
     text = in_powershell(words) if case.windows else words
+    undo = portable(template.undo) if case.windows else template.undo
     return Step(
         text=fill_words(text, values, WORDS) + _remark(template, case, shell),
         shell=shell,
@@ -213,7 +237,7 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
         mode=template.mode,
         when=fill_words(template.given, values, WORDS) if template.given is not None else None,
         verify=_check(template.verify, values, case) if not _counts_later(case, shell) else None,
-        undo=_command(_undo(template, case), values, template, case) if shell is not None else None,
+        undo=_command(undo, values, template, case) if shell is not None else None,
         who=rights.who(template, action, case),
     )
 
@@ -237,10 +261,6 @@ def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
 def _counts_later(case: Case, shell: str | None) -> bool:
     """A change of the system's image, which nothing can see before the restart."""
     return shell is not None and case.system.image is not None and _LAYERED.search(shell) is not None and "--apply-live" not in shell
-
-
-def _undo(template: StepTemplate, case: Case) -> str | None:
-    return portable(template.undo) if case.windows else template.undo
 
 
 def _check(text: str | None, values: Mapping[str, Value], case: Case) -> str | None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.recipe import Leg, Prescription, Step
-from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS, Toolkits
-from cudadoctor.model.version import CudaVersion, ToolkitVersion
+from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS
+from cudadoctor.model.version import CudaVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.pip import BELOW
@@ -46,10 +46,8 @@ def way(
 
 
 def _ran(facts: Facts) -> bool:
-    ladder = facts.get(LADDER)
-    if isinstance(ladder, Unknown) or ladder.value is None:
-        return False
-    return any(result.status == "pass" for result in ladder.value.result("numba-kernel"))
+    ladder = facts.value(LADDER)
+    return ladder is not None and any(result.status == "pass" for result in ladder.result("numba-kernel"))
 
 
 def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
@@ -122,10 +120,9 @@ def _software(case: Case, stack: Stack, *, fixed: bool) -> Iterator[Leg]:
     found = _toolkit_there(case, stack)
     if found is not None:
         yield Leg(stage="toolkit", state="fits", text=found)
-    elif stack.wheels is not None:
-        yield Leg(stage="toolkit", state="to-do", text=f"{_wanted(stack)}{_unused(case)}", steps=_steps(_WHEELS, case))
     else:
-        yield Leg(stage="toolkit", state="to-do", text=f"{_wanted(stack)}{_unused(case)}", steps=_steps(_APART, case))
+        steps = _steps(_WHEELS if stack.wheels is not None else _APART, case)
+        yield Leg(stage="toolkit", state="to-do", text=f"{_wanted(stack)}{_unused(case)}", steps=steps)
     yield Leg(stage="numba", state="fits" if _numba_there(case, stack) else "to-do", text=_target(case, stack))
 
 
@@ -148,13 +145,9 @@ def _target(case: Case, stack: Stack) -> str:
     return f"{target}: Python {in_words(stack.release.python)}, NumPy {numpy}"
 
 
-def _components(case: Case) -> Toolkits | None:
-    return case.get(TOOLKITS)
-
-
 def _toolkit_there(case: Case, stack: Stack) -> str | None:
     """The toolkit that the examined Numba would load, where it is there and neither driver nor GPU rules it out."""
-    toolkits, python = _components(case), case.python
+    toolkits, python = case.get(TOOLKITS), case.python
     nvvm = toolkits.component("nvvm") if toolkits is not None else None
     if python is None or python.package("numba") is None or nvvm is None or nvvm.path is None or nvvm.version is None:
         return None
@@ -167,20 +160,12 @@ def _toolkit_there(case: Case, stack: Stack) -> str | None:
 
 def _unused(case: Case) -> str:
     """A toolkit on the machine that is newer than the driver: not to be used for Numba, and harmless beside another."""
-    toolkits = _components(case)
-    newer = [
-        entry
-        for entry in (toolkits.toolkits if toolkits is not None else ())
-        if entry.version is not None and case.cuda is not None and entry.version.major_minor > case.cuda.major_minor
-    ]
-    if not newer:
-        return ""
-    first = newer[0]
-    return f". {first.path} holds CUDA {_plain(first.version)}, newer than the driver's CUDA: it may stay, but Numba must not use it"
-
-
-def _plain(version: ToolkitVersion | None) -> str:
-    return "" if version is None else "{}.{}".format(*version.major_minor)
+    toolkits = case.get(TOOLKITS)
+    for entry in toolkits.toolkits if toolkits is not None else ():
+        if entry.version is not None and case.cuda is not None and entry.version.major_minor > case.cuda.major_minor:
+            number = "{}.{}".format(*entry.version.major_minor)
+            return f". {entry.path} holds CUDA {number}, newer than the driver's CUDA: it may stay, but Numba must not use it"
+    return ""
 
 
 def _numba_there(case: Case, stack: Stack) -> bool:

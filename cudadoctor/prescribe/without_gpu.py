@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from cudadoctor.model.values import ENVIRONMENT, SLURM_CLIENT
-from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.places import SLURM_WORDS, evidence
+from cudadoctor.prescribe.shellwords import Found
 
 _COLAB = ("COLAB_GPU", "COLAB_RELEASE_TAG", "COLAB_BACKEND_VERSION")
 _KAGGLE = ("KAGGLE_KERNEL_RUN_TYPE", "KAGGLE_URL_BASE", "KAGGLE_CONTAINER_NAME")
@@ -20,14 +19,13 @@ def other_gpus(case: Case) -> str | None:
     gpus = [maker.name for maker in makers if maker.kind == "gpu"]
     if case.values.get("adapters"):
         return case.values["adapters"] if set((case.value("makers") or "").split(",")) & set(gpus) else None
-    words = " ".join(quote.text for quote in case.root.evidence)
-    named = [maker.name for maker in makers if maker.kind == "gpu" and any(word in words for word in maker.words)]
+    named = [maker.name for maker in makers if maker.kind == "gpu" and any(word in case.words for word in maker.words)]
     if _MAC(case) and "Apple" not in named:
         named.append("Apple")
     return f"GPUs of {' and '.join(named)}" if named else None
 
 
-def values(case: Case) -> Iterator[tuple[str, str | None]]:
+def values(case: Case) -> Found:
     yield "other_gpus", other_gpus(case)
 
 
@@ -38,17 +36,9 @@ def _slurm(case: Case) -> bool:
     return case.get(SLURM_CLIENT) is not None or any(name.startswith("SLURM_") for name in variables) or SLURM_WORDS(case)
 
 
-def _colab(case: Case) -> bool:
-    return any(case.variable(name) is not None for name in _COLAB) or _SPEAKS_OF_COLAB(case)
-
-
-def _kaggle(case: Case) -> bool:
-    return any(case.variable(name) is not None for name in _KAGGLE) or _SPEAKS_OF_KAGGLE(case)
-
-
-WITHOUT_GPU: dict[str, Callable[[Case], bool]] = {
+WITHOUT_GPU: dict[str, Condition] = {
     "other-gpus": lambda case: other_gpus(case) is not None,
     "slurm-client": _slurm,
-    "colab": _colab,
-    "kaggle": _kaggle,
+    "colab": lambda case: any(case.variable(name) is not None for name in _COLAB) or _SPEAKS_OF_COLAB(case),
+    "kaggle": lambda case: any(case.variable(name) is not None for name in _KAGGLE) or _SPEAKS_OF_KAGGLE(case),
 }
