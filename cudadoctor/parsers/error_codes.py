@@ -69,8 +69,6 @@ class CodeHit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Literal(msgspec.Struct, frozen=True):
-    """A message and the row that it stands for."""
-
     text: str
     api: Api
     row: CudaError | NvmlError | SmiMessage
@@ -83,7 +81,6 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def literals(knowledge: Knowledge) -> Iterator[str]:
-    """What wakes this recogniser."""
     yield from (anchor for anchor, _ in _ANCHORS)
     yield from knowledge.once("error messages", lambda: _literals(knowledge))
     yield from (_OF_HOOK, *code_words.LITERALS, *code_numbers.LITERALS)

@@ -70,7 +70,6 @@ def _kind(word: str | None) -> Kind | None:
 
 
 def _of_tag(tag: str | None) -> tuple[Kind | None, ToolkitVersion | None]:
-    """What a version's local part or conda's build string says."""
     if tag is None:
         return None, None
     if tag.startswith("rocm"):

@@ -89,7 +89,6 @@ def _sentence(raw: Sequence[str], entries: Sequence[str], index: int) -> list[st
 
 
 def _tagged(line: str) -> tuple[str, str]:
-    """The tag of a line, and what follows it."""
     found = _TAG.match(line)
     return (found[0].rstrip(), line[found.end() :]) if found is not None else ("", line)
 

@@ -35,7 +35,6 @@ def _concerns_gpu(name: str) -> bool:
 
 
 def parse(text: Text) -> Output:
-    """One fact from /proc/modules or lsmod rows."""
     found: dict[str, _Users] = {}
     whole = text.whole
     for number, line in enumerate(text.lines, 1):
@@ -55,7 +54,6 @@ def parse(text: Text) -> Output:
 
 
 def parse_names(text: Text) -> Output:
-    """One fact from the folder names of /sys/module."""
     found = tuple(KernelModule(name=line.strip(), line=number) for number, line in enumerate(text.lines, 1) if _NAME.match(line.strip()))
     if found:
         yield _fact(text, found, whole=text.whole)

@@ -42,8 +42,6 @@ _PROCESS_MEMORY = lazy(r"(?:^|\s)(?:(?P<number>\d{1,9})\s?(?P<unit>[MG]i?B)|N/A)
 
 
 class Row(msgspec.Struct):
-    """The GPU whose lines are being read."""
-
     gpu: SmiGpu
     has_memory: bool = False
     last: int = 0  # number of its last line

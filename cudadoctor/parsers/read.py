@@ -43,7 +43,6 @@ HANG_NAMES = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "ladder": "the CUDA dr
 
 
 def text_of(item: Item, *, with_stderr: bool = False) -> Text:
-    """The item's output as a text to parse."""
     body = item.stdout or ""
     if with_stderr and item.stderr:
         body = f"{body}\n{item.stderr}" if body and not body.endswith("\n") else body + item.stderr
@@ -56,7 +55,6 @@ def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
 
 
 def literals(knowledge: Knowledge) -> Literals:
-    """What wakes any parser."""
     return knowledge.once("wakes", lambda: Literals(literal for parser in parsers(knowledge) for literal in parser.wakes))
 
 

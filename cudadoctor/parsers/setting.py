@@ -108,15 +108,12 @@ class _Body:
 
 
 class _Known(NamedTuple):
-    """A circumstance with its patterns made one."""
-
     kind: str
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
     unless: re.Pattern[str] | None
 
     def first(self, body: _Body) -> int | None:
-        """The line of the first sign of it."""
         found: int | None = None
         for hint in self.hints:
             for at, number in body.places(hint):
@@ -352,7 +349,6 @@ _WAKES = (
 
 
 def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
-    """The parsers of this module, with what is known."""
     reader = knowledge.once("setting", lambda: _Reader(knowledge))
     return (
         Parser(name="setting", keys=(SETTING.name,), parse=reader.setting, wakes=_WAKES),

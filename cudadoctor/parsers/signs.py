@@ -100,7 +100,6 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
 
 
 def literals(knowledge: Knowledge) -> Iterator[str]:
-    """What wakes the matches."""
     return iter(_signs(knowledge))
 
 

@@ -49,7 +49,6 @@ _OTHER_FLAVOUR = ("open-module-required", "open-module-unsupported-gpu")
 
 
 def holds(when: str | None, case: Case) -> bool:
-    """Whether all conditions of a step hold here."""
     return all(_holds(word, case) for word in (when or "").split())
 
 
@@ -67,7 +66,6 @@ def _holds(word: str, case: Case) -> bool:
 
 # ---------------------------------------------------------------- the driver
 def installed_branches(case: Case) -> tuple[int, ...]:
-    """The branches of the driver packages that are installed."""
     found: list[int] = []
     for package in case.packages:
         named = _BRANCH_IN_NAME.match(package.name)
@@ -196,7 +194,6 @@ def _python_outdated(case: Case) -> bool:
 
 
 def _of(*names: str) -> Condition:
-    """The finding speaks of this framework."""
     return lambda case: any(frameworks.speaks_of(case, name) for name in names)
 
 

@@ -33,7 +33,6 @@ _NVIDIA_FOR_DEBIAN = {"bookworm": "debian12", "trixie": "debian13"}
 def _packaged(
     packages: tuple[str, ...], branch: int | None, need: Need, extra: str = "", *, origin: str = "archive", stream: str | None = None
 ) -> Driver:
-    """A choice of packages, with the words for it."""
     return Driver(words=said(packages, branch, need, extra), branch=branch, packages=packages, origin=origin, stream=stream)
 
 
@@ -102,7 +101,6 @@ def debian_libraries(package: str) -> tuple[str, str]:
 
 
 def debian_names(row: Branch, codename: str | None) -> Iterable[str]:
-    """The packages of a branch in one release."""
     for entry in row.debian:
         found = _DEBIAN.match(entry)
         if found is not None and codename in [word.strip() for word in found["releases"].split(",")]:

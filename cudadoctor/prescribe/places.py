@@ -81,7 +81,6 @@ def scheduler(case: Case) -> str | None:
 
 
 def in_pod(case: Case) -> bool:
-    """A pod of Kubernetes."""
     return case.variable("KUBERNETES_SERVICE_HOST") is not None
 
 

@@ -24,7 +24,6 @@ class Script(str):
 
 
 def names(template: str) -> tuple[str, ...]:
-    """The placeholders of a template, in their order, each once."""
     return tuple(dict.fromkeys(PLACEHOLDER.findall(template)))
 
 

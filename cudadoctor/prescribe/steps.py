@@ -137,7 +137,6 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
 
 
 def _of_windows(root: Finding) -> bool:
-    """The finding's own lines are those of a program in Windows."""
     return any(re.search(r"\.dll\b|\b[A-Z]:\\", quote.text) is not None for quote in root.evidence)
 
 
