@@ -141,11 +141,8 @@ def _quotes(text: Text, shown: list[CodeHit]) -> tuple[Quote, ...]:
 
 
 def _row(api: Api, number: int, knowledge: Knowledge) -> Meaning | None:
-    if api == "cuda":
-        return knowledge.cuda_error(number)
-    if api == "nvml":
-        return knowledge.nvml_error(number)
-    return knowledge.xid(number) if api == "xid" else knowledge.smi_exit(number)
+    tables = {"cuda": knowledge.cuda_error, "nvml": knowledge.nvml_error, "xid": knowledge.xid, "nvidia-smi": knowledge.smi_exit}
+    return tables[api](number)
 
 
 def _code(api: Api, row: Meaning, hit: Hit | None = None, subject: str = "machine") -> CodeHit:

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _MODULES = (
-    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "dkms", "mokutil", "packages", "kernel_log", "dev", "user",
-    "os_release", "system_names", "uname", "surroundings", "environment", "ldconfig", "driver_libraries", "programs", "nvidia_smi",
-    "nvidia_smi_csv", "nvcc", "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu",
-    "worker_frameworks", "computed", "package_lists", "frameworks", "gpu_names", "driver_names", "numba_report", "spaced_names",
-    "cuda_mentions", "nvidia_smi_details", "pcie_link", "limits", "video_controllers", "windows_version", "dcgm", "launches",
-    "container_stack", "setting_files", "process_table",
+    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "packages", "kernel_log", "dev", "user", "os_release",
+    "system_names", "uname", "surroundings", "environment", "driver_libraries", "programs", "nvidia_smi", "nvidia_smi_csv", "nvcc",
+    "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu", "worker_frameworks",
+    "package_lists", "frameworks", "gpu_names", "driver_names", "numba_report", "cuda_mentions", "nvidia_smi_details", "pcie_link",
+    "limits", "video_controllers", "windows_version", "dcgm", "launches", "container_stack", "setting_files", "process_table",
 )  # fmt: skip
 
 
