@@ -70,7 +70,9 @@ def parse(text: Text) -> Output:
     whole = text.whole and any("Linux version " in line for line in text.lines[:20])
     if events:
         log = KernelLog(events=tuple(events), present_from=_present_from(text, events), cleared=_cleared(text, events))
-        yield text.fact(KERNEL_LOG, log, *(text.quote(event.line) for event in _telling(events)), whole=whole)
+        # The few lines that a reader wants to see: those that speak of failure, the latest of them, else the latest of all.
+        grave = [event for event in events if any(word in event.text for word in _GRAVE)]
+        yield text.fact(KERNEL_LOG, log, *(text.quote(event.line) for event in (grave or events)[-_QUOTES:]), whole=whole)
     elif not text.pasted and text.text.strip():
         quote = text.absent(f"{text.source}: {len(text.lines)} lines, none about an NVIDIA GPU or its driver")
         yield text.fact(KERNEL_LOG, KernelLog(events=()), quote, whole=whole)
@@ -168,12 +170,6 @@ def _prefix(line: str) -> tuple[int, float | None, bool]:
         if pattern is _STAMP and match[1]:
             seconds = float(match[1])
     return place, seconds, prefixed
-
-
-def _telling(events: list[KernelEvent]) -> list[KernelEvent]:
-    """The few lines that a reader wants to see: those that speak of failure, the latest of them, else the latest of all."""
-    grave = [event for event in events if any(word in event.text for word in _GRAVE)]
-    return (grave or events)[-_QUOTES:]
 
 
 # ---------------------------------------------------------------- dates

@@ -6,7 +6,6 @@ Several parsers may state the same key: their order here is the order of trust (
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,11 +31,11 @@ _MODULES = (
 )  # fmt: skip
 
 
-def _parsers_of(module: ModuleType) -> tuple[Parser, ...]:
-    return getattr(module, "PARSERS", None) or (module.PARSER,)
-
-
-PARSERS = tuple(parser for name in _MODULES for parser in _parsers_of(import_module(f"cudadoctor.parsers.{name}")))
+PARSERS: tuple[Parser, ...] = tuple(
+    parser
+    for module in (import_module(f"cudadoctor.parsers.{name}") for name in _MODULES)
+    for parser in (getattr(module, "PARSERS", None) or (module.PARSER,))
+)
 HANG_STATUSES = ("timed-out", "abandoned")
 HANG_NAMES = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "ladder": "the CUDA driver (libcuda)"}
 

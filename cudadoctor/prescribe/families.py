@@ -187,18 +187,14 @@ def _arch(need: Need, system: Distribution, knowledge: Knowledge, headless: bool
 def _suse(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
     if need.flavour is None:
         return Driver(words=by_generation("openSUSE and SLES: the groups G07 (590 and later), G06 (550 to 580), G05 (470), G04 (390)"))
-    rows = [row for row in knowledge.branches if row.opensuse and need.fits(row.branch) and row.branch <= _newest_for_suse(system)]
+    newest = 580 if system.major == "15" else 10**6  # Leap and SLES 15 stay with the group G06
+    rows = [row for row in knowledge.branches if row.opensuse and need.fits(row.branch) and row.branch <= newest]
     row = max(rows, key=lambda row: row.branch, default=None)
     group = _SUSE_GROUP.search(" ".join(row.opensuse)) if row is not None else None
     if row is None or group is None:
         return None
     packages = suse_driver(group[0], open_modules=need.flavour == "open", headless=headless)
     return _packaged(packages, row.branch, need, ", from NVIDIA's repository for SUSE")
-
-
-def _newest_for_suse(system: Distribution) -> int:
-    """Leap and SLES 15 stay with the group G06."""
-    return 580 if system.major == "15" else 10**6
 
 
 def suse_driver(group: str, *, open_modules: bool, headless: bool = False) -> tuple[str, ...]:

@@ -34,6 +34,11 @@ def quoted(value: Value) -> str:
     return shells.sh(value) if isinstance(value, str) else " ".join(map(shells.sh, value))
 
 
+def plain(value: Value) -> str:
+    """A value as it stands in a sentence."""
+    return value if isinstance(value, str) else " ".join(value)
+
+
 def fill_shell(template: str, values: Mapping[str, Value]) -> str | None:
     """The command with its values quoted. None where a value is missing."""
     if any(name not in values for name in names(template)):
@@ -48,7 +53,7 @@ def fill_words(template: str, values: Mapping[str, Value], words: Mapping[str, s
         value = values.get(found[1])
         if value is None or isinstance(value, Script):
             return words.get(found[1], "(not known)")
-        return value if isinstance(value, str) else " ".join(value)
+        return plain(value)
 
     return PLACEHOLDER.sub(put, template)
 
