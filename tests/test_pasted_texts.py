@@ -7,7 +7,7 @@ import pytest
 from cudadoctor.model.evidence import Item
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.values import DeviceNodes, Environment
-from cudadoctor.parsers import dev, driver_libraries, environment, ldconfig, nvcc, surroundings, uname
+from cudadoctor.parsers import dev, driver_libraries, environment, nvcc, surroundings, uname
 from cudadoctor.parsers.base import Parser, Text
 
 
@@ -18,7 +18,7 @@ def facts(parser: Parser, body: str, item: str | None = None) -> list[Fact[objec
 
 
 def variables(body: str) -> dict[str, str]:
-    found = facts(environment.PARSER, body)
+    found = facts(environment.PARSERS[0], body)
     assert all(not fact.whole and fact.quotes for fact in found)
     value = found[0].value if found else None
     return value.variables if isinstance(value, Environment) else {}
@@ -104,8 +104,8 @@ def test_the_driver_libraries_of_a_listing_by_find_and_by_ls() -> None:
 
 
 def test_an_empty_grep_of_the_loader_cache_says_nothing() -> None:
-    assert facts(ldconfig.PARSER, "$ ldconfig -p | grep libcuda\n$ \n") == []
-    assert facts(ldconfig.PARSER, "10 libs found in cache `/etc/ld.so.cache'\n") == []
+    assert facts(driver_libraries.PARSERS[2], "$ ldconfig -p | grep libcuda\n$ \n") == []
+    assert facts(driver_libraries.PARSERS[2], "10 libs found in cache `/etc/ld.so.cache'\n") == []
 
 
 def test_kernel_release_by_its_answer() -> None:

@@ -43,7 +43,6 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 def typed(text: Text) -> tuple[Typed, ...]:
-    """Every prompt of a text, in order."""
     lines = text.plain_lines
     prompts = [index for index in _maybe(lines) if lines[index][:1] not in "|+" and is_prompt(lines[index])]
     found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from cudadoctor.model.pattern import lazy
@@ -19,47 +20,29 @@ _KIND = lazy(r"kind\"?: {0,4}\"?(?P<kind>nvidia\.com/\w{2,12})")
 _NAME = lazy(r"name\"?: {0,4}\"?(?P<name>[\w:-]{1,80})")
 _LIBRARY = lazy(r"libcuda\.so\.(?P<version>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
 TOOLKIT = ("nvidia-ctk", "nvidia-container-runtime")
+_DESKTOP = lazy(r"^socket: .*/desktop/docker\.sock$|^context: .*desktop")
 _SPECIFICATIONS = ("/etc/cdi/", "/var/run/cdi/")
+Setting = tuple[int, "re.Match[str]"]  # a line of a file of settings, by its number here
 
 
 def parse(text: Text) -> Output:
-    """One fact with all of it."""
-    engines: list[ContainerEngine] = []
-    specifications: dict[str, dict[str, Any]] = {}
-    stack: dict[str, Any] = {"toolkit": None, "runtimes": {}, "rootless": False, "desktop": False, "denied": []}
-    for number, line in enumerate(text.lines, 1):
-        program = _PROGRAM.match(line)
-        setting = _SETTING.match(line) if program is None else None
-        if program is not None and program["name"] in TOOLKIT:
-            stack["toolkit"] = stack["toolkit"] or program["path"]
-        elif program is not None:
-            engines.append(_engine(program, number))
-        elif line.startswith("socket: "):
-            stack["rootless"] = stack["rootless"] or line.startswith("socket: /run/user/")
-            stack["desktop"] = stack["desktop"] or line.endswith("/desktop/docker.sock")
-        elif line.startswith("context: "):
-            stack["desktop"] = stack["desktop"] or "desktop" in line
-        elif setting is None:
-            continue
-        elif setting["line"].startswith(" Permission"):
-            stack["denied"].append(setting["path"])
-        elif setting["path"].startswith(_SPECIFICATIONS):
-            _specified(
-                specifications.setdefault(setting["path"], {"path": setting["path"], "line": number, "devices": []}), setting, number
-            )
-        else:
-            _set(stack, setting, number)
-    if engines:
-        value = ContainerStack(
-            engines=tuple(engines),
-            toolkit=stack["toolkit"],
-            runtimes=stack["runtimes"],
-            rootless=stack["rootless"],
-            desktop=stack["desktop"],
-            denied=tuple(stack["denied"]),
-            specifications=tuple(CdiSpec(**{**found, "devices": tuple(found["devices"])}) for found in specifications.values()),
-        )
-        yield text.fact(CONTAINER_STACK, value, text.quote(1, len(engines)))
+    programs = [(number, found) for number, line in enumerate(text.lines, 1) if (found := _PROGRAM.match(line)) is not None]
+    settings = [(number, found) for number, line in enumerate(text.lines, 1) if (found := _SETTING.match(line)) is not None]
+    engines = tuple(_engine(program, number) for number, program in programs if program["name"] not in TOOLKIT)
+    if not engines:
+        return
+    denied = [setting["path"] for _, setting in settings if setting["line"].startswith(" Permission")]
+    read = [(number, setting) for number, setting in settings if not setting["line"].startswith(" Permission")]
+    value = ContainerStack(
+        engines=engines,
+        toolkit=next((program["path"] for _, program in programs if program["name"] in TOOLKIT), None),
+        runtimes=_runtimes(read),
+        rootless=any(line.startswith("socket: /run/user/") for line in text.lines),
+        desktop=any(_DESKTOP.match(line) for line in text.lines),
+        denied=tuple(denied),
+        specifications=_specifications(read),
+    )
+    yield text.fact(CONTAINER_STACK, value, text.quote(1, len(engines)))
 
 
 def _engine(program: re.Match[str], number: int) -> ContainerEngine:
@@ -67,21 +50,29 @@ def _engine(program: re.Match[str], number: int) -> ContainerEngine:
     return ContainerEngine(name=program["name"], path=path, snap="/snap/" in path or target.endswith("/bin/snap"), line=number)
 
 
-def _specified(found: dict[str, Any], setting: re.Match[str], number: int) -> None:
-    kind, name, library = (pattern.search(setting["line"]) for pattern in (_KIND, _NAME, _LIBRARY))
-    if kind is not None:
-        found["kind"] = kind["kind"]
-    elif library is not None and "driver" not in found:
-        found["driver"], found["line"] = ModuleVersion(library["version"]), number
-    elif name is not None and name["name"] not in found["devices"]:
-        found["devices"].append(name["name"])
+def _specifications(settings: Iterable[Setting]) -> tuple[CdiSpec, ...]:
+    files: dict[str, dict[str, Any]] = {}
+    for number, setting in settings:
+        if not setting["path"].startswith(_SPECIFICATIONS):
+            continue
+        found = files.setdefault(setting["path"], {"path": setting["path"], "line": number, "devices": ()})
+        kind, name, library = (pattern.search(setting["line"]) for pattern in (_KIND, _NAME, _LIBRARY))
+        if kind is not None:
+            found["kind"] = kind["kind"]
+        elif library is not None and "driver" not in found:
+            found["driver"], found["line"] = ModuleVersion(library["version"]), number
+        elif name is not None and name["name"] not in found["devices"]:
+            found["devices"] += (name["name"],)
+    return tuple(CdiSpec(**found) for found in files.values())
 
 
-def _set(stack: dict[str, Any], setting: re.Match[str], number: int) -> None:
-    if setting["path"].startswith("/etc/nvidia-container-runtime/"):
-        return  # the toolkit's own settings: no engine's
-    if _RUNTIME.search(setting["line"]):
-        stack["runtimes"].setdefault(setting["path"], number)
+def _runtimes(settings: Iterable[Setting]) -> dict[str, int]:
+    """The first line of each file that names the runtime. The toolkit's own settings are no engine's."""
+    found: dict[str, int] = {}
+    for number, setting in settings:
+        if not setting["path"].startswith((*_SPECIFICATIONS, "/etc/nvidia-container-runtime/")) and _RUNTIME.search(setting["line"]):
+            found.setdefault(setting["path"], number)
+    return found
 
 
 PARSER = Parser(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cudadoctor.model.facts import Key, Quote
+from functools import partial
+
+from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DEVICE_NODES_AFTER, MAJORS, DeviceNode, DeviceNodes
 from cudadoctor.parsers.base import Output, Parser, Text
@@ -25,10 +27,6 @@ def _path(entry: Entry, folder: str | None) -> str | None:
     if folder is not None:
         return f"{folder}/{entry.path}" if folder.startswith("/dev") else None
     return None if _INSIDE.match(entry.path) else f"/dev/{entry.path}"
-
-
-def _is_node(entry: Entry) -> bool:
-    return entry.mode[0] in "cb"  # a folder such as /dev/dri is none
 
 
 def _parse(text: Text, key: Key[DeviceNodes]) -> Output:
@@ -54,21 +52,16 @@ def _parse(text: Text, key: Key[DeviceNodes]) -> Output:
                 folder.typed(typed)
             continue
         path = _path(entry, folder.listed)
-        if path is not None and _is_node(entry):
+        if path is not None and entry.mode[0] in "cb":  # a folder such as /dev/dri is no node
             nodes[path] = DeviceNode(
-                path=path,
-                mode=entry.mode,
-                owner=entry.owner,
-                group=entry.group,
-                major=entry.major,
-                minor=entry.minor,
-                line=number,
+                path=path, mode=entry.mode, owner=entry.owner, group=entry.group, major=entry.major, minor=entry.minor, line=number
             )
     # Nodes made later in the same text win over an earlier "no such file".
     gone = {path: number for path, number in absent.items() if not _seen_later(path, number, nodes)}
     quotes = tuple(text.quote(number) for number in sorted({*(node.line for node in nodes.values()), *gone.values()}))
     if not nodes and not gone:
-        yield from _nothing(text, key)
+        if text.whole and not text.text.strip():  # a whole listing without an entry says that there is none
+            yield text.fact(key, DeviceNodes(nodes=()), text.absent("/dev: no nvidia, dri or dxg entry"))
     elif not nodes and set(gone) == {_ALL}:
         yield text.fact(key, None, *quotes, whole=False)
     else:
@@ -79,24 +72,6 @@ def _seen_later(path: str, number: int, nodes: dict[str, DeviceNode]) -> bool:
     if path.endswith("*"):
         return any(node.line > number and name.startswith(path[:-1]) for name, node in nodes.items())
     return path in nodes and nodes[path].line > number
-
-
-def _nothing(text: Text, key: Key[DeviceNodes]) -> Output:
-    """A whole listing without an entry says that there is none; a text that shows none says nothing."""
-    if text.pasted or not text.whole or text.text.strip():
-        return
-    quote: Quote = text.absent("/dev: no nvidia, dri or dxg entry")
-    yield text.fact(key, DeviceNodes(nodes=()), quote)
-
-
-def parse(text: Text) -> Output:
-    """The nodes before any probe opened a device."""
-    return _parse(text, DEVICE_NODES)
-
-
-def parse_after(text: Text) -> Output:
-    """The nodes once the driver was asked; no paste tells that, so nothing wakes this one."""
-    return _parse(text, DEVICE_NODES_AFTER)
 
 
 def parse_majors(text: Text) -> Output:
@@ -118,9 +93,10 @@ PARSERS = (
         name="dev",
         reads=("dev",),
         keys=(DEVICE_NODES.name,),
-        parse=parse,
+        parse=partial(_parse, key=DEVICE_NODES),
         wakes=("/dev/nvidia", "/dev/dxg", " nvidiactl", " nvidia0", " nvidia-uvm"),
     ),
-    Parser(name="dev_after", reads=("dev-after",), keys=(DEVICE_NODES_AFTER.name,), parse=parse_after),
+    # The nodes once the driver was asked; no paste tells that, so nothing wakes this one.
+    Parser(name="dev_after", reads=("dev-after",), keys=(DEVICE_NODES_AFTER.name,), parse=partial(_parse, key=DEVICE_NODES_AFTER)),
     Parser(name="majors", reads=("devices",), keys=(MAJORS.name,), absent=(MAJORS.name,), parse=parse_majors),
 )

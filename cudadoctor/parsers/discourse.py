@@ -48,8 +48,6 @@ class _Said(NamedTuple):
 
 
 class Speech:
-    """The words made ready for texts."""
-
     def __init__(self, discourse: Discourse) -> None:
         self._patterns = {name: discourse.any_of(name) for name in _LISTS}
         self._lists: dict[str, set[str]] = {}  # by literal, those that hold it
@@ -87,7 +85,6 @@ class Speech:
         return _Said(prose, {name: [index for index, line in prose.items() if name in known[line]] for name in _LISTS})
 
     def _names(self, line: str) -> set[str]:
-        """The lists of which a word stands in the line."""
         maybe = {name for literal in self._literals.places(line.lower()).among(self._lists) for name in self._lists[literal]}
         return {name for name in maybe if self._patterns[name].search(line)}
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, Environment
+from cudadoctor.model.values import ENVIRONMENT, SPACED_NAMES, Environment, SpacedName
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.shell import is_prompt, root_command
 
@@ -46,12 +48,9 @@ def _from_env(text: Text) -> list[tuple[int, str, str]]:
     for number, line in enumerate(text.text.split("\n"), 1):
         line = line.removesuffix("\r")
         declared = _DECLARED.match(line)
-        if declared is not None:
-            found.append((number, declared["name"], _unquoted(declared["value"])))
-            continue
-        plain = _LINE.match(line)
+        plain = declared or _LINE.match(line)
         if plain is not None:
-            found.append((number, plain["name"], plain["value"]))
+            found.append((number, plain["name"], _unquoted(plain["value"]) if declared else plain["value"]))
     return found
 
 
@@ -107,13 +106,57 @@ def _unquoted(value: str) -> str:
     return value
 
 
-PARSER = Parser(
-    name="environment",
-    reads=("environment",),
-    keys=(ENVIRONMENT.name,),
-    parse=parse,
-    wakes=(
-        "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_ROOT", "LD_LIBRARY_PATH", "LD_PRELOAD", "NUMBA_",
-        "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "container=",
+# ---------------------------------------------------------------- names with a blank
+# `SET NAME = 1` in cmd makes a variable that is called "NAME ", which no program reads. In an environment such a name stands as it is; in
+# a pasted text it is the command that would make it (cmd), or that fails (export). Other languages may have blanks around the sign.
+_HELD_SPACED = lazy(r"^(?P<before>[ \t]{0,8})(?P<name>[A-Za-z_][A-Za-z0-9_]{0,200})(?P<after>[ \t]{0,8})=")
+_TYPED_SPACED = lazy(r"^(?P<command>[sS][eE][tT]|export)[ \t]{1,8}\"?(?P<name>[A-Za-z_][A-Za-z0-9_]{0,80})[ \t]{1,8}=(?![=~])")
+_CMD = lazy(r"^[A-Za-z]:\\[^>|]{0,200}>")  # cmd's prompt, which has no blank behind it
+_MOST_SPACED = 20
+
+
+def parse_spaced(text: Text) -> Output:
+    """One fact with all such names. That an environment has none is said too."""
+    found = tuple(_typed_spaced(text) if text.pasted else _held_spaced(text))[:_MOST_SPACED]
+    if found:
+        yield text.fact(SPACED_NAMES, found, *(text.quote(entry.line) for entry in found))
+    elif not text.pasted:
+        yield text.fact(SPACED_NAMES, None, text.absent("no variable has a blank in its name"))
+
+
+def _held_spaced(text: Text) -> Iterator[SpacedName]:
+    for number, line in enumerate(text.lines, 1):
+        found = _HELD_SPACED.match(line) if "=" in line else None
+        if found is not None and (found["before"] or found["after"]):
+            yield SpacedName(name=found["name"], command=None, line=number)
+
+
+def _typed_spaced(text: Text) -> Iterator[SpacedName]:
+    for number, line in enumerate(text.plain_lines, 1):
+        if "=" not in line:
+            continue
+        typed = root_command(line)
+        found = _TYPED_SPACED.match(_CMD.sub("", typed if typed is not None else line).strip())
+        if found is not None:
+            yield SpacedName(name=found["name"], command=found["command"].lower(), line=number)
+
+
+PARSERS = (
+    Parser(
+        name="environment",
+        reads=("environment",),
+        keys=(ENVIRONMENT.name,),
+        parse=parse,
+        wakes=(
+            "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_ROOT", "LD_LIBRARY_PATH", "LD_PRELOAD", "NUMBA_",
+            "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "SLURM_", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "container=",
+        ),
+    ),
+    Parser(
+        name="spaced_names",
+        reads=("environment",),
+        keys=(SPACED_NAMES.name,),
+        parse=parse_spaced,
+        wakes=("NUMBA_", "CUDA_", "NVIDIA_", "LD_LIBRARY_PATH", "TORCH_", "XLA_", "NCCL_"),
     ),
 )  # fmt: skip

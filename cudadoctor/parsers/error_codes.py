@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Api = Literal["cuda", "nvml", "xid", "nvidia-smi"]
 Meaning = CudaError | NvmlError | SmiExit | SmiMessage | Xid
+Literally = tuple[Api, CudaError | NvmlError | SmiMessage]  # whose message some words are, and its row
 NAME, MESSAGE, NUMBER = 0, 1, 2  # how surely a line's code is read
 CHANNEL_REMOVED, RECOVERY_CHANGED = 45, 154  # Xids
 
@@ -68,14 +70,6 @@ class CodeHit(msgspec.Struct, frozen=True, kw_only=True):
     suspect_only: bool = False
 
 
-class _Literal(msgspec.Struct, frozen=True):
-    """A message and the row that it stands for."""
-
-    text: str
-    api: Api
-    row: CudaError | NvmlError | SmiMessage
-
-
 class _Found(msgspec.Struct, frozen=True):
     hit: Hit
     code: CodeHit
@@ -83,7 +77,6 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def literals(knowledge: Knowledge) -> Iterator[str]:
-    """What wakes this recogniser."""
     yield from (anchor for anchor, _ in _ANCHORS)
     yield from knowledge.once("error messages", lambda: _literals(knowledge))
     yield from (_OF_HOOK, *code_words.LITERALS, *code_numbers.LITERALS)
@@ -144,11 +137,8 @@ def _quotes(text: Text, shown: list[CodeHit]) -> tuple[Quote, ...]:
 
 
 def _row(api: Api, number: int, knowledge: Knowledge) -> Meaning | None:
-    if api == "cuda":
-        return knowledge.cuda_error(number)
-    if api == "nvml":
-        return knowledge.nvml_error(number)
-    return knowledge.xid(number) if api == "xid" else knowledge.smi_exit(number)
+    tables = {"cuda": knowledge.cuda_error, "nvml": knowledge.nvml_error, "xid": knowledge.xid, "nvidia-smi": knowledge.smi_exit}
+    return tables[api](number)
 
 
 def _code(api: Api, row: Meaning, hit: Hit | None = None, subject: str = "machine") -> CodeHit:
@@ -193,35 +183,32 @@ def _names(lines: Lines, knowledge: Knowledge) -> Iterator[_Found]:
 
 
 # ---------------------------------------------------------------- messages
-def _literals(knowledge: Knowledge) -> dict[str, _Literal]:
+def _literals(knowledge: Knowledge) -> dict[str, Literally]:
     """Every message by its words."""
-    found: dict[str, _Literal] = {}
-    for smi in knowledge.smi_messages:
-        found.setdefault(smi.text, _Literal(smi.text, "nvidia-smi", smi))
-    for nvml in knowledge.nvml_errors:
-        for words in nvml.messages if nvml.code else ():
-            found.setdefault(words, _Literal(words, "nvml", nvml))
-    for cuda in knowledge.cuda_errors:
-        for words in cuda.messages if cuda.code else ():
-            found.setdefault(words, _Literal(words, "cuda", cuda))
-    return found
+    every: Iterator[tuple[str, Literally]] = chain(
+        ((row.text, ("nvidia-smi", row)) for row in knowledge.smi_messages),
+        ((words, ("nvml", row)) for row in knowledge.nvml_errors if row.code for words in row.messages),
+        ((words, ("cuda", row)) for row in knowledge.cuda_errors if row.code for words in row.messages),
+    )
+    return dict(reversed(list(every)))  # of two with the same words the first counts
 
 
 def _messages(lines: Lines, knowledge: Knowledge, text: Text) -> Iterator[_Found]:
     taken: dict[int, list[Hit]] = {}
     known = knowledge.once("error messages", lambda: _literals(knowledge))
     longest_first = sorted(lines.present(known), key=lambda words: (-len(words), words))  # one within another is seen as part of it
-    for literal in (known[words] for words in longest_first):
-        for hit in lines.all(literal.text):
+    for words in longest_first:
+        api, row = known[words]
+        for hit in lines.all(words):
             others = taken.setdefault(hit.entry, [])
             if any(other.start <= hit.start and hit.end <= other.end for other in others) or not _whole_words(lines, hit):
                 continue
             if code_words.is_advice(lines, hit):
                 continue
-            if literal.row.generic and not _in_context(literal, lines, hit, text):
+            if row.generic and not _in_context(api, lines, hit, text):
                 continue
             others.append(hit)
-            yield _Found(hit, _code(literal.api, literal.row, hit), MESSAGE)
+            yield _Found(hit, _code(api, row, hit), MESSAGE)
 
 
 def _whole_words(lines: Lines, hit: Hit) -> bool:
@@ -230,12 +217,12 @@ def _whole_words(lines: Lines, hit: Hit) -> bool:
     return not before.isalnum() and not (entry[hit.end - 1].isalnum() and entry[hit.end : hit.end + 1].isalnum())
 
 
-def _in_context(literal: _Literal, lines: Lines, hit: Hit, text: Text) -> bool:
+def _in_context(api: Api, lines: Lines, hit: Hit, text: Text) -> bool:
     """Whether words that other software prints too are this API's here."""
     before = lines.before(hit)
-    if literal.api == "nvml":
+    if api == "nvml":
         return _NVML_WORD.search(before) is not None or _GPUSTAT.search(lines.previous(hit, 3) + before) is not None
-    if literal.api == "nvidia-smi":
+    if api == "nvidia-smi":
         own = text.item is not None and text.item.id == "nvidia-smi"
         return own or _SMI_WORD.search(lines.previous(hit, 2)) is not None
     if _HOOK.search(before):

@@ -26,7 +26,13 @@ _HOLDERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("onnxruntime", ("onnxruntime-gpu", "onnxruntime")),
     ("bitsandbytes", ("bitsandbytes",)),
 )
-_NAMED = {"tensorflow-gpu": "cuda", "tensorflow-cpu": "cpu", "tensorflow-intel": "cpu", "onnxruntime-gpu": "cuda", "pycuda": "cuda"}
+_NAMED: dict[str, Kind] = {
+    "tensorflow-gpu": "cuda",
+    "tensorflow-cpu": "cpu",
+    "tensorflow-intel": "cpu",
+    "onnxruntime-gpu": "cuda",
+    "pycuda": "cuda",
+}
 _CUPY = lazy(r"^cupy(?:-cuda(?P<major>\d{2})(?P<minor>\d)?x?|-rocm.*)?$")
 _PLUGIN = lazy(r"^jax-cuda(?P<major>\d{2})-(?:plugin|pjrt)$")
 # cu128, cu130; conda's cuda129_..., cuda12.9_..., py3.9_cuda11.8_...; jaxlib's cuda12.cudnn89.
@@ -58,19 +64,13 @@ def _of_names(name: str, holders: tuple[str, ...], packages: Packages) -> Framew
     if name == "jax":
         plugin = next((found for found in map(_PLUGIN.match, sorted(packages)) if found is not None), None)
         kind, cuda = ("cuda", ToolkitVersion(plugin["major"])) if plugin is not None else (kind, cuda)
-    if kind is None:
-        kind = _kind(_NAMED.get(entry.name))
+    kind = kind or _NAMED.get(entry.name)
     if entry.name == "onnxruntime" and kind is None and "conda-meta" not in (entry.path or "") and entry.build is None:
         kind = "cpu"
     return FrameworkBuild(name=name, package=entry.name, version=entry.version, kind=kind, cuda=cuda)
 
 
-def _kind(word: str | None) -> Kind | None:
-    return word if word in ("cuda", "cpu", "rocm") else None  # type: ignore[return-value]
-
-
 def _of_tag(tag: str | None) -> tuple[Kind | None, ToolkitVersion | None]:
-    """What a version's local part or conda's build string says."""
     if tag is None:
         return None, None
     if tag.startswith("rocm"):

@@ -17,6 +17,10 @@ from cudadoctor.model.version import ModuleVersion, PackageVersion, ToolkitVersi
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.lines import without_prefix
 
+_NEAR, _ANSWERS = (
+    ("orch", "UDA", "cuda", "gcc", "GCC", "sm_", "vidia d", "gpu_d"),
+    ("True", "False", "True)", "False)"),
+)  # else nothing is stated
 _LONGEST = 2000  # characters of a line that is read
 _NUMBER = r"\d{1,2}\.\d{1,2}(?:\.\d{1,4})?"
 _TORCH = r"(?P<version>\d\.\d{1,2}(?:\.\w{1,14}){0,3})(?:\+(?P<build>[\w.]{1,24}))?"
@@ -64,32 +68,20 @@ def parse(text: Text) -> Output:
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for number, raw in enumerate(lines, 1):
         asked, before = before, raw if "torch" in raw or "evice" in raw else ""
-        if len(raw) > _LONGEST or not (asked or _may_say(raw)):
+        if len(raw) > _LONGEST or not (asked or raw.endswith(_ANSWERS) or any(word in raw for word in _NEAR)):
             continue
         if (raw, asked) not in known:  # logs repeat themselves
             known[raw, asked] = _said(without_prefix(raw), asked)
-        found = _placed(known[raw, asked], number)
-        if found:
-            state.update(found)
+        if known[raw, asked]:
+            state.update({name: number if name in ("line", "available_line") else value for name, value in known[raw, asked].items()})
             shown.append(number)
     if state:
         quotes = [text.quote(number) for number in shown[:6]]
         yield text.fact(FRAMEWORKS, msgspec.structs.replace(Framework(), **state), *quotes, whole=False)
 
 
-def _may_say(line: str) -> bool:
-    """Whether one of the words stands in the line without which nothing is stated."""
-    near = any(word in line for word in ("orch", "UDA", "cuda", "gcc", "GCC", "sm_", "vidia d", "gpu_d"))
-    return near or line.endswith(("True", "False", "True)", "False)"))
-
-
-def _placed(found: dict[str, Any], number: int) -> dict[str, Any]:
-    """The same, with the number of its line."""
-    return {name: number if name in ("line", "available_line") else value for name, value in found.items()}
-
-
 def _said(line: str, before: str) -> dict[str, Any]:
-    """What one line states. `before` is the line above, which may hold the question."""
+    """What one line states; 0 where its number is to be put. `before` is the line above, which may hold the question."""
     said: dict[str, Any] = {}
     if (three := _THREE.match(line)) is not None:
         said |= _version(three) | _cuda(three["cuda"]) | _answer(three)

@@ -82,16 +82,12 @@ def _name(match: re.Match[str]) -> str:
         number, suffix = match["bare"][:-2].rstrip(" SUP"), "Ti" if match["bare"].lower().endswith("ti") else "SUPER"
         return f"{'RTX' if number.startswith(('20', '30', '40', '50')) else 'GTX'} {number} {suffix}"
     if match["series"] is None:
-        whole = match["whole"]
-        return re.sub(r"(?i)^(tesla|quadro|jetson|titan)", _cased, whole)
+        whole = re.sub(r"(?i)^titan", "TITAN", match["whole"])
+        return re.sub(r"(?i)^(?:tesla|quadro|jetson)", lambda word: word[0].title(), whole)
     model = match["model"].upper()
     more = _NUMBERED.sub(r"\1 \2", "0" + match["more"].strip())[1:].strip()
     end = {"ti": "Ti", "super": "SUPER", "ada": "Ada", "m": "M"}.get(more.lower(), more)
     return f"{match['series'].upper()} {model}{'' if end in ('', 'M') else ' '}{end}"
-
-
-def _cased(word: re.Match[str]) -> str:
-    return word[0].upper() if word[0].lower() == "titan" else word[0].title()
 
 
 # A series alone is too short a word to wake a parser; with the first digits of a model it is not.

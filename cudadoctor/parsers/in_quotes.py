@@ -36,8 +36,6 @@ _SENTENCE = lazy(r"[.!?。！？]\s|[;；]")
 
 
 class InQuotes:
-    """The words made ready."""
-
     def __init__(self, discourse: Discourse) -> None:
         self._meets, self._others, self._asks, self._supposed, self._own = map(
             discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")

@@ -41,7 +41,8 @@ def joined_lines(raw: Sequence[str], entries: Sequence[str], *, whole: bool) -> 
 
     `whole`: look for sentences broken anywhere too, for a short text.
     """
-    tagged = frozenset() if whole else _ends_of([index for index, entry in enumerate(entries) if _TAG.match(entry)])
+    of_driver = [] if whole else [index for index, entry in enumerate(entries) if _TAG.match(entry)]
+    tagged = {*of_driver[:_MOST], *of_driver[-_MOST:]}  # bounds the work on a long log that a driver filled
     for index, (line, following) in enumerate(pairwise(raw)):
         if len(line) in WRAP_WIDTHS and following and not line.startswith(_FRAME):
             for glue in ("", " ") if len(line) < max(WRAP_WIDTHS) else ("",):
@@ -54,11 +55,6 @@ def joined_lines(raw: Sequence[str], entries: Sequence[str], *, whole: bool) -> 
             cells = _cells(raw, index)
             if len(cells) > 1:
                 yield msgspec.structs.replace(_one(index, cells, ""), overlaps=False)
-
-
-def _ends_of(indexes: list[int]) -> frozenset[int]:
-    """The first of them and the last: bounds the work on a long log that a driver filled."""
-    return frozenset([*indexes[:_MOST], *indexes[-_MOST:]])
 
 
 def _one(index: int, pieces: Sequence[str], glue: str) -> Joined:
@@ -89,7 +85,6 @@ def _sentence(raw: Sequence[str], entries: Sequence[str], index: int) -> list[st
 
 
 def _tagged(line: str) -> tuple[str, str]:
-    """The tag of a line, and what follows it."""
     found = _TAG.match(line)
     return (found[0].rstrip(), line[found.end() :]) if found is not None else ("", line)
 

@@ -41,7 +41,6 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def records(body: str | Text) -> Iterator[Record]:
-    """The lines that can be read, in order."""
     for number, line in enumerate(body.lines if isinstance(body, Text) else body.split("\n"), 1):
         if not line.startswith("{"):
             continue

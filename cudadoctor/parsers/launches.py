@@ -1,4 +1,7 @@
-"""Kernel launches with their configuration in numbers, in the source lines of a traceback or a program: Numba, CUDA C++, PyCUDA, CuPy."""
+"""Kernels in a user's text: launches with their configuration in numbers, and what programs print only after a result came back.
+
+A launch stands in the source lines of a traceback or a program: Numba, CUDA C++, PyCUDA, CuPy.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import LAUNCH, Launch
+from cudadoctor.model.values import COMPUTED, LAUNCH, Launch
 from cudadoctor.parsers.base import Output, Parser, Text
 
 _SHAPE = r"(?:\d{1,10}|\( ?\d{1,10}(?: ?, ?\d{1,10}){0,2} ?,? ?\))"
@@ -41,9 +44,36 @@ def _numbers(shape: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", shape))
 
 
-PARSER = Parser(
-    name="launches",
-    keys=(LAUNCH.name,),
-    parse=parse,
-    wakes=("Launch", "launch", "invalid configuration", "INVALID_VALUE", "invalid argument"),
+# ---------------------------------------------------------------- signs that a GPU computed
+_SIGNS = (
+    lazy(r"\bResult = PASS\b"),  # deviceQuery and bandwidthTest of the CUDA samples
+    lazy(r"device='cuda(?::\d{1,2})?'\)"),  # a tensor of PyTorch with its values
+    lazy(r"\boffloaded [1-9]\d{0,3}/\d{1,4} layers to GPU"),  # llama.cpp and what is built on it
+    lazy(r"compared to CPU.{0,200}Test PASSED|CUDA.{0,200}Test PASSED|^Test PASSED$"),  # vectorAdd and other samples
+)
+
+
+def parse_computed(text: Text) -> Output:
+    """One fact: the words of the first sign."""
+    for number, line in enumerate(text.lines, 1):
+        for sign in _SIGNS:
+            found = sign.search(line)
+            if found is not None:
+                yield text.fact(COMPUTED, found[0], text.quote(number))
+                return
+
+
+PARSERS = (
+    Parser(
+        name="launches",
+        keys=(LAUNCH.name,),
+        parse=parse,
+        wakes=("Launch", "launch", "invalid configuration", "INVALID_VALUE", "invalid argument"),
+    ),
+    Parser(
+        name="computed",
+        keys=(COMPUTED.name,),
+        parse=parse_computed,
+        wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED"),
+    ),
 )

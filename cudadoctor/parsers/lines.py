@@ -95,11 +95,9 @@ class Lines:
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
 
     def entry(self, at: int) -> int:
-        """The index of the entry that holds a place of `text`."""
         return bisect_right(self._starts, at) - 1
 
     def offset(self, entry: int) -> int:
-        """Where an entry begins in `text`."""
         return self._starts[entry]
 
     def hit(self, start: int, end: int) -> Hit | None:
@@ -138,18 +136,15 @@ class Lines:
             self._places = literals.places(self.text)
 
     def at(self, literal: str) -> Sequence[int]:
-        """The offsets of a literal in `text`."""
         return each(literal, self.text) if self._places is None else self._places.of(literal)
 
     def present(self, literals: Collection[str]) -> list[str]:
-        """Those of the literals that stand in `text`."""
         return [literal for literal in literals if literal in self.text] if self._places is None else self._places.among(literals)
 
     def _hits(self, literal: str, places: Iterable[int]) -> Iterator[Hit]:
         return (hit for hit in (self.hit(at, at + len(literal)) for at in places) if hit is not None)
 
     def all(self, literal: str) -> Iterator[Hit]:
-        """Every place of a literal."""
         return self._hits(literal, self.at(literal))
 
     def ends(self, literal: str) -> Iterator[Hit]:
@@ -184,7 +179,6 @@ class Lines:
         return own
 
     def previous(self, hit: Hit, count: int) -> str:
-        """The `count` lines above the hit."""
         return "\n".join(line[:REACH] for line in self.entries[max(0, hit.first - 1 - count) : hit.first - 1])
 
     def window(self, hit: Hit, size: int) -> tuple[str, int]:

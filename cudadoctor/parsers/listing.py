@@ -81,6 +81,5 @@ def entry_of(line: str) -> Entry | None:
 
 
 def missing_path(line: str) -> str | None:
-    """The path that `ls` says is not there."""
     found = _MISSING.search(line) if "/" in line else None
     return found["path"] if found else None

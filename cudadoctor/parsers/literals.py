@@ -26,7 +26,6 @@ class Places:
         return literal in self._found or (literal not in self._known and literal in self._text)
 
     def each(self) -> Iterable[Sequence[int]]:
-        """The offsets of every literal that was found."""
         return self._found.values()
 
     def among(self, wanted: Container[str]) -> list[str]:
@@ -41,7 +40,6 @@ class Places:
 
 
 def each(literal: str, text: str) -> list[int]:
-    """The offsets of one literal."""
     found, at = [], text.find(literal)
     while at >= 0:
         found.append(at)

@@ -5,6 +5,8 @@ A pasted text proves that something is missing only where it shows the unfiltere
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from cudadoctor.model.addresses import normal_address
@@ -37,15 +39,7 @@ _ONCE = ("Subsystem", "Flags", "Control", "Kernel driver in use", "Kernel module
 _GPU_DRIVERS = ("nvidia", "nouveau", "nova", "Nova", "vfio", "stub", "pciback", "uio_")
 
 
-class _Block:
-    """The lines about one function: its header, then what -k adds below."""
-
-    def __init__(self, function: PciFunction) -> None:
-        self.function = function
-        self.driver: str | None = None
-        self.driver_line = 0
-        self.modules: tuple[str, ...] = ()
-        self.seen: set[str] = set()
+Below = list[tuple[int, str]]  # the lines below a header, with their numbers
 
 
 def parse(text: Text) -> Output:
@@ -54,12 +48,18 @@ def parse(text: Text) -> Output:
     Where a text shows a function with another driver later on, the later one counts; how it was before is a second fact.
     """
     blocks, broken = _blocks(text)
-    if not any(block.function.vendor or block.function.class_code for block in blocks):
+    if not any(function.vendor or function.class_code for function, _ in blocks):
         return
     whole = text.whole and not broken if not text.pasted else _shown_whole(text)
     bus = Bus()
-    for block in blocks:
-        bus.add(_finished(block, live=_tells_drivers(text)), _quotes(text, block))
+    live = _tells_drivers(text)
+    for function, below in blocks:
+        driver, line = _first(below, _DRIVER)
+        if driver and not live and function.is_nvidia_gpu and not any(word in driver for word in _GPU_DRIVERS):
+            driver, line = None, 0
+        modules = tuple(name.strip() for name in (_first(below, _MODULES)[0] or "").split(",") if name.strip())
+        found = msgspec.structs.replace(function, driver=driver, driver_known=driver is not None or live, modules=modules)
+        bus.add(found, _quotes(text, function.line, line))
     yield from bus.facts(text, whole=whole)
 
 
@@ -95,51 +95,46 @@ def _goes_on(lines: list[str], index: int) -> bool:
     return bool(after.strip()) and not after[0].isspace() and _HEADER.match(after) is None
 
 
-def _quotes(text: Text, block: _Block) -> list[Quote]:
+def _quotes(text: Text, first: int, driver: int) -> list[Quote]:
     """The header and the driver's line, in one piece where they are neighbours."""
-    first, driver = block.function.line, block.driver_line
     if driver and driver - first <= 3:
         return [text.quote(first, driver)]
     return [text.quote(first), text.quote(driver)] if driver else [text.quote(first)]
 
 
-def _blocks(text: Text) -> tuple[list[_Block], bool]:
-    """The blocks, and whether a line looked like a function's header but was cut off."""
-    blocks: list[_Block] = []
-    current: _Block | None = None
+def _first(below: Below, pattern: re.Pattern[str]) -> tuple[str | None, int]:
+    """What the first of the lines that fits says, and its number."""
+    return next(((found[1], number) for number, line in below if (found := pattern.match(line)) is not None), (None, 0))
+
+
+def _blocks(text: Text) -> tuple[list[tuple[PciFunction, Below]], bool]:
+    """The functions with the lines below their headers, and whether a line looked like a function's header but was cut off."""
+    blocks: list[tuple[PciFunction, Below]] = []
+    below: Below | None = None
     broken = False
     for number, line in enumerate(text.lines, 1):
         header = _HEADER.match(line)
         if header:
             function = _function(header[1], header[2], number)
-            current = _Block(function) if function else None
-            broken = broken or current is None
-            if current:
-                blocks.append(current)
-        elif current is None:
-            continue
-        elif not _continue(current, line, number):
-            current = None
+            broken, below = broken or function is None, None
+            if function is not None:
+                below = []
+                blocks.append((function, below))
+        elif below is not None and _belongs(line, below):
+            below.append((number, line))
+        else:
+            below = None
     return blocks, broken
 
 
-def _continue(block: _Block, line: str, number: int) -> bool:
-    """Take a line below a header. False where the function ends: an empty line (-v), `--` (grep -A), or a second line of a kind."""
-    words = line.lstrip(" \t>|")
-    if not words or words == "--":
-        return False
-    key = words.partition(":")[0]
-    if key in _ONCE:
-        if key in block.seen:
-            return False
-        block.seen.add(key)
-    driver = _DRIVER.match(line)
-    if driver and block.driver is None:
-        block.driver, block.driver_line = driver[1], number
-    modules = _MODULES.match(line)
-    if modules and not block.modules:
-        block.modules = tuple(name.strip() for name in modules[1].split(",") if name.strip())
-    return True
+def _belongs(line: str, below: Below) -> bool:
+    """Whether the function goes on: an empty line ends it (-v), `--` (grep -A), or a second line of a kind."""
+    key = _key(line)
+    return line.lstrip(" \t>|") not in ("", "--") and (key not in _ONCE or all(_key(before) != key for _, before in below))
+
+
+def _key(line: str) -> str:
+    return line.lstrip(" \t>|").partition(":")[0]
 
 
 def _function(address: str, description: str, number: int) -> PciFunction | None:
@@ -183,13 +178,6 @@ def _described(address: str, class_code: str | None, rest: str, number: int) -> 
         address=address, vendor=vendor, device=device, class_code=class_code, name=name or None,
         revision=revision[1] if revision else None, line=number,
     )  # fmt: skip
-
-
-def _finished(block: _Block, *, live: bool) -> PciFunction:
-    function, driver = block.function, block.driver
-    if driver and not live and function.is_nvidia_gpu and not any(word in driver for word in _GPU_DRIVERS):
-        driver, block.driver_line = None, 0
-    return msgspec.structs.replace(function, driver=driver, driver_known=driver is not None or live, modules=block.modules)
 
 
 PARSER = Parser(

@@ -28,7 +28,6 @@ _REACH = 8  # lines below `Finding nvvm` within which its outcome stands
 
 
 def parse(text: Text) -> Output:
-    """One fact; of several reports in a text the last counts."""
     state: dict[str, Any] = {}
     shown: list[int] = []
     lines = text.plain_lines

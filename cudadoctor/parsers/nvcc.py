@@ -27,12 +27,8 @@ def parse(text: Text) -> Output:
     for number, line in enumerate(lines, 1):
         found = _RELEASE.search(line)
         if found is not None:
-            last, build = number, None
-            for below in range(number, min(number + _REACH, len(lines))):
-                built = _BUILD.match(lines[below])
-                if built is not None:
-                    last, build = below + 1, built["build"]
-                    break
+            below = ((last, _BUILD.match(line)) for last, line in enumerate(lines[number : number + _REACH], number + 1))
+            last, build = next(((last, shown["build"]) for last, shown in below if shown is not None), (number, None))
             # Up to CUDA 4 the full number was another count (release 4.0, V0.2.1221).
             full = found["full"] if (found["full"] or "").startswith(f"{found['release']}.") else None
             version = ToolkitVersion(full or found["release"])

@@ -42,6 +42,7 @@ _HANDLE = lazy(
 _NVML_LIBRARY = lazy(r"^NVML library version: (\d{1,4}(?:\.\d{1,4}){1,3})")
 _EXIT_WORDS = lazy(r"(?:exit(?:ed)?|returned|rc)\b[ \w]{0,30}?[ :=]{1,3}(\d{1,3})\b")
 _NOT_FOUND = not_found("nvidia-smi")
+_OF_MESSAGES = ("NVIDIA-SMI", "NVML", "evice", "GPU is lost")
 _LEAD = " \t>#*`\"'"
 _FORMS = (("NVSMI LOG", query.logs), ("nvidia_smi_log", query.documents), ("UUID: GPU-", query.lists))
 _NEAR = 3  # lines within which messages belong to one run
@@ -49,8 +50,6 @@ _BEFORE = 6  # lines that may stand between a complaint about one GPU and the ta
 
 
 class Run(msgspec.Struct):
-    """One run of nvidia-smi while its lines are gathered."""
-
     first: int
     last: int
     library: LibraryVersion | None = None
@@ -64,21 +63,16 @@ class Run(msgspec.Struct):
     lines: list[tuple[int, int]] = []  # what to quote
 
     def smi(self, exit_status: int | None) -> Smi:
-        """The finished value."""
         return Smi(
             library=self.library,
             module=self.module,
             cuda=self.cuda,
-            gpus=tuple(sorted((*(row.gpu for row in self.rows), *self.lost), key=_place)),
+            gpus=tuple(sorted((*(row.gpu for row in self.rows), *self.lost), key=lambda gpu: 1 << 10 if gpu.index is None else gpu.index)),
             processes=tuple(self.processes),
             process_list=self.process_list,
             failure=self.failure,
             exit=exit_status,
         )
-
-
-def _place(gpu: SmiGpu) -> int:
-    return gpu.index if gpu.index is not None else 1 << 10
 
 
 def parse(text: Text) -> Output:
@@ -87,7 +81,8 @@ def parse(text: Text) -> Output:
     found = [(run.smi(_exit(text, lines, run.last)), run.lines, run.first) for run in _runs(lines)]
     for literal, form in _FORMS:
         for smi, first, last in form(lines) if literal in text.text else ():
-            found.append((msgspec.structs.replace(smi, exit=_exit(text, lines, last)), _shown(smi, first), first))
+            numbers = (first, *(gpu.line for gpu in smi.gpus if gpu.line != first))
+            found.append((msgspec.structs.replace(smi, exit=_exit(text, lines, last)), [(number, number) for number in numbers], first))
     found.sort(key=lambda entry: (not _failed(entry[0]), entry[0].module is None, -entry[2]))
     for smi, shown, _ in found:
         quotes = (text.quote(first, last) for first, last in shown)
@@ -100,10 +95,6 @@ def parse(text: Text) -> Output:
 
 def _failed(smi: Smi) -> bool:
     return smi.failure is not None or any(gpu.errors for gpu in smi.gpus)
-
-
-def _shown(smi: Smi, first: int) -> list[tuple[int, int]]:
-    return [(first, first), *((gpu.line, gpu.line) for gpu in smi.gpus if gpu.line != first)]
 
 
 def _not_recognised(text: Text) -> Fact[Smi]:
@@ -151,7 +142,6 @@ def message(line: str) -> str | None:
 
 
 def _runs(lines: list[str]) -> list[Run]:
-    """Tables and failures, in the order of the text."""
     reader = _Reader()
     for number, line in table.unwrap(lines):
         reader.take(number, line)
@@ -168,7 +158,6 @@ class _Reader:
         self.open = False  # a further message would belong to the last run
 
     def take(self, number: int, line: str) -> None:
-        """Takes in one line."""
         if not line:
             return
         versions = table.versions(line)
@@ -182,7 +171,7 @@ class _Reader:
         if "+--" in line and line.lstrip(_LEAD).startswith("+--"):
             self.row = None
             return
-        said = message(line) if _may_be_message(line) else None
+        said = message(line) if any(word in line for word in _OF_MESSAGES) else None
         if said is not None:
             self._message(number, said)
             return
@@ -252,10 +241,6 @@ class _Reader:
             index = handle["index"]
             address = table.address_of(handle["address"] or "")
             run.lost.append(SmiGpu(index=int(index) if index else None, address=address, errors=(said,), line=number))
-
-
-def _may_be_message(line: str) -> bool:
-    return "NVIDIA-SMI" in line or "NVML" in line or "evice" in line or "GPU is lost" in line
 
 
 PARSER = Parser(

@@ -96,8 +96,6 @@ _WAKES = (
 
 
 class _Gpu:
-    """One GPU while its lines are read."""
-
     def __init__(self, number: int, *, address: str | None = None, index: int | None = None) -> None:
         self.values: dict[str, Any] = {"address": address, "index": index, "line": number}
         self.lines: dict[str, int] = {}
@@ -126,8 +124,6 @@ class _Gpu:
 
 
 class _Reader:
-    """Walks down the lines of one text."""
-
     def __init__(self) -> None:
         self.done: list[GpuDetails] = []
         self.gpu: _Gpu | None = None
@@ -141,7 +137,6 @@ class _Reader:
         self.gpu, self.section, self.group, self.path = gpu, "", "", []
 
     def take(self, number: int, line: str) -> None:
-        """Takes in one line."""
         if "<" in line and ">" in line and (self.path or "<gpu" in line or "</" in line):
             self._xml(number, line)
             return
@@ -228,7 +223,6 @@ def _value(section: str, name: str, value: str) -> tuple[str, Any] | None:
 
 
 def parse(text: Text) -> Output:
-    """One fact with every GPU of which a section is shown."""
     reader = _Reader()
     for number, line in enumerate(text.plain_lines, 1):
         if line:

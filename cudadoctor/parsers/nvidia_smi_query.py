@@ -51,8 +51,6 @@ _PROCESS_NAMES = {
 
 
 class Log(msgspec.Struct):
-    """One log while it is read."""
-
     first: int
     last: int
     module: ModuleVersion | None = None
@@ -85,7 +83,10 @@ class Log(msgspec.Struct):
                 self.gpus[-1] = msgspec.structs.replace(gpu, errors=(*gpu.errors, f"{name}: {value.strip('[]')}"))
             return
         if name in _PROCESS_NAMES and section in ("Processes", "process_info"):
-            self._of_process(_PROCESS_NAMES[name], value)
+            what = _PROCESS_NAMES[name]
+            if what == "pid":
+                self.close_process()
+            self.process[what] = value
             return
         if name == "Processes":
             self.nobody = value == "None"
@@ -96,11 +97,11 @@ class Log(msgspec.Struct):
         if volatile and _uncorrected(section, name) and value.isdecimal() and len(value) < 19:
             self.counters.append(int(value))
             return
-        what = _FIELDS.get((section, name)) or _FIELDS.get((None, name))
-        if what is not None and value not in _NONE:
-            degrees = _DEGREES.match(value) if what == "temperature_c" else None
-            told = value if what != "temperature_c" else float(degrees[1]) if degrees else None
-            self.gpus[-1] = msgspec.structs.replace(gpu, **{what: told})
+        field = _FIELDS.get((section, name)) or _FIELDS.get((None, name))
+        if field is not None and value not in _NONE:
+            degrees = _DEGREES.match(value) if field == "temperature_c" else None
+            told = value if field != "temperature_c" else float(degrees[1]) if degrees else None
+            self.gpus[-1] = msgspec.structs.replace(gpu, **{field: told})
 
     def _of_memory(self, part: str, value: str) -> None:
         """Memory counts once its parts add up: the heading of the next section, which has parts of the same names, may be lost."""
@@ -127,18 +128,11 @@ class Log(msgspec.Struct):
         self.counters = []
 
     def next_gpu(self, gpu: SmiGpu) -> None:
-        """A further GPU begins."""
         self.close_process()
         self.memory, self.counters = {}, []
         self.gpus.append(gpu)
 
-    def _of_process(self, what: str, value: str) -> None:
-        if what == "pid":
-            self.close_process()
-        self.process[what] = value
-
     def close_process(self) -> None:
-        """Ends the process that is being read."""
         pid = self.process.get("pid", "")
         if pid.isdecimal() and len(pid) < 11 and self.gpus:
             amount = _AMOUNT.match(self.process.get("memory", ""))
@@ -176,8 +170,6 @@ def _uncorrected(section: str, name: str) -> bool:
 
 
 class _QueryReader:
-    """Walks down one `nvidia-smi -q`."""
-
     def __init__(self, number: int) -> None:
         self.log = Log(first=number, last=number)
         self.section = self.group = ""

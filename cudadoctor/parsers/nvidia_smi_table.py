@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TypeVar
 
 import msgspec
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import GpuProcess, SmiGpu
-from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion
+from cudadoctor.model.version import CudaVersion, LibraryVersion, ModuleVersion, Version
 
+V = TypeVar("V", bound=Version)
 MIB = 1 << 20
 _VERSION = r"\d{1,4}(?:\.\d{1,4}){1,3}"
 HEADER = lazy(
@@ -42,8 +44,6 @@ _PROCESS_MEMORY = lazy(r"(?:^|\s)(?:(?P<number>\d{1,9})\s?(?P<unit>[MG]i?B)|N/A)
 
 
 class Row(msgspec.Struct):
-    """The GPU whose lines are being read."""
-
     gpu: SmiGpu
     has_memory: bool = False
     last: int = 0  # number of its last line
@@ -64,16 +64,11 @@ def versions(line: str) -> tuple[LibraryVersion | None, ModuleVersion | None, Cu
     found = HEADER.search(line) if "NVIDIA-SMI" in line else None
     if found is None:
         return None
-    library, module, cuda = (_stated(found[name]) for name in ("library", "module", "cuda"))
-    return (
-        LibraryVersion(library) if library else None,
-        ModuleVersion(module) if module else None,
-        CudaVersion(cuda) if cuda else None,
-    )
+    return _stated(LibraryVersion, found["library"]), _stated(ModuleVersion, found["module"]), _stated(CudaVersion, found["cuda"])
 
 
-def _stated(text: str | None) -> str | None:
-    return text if text and text[0].isdigit() else None
+def _stated(kind: type[V], text: str | None) -> V | None:
+    return kind(text) if text and text[0].isdigit() else None
 
 
 def address_of(text: str) -> str | None:

@@ -47,7 +47,9 @@ def parse(text: Text) -> Output:
             columns = next((tuple(names.split()) for form, names in _TYPED if form.search(typed)), ()) if typed else ()
             node = None
         elif _HEADER.match(line):
-            columns = _columns(line.split())
+            names = line.split()
+            # A date of several words (lstart) shifts what stands behind it: that is read as one.
+            columns = (*names[: names.index("STARTED")], "COMMAND") if "STARTED" in names else tuple(names)
         elif (held := _FUSER.match(line) or _LSOF.match(line)) is not None and (node := held["node"] or node) is not None:
             devices = (node,)
             _join(found, Process(pid=int(held["pid"]), user=held["user"], command=held["command"], devices=devices, line=number))
@@ -57,11 +59,6 @@ def parse(text: Text) -> Output:
         quotes = [text.quote(process.line) for process in found.values()]
         value = Processes(processes=tuple(found.values()), provider="ps", complete=False)
         yield text.fact(PROCESSES, value, *quotes[:_QUOTES], whole=False)
-
-
-def _columns(names: list[str]) -> tuple[str, ...]:
-    """A date of several words (lstart) shifts what stands behind it: that is read as one."""
-    return (*names[: names.index("STARTED")], "COMMAND") if "STARTED" in names else tuple(names)
 
 
 def _row(line: str, columns: Sequence[str], number: int) -> Process | None:

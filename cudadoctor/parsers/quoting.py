@@ -64,8 +64,6 @@ _FEW = 3  # lines that make a block
 
 
 class Quoting:
-    """The words made ready."""
-
     def __init__(self, discourse: Discourse) -> None:
         def form(pattern: str) -> re.Pattern[str]:
             """`{name}` in it is a word of that list."""

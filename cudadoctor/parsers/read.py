@@ -6,7 +6,6 @@ Several parsers may state the same key: their order here is the order of trust (
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,26 +24,24 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _MODULES = (
-    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "dkms", "mokutil", "packages", "kernel_log", "dev", "user",
-    "os_release", "system_names", "uname", "surroundings", "environment", "ldconfig", "driver_libraries", "programs", "nvidia_smi",
-    "nvidia_smi_csv", "nvcc", "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu",
-    "worker_frameworks", "computed", "package_lists", "frameworks", "gpu_names", "driver_names", "numba_report", "spaced_names",
-    "cuda_mentions", "nvidia_smi_details", "pcie_link", "limits", "video_controllers", "windows_version", "dcgm", "launches",
-    "container_stack", "setting_files", "process_table",
+    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "packages", "kernel_log", "dev", "user", "os_release",
+    "system_names", "uname", "surroundings", "environment", "driver_libraries", "programs", "nvidia_smi", "nvidia_smi_csv", "nvcc",
+    "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu", "worker_frameworks",
+    "package_lists", "frameworks", "gpu_names", "driver_names", "numba_report", "cuda_mentions", "nvidia_smi_details", "pcie_link",
+    "limits", "video_controllers", "windows_version", "dcgm", "launches", "container_stack", "setting_files", "process_table",
 )  # fmt: skip
 
 
-def _parsers_of(module: ModuleType) -> tuple[Parser, ...]:
-    return getattr(module, "PARSERS", None) or (module.PARSER,)
-
-
-PARSERS = tuple(parser for name in _MODULES for parser in _parsers_of(import_module(f"cudadoctor.parsers.{name}")))
+PARSERS: tuple[Parser, ...] = tuple(
+    parser
+    for module in (import_module(f"cudadoctor.parsers.{name}") for name in _MODULES)
+    for parser in (getattr(module, "PARSERS", None) or (module.PARSER,))
+)
 HANG_STATUSES = ("timed-out", "abandoned")
 HANG_NAMES = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "ladder": "the CUDA driver (libcuda)"}
 
 
 def text_of(item: Item, *, with_stderr: bool = False) -> Text:
-    """The item's output as a text to parse."""
     body = item.stdout or ""
     if with_stderr and item.stderr:
         body = f"{body}\n{item.stderr}" if body and not body.endswith("\n") else body + item.stderr
@@ -57,7 +54,6 @@ def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
 
 
 def literals(knowledge: Knowledge) -> Literals:
-    """What wakes any parser."""
     return knowledge.once("wakes", lambda: Literals(literal for parser in parsers(knowledge) for literal in parser.wakes))
 
 

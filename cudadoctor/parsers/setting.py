@@ -8,7 +8,7 @@ prints about its kernel or container is stated as the usual fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, islice, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -75,20 +75,29 @@ _PROSE_END = (".", ",", ";", ":")
 
 
 class _Body:
-    """The text as one string with plain line ends, and where each place of it stands."""
+    """The text, and where each hint stands in it."""
 
     def __init__(self, text: Text, hints: Literals) -> None:
-        self.text = text
-        self.lines = text.lines
-        self.whole = text.joined
-        self._line_at = text.line_at
+        self.text, self.lines, self.whole = text, text.lines, text.joined
         self._places = hints.places(self.whole)
 
     def places(self, hint: str) -> Iterator[tuple[int, int]]:
         """Each place of a hint with its line's number, at most one on a line."""
-        found = ((at, self._line_at(at)) for at in self._places.of(hint))
+        found = ((at, self.text.line_at(at)) for at in self._places.of(hint))
         for number, of_line in islice(groupby(found, key=itemgetter(1)), _PLACES):
             yield next(of_line)[0], number
+
+    def numbers(self, hints: Iterable[str]) -> list[int]:
+        """The lines that hold one of the hints."""
+        return sorted({number for hint in hints for _, number in self.places(hint)})
+
+    def asked(self, hint: str, form: re.Pattern[str]) -> Iterator[tuple[int, list[str], bool]]:
+        """Each line on which a command of this form is typed: number, the lines below up to the next prompt, whether there is one."""
+        for _, number in self.places(hint):
+            typed = root_command(self.lines[number - 1][:_COMMAND_LENGTH])
+            if typed is not None and form.search(typed) is not None:
+                below = list(takewhile(lambda text: not is_prompt(text), self.lines[number : number + _ANSWER]))
+                yield number, below, any(map(is_prompt, self.lines[number + len(below) : number + len(below) + 1]))
 
     def around(self, at: int) -> str:
         """The line of a place, cut to what lies near it."""
@@ -117,15 +126,8 @@ class _Known(NamedTuple):
 
     def first(self, body: _Body) -> int | None:
         """The line of the first sign of it."""
-        found: int | None = None
-        for hint in self.hints:
-            for at, number in body.places(hint):
-                if found is not None and number >= found:
-                    break
-                if self._fits(body.around(at)):
-                    found = number
-                    break
-        return found
+        found = (next((number for at, number in body.places(hint) if self._fits(body.around(at))), None) for hint in self.hints)
+        return min((number for number in found if number is not None), default=None)
 
     def _fits(self, line: str) -> bool:
         return self.pattern.search(line) is not None and (self.unless is None or self.unless.search(line) is None)
@@ -160,27 +162,18 @@ class _Reader:
         answers = _answers_of(text, body)
         words |= {kind: line for kind, line in answers.items() if kind not in words}
         prose = {kind: line for kind, line in self._prose.kinds(text).items() if kind not in words}
-        starts = (*_containers(body), *_answers.composed(text.lines, text.text))
-        containers, jobs = tuple(sorted(starts, key=lambda start: start.line)), _jobs(body)
+        composed = _answers.composed(text.lines, text.text)
+        containers, jobs = tuple(sorted((*_containers(body), *composed), key=lambda start: start.line)), _jobs(body)
         visible, visible_line = _visible(body)
         launcher = _launcher(body)
-        if not words and not prose and not containers and not jobs and visible is None and launcher is None:
+        if not (words or prose or containers or jobs or launcher is not None or visible is not None):
             return
         setting = Setting(
-            words={**words, **prose},
-            prose=tuple(prose),
-            containers=containers,
-            jobs=jobs,
-            visible=visible,
-            visible_line=visible_line,
+            words={**words, **prose}, prose=tuple(prose), containers=containers, jobs=jobs, visible=visible, visible_line=visible_line,
             launcher=launcher,
-        )
-        shown = {
-            *setting.words.values(),
-            *(start.line for start in (*containers, *jobs)),
-            visible_line,
-            launcher.line if launcher is not None else 0,
-        } - {0}
+        )  # fmt: skip
+        starts = (*containers, *jobs, *((launcher,) if launcher is not None else ()))
+        shown = {*setting.words.values(), *(start.line for start in starts), visible_line} - {0}
         yield text.fact(SETTING, setting, *(text.quote(line) for line in sorted(shown)), whole=False)
 
     def wsl(self, text: Text) -> Output:
@@ -204,8 +197,7 @@ class _Reader:
 
 def _launcher(body: _Body) -> Launcher | None:
     """The last command that starts several processes on one node."""
-    lines = {number for hint in _LAUNCHERS for _, number in body.places(hint)}
-    for number in sorted(lines, reverse=True):
+    for number in reversed(body.numbers(_LAUNCHERS)):
         found = _LAUNCHED.search(body.command(number))
         if found is not None:
             return Launcher(program=found["program"], option=found["option"], processes=int(found["number"]), line=number)
@@ -227,11 +219,7 @@ def _answers_of(text: Text, body: _Body) -> dict[str, int]:
 def _libcuda_not_listed(body: _Body) -> int | None:
     """Where the loader was last asked for libcuda and named none before the next prompt: a look that found nothing prints nothing."""
     line = None
-    for _, number in body.places("ldconfig -p"):
-        typed = root_command(body.lines[number - 1][:_COMMAND_LENGTH])
-        if typed is None or _ASKS_LOADER.search(typed) is None:
-            continue
-        answer = takewhile(lambda text: not is_prompt(text), body.lines[number : number + _ANSWER])
+    for number, answer, _ in body.asked("ldconfig -p", _ASKS_LOADER):
         line = None if any("libcuda.so" in text and "cannot access" not in text for text in answer) else number
     return line
 
@@ -247,13 +235,9 @@ def _rules_without_a_gpu(body: _Body) -> int | None:
 
 def _process_not_listed(body: _Body) -> int | None:
     """Where ps was asked for one process by its number and gave its heading alone, or nothing, before the next prompt."""
-    for _, number in body.places("ps -"):
-        typed = root_command(body.lines[number - 1][:_COMMAND_LENGTH])
-        if typed is None or _ASKS_PROCESS.search(typed) is None:
-            continue
-        below = list(takewhile(lambda text: not is_prompt(text), body.lines[number : number + _ANSWER]))
+    for number, below, closed in body.asked("ps -", _ASKS_PROCESS):
         answer = [text for text in below if text.strip()]
-        closed = any(is_prompt(text) for text in body.lines[number + len(below) :][:1])  # else the answer may be cut off
+        # Without a prompt behind it the answer may be cut off.
         if closed and (not answer or _PS_HEADING.match(answer[0])) and not any(_PS_ROW.match(text) for text in answer[1:2]):
             return number
     return None
@@ -287,8 +271,7 @@ def _bus_without_nvidia(text: Text, body: _Body) -> dict[str, int]:
 
 def _containers(body: _Body) -> tuple[Start, ...]:
     """The commands that start a container, in the order of the text. A recommendation that ends in dots is none."""
-    numbers = sorted({number for hint in _RUN_HINTS for _, number in body.places(hint)})
-    return tuple(start for start in (_container(body, number) for number in numbers) if start is not None)
+    return tuple(start for number in body.numbers(_RUN_HINTS) if (start := _container(body, number)) is not None)
 
 
 def _container(body: _Body, number: int) -> Start | None:
@@ -311,7 +294,7 @@ def _container(body: _Body, number: int) -> Start | None:
 def _jobs(body: _Body) -> tuple[Start, ...]:
     """The commands and comment lines that ask a scheduler for a job."""
     starts = []
-    for number in sorted({number for hint in _JOB_HINTS for _, number in body.places(hint)}):
+    for number in body.numbers(_JOB_HINTS):
         line = body.lines[number - 1][:_COMMAND_LENGTH]
         found = _JOB.match(root_command(line) or line) or _JOB.match(line)
         if found is None:
@@ -352,7 +335,6 @@ _WAKES = (
 
 
 def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
-    """The parsers of this module, with what is known."""
     reader = knowledge.once("setting", lambda: _Reader(knowledge))
     return (
         Parser(name="setting", keys=(SETTING.name,), parse=reader.setting, wakes=_WAKES),

@@ -44,7 +44,6 @@ def root_command(line: str) -> str | None:
 
 
 def is_prompt(line: str) -> bool:
-    """Whether a prompt begins this line, with or without a command."""
     return bool(_EMPTY_PROMPT.match(line)) or command(line) is not None
 
 

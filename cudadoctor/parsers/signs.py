@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -61,11 +62,13 @@ def clues(text: Text, knowledge: Knowledge, *, from_rung: str | None = None, is_
     lines = prepared(text)
     ends: dict[_Key, tuple[_Place, _Place]] = {}
     values: dict[_Key, dict[str, str]] = {}
+    order = attrgetter("first", "last")
     for sign in _woken(lines, knowledge):
         for place in _places(sign, lines):
-            for key in _keys(sign.cause, sign.match, _subject(place)):
+            address = normal_address(place.values.get(ADDRESS, ""))
+            for key in _keys(sign.cause, sign.match, "machine" if address is None else f"gpu:{address}"):
                 first, last = ends.get(key, (place, place))
-                ends[key] = (min(first, place, key=_order), max(last, place, key=_order))
+                ends[key] = (min(first, place, key=order), max(last, place, key=order))
                 values.setdefault(key, {}).update({name: value for name, value in place.values.items() if name != ADDRESS})
     return tuple(
         Clue(
@@ -89,10 +92,6 @@ def _keys(cause: str, match: Match, subject: str) -> tuple[_Key, ...]:
     return tuple(_Key(suspect, subject, "suspected", match.advice) for suspect in match.suspects)
 
 
-def _order(place: _Place) -> tuple[int, int]:
-    return place.first, place.last
-
-
 def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quote, ...]:
     """Both ends, or the first alone where the last says the same."""
     same = lines.entries[first.first - 1 : first.last] == lines.entries[last.first - 1 : last.last]
@@ -100,7 +99,6 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
 
 
 def literals(knowledge: Knowledge) -> Iterator[str]:
-    """What wakes the matches."""
     return iter(_signs(knowledge))
 
 
@@ -168,8 +166,3 @@ def _place(literal: str, hit: Hit, found: re.Match[str], first: int, last: int) 
     if last - first >= QUOTE_LINES:
         first, last = hit.first, hit.last
     return _Place(first, last, literal, {name: value for name, value in found.groupdict().items() if value is not None})
-
-
-def _subject(place: _Place) -> str:
-    address = normal_address(place.values.get(ADDRESS, ""))
-    return "machine" if address is None else f"gpu:{address}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -84,12 +84,5 @@ def failure(result: RungResult, *, gpu: str | None) -> Failure:
     """What makes a failure the same: its code, else the kind of error that its last line names."""
     said = telling_line(result.output)
     kind = f"{result.status} {result.code}" if result.code is not None or result.status == "crash" else said.partition(":")[0][:_KIND]
-    return Failure(rung=result.rung, kind=kind, gpu=gpu, words="".join(_words(result, said)))
-
-
-def _words(result: RungResult, said: str) -> Iterator[str]:
-    yield f"{result.rung}: "
-    if result.code is not None:
-        yield f"{result.code} {result.name or ''}".strip()
-    else:
-        yield said or result.why or result.status
+    words = f"{result.code} {result.name or ''}".strip() if result.code is not None else said or result.why or result.status
+    return Failure(rung=result.rung, kind=kind, gpu=gpu, words=f"{result.rung}: {words}")

@@ -19,20 +19,15 @@ def parse(text: Text) -> Output:
     for number, line in enumerate(lines, 1):
         if "Linux " not in line and "uname" not in line:
             continue
-        found = _UNAME.match(line)
-        if found is not None:
-            machines = _MACHINE.findall(f" {found['rest']}")
-            kernel = Kernel(system="Linux", release=found["release"], machine=machines[-1] if machines else None)
+        full, version = _UNAME.match(line), _PROC_VERSION.match(line)
+        if full is not None:
+            machines = _MACHINE.findall(f" {full['rest']}")
+            kernel = Kernel(system="Linux", release=full["release"], machine=machines[-1] if machines else None)
             yield text.fact(KERNEL, kernel, text.quote(number), whole=text.whole and bool(machines))
-            continue
-        found = _PROC_VERSION.match(line)
-        if found is not None:
-            yield text.fact(KERNEL, Kernel(system="Linux", release=found["release"]), text.quote(number), whole=False)
-            continue
-        if root_command(line) == "uname -r" and number < len(lines):
-            found = _RELEASE.match(lines[number])
-            if found is not None:
-                yield text.fact(KERNEL, Kernel(system="Linux", release=found["release"]), text.quote(number, number + 1), whole=False)
+        elif version is not None:
+            yield text.fact(KERNEL, Kernel(system="Linux", release=version["release"]), text.quote(number), whole=False)
+        elif root_command(line) == "uname -r" and number < len(lines) and (answer := _RELEASE.match(lines[number])) is not None:
+            yield text.fact(KERNEL, Kernel(system="Linux", release=answer["release"]), text.quote(number, number + 1), whole=False)
 
 
 PARSER = Parser(

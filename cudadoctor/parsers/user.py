@@ -16,7 +16,6 @@ CAP_MKNOD = 27  # linux/capability.h
 
 
 def parse_user(text: Text) -> Output:
-    """The user that `id` names."""
     for number, line in enumerate(text.plain_lines, 1):
         found = _IDENTITY.search(line) if "uid=" in line else None
         if found is None:

@@ -34,6 +34,7 @@ _CLASS = lazy(r"(?i)&CC_([0-9a-f]{4})")
 _PLACE = lazy(r"\(?(\d{1,8}),\s?(?:\D{0,20}\s)?(\d{1,3}),\s?(?:\D{0,20}\s)?(\d)\)?\s*$")
 # 31.0.15.4601 is driver 546.01. Microsoft's own display driver carries the version of Windows: 10.0.19041.3636.
 _NVIDIA_VERSION = lazy(r"^\d{1,2}\.\d{1,2}\.1(?P<first>[1-9])\.(?P<rest>\d{1,4})$")
+Spoken = tuple[DisplayAdapter, list[Quote]]  # with the lines about it
 Record = tuple[tuple[int, ...], dict[str, Any]]  # its lines from 1, its fields
 
 
@@ -47,7 +48,6 @@ def _records(text: Text) -> tuple[list[Record], bool]:
 
 
 def _all_records(text: Text) -> tuple[list[Record], bool]:
-    """The records of a text, and whether every line was understood."""
     found: list[Record] = []
     block: dict[str, Any] = {}
     spread: list[int] = []
@@ -152,7 +152,7 @@ def _adapter(lines: tuple[int, ...], fields: dict[str, Any]) -> DisplayAdapter |
     ids = _ID.search(instance)
     if ids is None and name is None:
         return None
-    version = _word(fields, "DriverVersion")
+    version, code = _word(fields, "DriverVersion"), _number(fields, "ConfigManagerErrorCode")
     vendor = ids["vendor"].lower() if ids else NVIDIA if (name or "").upper().startswith("NVIDIA ") else None
     return DisplayAdapter(
         name=name,
@@ -162,62 +162,42 @@ def _adapter(lines: tuple[int, ...], fields: dict[str, Any]) -> DisplayAdapter |
         address=_address(_word(fields, "Location")),
         driver=nvidia_version(version) if vendor == NVIDIA else None,
         driver_text=version or None,
-        service=_service(fields),
-        problem=_problem(fields),
+        service=None if "Service" not in fields else _word(fields, "Service") or "",  # a null in JSON says that there is none
+        problem=0 if code is None and _word(fields, "Status") == "OK" else code,  # a device whose status is OK has none
         lines=lines,
     )
-
-
-def _problem(fields: dict[str, Any]) -> int | None:
-    """The code; a device whose status is OK has none."""
-    code = _number(fields, "ConfigManagerErrorCode")
-    return 0 if code is None and _word(fields, "Status") == "OK" else code
-
-
-def _service(fields: dict[str, Any]) -> str | None:
-    """The kernel service; a null in JSON says that there is none."""
-    return None if "Service" not in fields else _word(fields, "Service") or ""
 
 
 def _quotes(text: Text, lines: tuple[int, ...], fields: dict[str, Any]) -> list[Quote]:
     """The lines about one device. One of JSON is told in words: what of it says most stands at its end."""
     if len(lines) > 1 or not text.lines[lines[0] - 1].lstrip().startswith(("{", "[")):
         return [text.quote(number) for number in lines[:_QUOTED]]
-    told = [f"{name} {_shown(fields[name])}" for name in _TOLD if name in fields]
+    told = [f"{name} {'none' if fields[name] is None else str(fields[name])[:120]}" for name in _TOLD if name in fields]
     return [said(text.source, lines[0], ", ".join((_word(fields, "Name") or "a device without a name", *told)))]
 
 
-def _shown(value: object) -> str:
-    return "none" if value is None else str(value)[:120]
-
-
-def _kept(text: Text, adapters: list[DisplayAdapter], quotes: list[list[Quote]], *, whole: bool) -> Fact[Any]:
-    lines = [quote for group in quotes for quote in group]
-    nothing = text.absent("no display adapter is listed")
-    return text.fact(DISPLAY_ADAPTERS, DisplayAdapters(adapters=tuple(adapters)), *(lines or [nothing]), whole=whole)
+def _adapters(text: Text, adapters: list[Spoken], *, whole: bool) -> Fact[Any]:
+    lines = [quote for _, quotes in adapters for quote in quotes] or [text.absent("no display adapter is listed")]
+    return text.fact(DISPLAY_ADAPTERS, DisplayAdapters(adapters=tuple(adapter for adapter, _ in adapters)), *lines, whole=whole)
 
 
 # ---------------------------------------------------------------- Win32_VideoController
 def parse_controllers(text: Text) -> Output:
     """The adapters; and the driver of NVIDIA's that runs one of them."""
     records, understood = _records(text)
-    adapters: list[DisplayAdapter] = []
-    quotes: list[list[Quote]] = []
-    for lines, fields in records:
-        adapter = _adapter(lines, fields)
-        if adapter is not None and (adapter.instance or adapter.driver_text or adapter.problem is not None):
-            adapters.append(adapter)
-            quotes.append(_quotes(text, lines, fields))
-    complete = text.whole and understood and all(adapter.instance for adapter in adapters)
-    if not adapters and not complete:
+    found = [
+        (adapter, _quotes(text, lines, fields))
+        for lines, fields in records
+        if (adapter := _adapter(lines, fields)) is not None and (adapter.instance or adapter.driver_text or adapter.problem is not None)
+    ]
+    complete = text.whole and understood and all(adapter.instance for adapter, _ in found)
+    if not found and not complete:
         return
-    yield _kept(text, adapters, quotes, whole=complete)
-    running = [place for place, adapter in enumerate(adapters) if adapter.driver is not None and adapter.problem == 0]
-    for place in running[:1]:
-        version = adapters[place].driver
-        assert version is not None
-        yield text.fact(LOADED_DRIVER, LoadedDriver(version=version), *quotes[place], whole=complete)
-    if not running and complete:
+    yield _adapters(text, found, whole=complete)
+    running = next(((adapter.driver, quotes) for adapter, quotes in found if adapter.driver is not None and adapter.problem == 0), None)
+    if running is not None:
+        yield text.fact(LOADED_DRIVER, LoadedDriver(version=running[0]), *running[1], whole=complete)
+    elif complete:
         yield text.fact(LOADED_DRIVER, None, text.absent("no display adapter runs with a driver of NVIDIA's"))
 
 
@@ -225,10 +205,8 @@ def parse_controllers(text: Text) -> Output:
 def parse_devices(text: Text) -> Output:
     """The PCI bus, and what of it is a display adapter or would be one with a driver."""
     records, understood = _records(text)
-    functions: list[PciFunction] = []
-    quotes: list[list[Quote]] = []
-    adapters: list[DisplayAdapter] = []
-    of_adapters: list[list[Quote]] = []
+    adapters: list[Spoken] = []
+    functions: list[tuple[PciFunction, list[Quote]]] = []
     placed = True
     for lines, fields in records:
         adapter = _adapter(lines, fields)
@@ -238,18 +216,14 @@ def parse_devices(text: Text) -> Output:
         code = _CLASS.search(_word(fields, "CompatibleID") or "")
         class_code = code[1].lower() if code else None
         if (class_code or "").startswith("03") or (class_code is None and adapter.is_nvidia):
-            adapters.append(adapter)
-            of_adapters.append(spoken)
-        if adapter.address is None:
-            placed = False
-            continue
-        functions.append(_function(adapter, class_code))
-        quotes.append(spoken)
+            adapters.append((adapter, spoken))
+        placed = placed and adapter.address is not None
+        if adapter.address is not None:
+            functions.append((_function(adapter, class_code), spoken))
     complete = text.whole and understood
-    if not functions and not complete:
-        return
-    yield bus_fact(text, functions, quotes, whole=complete and placed)
-    yield _kept(text, adapters, of_adapters, whole=complete)
+    if functions or complete:
+        yield bus_fact(text, [function for function, _ in functions], [quotes for _, quotes in functions], whole=complete and placed)
+        yield _adapters(text, adapters, whole=complete)
 
 
 def _function(adapter: DisplayAdapter, class_code: str | None) -> PciFunction:

@@ -93,8 +93,8 @@ def joined(facts: list[Fact[Any]], evidence: Evidence) -> list[Fact[Any]]:
         return facts
     runs = sorted(runs + silent, key=lambda run: NAMES.index(run.name))
     quotes = tuple(quote for fact in found for quote in fact.quotes) + tuple(quote(run) for run in silent)
-    whole = Fact(key=FRAMEWORK_RUNS.name, value=FrameworkRuns(runs=tuple(runs)), quotes=quotes, origin=evidence.origin)
-    whole = msgspec.structs.replace(found[0], value=whole.value, quotes=quotes) if found else whole
+    first = found[0] if found else Fact(key=FRAMEWORK_RUNS.name, value=None, quotes=(), origin=evidence.origin)
+    whole = msgspec.structs.replace(first, value=FrameworkRuns(runs=tuple(runs)), quotes=quotes)
     return [whole, *(fact for fact in facts if fact.key != FRAMEWORK_RUNS.name)]
 
 

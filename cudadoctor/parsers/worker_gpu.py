@@ -49,7 +49,6 @@ def _joined(group: list[Measurement]) -> Measurement:
 
 
 def parse(text: Text) -> Output:
-    """Facts of one worker."""
     entries = list(records(text))
     if not any(entry.event in ("start", "begin", "end") for entry in entries):
         yield from nothing_read(text, "the worker on the GPU", GPU_WORK)

@@ -87,7 +87,6 @@ def _head(entries: list[Record]) -> tuple[Nvml, int] | None:
 
 
 def parse(text: Text) -> Output:
-    """Facts of one NVML interview."""
     entries = list(records(text))
     head = _head(entries)
     if head is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import PROCESSES, Process, Processes
 from cudadoctor.parsers.base import Output, Parser, Text
@@ -43,10 +45,9 @@ def parse(text: Text) -> Output:
     words = f"{head.provider or 'processes'}: open files of other users' processes {readable}"
     quotes = [said(SOURCE, head_line, words + (f"; {head.provider_error}" if head.provider_error else ""))]
     quotes += [_quote(process) for process in processes.values() if process.devices or process.state in UNUSUAL]
-    value = Processes(
-        processes=tuple(processes.values()), provider=head.provider, provider_error=head.provider_error, complete=head.complete
+    yield text.fact(
+        PROCESSES, msgspec.structs.replace(head, processes=tuple(processes.values())), *quotes, whole=text.whole and head.complete
     )
-    yield text.fact(PROCESSES, value, *quotes, whole=text.whole and head.complete)
 
 
 PARSER = Parser(name="worker_processes", reads=("processes",), keys=(PROCESSES.name,), parse=parse)

@@ -31,8 +31,6 @@ _FRAMEWORK_STEPS = ("packages", "framework")
 
 
 class _Reading:
-    """What has been read so far."""
-
     def __init__(self, text: Text) -> None:
         self.text = text
         self.head: Record | None = None

@@ -36,7 +36,6 @@ def _driver_text(view: View) -> tuple[str | None, str]:
 
 
 def driver(view: View) -> Answers:
-    """The driver's version."""
     text, of_library = _driver_text(view)
     if text is None:
         known = view.known(LOADED_DRIVER)
@@ -46,13 +45,11 @@ def driver(view: View) -> Answers:
 
 
 def branch(view: View) -> Answers:
-    """The driver's branch."""
     for answer in driver(view):
         yield msgspec.structs.replace(answer, value=float(answer.value.split(".")[0])) if isinstance(answer.value, str) else answer
 
 
 def cuda(view: View) -> Answers:
-    """The newest CUDA that the driver supports."""
     ladder, nvml, smi = view.value(LADDER), view.value(NVML), view.value(SMI)
     stated = (part.cuda for part in (ladder, nvml, smi) if part is not None)
     text = next((str(version) for version in stated if version is not None), None)
@@ -96,8 +93,6 @@ def container_gpu(view: View) -> Answers:
 
 # ---------------------------------------------------------------- Python
 def package(name: str) -> Question:
-    """The version of a package in the examined interpreter."""
-
     def question(view: View) -> Answers:
         found = view.facts.get(PYTHON)
         python = view.value(PYTHON)
@@ -120,8 +115,6 @@ def _build(view: View, name: str) -> FrameworkBuild | None:
 
 
 def built_for(name: str) -> Question:
-    """The CUDA version that a framework was built for."""
-
     def question(view: View) -> Answers:
         build = _build(view, name)
         if build is None:

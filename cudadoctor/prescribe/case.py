@@ -68,11 +68,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return None if isinstance(found, Unknown) else found.value
 
     def told(self, key: Key[T]) -> bool:
-        """Whether a thing is known to be there, or known not to be."""
         return not isinstance(self._fact(key), Unknown)
 
     def absent(self, key: Key[T]) -> bool:
-        """Whether a thing is known not to be there."""
         found = self._fact(key)
         return not isinstance(found, Unknown) and found.value is None
 

@@ -49,7 +49,6 @@ _OTHER_FLAVOUR = ("open-module-required", "open-module-unsupported-gpu")
 
 
 def holds(when: str | None, case: Case) -> bool:
-    """Whether all conditions of a step hold here."""
     return all(_holds(word, case) for word in (when or "").split())
 
 
@@ -67,7 +66,6 @@ def _holds(word: str, case: Case) -> bool:
 
 # ---------------------------------------------------------------- the driver
 def installed_branches(case: Case) -> tuple[int, ...]:
-    """The branches of the driver packages that are installed."""
     found: list[int] = []
     for package in case.packages:
         named = _BRANCH_IN_NAME.match(package.name)
@@ -113,8 +111,6 @@ def _newer_driver_wanted(case: Case) -> bool:
 
 
 def _origin(name: str) -> Condition:
-    if name == "archive":  # where no package is known the same step says in words what to install
-        return lambda case: case.driver.origin in (None, "archive")
     return lambda case: case.driver.origin == name
 
 
@@ -195,9 +191,8 @@ def _python_outdated(case: Case) -> bool:
     return stack is not None and outdated(case, stack)
 
 
-def _of(*names: str) -> Condition:
-    """The finding speaks of this framework."""
-    return lambda case: any(frameworks.speaks_of(case, name) for name in names)
+def _of(name: str) -> Condition:
+    return lambda case: frameworks.speaks_of(case, name)
 
 
 def _config_line(case: Case, key: str) -> bool:
@@ -242,7 +237,8 @@ def _either(*conditions: Condition) -> Condition:
 CONDITIONS: dict[str, Condition] = {
     "driver-wanted": _driver_wanted,
     "driver-chosen": lambda case: case.driver.chosen,
-    "archive": _origin("archive"),
+    # Where no package is known the same step says in words what to install.
+    "archive": lambda case: case.driver.origin in (None, "archive"),
     "aur": _origin("aur"),
     "stream": _origin("stream"),
     "parts": _origin("parts"),
@@ -290,13 +286,7 @@ CONDITIONS: dict[str, Condition] = {
     "toolkit-pin": _toolkit_pin,
     "older-series": lambda case: pip.series(case) != "cu13",
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",
-    "of-torch": _of("torch"),
-    "of-jax": _of("jax"),
-    "of-tensorflow": _of("tensorflow"),
-    "of-onnxruntime": _of("onnxruntime"),
-    "of-cupy": _of("cupy"),
-    "of-ctranslate2": _of("ctranslate2"),
-    "of-bitsandbytes": _of("bitsandbytes"),
+    **{f"of-{name}": _of(name) for name in ("torch", "jax", "tensorflow", "onnxruntime", "cupy", "ctranslate2", "bitsandbytes")},
     "of-none": lambda case: frameworks.framework(case) is None,
     "for-numba": _for_numba,
     "pip-torch": pip.torch_of_pip,

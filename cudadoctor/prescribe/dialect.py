@@ -10,7 +10,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import StepTemplate
 from cudadoctor.prescribe import shells
 from cudadoctor.prescribe.distribution import Distribution
-from cudadoctor.prescribe.shellwords import PLACEHOLDER, Script, Value, is_plain, names
+from cudadoctor.prescribe.shellwords import PLACEHOLDER, Script, Value, is_plain, names, plain
 
 # A family without commands of its own uses those of the family it descends from.
 _PARENT = {"ubuntu": "debian"}
@@ -117,12 +117,8 @@ def _filled(line: str, values: Mapping[str, Value]) -> str:
         if whole is not None:
             words.append(_quoted(values[whole[1]]))
         else:
-            words.append(shells.powershell(PLACEHOLDER.sub(lambda found: _bare(values[found[1]]), word)))
+            words.append(shells.powershell(PLACEHOLDER.sub(lambda found: plain(values[found[1]]), word)))
     return f"& {' '.join(words)}" if words[0].startswith("'") else " ".join(words)
-
-
-def _bare(value: Value) -> str:
-    return value if isinstance(value, str) else " ".join(value)
 
 
 def _quoted(value: Value) -> str:

@@ -87,7 +87,6 @@ def known_word(word: str, knowledge: Knowledge) -> bool:
 
 
 def words(knowledge: Knowledge) -> tuple[str, ...]:
-    """Every name of a distribution."""
     return tuple(_by_name(knowledge))
 
 
@@ -145,7 +144,6 @@ def _in_wsl(facts: Facts) -> bool:
 
 
 def of_system(system: OperatingSystem, knowledge: Knowledge) -> Distribution:
-    """The distribution that /etc/os-release and its like describe."""
     rows = _by_name(knowledge)
     identifier = (system.id or "").lower()
     row = rows.get(identifier) or _like(system.like, rows)

@@ -46,7 +46,6 @@ def loaded_version(case: Case) -> str | None:
 
 
 def _repositories(case: Case) -> Found:
-    """The folders of NVIDIA's repositories that serve this release."""
     system = case.system
     unknown = Script('rhel"$(rpm -E %rhel)"') if system.family == "rhel" and system.version is None else None
     origin = case.driver.stream if case.driver.origin == "nvidia" else None

@@ -33,7 +33,6 @@ _NVIDIA_FOR_DEBIAN = {"bookworm": "debian12", "trixie": "debian13"}
 def _packaged(
     packages: tuple[str, ...], branch: int | None, need: Need, extra: str = "", *, origin: str = "archive", stream: str | None = None
 ) -> Driver:
-    """A choice of packages, with the words for it."""
     return Driver(words=said(packages, branch, need, extra), branch=branch, packages=packages, origin=origin, stream=stream)
 
 
@@ -102,7 +101,6 @@ def debian_libraries(package: str) -> tuple[str, str]:
 
 
 def debian_names(row: Branch, codename: str | None) -> Iterable[str]:
-    """The packages of a branch in one release."""
     for entry in row.debian:
         found = _DEBIAN.match(entry)
         if found is not None and codename in [word.strip() for word in found["releases"].split(",")]:
@@ -189,18 +187,14 @@ def _arch(need: Need, system: Distribution, knowledge: Knowledge, headless: bool
 def _suse(need: Need, system: Distribution, knowledge: Knowledge, headless: bool) -> Driver | None:
     if need.flavour is None:
         return Driver(words=by_generation("openSUSE and SLES: the groups G07 (590 and later), G06 (550 to 580), G05 (470), G04 (390)"))
-    rows = [row for row in knowledge.branches if row.opensuse and need.fits(row.branch) and row.branch <= _newest_for_suse(system)]
+    newest = 580 if system.major == "15" else 10**6  # Leap and SLES 15 stay with the group G06
+    rows = [row for row in knowledge.branches if row.opensuse and need.fits(row.branch) and row.branch <= newest]
     row = max(rows, key=lambda row: row.branch, default=None)
     group = _SUSE_GROUP.search(" ".join(row.opensuse)) if row is not None else None
     if row is None or group is None:
         return None
     packages = suse_driver(group[0], open_modules=need.flavour == "open", headless=headless)
     return _packaged(packages, row.branch, need, ", from NVIDIA's repository for SUSE")
-
-
-def _newest_for_suse(system: Distribution) -> int:
-    """Leap and SLES 15 stay with the group G06."""
-    return 580 if system.major == "15" else 10**6
 
 
 def suse_driver(group: str, *, open_modules: bool, headless: bool = False) -> tuple[str, ...]:

@@ -48,7 +48,6 @@ def framework(case: Case) -> str | None:
 
 
 def named_in(case: Case) -> str | None:
-    """The framework that a line of the finding names."""
     return next((name for name, pattern in _WORDS if pattern.search(case.words)), None)
 
 
@@ -130,7 +129,6 @@ def surplus_wheels(case: Case) -> tuple[str, ...] | None:
 
 
 def nvcc_folder(case: Case) -> str | None:
-    """The folder of an nvcc that is not on PATH."""
     toolkits = case.get(TOOLKITS)
     if not case.absent(NVCC) or toolkits is None:
         return None
@@ -157,7 +155,6 @@ def newest_gcc(case: Case) -> str | None:
 
 
 def values(case: Case) -> Found:
-    """The placeholders of recipes about frameworks and builds."""
     index = torch_index(case)
     yield "torch_index", index[0] if index is not None else None
     yield "torch_requirement", index[1] if index is not None else None

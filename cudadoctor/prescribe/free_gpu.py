@@ -90,7 +90,6 @@ def _busy(device: Device, case: Case) -> bool:
 
 
 def _failed(device: Device, case: Case) -> bool:
-    """Whether a rung of the ladder broke on it."""
     ladder = case.get(LADDER)
     return ladder is not None and any(entry.gpu == device.number and entry.status not in ("pass", "skip") for entry in ladder.rungs)
 

@@ -46,7 +46,9 @@ def gpus_of(root: Finding, facts: Facts, knowledge: Knowledge) -> Gpus:
     latest = {row.id: row for row in by_first_driver}  # of an A100 and an RTX 3080 the one that needs the later driver
     architectures = {row.id: latest[row.id] for row, _ in found if row is not None}
     capabilities = tuple(sorted({capability for _, capability in found if capability is not None}, key=lambda entry: entry.numbers))
-    return Gpus(architectures=tuple(architectures.values()), capabilities=capabilities, addresses=_addresses(facts))
+    bus = facts.value(PCI)
+    addresses = tuple(function.address for function in bus.nvidia_gpus) if bus is not None else ()
+    return Gpus(architectures=tuple(architectures.values()), capabilities=capabilities, addresses=addresses)
 
 
 Pair = tuple["Architecture | None", "ComputeCapability | None"]
@@ -107,11 +109,6 @@ def _by_id(device: str, knowledge: Knowledge) -> Pair:
 def _by_name(name: str, knowledge: Knowledge) -> Pair:
     chip = knowledge.chip_by_name(re.sub(r"^.*?NVIDIA Corporation\s+", "", name))
     return (None, None) if chip is None else (knowledge.architecture_of_chip(chip), chip.compute_capability)
-
-
-def _addresses(facts: Facts) -> tuple[str, ...]:
-    bus = facts.value(PCI)
-    return tuple(function.address for function in bus.nvidia_gpus) if bus is not None else ()
 
 
 # ---------------------------------------------------------------- a server or a desktop

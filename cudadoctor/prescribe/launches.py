@@ -44,7 +44,6 @@ def fitting(launch: Launch) -> Launch:
 
 
 def _written(launch: Launch) -> str:
-    """As the program writes it."""
     grid, block = _shape(launch.grid, launch.form), _shape(launch.block, launch.form)
     if launch.form == "numba":
         return f"{launch.kernel}[{grid}, {block}](...)"

@@ -117,7 +117,6 @@ def by_generation(names: str) -> str:
 
 
 def stream_of(need: Need) -> str:
-    """The module stream of NVIDIA's repositories for RHEL 8 and 9."""
     if need.high is not None:
         return f"{need.high}-dkms"
     return "open-dkms" if need.flavour == "open" else "latest-dkms"

@@ -81,7 +81,6 @@ def scheduler(case: Case) -> str | None:
 
 
 def in_pod(case: Case) -> bool:
-    """A pod of Kubernetes."""
     return case.variable("KUBERNETES_SERVICE_HOST") is not None
 
 
@@ -103,13 +102,7 @@ def _run_installer_possible(case: Case) -> bool:
 
 
 PLACES: dict[str, Condition] = {
-    "engine-docker": _engine("docker"),
-    "engine-cdi": _engine("cdi"),
-    "engine-kubernetes": _engine("kubernetes"),
-    "engine-apptainer": _engine("apptainer"),
-    "engine-lxc": _engine("lxc"),
-    "engine-nspawn": _engine("nspawn"),
-    "engine-gvisor": _engine("gvisor"),
+    **{f"engine-{name}": _engine(name) for name in ("docker", *(name for name, _ in _ENGINES))},
     "engine-of-images": lambda case: _engine_of(case) in ("docker", "cdi", "kubernetes", "gvisor"),
     "docker-snap": lambda case: _speaks(case, _SNAP),
     "docker-desktop": lambda case: _speaks(case, _DESKTOP),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL_LOG, LOADED_DRIVER, NVML, SMI_DETAILS
+from cudadoctor.model.values import KERNEL_LOG, LOADED_DRIVER, NVML, SMI_DETAILS, GpuDetails, NvmlGpu
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.places import evidence
 
@@ -28,14 +28,20 @@ def needed(case: Case) -> str | None:
     return asked[0] if asked else said[0] if said else None
 
 
+def _gpus(case: Case) -> tuple[tuple[NvmlGpu, ...], tuple[GpuDetails, ...]]:
+    """As NVML tells of them, and as nvidia-smi does."""
+    nvml, smi = case.get(NVML), case.get(SMI_DETAILS)
+    return nvml.gpus if nvml is not None else (), smi.gpus if smi is not None else ()
+
+
 def _said(case: Case) -> Iterator[tuple[str | None, str]]:
     """What NVML says, else nvidia-smi, else the last words of the kernel log: an earlier source knows better."""
-    nvml, smi, log = case.get(NVML), case.get(SMI_DETAILS), case.get(KERNEL_LOG)
-    told = [(gpu.address, gpu.recovery_action) for gpu in (nvml.gpus if nvml is not None else ()) if gpu.recovery_action]
-    told = told or [(gpu.address, gpu.recovery_action) for gpu in (smi.gpus if smi is not None else ()) if gpu.recovery_action]
-    if told:
-        yield from ((address, action) for address, action in told if action is not None)
-        return
+    for gpus in _gpus(case):
+        told = [(gpu.address, gpu.recovery_action) for gpu in gpus if gpu.recovery_action]
+        if told:
+            yield from told
+            return
+    log = case.get(KERNEL_LOG)
     last: dict[str | None, str] = {}
     for event in log.events if log is not None else ():
         changed = _CHANGED.search(event.text)
@@ -61,11 +67,8 @@ def _concerns(case: Case, address: str | None) -> bool:
 # ---------------------------------------------------------------- conditions
 def remapping_failed(case: Case) -> bool:
     """No spare row is left for memory that fails. Said by NVML, by nvidia-smi, or by the lines that the finding quotes."""
-    nvml, smi = case.get(NVML), case.get(SMI_DETAILS)
-    gpus = [(gpu.address, gpu.remap_failed) for gpu in (nvml.gpus if nvml is not None else ())]
-    gpus += [(gpu.address, gpu.remap_failed) for gpu in (smi.gpus if smi is not None else ())]
-    quoted = case.quotes(_REMAP_FAILED)
-    return quoted or any(failed is True and _concerns(case, address) for address, failed in gpus)
+    failed = (gpu for gpus in _gpus(case) for gpu in gpus if gpu.remap_failed is True)
+    return case.quotes(_REMAP_FAILED) or any(_concerns(case, gpu.address) for gpu in failed)
 
 
 def reset_fits(case: Case) -> bool:

@@ -60,7 +60,6 @@ def _at_its_screen(case: Case) -> bool:
 
 
 def who(template: StepTemplate, action: Action | None, case: Case) -> Who:
-    """Who carries out this step here."""
     if not cannot_become_root(case):
         return "user"
     if case.host:

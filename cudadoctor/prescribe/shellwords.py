@@ -24,7 +24,6 @@ class Script(str):
 
 
 def names(template: str) -> tuple[str, ...]:
-    """The placeholders of a template, in their order, each once."""
     return tuple(dict.fromkeys(PLACEHOLDER.findall(template)))
 
 
@@ -33,6 +32,11 @@ def quoted(value: Value) -> str:
     if isinstance(value, Script):
         return str(value)
     return shells.sh(value) if isinstance(value, str) else " ".join(map(shells.sh, value))
+
+
+def plain(value: Value) -> str:
+    """A value as it stands in a sentence."""
+    return value if isinstance(value, str) else " ".join(value)
 
 
 def fill_shell(template: str, values: Mapping[str, Value]) -> str | None:
@@ -49,7 +53,7 @@ def fill_words(template: str, values: Mapping[str, Value], words: Mapping[str, s
         value = values.get(found[1])
         if value is None or isinstance(value, Script):
             return words.get(found[1], "(not known)")
-        return value if isinstance(value, str) else " ".join(value)
+        return plain(value)
 
     return PLACEHOLDER.sub(put, template)
 

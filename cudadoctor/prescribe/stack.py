@@ -32,19 +32,6 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True):
     numba: str = "numba"
     release: NumbaRelease | None = None
 
-    @property
-    def bound(self) -> bool:
-        """Whether an older Numba than the newest is asked for."""
-        return self.numba != "numba"
-
-    @property
-    def python_range(self) -> tuple[PackageVersion | None, PackageVersion | None]:
-        """From, and below."""
-        return _range(self.release.python if self.release is not None else "")
-
-    def runs_on(self, python: PackageVersion) -> bool:
-        return self.release is None or _within(self.release.python, python)
-
 
 def _range(words: str) -> tuple[PackageVersion | None, PackageVersion | None]:
     low, below = _LOW.search(words), _BELOW.search(words)
@@ -70,7 +57,8 @@ def stack_of(case: Case) -> Stack | None:
     if toolkit is None or row is None:
         return None
     # pip and conda take the newest that this Python allows: a bound is needed only where that one does not take the toolkit.
-    return Stack(toolkit=toolkit, numba="numba" if row is here[0] else f"numba=={_series_of(row)}.*", release=row)
+    series_of_row = ".".join(re.findall(r"\d+", row.numba)[:2])
+    return Stack(toolkit=toolkit, numba="numba" if row is here[0] else f"numba=={series_of_row}.*", release=row)
 
 
 def _newest_toolkit(case: Case) -> ToolkitVersion | None:
@@ -83,8 +71,8 @@ def _newest_toolkit(case: Case) -> ToolkitVersion | None:
 def outdated(case: Case, stack: Stack) -> bool:
     """Whether the examined Python is outside of what this Numba runs on; where none is known, whether that is an old one."""
     if case.python is None:
-        return stack.bound
-    return not stack.runs_on(PackageVersion(case.python.version))
+        return stack.numba != "numba"  # an older one than the newest is asked for
+    return stack.release is not None and not _within(stack.release.python, PackageVersion(case.python.version))
 
 
 def takes(row: NumbaRelease, toolkit: ToolkitVersion) -> bool:
@@ -93,10 +81,6 @@ def takes(row: NumbaRelease, toolkit: ToolkitVersion) -> bool:
         return False
     first, last = row.toolkits
     return first.major_minor <= toolkit.major_minor <= last.major_minor
-
-
-def _series_of(row: NumbaRelease) -> str:
-    return ".".join(re.findall(r"\d+", row.numba)[:2])
 
 
 def in_words(ranges: str) -> str:
@@ -112,5 +96,5 @@ def in_words(ranges: str) -> str:
 
 def newest_python(stack: Stack) -> str:
     """The newest Python that the release states to run on; where it states no upper bound, the newest that its neighbours state."""
-    _, below = stack.python_range
+    _, below = _range(stack.release.python if stack.release is not None else "")
     return f"3.{below.numbers[1] - 1}" if below is not None else "3.12"

@@ -41,6 +41,7 @@ VIRTUAL_ENVIRONMENT = "make-virtual-environment"
 # What is done to the driver is done on the host of a container, and by the administrator of a cluster.
 _HOST_ACTIONS = frozenset(("install-driver", "reload-driver", "firmware-setup", "reset-gpu"))
 _LAYERED = lazy(r"^(?:sudo )?(?:rpm-ostree (?:un)?install|transactional-update .*pkg) ", re.MULTILINE)
+_ON_THE_HOST = "This shell is inside a container, and the driver is its host's: what follows is to be done on the host, not in here."
 _NAME_OF_NODE = "hostname"
 _WITHOUT_A_STEP = Step(
     text="The steps for this cause are for Linux. On Windows install the newest driver for the GPU from https://www.nvidia.com/drivers; "
@@ -95,7 +96,7 @@ def _of_recipe(recipe: Recipe, case: Case, distro: str | None) -> Iterator[Step]
         # The container's own /etc/os-release says nothing of its host.
         system = case.system if distro else Distribution()
         host = msgspec.structs.replace(case, system=system, driver=choose(case.need, system, case.knowledge), host=True)
-        yield _on_the_host("administrator" if rights.cannot_become_root(host) else "user")
+        yield Step(text=_ON_THE_HOST, who="administrator" if rights.cannot_become_root(host) else "user")
         yield from render(recipe, host)
         return
     rendered = list(render(recipe, case))
@@ -105,11 +106,6 @@ def _of_recipe(recipe: Recipe, case: Case, distro: str | None) -> Iterator[Step]
 
 
 # ---------------------------------------------------------------- where this shell is not the place for the steps
-def _on_the_host(who: Who) -> Step:
-    words = "This shell is inside a container, and the driver is its host's: what follows is to be done on the host, not in here."
-    return Step(text=words, who=who)
-
-
 def _of_a_cluster(case: Case, *, forwarded: bool) -> Iterator[Step]:
     """For a job of a scheduler, whose node is its administrator's. `forwarded`: the steps are written as a message to them."""
     name = scheduler(case) or ("Kubernetes" if in_pod(case) else None)
@@ -137,7 +133,6 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
 
 
 def _of_windows(root: Finding) -> bool:
-    """The finding's own lines are those of a program in Windows."""
     return any(re.search(r"\.dll\b|\b[A-Z]:\\", quote.text) is not None for quote in root.evidence)
 
 
@@ -225,10 +220,10 @@ def _pids(case: Case) -> tuple[int, ...]:
 def render_step(template: StepTemplate, case: Case, action: Action | None = None) -> Step:
     """One step with its values. `sudo` stands in front where root is needed and the user is not root. `action`: its recipe's."""
     values = placeholders(case)
-    shell = _command(template_of(template, case.system), values, template, case)
+    shell = _as_root(_filled(template_of(template, case.system), values, case), template, case)
     words = words_of(template.text, case.system)
     text = in_powershell(words) if case.windows else words
-    undo = portable(template.undo) if case.windows else template.undo
+    verify, undo = (portable(command) if case.windows else command for command in (template.verify, template.undo))
     return Step(
         text=fill_words(text, values, WORDS) + _remark(template, case, shell),
         shell=shell,
@@ -236,8 +231,8 @@ def render_step(template: StepTemplate, case: Case, action: Action | None = None
         kind=template.kind,
         mode=template.mode,
         when=fill_words(template.given, values, WORDS) if template.given is not None else None,
-        verify=_check(template.verify, values, case) if not _counts_later(case, shell) else None,
-        undo=_command(undo, values, template, case) if shell is not None else None,
+        verify=_filled(verify, values, case) if not _counts_later(case, shell) else None,
+        undo=_as_root(_filled(undo, values, case), template, case) if shell is not None else None,
         who=rights.who(template, action, case),
     )
 
@@ -263,24 +258,17 @@ def _counts_later(case: Case, shell: str | None) -> bool:
     return shell is not None and case.system.image is not None and _LAYERED.search(shell) is not None and "--apply-live" not in shell
 
 
-def _check(text: str | None, values: Mapping[str, Value], case: Case) -> str | None:
-    """The command that shows whether a step helped, in the words of this system."""
-    if text is None:
-        return None
-    if case.windows:
-        return fill_powershell(text, values) if portable(text) is not None else None
-    return fill_shell(for_uv(text) if pip.by_uv(case) else text, values)
-
-
-def _command(text: str | None, values: Mapping[str, Value], template: StepTemplate, case: Case) -> str | None:
+def _filled(text: str | None, values: Mapping[str, Value], case: Case) -> str | None:
+    """The command with its values, in the words of this system."""
     if text is None:
         return None
     if case.windows:
         return fill_powershell(text.strip("\n"), values)
-    filled = fill_shell((for_uv(text) if pip.by_uv(case) else text).strip("\n"), values)
-    if filled is None or not template.needs_root or case.is_root:
-        return filled
-    return with_sudo(filled)
+    return fill_shell((for_uv(text) if pip.by_uv(case) else text).strip("\n"), values)
+
+
+def _as_root(command: str | None, template: StepTemplate, case: Case) -> str | None:
+    return command if command is None or not template.needs_root or case.is_root or case.windows else with_sudo(command)
 
 
 def _one_restart(steps: list[Step]) -> list[Step]:

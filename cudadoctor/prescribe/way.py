@@ -54,7 +54,8 @@ def _legs(case: Case, fix: Prescription | None) -> Iterator[Leg]:
     yield _gpu(case)
     driver, branch = _driver(case, fix)
     yield driver
-    cuda = case.cuda if driver.state == "fits" else _cuda_of(branch, case)
+    row = case.knowledge.branch(branch) if branch is not None else None
+    cuda = case.cuda if driver.state == "fits" else row.cuda if row is not None else None
     yield _cuda(case, cuda, branch, there=driver.state == "fits")
     planned = msgspec.structs.replace(case, planned=cuda)
     stack = stack_of(planned)
@@ -91,11 +92,6 @@ def _driver(case: Case, fix: Prescription | None) -> tuple[Leg, int | None]:
     if fix is not None and case.root.layer in _BELOW_TOOLKIT:
         return Leg(stage="driver", state="by-the-fix", text=case.driver.words), branch
     return Leg(stage="driver", state="later", text="which driver is loaded is not known"), None
-
-
-def _cuda_of(branch: int | None, case: Case) -> CudaVersion | None:
-    row = case.knowledge.branch(branch) if branch is not None else None
-    return row.cuda if row is not None else None
 
 
 def _cuda(case: Case, cuda: CudaVersion | None, branch: int | None, *, there: bool) -> Leg:
