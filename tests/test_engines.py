@@ -188,12 +188,15 @@ def test_nodes_that_slurm_gives_to_nobody_are_named_with_its_reason(cluster: Pat
     assert found["nodes"] == 1
 
 
-def test_an_interrupt_keeps_what_came(cluster: Path) -> None:
+def test_an_interrupt_keeps_what_came(cluster: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
     asked = start(
-        "fleet", "--slurm", "n[1-2]", "--doctor", str(cluster), "--timeout", "60", "--format", "json",
+        "fleet", "--slurm", "n[1-2]", "--doctor", str(cluster), "--timeout", "60", "--format", "json", "--save", str(kept),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    time.sleep(3)
+    end = time.monotonic() + 30
+    while not (kept / "n1.json").exists() and time.monotonic() < end:
+        time.sleep(0.1)
     os.killpg(asked.pid, signal.SIGINT)
     out, _ = asked.communicate(timeout=20)
     found = json.loads(out)
