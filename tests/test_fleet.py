@@ -41,11 +41,15 @@ def report(name: str, node: str, **origin: Any) -> bytes:
     return json.dumps(body).encode()
 
 
+def _slow(nodes: Sequence[Node]) -> list[Straggler]:
+    return list(find(Figures(nodes, LESS), Figures((), LESS)))
+
+
 def picture_of(*bodies: bytes) -> Fleet:
     found = [one for number, body in enumerate(bodies) for one in read(f"file{number}", body)]
     nodes, repeated = picture.each_once(one for one in found if isinstance(one, Node))
     missing = [one for one in found if isinstance(one, Missing)]
-    return picture.paint(nodes, missing, (), Figures(nodes, LESS), _advise, repeated=repeated)
+    return picture.paint(nodes, missing, (), _slow(nodes), _advise, repeated=repeated)
 
 
 # ---------------------------------------------------------------- what is handed over
@@ -302,6 +306,17 @@ def test_equal_figures_and_zeros_are_no_error() -> None:
     assert flagged([1000.0] * 20 + [900.0]) == ["GPU-20"]
 
 
+@pytest.mark.parametrize(("key", "count"), [("gpus", 1025), ("requirements", 1025), ("benchmark", (1 << 16) + 1)])
+def test_a_report_of_more_than_a_machine_can_have_is_none(key: str, count: int) -> None:
+    body = json.loads(report(HEALTHY, "node"))
+    held = body["machine"] if key == "gpus" else body
+    held[key] = [{"gpu": 0, "name": "h2d"} if key == "benchmark" else {}] * count
+    found = list(read("file", json.dumps(body).encode()))
+    assert len(found) == 1
+    assert isinstance(found[0], Missing)
+    assert "no report" in found[0].why
+
+
 # ---------------------------------------------------------------- what a person reads
 def test_two_thousand_nodes_are_one_screen() -> None:
     base = [next(read(name, report(name, name))) for name in (HEALTHY, BROKEN)]
@@ -311,7 +326,7 @@ def test_two_thousand_nodes_are_one_screen() -> None:
         nodes,
         [Missing(source=f"node{number}", why=f"no answer within {number} s") for number in range(9)],
         (),
-        Figures(nodes, LESS),
+        _slow(nodes),
         _advise,
     )  # type: ignore[arg-type]
     folded = fleet_text.render(found, KNOWLEDGE, Style(width=80))

@@ -16,7 +16,7 @@ from cudadoctor.report.fleet_formats import FORMATS
 if TYPE_CHECKING:
     from cudadoctor.fleet.picture import Advice
     from cudadoctor.fleet.stragglers import Figures
-    from cudadoctor.model.fleet import Missing, Node
+    from cudadoctor.model.fleet import Missing, Node, Straggler
     from cudadoctor.report.fleet_formats import Seen
     from cudadoctor.report.page import Style
 
@@ -61,8 +61,8 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     if not files and all(options[engine] is None for engine in asking_nodes.ENGINES):
         raise terminal.usage(f"give reports or recordings, or nodes to ask: {', '.join(f'--{engine}' for engine in asking_nodes.ENGINES)}")
     written = terminal.outputs(options["output"], ("text", *FORMATS))
-    nodes, missing, earlier, figures, repeated, notes = _gathered(files, history, expect, options)
-    found = picture.paint(nodes, missing, earlier, figures, _advise, strict=strict, repeated=repeated, notes=notes)
+    nodes, missing, earlier, figures, slow, repeated, notes = _gathered(files, history, expect, options)
+    found = picture.paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=notes)
     seen = Seen(found, nodes, lambda: stragglers.heat(figures))
     _show(seen, options)
     _write(seen, options, written)
@@ -70,12 +70,13 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
 
 
 class Gathered(NamedTuple):
-    """Each node once, what gave no report, the nodes of earlier runs, and the figures of all."""
+    """Each node once, what gave no report, the nodes of earlier runs, the figures of all, and what is slow among them."""
 
     nodes: list[Node]
     missing: list[Missing]
     earlier: list[Node]
     figures: Figures
+    slow: list[Straggler]
     repeated: int
     notes: tuple[str, ...]
 
@@ -93,14 +94,16 @@ def _gathered(files: tuple[str, ...], history: tuple[str, ...], expect: str | No
         earlier, unread = reading_nodes.parted(reader.files(history))
         nodes, repeated = each_once([*read, *answered], _soon())
         less = _compared(nodes)
-        figures = Figures(nodes, less)
-        again = asking.again(dict.fromkeys(one.node for one in find(figures, Figures(earlier, less))))
+        figures, before = Figures(nodes, less), Figures(earlier, less)
+        slow = list(find(figures, before))
+        again = asking.again(dict.fromkeys(one.node for one in slow))
     if again:
         nodes = measured_twice(nodes, again, less)
         figures = Figures(nodes, less)
+        slow = list(find(figures, before))
     missing = [*missing, *silent, *reading_nodes.absent(expect, nodes, [*missing, *silent])]
     notes = (f"Of --history {len(unread)} could not be read, first {unread[0].source}: {unread[0].why}",) if unread else ()
-    return Gathered(nodes, missing, earlier, figures, repeated, notes)
+    return Gathered(nodes, missing, earlier, figures, slow, repeated, notes)
 
 
 def _soon() -> str:

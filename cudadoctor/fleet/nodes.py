@@ -10,7 +10,7 @@ import functools
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import get_args
+from typing import Annotated, get_args
 
 import msgspec
 
@@ -26,6 +26,8 @@ _MOST_WRONG = 20  # lines of one file that are named each
 _HOPELESS = 1000  # of them after which it is not read any further
 _LONGEST = 300  # characters of a quoted line
 _LEAST, _LARGEST = 1e-6, 1e9  # of a figure and of a clock: what lies beyond is none
+_MOST = msgspec.Meta(max_length=1024)  # GPUs, and demands, of one machine
+_MOST_FIGURES = msgspec.Meta(max_length=1 << 16)  # of one machine: of 64 GPUs each to each other, ten times over
 
 
 # Unknown keys are passed over.
@@ -72,7 +74,7 @@ class _Machine(msgspec.Struct, frozen=True):
     distribution: str | None = None
     driver: _Driver = _Driver()
     python: _Python = _Python()
-    gpus: tuple[_Gpu, ...] = ()
+    gpus: Annotated[tuple[_Gpu, ...], _MOST] = ()
 
 
 class _Figure(msgspec.Struct, frozen=True, gc=False):
@@ -112,8 +114,8 @@ class _Report(msgspec.Struct, frozen=True):
     origin: _Origin = _Origin()
     machine: _Machine = _Machine()
     diagnosis: _Diagnosis = _Diagnosis()
-    requirements: tuple[_Requirement, ...] = ()
-    benchmark: tuple[_Figure, ...] = ()
+    requirements: Annotated[tuple[_Requirement, ...], _MOST] = ()
+    benchmark: Annotated[tuple[_Figure, ...], _MOST_FIGURES] = ()
 
 
 _decoder = msgspec.json.Decoder(_Report)

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from cudadoctor.fleet.stragglers import Figures, find
 from cudadoctor.model import exit_codes
-from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd, Worse
+from cudadoctor.model.fleet import Demand, Drift, Fleet, Group, Missing, Node, Odd, Straggler, Worse
 from cudadoctor.model.report import RequirementResult
 
 
@@ -34,27 +33,27 @@ def paint(
     once: Sequence[Node],
     missing: Sequence[Missing],
     earlier: Sequence[Node],
-    figures: Figures,
+    slow: Iterable[Straggler],
     advise: Callable[[str, str | None], Advice | None],
     *,
     strict: bool = False,
     repeated: int = 0,
     notes: tuple[str, ...] = (),
 ) -> Fleet:
-    """`once`: each node once, `figures`: theirs. `earlier`: as other runs saw them. `advise`: of a cause, on a distribution where all
+    """`once`: each node once, `slow`: GPUs of theirs. `earlier`: as other runs saw them. `advise`: of a cause, on a distribution where all
     nodes have the same."""
-    slow = tuple(sorted(find(figures, Figures(earlier, figures.less)), key=lambda one: -one.behind))
+    stragglers = tuple(sorted(slow, key=lambda one: -one.behind))
     models = Counter(gpu.name or "unnamed GPU" for node in once for gpu in node.gpus)
     verdicts = Counter[str](node.verdict for node in once)
     return Fleet(
-        exit_code=_exit_code(verdicts, missing, unmet=any(node.demands for node in once), slow=bool(slow), strict=strict),
+        exit_code=_exit_code(verdicts, missing, unmet=any(node.demands for node in once), slow=bool(stragglers), strict=strict),
         nodes=len(once),
         gpus=dict(models.most_common()),
         verdicts={verdict: verdicts[verdict] for verdict in _ORDER if verdicts[verdict]},
         missing=tuple(missing),
         groups=tuple(_groups(once, advise)),
         drift=tuple(_drift(once)),
-        stragglers=slow,
+        stragglers=stragglers,
         worse=worse(once, each_once(earlier)[0]) if earlier else (),
         demands=tuple(_demands(once)),
         repeated=repeated,

@@ -98,21 +98,18 @@ def measured_twice(nodes: Sequence[Node], again: Sequence[Node], less: Mapping[s
     return [merged(node) if node.name in names else node for node in nodes]
 
 
-def shares(figures: Figures) -> Iterator[tuple[str, int, float]]:
-    """By figure and place: the share of the median of the GPU's equals; 1 and more is usual. GPUs without equals have none."""
-    for kind in figures.kinds.values():
-        if len(kind.values) > LEAST_PEERS:
-            middle = statistics.median(kind.values)
-            yield from ((kind.name, place, value / middle) for place, value in zip(kind.at, kind.values, strict=True))
-
-
 def heat(figures: Figures) -> dict[str, bytes]:
-    """By figure a byte for each GPU of each node, in order: the percentage of the usual one, NO_HEAT where it was not measured or has no
-    equals."""
+    """By figure a byte for each GPU of each node, in order: the percentage of its equals' median, NO_HEAT where it was not measured or has
+    no equals."""
     found: dict[str, bytearray] = {}
-    for name, place, share in shares(figures):
-        row = found.get(name) or found.setdefault(name, bytearray([NO_HEAT]) * len(figures.gpus))
-        row[place] = min(round(share * 100), NO_HEAT - 1)
+    for kind in figures.kinds.values():
+        if len(kind.values) <= LEAST_PEERS:
+            continue
+        row = found.setdefault(kind.name, bytearray([NO_HEAT]) * len(figures.gpus))
+        percent = 100 / statistics.median(kind.values)
+        for place, value in zip(kind.at, kind.values, strict=True):
+            share = round(value * percent)
+            row[place] = share if share < NO_HEAT else NO_HEAT - 1
     return {name: bytes(row) for name, row in found.items()}
 
 

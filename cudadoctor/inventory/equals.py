@@ -64,14 +64,16 @@ def slow(values: Sequence[float], more: Sequence[float] = ()) -> list[tuple[int,
     if len(known) - 1 < LEAST_PEERS:
         return []
     middle = statistics.median(known)
-    spread = max(1.4826 * statistics.median(abs(value - middle) for value in known), FLOOR * middle)
+    low = [(place, value) for place, value in enumerate(values) if value <= (1 - FELT) * middle]
+    if not low:
+        return []
+    distances = [abs(value - middle) for value in known]
+    spread = max(1.4826 * statistics.median(distances), FLOOR * middle)
     far = max(FAR, cut_off(len(known) - 2)) * spread
-    usual = [value for value in known if abs(value - middle) <= far]
-    count, total, squares = len(usual), sum(usual), sum((value - middle) ** 2 for value in usual)
+    usual = [value for value, distance in zip(known, distances, strict=True) if distance <= far]
+    count, total, squares = len(usual), sum(usual), sum([(value - middle) ** 2 for value in usual])
     found = []
-    for place, value in enumerate(values):
-        if value > (1 - FELT) * middle:
-            continue
+    for place, value in low:
         inside = abs(value - middle) <= far
         others = count - inside
         if others < LEAST_PEERS:
