@@ -97,13 +97,33 @@ def test_many_names_take_no_longer_than_their_number() -> None:
         "sent Basic b2tvbmt3bzpodW50ZXIyWA== twice\n",
         "curl --proxy-user okonkwo:hunter2X x\n",
         "sent with bearer sorrel-hunter2X and refused\n",
+        "reached by ssh (pw: hunter2X) at night\n",
+        "mot de passe : hunter2X\n",
+        "パスワード：x, Contraseña: hunter2X\n",
+        "RUN echo 'okonkwo:hunter2X' | chpasswd\n",
+        "printf '%s' hunter2X | cryptsetup luksOpen /dev/sda3 d -\n",
+        "openssl enc -aes-256-cbc -k hunter2X -in w.tar\n",
+        "nmcli dev wifi connect Lab password hunter2X\n",
+        "$c = ConvertTo-SecureString 'hunter2X' -AsPlainText -Force\n",
+        "    DefaultPassword    REG_SZ    hunter2X\n",
+        "password_pbkdf2 root grub.pbkdf2.sha512.10000.hunter2X\n",
     ],
 )
 def test_a_few_forms_more(text: str) -> None:
     assert not any(secret in redacted(text) for secret in ("hunter2X", "b2tvbmt3bzpodW50ZXIyWA"))
 
 
-@pytest.mark.parametrize("text", ["Basic configuration of GPUs\n", "  pass: 16 rows\n", '{"status": "pass"}\n'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Basic configuration of GPUs\n",
+        "  pass: 16 rows\n",
+        "(pass: 16)\n",
+        "echo done | grep done\n",
+        "curl -k https://docs.nvidia.com/x\n",
+        '{"status": "pass"}\n',
+    ],
+)
 def test_words_that_look_like_these_stay(text: str) -> None:
     assert redacted(text) == text
 

@@ -18,7 +18,8 @@ NAME = (
     r"(?:(?P<line>authorization|cookie|mnemonic|(?:pass|seed|recovery|backup)[ _-]?(?:phrase|code))|(?P<counted>token)|"
     r"(?:access|account|api|auth|encryption|licen[cs]e|private|recovery|secret|(?:pre)?shared|signing)[ _.-]?key(?:[_-]?(?:id|base))?|"
     r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|"
-    r"secret|passw(?:or)?[dt]|passcode|credential|jwt|signature|authtok|[_-]verifier|session[_-]?id|connection[_-]?string|"
+    r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|ñ)a|senha|wachtwoord|has[lł]o|пароль|密[码碼]|パスワード|"
+    r"securestring(?:[ \t]{1,4}-string)?|credential|jwt|signature|authtok|[_-]verifier|session[_-]?id|connection[_-]?string|"
     r"(?P<short>(?<![A-Za-z])(?:auth|dsn|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
 )
 _NAME = re.compile(rf"{NAME}(?![\w-])", re.IGNORECASE)
@@ -36,11 +37,14 @@ _TAGGED = (
 )
 _OPENED = r"(?:[bru]{1,2}(?=[\"']))?(?P<escape>\\{0,3})(?P<quote>[\"']?)"
 _SIGN = re.compile(_CLOSED + _JOINED + _TAGGED + _OPENED)
-_BLANK = re.compile(rf"(?:\\{{0,3}}[\"']?[ \t|]{{1,60}}|[\"'],\s{{0,20}}(?=[bru\"']))(?:is[ \t]{{1,4}})?{_OPENED}")
+_BLANK = re.compile(
+    rf"(?:\\{{0,3}}[\"']?[ \t|]{{1,60}}(?:REG_[A-Z_]{{2,20}}[ \t]{{1,60}})?|[\"'],\s{{0,20}}(?=[bru\"']))(?:is[ \t]{{1,4}})?{_OPENED}"
+)
 # Where a blank is sign enough: behind an option, for a variable that is set, in netrc, in ("name", "value") and in a row of a table.
 _TOLD = re.compile(
     r"(?:(?<![\w-])--?[\w.-]{0,60}|\([bru]{0,2}[\"'][\w.-]{0,60}|"
-    r"\b(?:arg|env|export|set|setenv|setx|login[ \t]{1,4}\S{1,80})[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}[\w.:-]{0,60})$|^[ \t]{0,40}\|",
+    r"\b(?:arg|env|export|set|setenv|setx|login[ \t]{1,4}\S{1,80})[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}[\w.:-]{0,60}|"
+    r"\bnmcli[ \t][^\n]{0,160}[ \t]|\bConvertTo-)$|^[ \t]{0,40}\|",
     re.IGNORECASE,
 )
 _ALONE = re.compile(r"[ \t]{0,40}[\w.-]{0,60}")
@@ -84,7 +88,8 @@ def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
         return None
     # "PASS: test_3 in 2 s": a short word by itself, with a colon, names a secret where nothing else follows.
     bare = name["short"] is not None and text[name.start() - 1 : name.start()] not in ("_", "-", "'", '"') and "=" not in sign.group()
-    return None if bare and not _ENDS_LINE.match(text, value.end()) else value
+    last = value.group().endswith((")", "]")) or _ENDS_LINE.match(text, value.end()) is not None
+    return None if bare and not last else value
 
 
 def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
@@ -115,10 +120,11 @@ def _value(text: str, name: re.Match[str], before: re.Match[str]) -> re.Match[st
 
 
 # ---------------------------------------------------------------- programs that log in
-_OPENS = r"-[aAbcpPuUwW]|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
+_OPENS = r"-[aAbckKpPuUwW]|-pass(?:in|out)?|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
 _LOGIN = re.compile(
-    r"\b(?:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|curl|ipmitool|ldap\w{1,10}|mongo\w{0,8}|mysql\w{0,8}|redis-cli|skopeo|"
-    r"snmp\w{1,12}|sqlcmd|sshpass|wget|xfreerdp|(?:az|buildah|docker|helm|nerdctl|oc|podman|twine)\b[^\n]{0,60}?[ \t](?:login|upload))"
+    r"\b(?:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|curl|ipmitool|ldap\w{1,10}|mongo\w{0,8}|mysql\w{0,8}|openssl|redis-cli|"
+    r"skopeo|snmp\w{1,12}|sqlcmd|sshpass|wget|xfreerdp|"
+    r"(?:az|buildah|docker|helm|nerdctl|oc|podman|twine)\b[^\n]{0,60}?[ \t](?:login|upload))"
     rf"(?=[^\n]{{0,200}}?[ \t](?:{_OPENS}|\\\\|[\w.$#-]{{1,60}}/[^\s/]{{1,80}}@))(?P<words>[ \t][^\n]{{1,400}})"
 )
 _WORD = re.compile(rf"[ \t](?:(?P<opens>{_OPENS})[= \t]?)?(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)?")

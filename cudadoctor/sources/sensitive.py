@@ -22,7 +22,7 @@ _CREDENTIALS = re.compile(r"(://)[^/\s\"'<>]{1,400}@")  # user:password@ in an a
 _KNOWN_FORMS = re.compile(
     r"\b(?:(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|gl(?:pat|rt|dt|cbt|ptt|"
     r"soat)-[\w-]{16,200}|"
-    r"(?:api_org|hf)_[A-Za-z0-9]{16,200}|nvapi-[\w-]{16,200}|xox[abeoprs]-[\w-]{10,200}|sk-[A-Za-z0-9_-]{16,250}|[rs]k_(?:live|"
+    r"(?:api_org|hf)_[A-Za-z0-9]{16,200}|nvapi-[\w-]{16,200}|xox[abeoprs][-.][\w-]{10,200}|xapp-\d-[\w-]{8,200}|sk-[A-Za-z0-9_-]{16,250}|[rs]k_(?:live|"
     r"test)_\w{16,200}|"
     r"AIza[\w-]{35}|ya29\.[\w-]{16,400}|pypi-[\w-]{16,400}|npm_[A-Za-z0-9]{30,60}|dckr_(?:pat|oat)_[\w-]{16,100}|dop_v1_[0-9a-f]{40,80}|"
     r"SG\.[\w-]{16,40}\.[\w-]{16,60}|wandb_v1_\w{16,200}|eyJ[\w-]{8,4000}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?|"
@@ -56,14 +56,16 @@ _WEBHOOK = re.compile(
     r"/bot(?=\d{6,12}:))[\w:/.@%-]{12,400}"
 )
 _HASHED = re.compile(
-    r"((?:^|[:\s\"'=])(?:\$(?:apr1|1|2[abxy]?|5|6|7|y|gy|sha1|argon2\w{0,2}|scrypt|pbkdf2[\w-]{0,12})\$|\{SS?HA\d{0,3}\}))([^\s:\"']{8,300})",
+    r"((?:^|[:\s\"'=])(?:\$(?:apr1|1|2[abxy]?|5|6|7|y|gy|sha1|argon2\w{0,2}|scrypt|pbkdf2[\w-]{0,12})\$|grub\.pbkdf2\.|\{SS?HA\d{0,3}\}))([^\s:\"']{8,300})",
     re.MULTILINE,
 )
 _PGPASS = re.compile(r"^([\w.*-]{1,200}:(?:\d{2,5}|\*):[^:\s]{1,80}:)([^:\s]{1,80}):(\S{3,200})$", re.MULTILINE)
 _VAULT = re.compile(r"(\$ANSIBLE_VAULT;[^\n]{0,80}\n)((?:[ \t]{0,40}[0-9a-f]{16,120}[ \t]{0,4}(?:\n|\Z)){1,400})")
-_TO_SUDO = re.compile(
-    r"(\becho[ \t]{1,4}(?:-\w{1,3}[ \t]{1,4})?[\"']?)"
-    r"(?P<value>[^\s|\"']{3,200})(?=[\"']?[ \t]{0,4}\|[ \t]{0,4}sudo\b[^\n|]{0,60}[ \t]-\w{0,6}S)"
+# What is piped into a program that reads a password.
+_PIPED = re.compile(
+    r"(\b(?:echo|printf)[ \t]{1,4}(?:(?:-\w{1,3}|[\"']?%s(?:\\n)?[\"']?)[ \t]{1,4}){0,2}[\"']?)(?P<value>[^\s|\"']{3,200})"
+    r"(?=[\"']?[ \t]{0,4}\|[ \t]{0,4}(?:sudo\b[^\n|]{0,60}[ \t]-\w{0,6}S|"
+    r"(?:sudo[ \t]{1,4})?(?:chpasswd|cryptsetup|gpg2?|passwd|smbpasswd|[\w ]{1,20}login)\b))"
 )
 _SCHEME = re.compile(
     r"(\b(?:Basic (?=[A-Za-z0-9+/]{0,80}[A-Z])(?=[A-Za-z0-9+/]{0,80}(?:\d|=))|[Bb]earer {1,2}(?!authentication|tokens?\b)))"
@@ -232,7 +234,7 @@ class Pseudonyms:
         text = _PGPASS.sub(lambda match: match.group(1) + self.user(match.group(2)) + ":" + self.gone(match.group(3)), text)
         text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
         text = self.keyed(keyed.logins(text, self.gone))
-        for pattern in (_TO_SUDO, _SCHEME):
+        for pattern in (_PIPED, _SCHEME):
             text = pattern.sub(self.value, text)
         for pattern in (_OPAQUE, _LONG_OPAQUE, _BY_TURNS):
             text = pattern.sub(lambda match: self.gone(match.group()), text)
