@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import Report
 from cudadoctor.sources import host, programs, readers
 from cudadoctor.sources.children import Child
-from tests.command_line import evidence_of
+from tests.command_line import ROOT, evidence_of
 
 KNOWLEDGE = load()
 
@@ -115,3 +117,15 @@ def test_what_the_kernel_does_not_take_for_a_program_is_said_as_a_shell_says_it(
     child = Child("nvidia-smi", "command", [str(program)], limit=5, environment={}, shown=("nvidia-smi",))
     item = child.as_item()
     assert (item.status, item.exit, item.stderr) == ("failed", 126, "nvidia-smi: cannot execute binary file: Exec format error\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of bytes are Linux's")
+def test_names_that_are_not_utf8_stop_nothing(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/d\xe9p\nt"
+    os.mkdir(folder)
+    variables = {**os.environb, b"HOME": folder, b"ODD": b"\xff", b"PATH": os.environb[b"PATH"] + b":/x\xff", b"LC_ALL": b"C"}
+    variables.update({b"PYTHONUTF8": b"0", b"PYTHONCOERCECLOCALE": b"0", b"PYTHONPATH": os.fsencode(ROOT)})
+    argv = [sys.executable, "-P", "-m", "cudadoctor", "check", "--quick", "--format", "json"]
+    done = subprocess.run(argv, cwd=folder, env=variables, capture_output=True, timeout=60, check=False)
+    assert done.returncode in (0, 1, 2, 3), done.stderr
+    assert json.loads(done.stdout)["verdict"] in ("healthy", "degraded", "broken", "undecided")

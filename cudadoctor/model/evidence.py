@@ -6,11 +6,21 @@ from typing import Literal
 
 import msgspec
 
+from cudadoctor.model.pattern import lazy
+
 Kind = Literal["command", "file", "link", "listing", "environment", "processes", "worker", "text"]
 # ok: it answered. failed: it ran and ended with a non-zero code or a signal (its output still counts).
 # absent: known not to be there. denied, timed-out, abandoned, not-run: ignorance, `why` says which.
 Status = Literal["ok", "failed", "absent", "denied", "timed-out", "abandoned", "not-run"]
 Origin = Literal["live", "recording", "text"]
+
+
+_LONE = lazy("[\ud800-\udfff]")  # how Python keeps a byte of a name or a variable that is not UTF-8
+
+
+def writable(text: str) -> str:
+    """The text as it can be sent and written: bytes that are not UTF-8 as `\\xff`."""
+    return text if text.isascii() else _LONE.sub(lambda one: f"\\x{ord(one.group()) & 0xFF:02x}", text)
 
 
 OUTPUT = "output"  # `what` of a text that a program printed; "text" where somebody may have written it
@@ -42,6 +52,12 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if isinstance(self.what, str):
             return self.what
         return " ".join(self.what).replace("\n", "\\n")
+
+    def writable(self) -> Item:
+        """With nothing in it that cannot be written."""
+        what = writable(self.what) if isinstance(self.what, str) else tuple(map(writable, self.what))
+        texts = {name: writable(text) for name in ("why", "stdout", "stderr") if (text := getattr(self, name)) is not None}
+        return msgspec.structs.replace(self, what=what, **texts)
 
     @property
     def answered(self) -> bool:

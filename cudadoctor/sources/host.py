@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cudadoctor.model.evidence import Evidence, Item, Status
+from cudadoctor.model.evidence import Evidence, Item, Status, writable
 from cudadoctor.sources import gpu_workers, inherited
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
@@ -78,6 +78,7 @@ class Collector:
     # ------------------------------------------------------------ single probes
     def keep(self, item: Item) -> None:
         """Record an item. A second way to the same evidence replaces the first only if the first did not answer."""
+        item = item.writable()
         before = self.items.get(item.id)
         if before is None or (not useful(before) and item.status != "absent"):
             self.items[item.id] = item
@@ -234,14 +235,14 @@ class Collector:
         return Evidence(
             items=tuple(items),
             platform=self.plan.platform,
-            python=self.python,
-            python_why=self.python_why,
+            python=writable(self.python) if self.python is not None else None,
+            python_why=writable(self.python_why),
             quick=self.plan.quick,
             distro=self.plan.distro,
             host=host,
             boot_id=boot_id,
             time=when,
-            remarks=(*self.remarks, *remarks),
+            remarks=tuple(map(writable, (*self.remarks, *remarks))),
         )
 
     def run_look_and_ask(self, look: list[Probe], ask: list[Probe]) -> None:
