@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 OTHERS, ZOMBIE, HUNG, SHARED = "gpu-memory-held-by-others", "zombie-gpu-process", "driver-hung", "unified-memory-exhausted"
 _NO_MEMORY = "returned from _memdescAllocInternal("  # open kernel modules, src/nvidia/src/kernel/gpu/mem_mgr/mem_desc.c
-MUCH = 0.10  # of a GPU's memory: from here on others stand in a program's way
+MUCH = 0.10  # of a GPU's memory: so much of others' may stand in a program's way
+LITTLE = 0.20  # of a GPU's memory: where more is left, a GPU is shared and nothing is wrong with it
 IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
 OUT_OF_MEMORY, OUT_OF_MEMORY_NAME = 2, "CUDA_ERROR_OUT_OF_MEMORY"
 NOT_FOUND = "[Not Found]"  # NVML names so a process that is not there, or that another PID namespace holds
@@ -175,7 +176,7 @@ def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvm
     alive = [entry for entry in alive if entry.bytes is not None or not untold]
     alive.sort(key=lambda entry: -(entry.bytes or 0))
     said = (failure,) if failure is not None else ()
-    if alive and (failure is not None or _share(alive, gpu) >= MUCH):
+    if alive and (failure is not None or (_share(alive, gpu) >= MUCH and _left(gpu) < LITTLE)):
         quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
         yield Clue(cause=OTHERS, quotes=quotes, subject=_subject(gpu), values=_values(alive, gpu))
     elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and _unseen(facts, gpu):
@@ -196,6 +197,11 @@ def _share(alive: list[Holder], gpu: NvmlGpu) -> float:
     figures = [entry.bytes for entry in alive if entry.bytes is not None]
     held = sum(figures) if figures else gpu.memory_used_bytes or 0
     return held / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
+
+
+def _left(gpu: NvmlGpu) -> float:
+    """The part of the GPU's memory that is free."""
+    return 1 - (gpu.memory_used_bytes or 0) / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
 
 
 def _unseen(facts: Facts, gpu: NvmlGpu) -> bool:
