@@ -144,7 +144,7 @@ def on_gpu(*entries: GpuProcess, gpu: NvmlGpu | None = None, **more: Any) -> Nvm
     return Nvml(code=0, library=LibraryVersion(VERSION), cuda=CudaVersion("13.0"), gpus=(chosen,), processes=entries, **more)
 
 
-def listed(pid: int = 4242, memory: int | None = 60 * GIB, kind: str = "C", **more: Any) -> GpuProcess:
+def listed(pid: int = 4242, memory: int | None = 120 * GIB, kind: str = "C", **more: Any) -> GpuProcess:
     return GpuProcess(gpu=ADDRESS, pid=pid, kind=kind, memory_bytes=memory, **{"name": "/usr/bin/train", **more})
 
 
@@ -345,6 +345,7 @@ STATE = {"compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-pr
         ("ImportError: cannot import name 'driver' from 'cuda.bindings' (unknown location)", "cuda.bindings", "cuda-bindings"),
         ("AttributeError: module 'llvmlite.ir' has no attribute 'PointerType'", "llvmlite.ir", "llvmlite"),
         ("ImportError: libffi.so.8: cannot open shared object file", "llvmlite.binding.__init__", "llvmlite"),
+        ("EOFError: marshal data too short", "llvmlite.binding.__init__", "llvmlite"),
     ],
 )
 def test_which_package_is_broken(last: str, module: str, words: str) -> None:
@@ -353,7 +354,21 @@ def test_which_package_is_broken(last: str, module: str, words: str) -> None:
     assert (values["module"], values["package"]) == (module, words)
 
 
-@pytest.mark.parametrize("last", ["ValueError: llvmlite", "KeyboardInterrupt", "ImportErrors: No module named 'x'"])
+def test_numba_that_should_be_there_and_is_not() -> None:
+    output = (
+        'Traceback (most recent call last):\n  File "/w/numba_steps.py", line 298, in start\n    import numba\n'
+        "ModuleNotFoundError: No module named 'numba'\n"
+    )
+    left = "numba was removed and not installed again: /v/lib/python3.12/site-packages/~umba is what pip left of it\n"
+    found = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output + left)})
+    assert found.values["package"] == "numba"
+    assert "~umba" in found.quotes[-1].text
+    assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=output)})
+
+
+@pytest.mark.parametrize(
+    "last", ["ValueError: llvmlite", "EOFError: Ran out of input", "KeyboardInterrupt", "ImportErrors: No module named 'x'"]
+)
 def test_another_error_is_no_broken_package(last: str) -> None:
     output = HALF_GONE.replace("ModuleNotFoundError: No module named 'llvmlite.binding.dylib'", last)
     assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=output)})
@@ -895,7 +910,7 @@ def test_out_of_memory_in_a_container() -> None:
 
 
 def test_memory_without_a_figure() -> None:
-    hidden: State = {NVML: on_gpu(listed(memory=None), gpu=found_gpu(60 * GIB)), PROCESSES: table(process())}
+    hidden: State = {NVML: on_gpu(listed(memory=None), gpu=found_gpu(120 * GIB)), PROCESSES: table(process())}
     assert causes(hidden) == {"gpu-memory-held-by-others"}
     assert causes({**hidden, NVML: on_gpu(listed(memory=None), gpu=found_gpu(GIB))}) == set()
 
@@ -936,8 +951,12 @@ def test_memory_that_nobody_holds() -> None:
     assert "zombie-gpu-process" not in causes({**gone, CONTAINER_MARKS: ("/.dockerenv",)})
 
 
+def test_a_gpu_with_room_for_others_is_shared() -> None:
+    assert causes({NVML: on_gpu(listed(memory=105 * GIB)), PROCESSES: table(process())}) == set()
+
+
 def test_each_gpu_for_itself() -> None:
-    first, second = found_gpu(), found_gpu(60 * GIB, index=1, address="0000:02:00.0")
+    first, second = found_gpu(), found_gpu(120 * GIB, index=1, address="0000:02:00.0")
     other = msgspec.structs.replace(listed(), gpu="0000:02:00.0")
     two = Nvml(code=0, gpus=(first, second), processes=(other,))
     shown = msgspec.structs.replace(climb(), devices=(CudaDevice(index=0, address=ADDRESS), CudaDevice(index=1, address="0000:02:00.0")))
@@ -1040,7 +1059,7 @@ def test_processes_line() -> None:
     say = lambda changes: processes.CHECK.describe(host(changes), KNOWLEDGE).summary  # noqa: E731
     assert say({}) == "GPU 0: no process listed, 0 MiB of 140.0 GiB in use"
     one = say({NVML: on_gpu(listed())})
-    assert one == "GPU 0: 1 process holds 60.0 GiB of 140.0 GiB: /usr/bin/train (4242)"
+    assert one == "GPU 0: 1 process holds 120.0 GiB of 140.0 GiB: /usr/bin/train (4242)"
 
 
 # ---------------------------------------------------------------- smoke test, benchmark

@@ -363,6 +363,14 @@ def test_a_numba_that_does_not_import_is_no_missing_numba(climb: Climb, tmp_path
     assert named(events, "end")[-2]["output"].splitlines()[-1].startswith(last)
 
 
+@pytest.mark.parametrize(("left", "said"), [("~umba", "what pip left of it"), ("numba_cuda", "numba, which it needs, is not")])
+def test_numba_that_is_half_there_is_missed(climb: Climb, tmp_path: Path, left: str, said: str) -> None:
+    (tmp_path / left).mkdir()
+    events = climb("--no-benchmark", PYTHONPATH=str(tmp_path))
+    assert ends(events)[-1] == ("numba-kernel", 0, "fail")
+    assert said in last_end(events)["output"].splitlines()[-1]
+
+
 # ---------------------------------------------------------------- the process
 def test_own_folder_is_not_importable(climb: Climb, tmp_path: Path) -> None:
     folder = copied_workers(tmp_path / "workers")

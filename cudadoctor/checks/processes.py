@@ -176,7 +176,8 @@ def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvm
     alive = [entry for entry in alive if entry.bytes is not None or not untold]
     alive.sort(key=lambda entry: -(entry.bytes or 0))
     said = (failure,) if failure is not None else ()
-    if alive and (failure is not None or (_share(alive, gpu) >= MUCH and _left(gpu) < LITTLE)):
+    held = _share(alive, gpu)
+    if alive and (failure is not None or (held >= MUCH and 1 - max(held, _used(gpu)) < LITTLE)):
         quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
         yield Clue(cause=OTHERS, quotes=quotes, subject=_subject(gpu), values=_values(alive, gpu))
     elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and _unseen(facts, gpu):
@@ -199,14 +200,14 @@ def _share(alive: list[Holder], gpu: NvmlGpu) -> float:
     return held / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
 
 
-def _left(gpu: NvmlGpu) -> float:
-    """The part of the GPU's memory that is free."""
-    return 1 - (gpu.memory_used_bytes or 0) / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
+def _used(gpu: NvmlGpu) -> float:
+    """The part of the GPU's memory that is in use."""
+    return (gpu.memory_used_bytes or 0) / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
 
 
 def _unseen(facts: Facts, gpu: NvmlGpu) -> bool:
     """Whether a good part is in use by processes that this system cannot list."""
-    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes or gpu.memory_used_bytes / gpu.memory_total_bytes < MUCH:
+    if _used(gpu) < MUCH:
         return False
     wsl = facts[WSL]
     return bool(wsl.value) or _shares_are_untold(facts) or bool(marks_of_container(facts, wsl))

@@ -284,9 +284,12 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     try:
         import numba
     except ModuleNotFoundError as error:
-        if error.name == "numba" and "numba" not in sys.modules and not installed("numba"):
+        if error.name != "numba" or "numba" in sys.modules or installed("numba"):
+            return {"status": "fail", "output": traceback.format_exc()}
+        left = remains()
+        if left is None:
             return {"status": "skip", "why": "no Numba here"}
-        return {"status": "fail", "output": traceback.format_exc()}
+        return {"status": "fail", "output": "{}{}\n".format(traceback.format_exc(), left)}
     except BaseException:  # a broken package may raise anything, SystemExit too
         return {"status": "fail", "output": traceback.format_exc()}
     try:
@@ -316,6 +319,15 @@ def installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError, AttributeError):
         return True  # it is there in some form
+
+
+def remains() -> str | None:
+    """What shows that Numba should be here: what an interrupted pip left of it, or numba-cuda, which demands it."""
+    for folder in sys.path:
+        path = os.path.join(folder, "~umba")
+        if os.path.isdir(path):
+            return "numba was removed and not installed again: {} is what pip left of it".format(path)
+    return "numba-cuda is installed, and numba, which it needs, is not" if installed("numba_cuda") else None
 
 
 def simulator_text() -> str:
