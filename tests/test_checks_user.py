@@ -354,6 +354,15 @@ def test_which_package_is_broken(last: str, module: str, words: str) -> None:
     assert (values["module"], values["package"]) == (module, words)
 
 
+def test_a_stub_that_numba_alone_loads() -> None:
+    failing = climb("numba-kernel", output="FunctionNotFoundError: function cuInit is not found")
+    mapped = msgspec.structs.replace(failing, numba=NumbaState(components={"libcuda": STUB_PATH}))
+    found = clue("libcuda-stub-loaded", {LADDER: mapped, ENVIRONMENT: environment(LD_LIBRARY_PATH="/usr/local/cuda/lib64/stubs:/x")})
+    assert (found.values["path"], found.values["kept"], found.from_rung) == (STUB_PATH, "/x", "numba-kernel")
+    other = msgspec.structs.replace(failing, numba=NumbaState(components={"libcuda": "/opt/driver/libcuda.so"}))
+    assert "libcuda-stub-loaded" not in causes({LADDER: other})
+
+
 def test_numba_that_should_be_there_and_is_not() -> None:
     output = (
         'Traceback (most recent call last):\n  File "/w/numba_steps.py", line 298, in start\n    import numba\n'

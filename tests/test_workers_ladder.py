@@ -66,7 +66,7 @@ def climb(stub: Path) -> Climb:
     """Run the worker with the stub library, without site-packages: no Numba."""
 
     def start(*arguments: str, python: tuple[str, ...] = (sys.executable, "-S"), **changes: Any) -> Events:
-        events, done = run(*arguments, python=python, LD_LIBRARY_PATH=str(stub), **changes)
+        events, done = run(*arguments, python=python, **{"LD_LIBRARY_PATH": str(stub), **changes})
         assert done.returncode == 0, done.stderr
         assert events[0]["event"] == "start"
         assert events[-1] == {"event": "done"}
@@ -323,6 +323,15 @@ def test_too_little_memory_is_skipped_and_said(smoke: Climb) -> None:
     assert [status for _, _, status in steps(events)] == ["pass", "skip", "skip", "skip"]
     assert "MB are free" in named(events, "smoke")[1]["why"]
     assert ends(events)[-1] == ("numba-kernel", 0, "pass")
+
+
+def test_a_stub_that_numba_alone_would_load_is_found(smoke: Climb, stub: Path, tmp_path: Path) -> None:
+    (tmp_path / "stubs").mkdir()
+    shutil.copy(stub / "libcuda.so.580.0.1", tmp_path / "stubs" / "libcuda.so")
+    events = smoke("stub", LD_LIBRARY_PATH=f"{tmp_path}/stubs:{stub}")
+    assert ends(events)[-1] == ("numba-kernel", 0, "fail")
+    assert "RuntimeError: function cuInit is not found" in last_end(events)["output"]
+    assert named(events, "numba")[-1]["components"]["libcuda"] == f"{tmp_path}/stubs/libcuda.so"
 
 
 def test_simulator_is_refused_before_any_kernel(climb: Climb) -> None:

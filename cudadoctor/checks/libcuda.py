@@ -110,14 +110,16 @@ def _incomplete(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _stub(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A toolkit's stub, by the path of what was loaded or by what it answers itself."""
     fact, ladder = _climb(facts)
-    by_path = ladder.library_path is not None and _STUBS.search(ladder.library_path) is not None
+    failed = broken(ladder, "numba-kernel")
+    numbas = ladder.numba.components.get("libcuda") if ladder.numba is not None and failed else None  # it loads libcuda.so, not .so.1
+    path = next((path for path in (ladder.library_path, numbas) if path is not None and _STUBS.search(path)), None)
     answers = [result for result in broken(ladder, "init") if result.code == STUB_LIBRARY]
-    if not by_path and not answers:
+    if path is None and not answers:
         return
-    quotes = (*(rung_quote(fact, answer) for answer in answers[:1]), *_loaded(ladder))
-    path = ladder.library_path if by_path else None
+    shown = answers or (failed if path == numbas else [])
+    quotes = (*(rung_quote(fact, result) for result in shown[:1]), *_loaded(ladder))
     values = {"path": path, "stub_folder": path.rpartition("/")[0]} if path is not None else {}
-    found = Clue(cause=STUB, quotes=quotes, from_rung="init", values=values)
+    found = Clue(cause=STUB, quotes=quotes, from_rung="init" if path != numbas else "numba-kernel", values=values)
     yield _with_library_path(facts, found, _STUBS)
 
 
