@@ -23,9 +23,11 @@ from cudadoctor.model.values import (
     ENVIRONMENT,
     FRAMEWORK_BUILDS,
     HANGS,
+    KERNEL_INTERFACE,
     KERNEL_LOG,
     LADDER,
     LIBRARIES,
+    LIMITS,
     LOADED_DRIVER,
     MODULES,
     NVCC,
@@ -46,6 +48,8 @@ from cudadoctor.model.values import (
     FrameworkBuilds,
     GpuProcess,
     Ladder,
+    Limit,
+    Limits,
     LoadedDriver,
     Measurement,
     NumbaState,
@@ -56,6 +60,7 @@ from cudadoctor.model.values import (
     Processes,
     PythonEnvironment,
     PythonPackage,
+    Refusal,
     RungResult,
     Shadow,
     Silent,
@@ -166,6 +171,7 @@ def process(pid: int = 4242, state: Any = "running", ppid: int = 1000, **more: A
 
 def healthy() -> State:
     return {
+        KERNEL_INTERFACE: (),
         PYTHON: with_numba(),
         PYTHON_RAN: None,
         TOOLKITS: toolkits(),
@@ -241,6 +247,9 @@ def changed_at_start(name: str, rung: str | None, code: int | None) -> Ladder:
 
 
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
+    "kernel-interface-withheld": (
+        {LADDER: climb("init", code=304), KERNEL_INTERFACE: (Refusal(name="eventfd2", answer="EPERM", line=1),)}, (KERNEL_INTERFACE, LADDER),
+    ),
     "python-does-not-start": ({PYTHON_RAN: Silent(path="/v/bin/python", words="ended with exit code 3", at_all=True)}, (PYTHON_RAN,)),
     "python-startup-sets-variable": ({LADDER: changed_at_start("CUDA_VISIBLE_DEVICES", "init", 100)}, (LADDER,)),
     "unified-memory-exhausted": ({NVML: GB10, KERNEL_LOG: make.log(NO_SHARED_MEMORY)}, (KERNEL_LOG,)),
@@ -352,6 +361,14 @@ def test_which_package_is_broken(last: str, module: str, words: str) -> None:
     output = HALF_GONE.replace("ModuleNotFoundError: No module named 'llvmlite.binding.dylib'", last)
     values = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output)}).values
     assert (values["module"], values["package"]) == (module, words)
+
+
+def test_threads_that_a_limit_or_a_filter_refuses() -> None:
+    none: State = {KERNEL_INTERFACE: (Refusal(name="clone3", answer="can't start new thread", line=1),), LADDER: climb("init", code=304)}
+    assert causes(none) == {"kernel-interface-withheld"}
+    few = Limits(entries=(Limit(name="processes", value=3, line=1),))
+    assert causes({**none, LIMITS: few}) == {"process-limits"}
+    assert causes({**none, LADDER: climb("init", code=100)}) == set()
 
 
 def test_a_stub_that_numba_alone_loads() -> None:

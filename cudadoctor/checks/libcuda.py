@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor.checks import limits
+from cudadoctor.checks import kernel_interface, limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
@@ -186,13 +186,24 @@ CHECK = Check(
     id="libcuda",
     title="CUDA driver library",
     looks_at="the libcuda that the loader finds, cuInit and the number of devices",
-    items=("ladder", "ldconfig", "driver-libraries", "modules", "nvml", "limits", "control-group", "control-group-after"),
+    items=(
+        "ladder",
+        "ldconfig",
+        "driver-libraries",
+        "modules",
+        "nvml",
+        "limits",
+        "control-group",
+        "control-group-after",
+        "kernel-interface",
+    ),
     rules=(
         Rule("libcuda", (MISSING, INCOMPLETE), _incomplete),
         Rule("libcuda", (MANAGER,), _for_guests_only),
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),
         *limits.RULES,
+        *kernel_interface.RULES,
     ),
     describe=_describe,
 )
