@@ -282,6 +282,7 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
         (ENVIRONMENT, TOOLKITS),
     ),
     "python-abi-mismatch": ({PYTHON: with_numba(package("numpy", "2.5.2"))}, (PYTHON,)),
+    "python-environment-detached": ({LADDER: climb("numba-kernel", output="/v has no pyvenv.cfg, so this Python")}, (PYTHON, LADDER)),
     "python-package-broken": ({LADDER: climb("numba-kernel", output=HALF_GONE)}, (PYTHON, LADDER)),
     "python-module-shadowed": ({PYTHON: with_numba(shadows=(Shadow(module="numba", path="/home/ada/work/numba.py"),))}, (PYTHON,)),
     "pynvml-conflict": ({PYTHON: with_numba(package("pynvml", "11.5.3"), package("nvidia-ml-py", "13.615.71"))}, (PYTHON,)),
@@ -1180,3 +1181,11 @@ def test_a_variable_that_the_interpreters_start_sets(name: str, rung: str | None
     found = list(startup_hooks.set_at_start(make.host({LADDER: changed_at_start(name, rung, code)}), KNOWLEDGE))
     assert [clue.basis for clue in found] == bases
     assert all(clue.values["variable"] == name for clue in found)
+
+
+def test_a_preloaded_library_may_have_set_it() -> None:
+    climbed = changed_at_start("CUDA_VISIBLE_DEVICES", "init", 100)
+    climbed = msgspec.structs.replace(climbed, changed=(msgspec.structs.replace(climbed.changed[0], preloaded=("/opt/guard.so",)),))
+    found = next(startup_hooks.set_at_start(make.host({LADDER: climbed}), KNOWLEDGE))
+    assert found.values["preloaded"] == "/opt/guard.so"
+    assert "preloaded: /opt/guard.so" in [quote.text for quote in found.quotes]

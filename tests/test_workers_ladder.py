@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -380,6 +381,17 @@ def test_numba_that_is_half_there_is_missed(climb: Climb, tmp_path: Path, left: 
     assert said in last_end(events)["output"].splitlines()[-1]
 
 
+def test_a_virtual_environment_without_its_file_is_told(stub: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "v", symlinks=True)
+    (tmp_path / "v" / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages" / "numba").mkdir()
+    python = (str(tmp_path / "v" / "bin" / "python"), "-S")
+    for lost in (False, True):
+        if lost:
+            (tmp_path / "v" / "pyvenv.cfg").unlink()
+        end = last_end(run("--no-benchmark", python=python, LD_LIBRARY_PATH=str(stub))[0])
+        assert ("has no pyvenv.cfg" in end["output"]) is lost
+
+
 # ---------------------------------------------------------------- the process
 def test_own_folder_is_not_importable(climb: Climb, tmp_path: Path) -> None:
     folder = copied_workers(tmp_path / "workers")
@@ -438,5 +450,6 @@ def test_a_number_of_devices_that_is_none_fails_the_rung(count: str, stub: Path)
 def test_what_the_interpreters_start_made_of_a_variable(stub: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1'\ndel os.environ['NUMBA_OPT']\n")
     given = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NUMBA_OPT": "3", "PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(stub)}
-    events, _ = run("--quick", **given)
+    events, _ = run("--quick", CUDADOCTOR_WITHHELD="PATH", LD_PRELOAD="/no/guard.so", **given)
+    assert named(events, "changed")[0]["preloaded"][-1] == "/no/guard.so"
     assert [(entry["name"], entry["value"]) for entry in named(events, "changed")] == [("CUDA_VISIBLE_DEVICES", "-1"), ("NUMBA_OPT", None)]

@@ -20,7 +20,8 @@ from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
-BROKEN = "python-package-broken"
+BROKEN, DETACHED = "python-package-broken", "python-environment-detached"
+_LOST = lazy(r"(?P<folder>/[^\n]{1,500}) has no pyvenv\.cfg")  # the worker's words
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
 _CRASHED = "Current thread "  # faulthandler, in the most recent call first
@@ -131,4 +132,16 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
 
 
-RULES = (Rule("python", (BROKEN,), rule),)
+def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A virtual environment without the file that makes it one: its Python sees the packages of the system's."""
+    climb = facts[LADDER]
+    for result in broken(climb.value, "numba-kernel") if climb.value is not None else ():
+        lost = _LOST.search(result.output)
+        python = told(facts, PYTHON, climb) if lost is not None else None
+        if lost is not None and python is not None:
+            values = {"python": python.path, "path": lost["folder"]}
+            quotes = (rung_quote(climb, result), spoken(lost["folder"], 0, lost[0]))
+            yield Clue(cause=DETACHED, quotes=quotes, subject=python_subject(python), values=values)
+
+
+RULES = (Rule("python", (BROKEN,), rule), Rule("python", (DETACHED,), detached))

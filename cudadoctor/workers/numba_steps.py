@@ -352,12 +352,18 @@ def installed(name: str) -> bool:
 
 
 def remains() -> str | None:
-    """What shows that Numba should be here: what an interrupted pip left of it, or numba-cuda, which demands it."""
+    """What shows that Numba should be here: what an interrupted pip left of it, numba-cuda, which demands it, or a virtual environment
+    that is none any more."""
     for folder in sys.path:
         path = os.path.join(folder, "~umba")
         if os.path.isdir(path):
             return "numba was removed and not installed again: {} is what pip left of it".format(path)
-    return "numba-cuda is installed, and numba, which it needs, is not" if installed("numba_cuda") else None
+    if installed("numba_cuda"):
+        return "numba-cuda is installed, and numba, which it needs, is not"
+    folder = os.path.dirname(os.path.dirname(sys.executable))
+    packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
+    made = os.path.exists(os.path.join(folder, "bin", "activate")) and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+    return "{} has no pyvenv.cfg, so this Python does not see its packages".format(folder) if made and os.path.isdir(packages) else None
 
 
 def simulator_text() -> str:
