@@ -31,8 +31,16 @@ def _refusals() -> Iterator[str]:
             yield f"{name}: {error}"
     if not os.path.exists("/proc/self/stat"):
         yield "/proc: not the kernel's"
-    elif not os.access("/proc/cpuinfo", os.R_OK):
-        yield "/proc/cpuinfo: cannot be read"
+    elif not _readable("/proc/cpuinfo"):
+        yield "/proc/cpuinfo: cannot be read, or is empty"
+
+
+def _readable(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return bool(file.read(1))
+    except OSError:
+        return False
 
 
 def _eventfd() -> None:
