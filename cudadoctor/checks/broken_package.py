@@ -138,7 +138,7 @@ def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for result in broken(climb.value, "numba-kernel") if climb.value is not None else ():
         lost = _LOST.search(result.output)
         python = told(facts, PYTHON, climb) if lost is not None else None
-        if lost is not None and python is not None:
+        if lost is not None and python is not None and python.path.startswith(f"{lost['folder']}/bin/"):
             values = {"python": python.path, "path": lost["folder"]}
             quotes = (rung_quote(climb, result), spoken(lost["folder"], 0, lost[0]))
             yield Clue(cause=DETACHED, quotes=quotes, subject=python_subject(python), values=values)
