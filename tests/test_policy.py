@@ -315,7 +315,8 @@ def test_every_question_is_answered_on_every_machine(name: str) -> None:
     for result in report.requirements:
         assert (result.why is None) == (result.met is True), result
         assert result.met is None or result.found, result
-        assert not any(word in (result.why or "") for word in ("Error", "nobody answered")), result
+        said = (result.why or "").partition("the ladder gave no answer")[0]  # which quotes the interpreter
+        assert not any(word in said for word in ("Error", "nobody answered")), result
 
 
 # ---------------------------------------------------------------- versions
