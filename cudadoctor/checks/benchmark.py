@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,14 +16,12 @@ from cudadoctor.checks.common import NOT_REACHED, passed, spoken
 from cudadoctor.checks.smoke import QUICK
 from cudadoctor.inventory import equals
 from cudadoctor.inventory.devices import plain_address
+from cudadoctor.knowledge.figures import FigureRow
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.report import BenchmarkResult
 from cudadoctor.model.values import LADDER, GpuLoad, Guest, Ladder, Measurement
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.figures import FigureRow
-    from cudadoctor.knowledge.load import Knowledge
 
 NOISY = 0.10  # spread of the samples from which a low figure says nothing
 IMPOSSIBLE = 1.05  # share from which the limit, not the figure, is wrong

@@ -7,18 +7,16 @@ install. Causes with a message of their own come first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, broken, python_subject, requirements_of, rung_quote, spoken
 from cudadoctor.checks.reading import told
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 BROKEN = "python-package-broken"
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')

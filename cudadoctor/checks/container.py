@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import container_stack, traces
 from cudadoctor.checks.base import Check, Line, Rule
@@ -27,6 +26,7 @@ from cudadoctor.checks.reading import (
     told,
     unknown,
 )
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -47,9 +47,6 @@ from cudadoctor.model.values import (
     WSL_LIBRARIES,
 )
 from cudadoctor.model.version import CudaVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 WSL_FOLDER = "/usr/lib/wsl/"

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import line_with, need_whole, variable_quote, variables_of
 from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, usable
 from cudadoctor.inventory.rungs import needed_parts
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, NVCC, PYTHON, TOOLKITS, Environment, Toolkit, Toolkits
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 WRONG, MISSING = "cuda-home-wrong", "toolkit-missing"
 _VARIABLE = lazy(r"\$\w|\$\{|%\w+%")

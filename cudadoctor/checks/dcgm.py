@@ -6,15 +6,12 @@ These clues are words of the machine (texts/statements.py asks for them), no rul
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.reading import line_of
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.values import DCGM, DcgmDiag, DcgmError, DcgmFailure
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 
 def failures(facts: Facts) -> Iterator[tuple[Fact[DcgmDiag], DcgmFailure]]:

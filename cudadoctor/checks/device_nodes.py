@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
@@ -25,6 +24,7 @@ from cudadoctor.checks.reading import (
     told,
     unknown,
 )
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -45,9 +45,6 @@ from cudadoctor.model.values import (
     Opening,
     User,
 )
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
 WSL_DEVICE = "/dev/dxg"

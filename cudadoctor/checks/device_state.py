@@ -6,19 +6,16 @@ Each rule shows itself in the row of its cause; the rows take them over from her
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, line_with, passed, rung_quote, variable_quote, variables_of
 from cudadoctor.checks.processes import holders
 from cudadoctor.checks.reading import plain_address, same_address, told, unknown
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, LADDER, MODULES, NVML, PCI, PROCESSES, CudaDevice, Ladder, Nvml, NvmlGpu, RungResult
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 MODE, MPS, MIG = "compute-mode-blocks", "mps-problem", "mig-without-instances"
 FABRIC, CONFIDENTIAL, VGPU = "fabric-manager-not-running", "confidential-compute-not-ready", "vgpu-problem"

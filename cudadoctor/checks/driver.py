@@ -6,7 +6,6 @@ Whether that module fits the GPU and the user-space driver is asked in driver_fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import driver_fit, driver_flavour, traces, windows
 from cudadoctor.checks.base import Check, Line, Rule
@@ -26,6 +25,7 @@ from cudadoctor.checks.reading import (
     told,
     unbound,
 )
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.values import (
@@ -43,9 +43,6 @@ from cudadoctor.model.values import (
     LoadedDriver,
     PciBus,
 )
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
 MEANT = {"nouveau-bound": "nouveau-meant", "vfio-bound": "guest-works"}  # kinds of tables/lexicon.toml

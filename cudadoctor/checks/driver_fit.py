@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Rule
@@ -24,6 +24,7 @@ from cudadoctor.checks.reading import (
     works_now,
 )
 from cudadoctor.checks.reading import unknown as not_known
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -44,9 +45,6 @@ from cudadoctor.model.values import (
     LoadedDriver,
 )
 from cudadoctor.model.version import LibraryVersion, Version
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 _REFUSED = lazy(
     r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).{0,200}(?:rejected|trusted key)"

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Gpu, Quotes, elsewhere, gpus, line_of, merged, some, statements, told, unknown, works_now
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_PACKAGES, LOADED_DRIVER, PCI, TEGRA, WSL, DriverPackages, LoadedDriver, Package
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 REQUIRED, UNSUPPORTED = "open-module-required", "open-module-unsupported-gpu"
 CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"

@@ -7,11 +7,12 @@ what is found here blocks. None of these rules clears its causes: what files do 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import driver_cuda, line_with, python_subject, source_of
 from cudadoctor.checks.toolkit import Capable, capabilities
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.frameworks import build_words, run_words
@@ -32,9 +33,6 @@ from cudadoctor.model.values import (
     PythonPackage,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 NEWER, LACKS_ARCH = "toolkit-newer-than-driver", "framework-lacks-gpu-arch"
 LIBRARIES, CUDNN, NVCC_MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched", "toolkit-missing"

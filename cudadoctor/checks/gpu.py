@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.reading import (
@@ -28,14 +27,12 @@ from cudadoctor.checks.reading import (
     unknown,
     works_now,
 )
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture, Chip
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, NVML, PCI, PCI_NAMES, SMI, KernelEvent, PciBus, PciFunction
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture, Chip
 
 OFF_THE_BUS = 79  # Xid
 MOST_ADAPTERS = 4  # of other makers, that a report names

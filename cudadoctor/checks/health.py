@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import device_state, links, memory_errors
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.gpu import by_address, subject_of
 from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, unknown, works_now
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, NVML, NvmlGpu
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 _INIT_FAILED = lazy(r"RmInitAdapter failed|rm_init_adapter failed")
 # What the driver says where it knows why: each of these is a cause of its own.

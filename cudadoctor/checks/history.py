@@ -5,12 +5,12 @@ driver and the last reset of its GPU, and where nothing that the machine shows a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cudadoctor.checks.reading import event_line, plain_address, same_address
 from cudadoctor.inventory.rungs import Rungs
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -25,9 +25,6 @@ from cudadoctor.model.values import (
     NvmlGpu,
     RungName,
 )
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 CEILING = "process-limits"
 FAULT, WRONG = "program-memory-fault", "gpu-computes-wrong"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,13 +11,11 @@ from cudadoctor.checks import limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LADDER, LIBRARIES, LOADED_DRIVER, NVML, SMI, TEGRA, Ladder, RungResult
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 MISSING, STUB = "libcuda-missing", "libcuda-stub-loaded"
 MANAGER, MANAGERS_MODULE = "vgpu-manager-without-cuda", "nvidia_vgpu_vfio"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote
 from cudadoctor.checks.reading import Quotes, line_of, statements, told
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
@@ -22,9 +23,6 @@ from cudadoctor.model.values import (
     RungName,
     RungResult,
 )
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 CEILING = "process-limits"
 KERNELS: tuple[RungName, ...] = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls

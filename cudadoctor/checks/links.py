@@ -7,11 +7,12 @@ shows is no ignorance about the machine: rules about texts read `facts.all`, whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cudadoctor.checks.benchmark import assess
 from cudadoctor.checks.common import spoken
 from cudadoctor.checks.reading import Quotes, lines_with, plain_address, single_lines, some
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -30,9 +31,6 @@ from cudadoctor.model.values import (
     SmiCsv,
     SmiDetails,
 )
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 PCIE, NVLINK = "pcie-link-degraded", "nvlink-error"
 BUSY = 20  # percent of utilisation from which a GPU is at work

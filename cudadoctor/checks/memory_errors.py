@@ -7,17 +7,15 @@ machine: rules about texts read `facts.all`, which is empty there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudadoctor.checks.base import Function
 from cudadoctor.checks.gpu import subject_of
 from cudadoctor.checks.reading import Quotes, lines_with, single_lines, some
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import NVML, SMI, SMI_CSV, SMI_DETAILS, GpuDetails, NvmlGpu, Smi, SmiCsv, SmiDetails, SmiGpu
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 ECC, ROWS, RESET, CLOCKS = "ecc-uncorrectable", "row-remap-needed", "gpu-needs-reset", "thermal-or-power-throttling"
 # Why the hardware itself holds clocks down. A power limit of software is normal under load.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
@@ -27,13 +27,11 @@ from cudadoctor.checks.common import (
 )
 from cudadoctor.checks.reading import Quotes, some
 from cudadoctor.checks.toolkit import component_quote
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, PYTHON, TOOLKITS, Ladder, NumbaState, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 SIMULATOR, DISABLED = "numba-simulator-enabled", "numba-cuda-disabled"
 TARGET_MISSING, TOO_OLD, MISMATCH = "numba-cuda-target-missing", "numba-too-old", "numba-toolkit-mismatch"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import passed, plural, rung_quote, variables_of
 from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_container, merged, off_the_bus, some, unknown
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, SMI, Smi
 from cudadoctor.model.values.driver import UNFIT
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 MISSING = "nvidia-smi-missing"
 NO_PATH = "PATH is empty, and nvidia-smi is in none of the usual folders"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cudadoctor.checks import device_state
 from cudadoctor.checks.base import Check, Line
 from cudadoctor.checks.common import plural
 from cudadoctor.checks.reading import some
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.units import size
 from cudadoctor.model.values import NVML, TEGRA, NvmlGpu
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 
 def _name(gpu: NvmlGpu) -> str:

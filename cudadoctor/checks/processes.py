@@ -6,12 +6,13 @@ NVML's list is joined with the process table. A small, listed, running process (
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, broken, line_with, plural, rung_quote
 from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, plain_address, same_address, some, unknown
 from cudadoctor.inventory.devices import cuda_answered, devices_of
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
@@ -32,9 +33,6 @@ from cudadoctor.model.values import (
     Processes,
     RungResult,
 )
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 OTHERS, ZOMBIE, HUNG, SHARED = "gpu-memory-held-by-others", "zombie-gpu-process", "driver-hung", "unified-memory-exhausted"
 _NO_MEMORY = "returned from _memdescAllocInternal("  # open kernel modules, src/nvidia/src/kernel/gpu/mem_mgr/mem_desc.c

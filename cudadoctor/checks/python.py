@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import broken_package, frameworks, startup_hooks
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject, requirements_of, without_places
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.frameworks import NAMES
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynvml-conflict"
 SILENT = "python-does-not-start"

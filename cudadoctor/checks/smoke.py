@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_REACHED, passed, plural, spoken
 from cudadoctor.checks.reading import Quotes
 from cudadoctor.inventory.devices import plain_address
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, Ladder, SmokeStep
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 PRINTS = "device print"
 NAMES = {"increment": "increment", "vector add": "vector add", "float32 exp": "exp"}

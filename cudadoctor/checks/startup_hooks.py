@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote, spoken
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, PYTHON, RungName
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 HOOK = "python-startup-sets-variable"
 RUNGS: tuple[RungName, ...] = ("init", "devices", "context", "memory", "ptx-kernel", "numba-kernel")

@@ -6,7 +6,7 @@ A machine that has only wheels, without nvcc and CUDA_HOME, is healthy; so is on
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
@@ -24,13 +24,11 @@ from cudadoctor.checks.common import (
 )
 from cudadoctor.checks.reading import plain_address, some, unknown
 from cudadoctor.inventory.rungs import needed_parts
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, NVCC, NVML, PCI, PYTHON, TOOLKITS, Component, PythonEnvironment, Toolkit, Toolkits
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 MISSING, NEWER = "toolkit-missing", "toolkit-newer-than-driver"
 DROPPED, TOO_OLD = "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"

@@ -6,20 +6,17 @@ Rules of the rows python and toolkit that read package lists. Nothing is importe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import line_with, package_of, package_quote, python_subject, variable_quote, variables_of
 from cudadoctor.checks.frameworks import all_computed, asked, gpu_here, seen
 from cudadoctor.checks.reading import unknown
 from cudadoctor.checks.toolkit import folder_quote
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, FRAMEWORK_BUILDS, PYTHON, TOOLKITS, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import ToolkitVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 CPU, MIXED, PATH = "framework-cpu-build", "toolkit-libraries-mixed", "library-path-conflict"
 _SERIES = lazy(r"^(?P<name>nvidia-[a-z0-9-]+)-cu(?P<major>1\d)$")

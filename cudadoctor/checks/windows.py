@@ -6,19 +6,16 @@ They stand in the rows `driver` and `health`, beside the rules about kernel modu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cudadoctor.checks.base import Function, Line, Rule
 from cudadoctor.checks.reading import Quotes, merged, single_lines, some, statements, told, works_now
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DISPLAY_ADAPTERS, KERNEL, LOADED_DRIVER, SMI, DisplayAdapter, DisplayAdapters
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 NOT_INSTALLED = "driver-not-installed"
 OF_THE_DRIVER = (NOT_INSTALLED, "driver-not-loaded", "gpu-init-failed", "secure-boot-blocks-module", "driver-packages-conflict")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from cudadoctor.inventory.rungs import Rungs
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Ask, Undecided
 from cudadoctor.model.findings import Outcome
 from cudadoctor.model.recipe import Cause
 from cudadoctor.model.values import RungName
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 MAX_ASKS = 4
 FRESH = (

@@ -6,14 +6,10 @@ the GPU that somebody chose is not chosen), nothing fails for it, and what does 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cudadoctor.judge.assemble.known import value
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.values import SPACED_NAMES, SpacedName
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 
 def notes(facts: Facts, knowledge: Knowledge) -> list[str]:
