@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import NOT_THERE, UNUSABLE, broken, python_subject, requirements_of, rung_quote, spoken
+from cudadoctor.checks.common import (
+    NOT_THERE,
+    UNUSABLE,
+    broken,
+    in_python,
+    numba_is_ours,
+    requirements_of,
+    rung_quote,
+    spoken,
+)
 from cudadoctor.checks.reading import told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
@@ -100,7 +109,7 @@ def demanded(name: str, python: PythonEnvironment) -> str | None:
 def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The Numba rung of the examined interpreter ends with an error out of its own packages."""
     climb = facts[LADDER]
-    if climb.value is None or (climb.value.numba is not None and climb.value.numba.python is not None):
+    if climb.value is None or numba_is_ours(climb.value):
         return
     for result in broken(climb.value, "numba-kernel"):
         found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output)
@@ -108,12 +117,12 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if found is None or python is None:
             continue
         name = distribution(found.module, python)
-        values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python), "python": python.path}
+        values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python)}
         requirement = demanded(name, python)
         if requirement is not None:
             values["requirement"] = requirement
         quotes = (rung_quote(climb, result), spoken(found.path, 0, found.words))
-        yield Clue(cause=BROKEN, quotes=quotes, subject=python_subject(python), values=values)
+        yield in_python(BROKEN, facts[PYTHON], quotes, values)
         return
 
 

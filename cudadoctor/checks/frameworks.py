@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import driver_cuda, line_with, python_subject, source_of
+from cudadoctor.checks.common import driver_cuda, in_python, line_with, source_of
+from cudadoctor.checks.reading import unknown
 from cudadoctor.checks.toolkit import Capable, capabilities
+from cudadoctor.inventory.devices import cuda_answered
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.frameworks import build_words, run_words
 from cudadoctor.model.pattern import lazy
@@ -45,8 +47,8 @@ _TAG = lazy(r"^(\d{2})\.(\d)")
 # ---------------------------------------------------------------- what was tried
 def run_of(facts: Facts, name: str) -> FrameworkRun | None:
     """The trial of one framework; None where nobody asked for it."""
-    found = facts.get(FRAMEWORK_RUNS)
-    return found.value.find(name) if not isinstance(found, Unknown) and found.value is not None else None
+    found = facts.value(FRAMEWORK_RUNS)
+    return found.find(name) if found is not None else None
 
 
 def seen(facts: Facts, *names: str) -> Literal["failed", "unseen"]:
@@ -57,25 +59,22 @@ def seen(facts: Facts, *names: str) -> Literal["failed", "unseen"]:
 
 def all_computed(facts: Facts) -> bool:
     """Whether frameworks were tried, and each computed on a GPU."""
-    found = facts.get(FRAMEWORK_RUNS)
-    runs = found.value.runs if not isinstance(found, Unknown) and found.value is not None else ()
-    return bool(runs) and all(run.status == "pass" for run in runs)
+    found = facts.value(FRAMEWORK_RUNS)
+    return found is not None and bool(found.runs) and all(run.status == "pass" for run in found.runs)
 
 
 def asked(facts: Facts, name: str) -> bool:
     """Whether the user asked for this framework: by --frameworks, or by a text that names it."""
-    named = facts.get(ASKED_FRAMEWORKS)
-    return run_of(facts, name) is not None or (not isinstance(named, Unknown) and name in (named.value or ()))
+    return run_of(facts, name) is not None or name in (facts.value(ASKED_FRAMEWORKS) or ())
 
 
 def gpu_here(facts: Facts) -> bool:
     """Whether this machine has an NVIDIA GPU: without one a build for the processor is the right one."""
-    ladder = facts.get(LADDER)
-    if not isinstance(ladder, Unknown) and ladder.value is not None and ladder.value.devices:
+    if cuda_answered(facts):
         return True
     bus = facts[PCI]
     if bus.value is None:
-        raise NotKnown(Unknown(key=LADDER.name, why="no device answered, and this system shows no PCI bus"))
+        raise unknown(LADDER, "no device answered, and this system shows no PCI bus")
     return bool(bus.value.nvidia_gpus)
 
 
@@ -98,14 +97,13 @@ def build_quote(fact: Fact[FrameworkBuilds], build: FrameworkBuild) -> Quote:
 
 
 def _clue(facts: Facts, cause: str, build: FrameworkBuild, quotes: tuple[Quote, ...], **values: str) -> Clue:
-    python, runs = facts[PYTHON], facts.get(FRAMEWORK_RUNS)
-    subject = python_subject(python.need()) if python.value is not None else "machine"
-    if seen(facts, build.name) == "failed" and not isinstance(runs, Unknown):
-        quotes = (line_with(runs, f"{build.name}: ", words=f"{build.name} failed"), *quotes)
+    python, how = facts[PYTHON], seen(facts, build.name)
+    if how == "failed":
+        quotes = (line_with(facts[FRAMEWORK_RUNS], f"{build.name}: ", words=f"{build.name} failed"), *quotes)
     values = {"framework": build.name, "package": build.package, "version": build.version.text, **values}
-    if python.value is not None:
-        values["python"] = python.value.path
-    return Clue(cause=cause, quotes=quotes, subject=subject, seen=seen(facts, build.name), asked=asked(facts, build.name), values=values)
+    if python.value is None:
+        return Clue(cause=cause, quotes=quotes, seen=how, asked=asked(facts, build.name), values=values)
+    return in_python(cause, python, quotes, values, seen=how, asked=asked(facts, build.name))
 
 
 # ---------------------------------------------------------------- toolkit-newer-than-driver
@@ -152,8 +150,8 @@ def _without_code(facts: Facts, fact: Fact[FrameworkBuilds], build: FrameworkBui
 
 def _common_machine(facts: Facts) -> bool:
     """x86-64: what the table of indexes is about."""
-    kernel = facts.get(KERNEL)
-    return not isinstance(kernel, Unknown) and kernel.value is not None and kernel.value.machine in ("x86_64", "AMD64")
+    kernel = facts.value(KERNEL)
+    return kernel is not None and kernel.machine in ("x86_64", "AMD64")
 
 
 def _lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Knowledge) -> bool:
@@ -232,10 +230,9 @@ def nvcc_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     build = fact.value.find("pycuda") if fact.value is not None else None
     if build is not None and _computed(facts, build):
         return
-    nvcc = facts[NVCC] if build is not None else None
-    if build is not None and nvcc is not None and nvcc.value is None:
-        quotes = (build_quote(fact, build), nvcc.quotes[0] if nvcc.quotes else Quote(source="nvcc", text="nvcc: command not found"))
-        yield _clue(facts, NVCC_MISSING, build, quotes, parts="nvcc")
+    if build is not None and not facts[NVCC].present:
+        absent = facts[NVCC].quotes[:1] or (Quote(source="nvcc", text="nvcc: command not found"),)
+        yield _clue(facts, NVCC_MISSING, build, (build_quote(fact, build), *absent), parts="nvcc")
 
 
 RULES = (

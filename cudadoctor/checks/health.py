@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from cudadoctor.checks import device_state, links, memory_errors
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.gpu import by_address, subject_of
-from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, unknown, works_now
+from cudadoctor.checks.gpu import by_address
+from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, subject_of, unknown, works_now
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue

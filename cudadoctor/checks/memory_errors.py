@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cudadoctor.checks.base import Function
-from cudadoctor.checks.gpu import subject_of
-from cudadoctor.checks.reading import Quotes, lines_with, single_lines, some
+from cudadoctor.checks.reading import Quotes, lines_with, single_lines, some, subject_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue

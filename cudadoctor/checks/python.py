@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from cudadoctor.checks import broken_package, frameworks, startup_hooks
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject, requirements_of, without_places
+from cudadoctor.checks.common import any_of, in_python, line_with, package_quote, requirements_of, without_places
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.knowledge.load import Knowledge
@@ -40,8 +40,9 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     python = fact.value
     if python is None:
         return
-    if (clue := _row_stack(fact, python)) is not None:
-        yield clue
+    target, numpy = python.package("numba-cuda"), python.package("numpy")
+    if target is not None and numpy is not None and target.version <= LAST_WITH_ROW_STACK and numpy.version >= NUMPY_WITHOUT_ROW_STACK:
+        yield _unfit(fact, target, numpy, "numpy<2.5")
     for name in ("numba", "numba-cuda"):
         package = python.package(name)
         if package is None:
@@ -55,34 +56,16 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             if not requirement.specifier.contains(other.version.text, prereleases=True):
                 yield _unfit(fact, package, other, f"{other.name}{requirement.specifier}")
         if name == "numba" and "numpy" not in stated:
-            yield from _by_table(fact, python, package, knowledge)
-
-
-def _row_stack(fact: Fact[PythonEnvironment], python: PythonEnvironment) -> Clue | None:
-    target, numpy = python.package("numba-cuda"), python.package("numpy")
-    if target is None or numpy is None or target.version > LAST_WITH_ROW_STACK or numpy.version < NUMPY_WITHOUT_ROW_STACK:
-        return None
-    return _unfit(fact, target, numpy, "numpy<2.5")
+            # The metadata of an old Numba set no upper bound: the table does.
+            release = knowledge.numba_release(package.version)
+            if numpy is not None and release is not None and release.numpy and not within(numpy.version, release.numpy):
+                yield _unfit(fact, package, numpy, "numpy<" + upper_bound(release.numpy))
 
 
 def _unfit(fact: Fact[PythonEnvironment], package: PythonPackage, other: PythonPackage, wanted: str) -> Clue:
-    values = {
-        "package": other.name,
-        "version": other.version.text,
-        "wanted_by": f"{package.name} {package.version}",
-        "requirement": wanted,
-        "python": fact.need().path,
-    }
     quotes = (package_quote(fact, package), package_quote(fact, other))
-    return Clue(cause=ABI, quotes=quotes, subject=python_subject(fact.need()), values=values)
-
-
-def _by_table(fact: Fact[PythonEnvironment], python: PythonEnvironment, numba: PythonPackage, knowledge: Knowledge) -> Iterator[Clue]:
-    """NumPy against the range of an old Numba, whose metadata sets no upper bound."""
-    numpy = python.package("numpy")
-    release = knowledge.numba_release(numba.version)
-    if numpy is not None and release is not None and release.numpy and not within(numpy.version, release.numpy):
-        yield _unfit(fact, numba, numpy, "numpy<" + upper_bound(release.numpy))
+    values = {"package": other.name, "version": other.version.text, "wanted_by": f"{package.name} {package.version}", "requirement": wanted}
+    return in_python(ABI, fact, quotes, values)
 
 
 def within(version: PackageVersion, ranges: str) -> bool:
@@ -121,7 +104,7 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             folder = shadow.path.rpartition("/")[0]
             brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
             values = {"module": shadow.module, "path": shadow.path, **{name: text for name, text in brought.items() if text}}
-            yield Clue(cause=SHADOWED, quotes=(quote, *quotes), subject=python_subject(fact.value), values=values)
+            yield in_python(SHADOWED, fact, (quote, *quotes), values)
 
 
 def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -130,9 +113,8 @@ def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     old, new = fact.value.package("pynvml"), fact.value.package("nvidia-ml-py")
     if old is not None and new is not None:
-        values = {"package": old.name, "version": old.version.text, "python": fact.value.path}
         quotes = (package_quote(fact, old), package_quote(fact, new))
-        yield Clue(cause=CONFLICT, quotes=quotes, subject=python_subject(fact.value), values=values)
+        yield in_python(CONFLICT, fact, quotes, {"package": old.name, "version": old.version.text})
 
 
 def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -141,10 +123,6 @@ def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     error = fact.value.provider_error if fact.value is not None else None
     if error is not None and _WRONG_MODULE.search(error):
         yield Clue(cause=CONFLICT, quotes=(line_with(fact, error[:60], words=error),), values={"package": "pynvml", "reason": error})
-
-
-def _conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _two_bindings, _wrong_binding)
 
 
 # ---------------------------------------------------------------- the row's line
@@ -179,7 +157,7 @@ CHECK = Check(
         Rule("python", (SILENT,), _silent),
         Rule("python", (ABI,), _mismatch),
         Rule("python", (SHADOWED,), _shadowed),
-        Rule("nvml", (CONFLICT,), _conflict),
+        Rule("nvml", (CONFLICT,), any_of(_two_bindings, _wrong_binding)),
         Rule("python", (CPU,), cpu_build),
         Rule("toolkit", (MIXED,), mixed),
         Rule("python", (PATH,), library_path),

@@ -6,7 +6,7 @@ by name: a pasted text that does not speak of something (nobody can ask that mac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple, TypeVar
 
 from cudadoctor.inventory.devices import plain_address as plain_address  # callers find them here
@@ -71,26 +71,24 @@ def _nobody_climbed(facts: Facts, key: Key[T]) -> bool:
 
 def hung(facts: Facts, item: str) -> bool:
     """Whether it is known that this probe gave no answer within its limit."""
-    found = facts.get(HANGS)
-    if isinstance(found, Unknown) or found.value is None:
-        return False
-    return any(entry.item == item for entry in found.value.entries)
+    hangs = facts.value(HANGS)
+    return hangs is not None and any(entry.item == item for entry in hangs.entries)
 
 
-def first_true(*questions: Callable[[], Quotes]) -> Quotes:
-    """The lines of the first question that is answered yes, () where all are answered no.
+def first_true(*questions: Callable[[], T]) -> T | tuple[()]:
+    """The answer of the first question that is answered yes (by lines as a rule), () where all are answered no.
 
     Undecided where none says yes and one is unknown.
     """
     ignorance: NotKnown | None = None
     for question in questions:
         try:
-            lines = question()
+            found = question()
         except NotKnown as unknown:
             ignorance = ignorance or unknown
             continue
-        if lines:
-            return lines
+        if found:
+            return found
     if ignorance is not None:
         raise ignorance
     return ()
@@ -127,6 +125,16 @@ def some(fact: Fact[T]) -> Quotes:
     return fact.quotes[:QUOTES_AT_MOST] or (Quote(source=fact.key, text=f"{fact.key}: known, without a line"),)
 
 
+def source_of(fact: Fact[T], unnamed: str | None = None) -> str:
+    """Where a fact comes from, as a person would call it; `unnamed` where it quotes nothing."""
+    return fact.quotes[0].source if fact.quotes else unnamed or fact.key
+
+
+def lines_at(fact: Fact[T], lines: Container[int | None]) -> Quotes:
+    """The lines with these numbers; the fact's first quote where it has none of them."""
+    return tuple(quote for quote in single_lines(fact) if quote.first in lines) or some(fact)[:1]
+
+
 def line_of(fact: Fact[T], line: int) -> Quotes:
     """The one line on which a fact's entry stands; the fact's first quotes where it cannot be found."""
     found = tuple(quote for quote in single_lines(fact) if quote.first == line) if line else ()
@@ -141,8 +149,7 @@ def lines_with(fact: Fact[T], *words: str) -> Quotes:
 
 def event_line(log: Fact[KernelLog], event: KernelEvent) -> Quote:
     """A line of the kernel log. The fact quotes only a few of them; each event keeps its own."""
-    source = log.quotes[0].source if log.quotes else "kernel log"
-    return Quote(source=source, first=event.line, last=event.line, text=event.text)
+    return Quote(source=source_of(log, "kernel log"), first=event.line, last=event.line, text=event.text)
 
 
 def merged(*groups: Quotes) -> Quotes:
@@ -153,10 +160,8 @@ def merged(*groups: Quotes) -> Quotes:
 # ---------------------------------------------------------------- surroundings
 def elsewhere(facts: Facts, base: Fact[T] | None = None) -> str | None:
     """`Windows`, `WSL` or `Jetson` where the GPU is not on the PCI bus behind a kernel module of Linux, else None."""
-    kernel = facts.get(KERNEL)
-    if not isinstance(kernel, Unknown) and kernel.value is not None and kernel.value.system == WINDOWS:
-        return WINDOWS
-    return off_the_bus(facts, base)
+    kernel = facts.value(KERNEL)
+    return WINDOWS if kernel is not None and kernel.system == WINDOWS else off_the_bus(facts, base)
 
 
 def off_the_bus(facts: Facts, base: Fact[T] | None = None) -> str | None:
@@ -188,6 +193,16 @@ class Gpu(NamedTuple):
     @property
     def subject(self) -> str:
         return f"gpu:{self.address}"
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What a recipe needs to name it."""
+        return {"address": self.address, "device": self.device or ""}
+
+
+def subject_of(address: str | None) -> str:
+    """The finding's subject: the GPU at this address, the machine where the source gives none."""
+    return f"gpu:{plain_address(address)}" if address else "machine"
 
 
 def gpus(facts: Facts) -> tuple[Gpu, ...]:
@@ -265,22 +280,20 @@ def module_named(facts: Facts, name: str) -> Quotes:
     return ()
 
 
+def not_loaded_line(facts: Facts, module: str) -> Quotes:
+    """That a kernel module is not loaded, said in words by the list that would show it."""
+    return (Quote(source=source_of(facts[MODULES], "/proc/modules"), text=f"{module}: not among the loaded kernel modules"),)
+
+
 def driver_runs(facts: Facts) -> Quotes:
     """The lines that show NVIDIA's kernel module in memory, () where it is known not to be there."""
     return first_true(
         lambda: some(facts[LOADED_DRIVER]) if facts[LOADED_DRIVER].present else (),
         lambda: module_named(facts, "nvidia"),
         lambda: next((gpu.quotes for gpu in gpus(facts) if gpu.driver == "nvidia"), ()),
-        lambda: _shown_by_smi(facts),
+        # A table with GPUs is drawn by a running driver only. Without one this says nothing.
+        lambda: some(facts[SMI])[:1] if (smi := facts.value(SMI)) is not None and smi.gpus else (),
     )
-
-
-def _shown_by_smi(facts: Facts) -> Quotes:
-    """A table with GPUs is drawn by a running driver only. Without one this says nothing."""
-    found = facts.get(SMI)
-    if isinstance(found, Unknown) or found.value is None or not found.value.gpus:
-        return ()
-    return some(found)[:1]
 
 
 def driver_is_out(facts: Facts, base: Fact[T]) -> bool:
@@ -300,6 +313,11 @@ def failed(ladder: Ladder | None, rung: str) -> bool:
     return ladder is not None and any(entry.rung == rung and entry.status not in ("pass", "skip") for entry in ladder.rungs)
 
 
+def seen_to_work(facts: Facts, gpu: Gpu) -> bool:
+    """As works_now; a text's listing tells of the time when it did not."""
+    return facts[PCI].origin != "text" and works_now(facts, gpu.address)
+
+
 def works_now(facts: Facts, address: str | None) -> bool:
     """Whether NVML or the ladder got an answer from this GPU; without an address: from every GPU that they count."""
     nvml, ladder = answer(facts, NVML, "nvml"), answer(facts, LADDER, "ladder")
@@ -307,7 +325,8 @@ def works_now(facts: Facts, address: str | None) -> bool:
     bad: list[str | None] = []
     if nvml is not None and nvml.code == 0:
         bad += [gpu.address for gpu in nvml.gpus if gpu.handle_error is not None]
-        good += [gpu.address for gpu in nvml.gpus if gpu.handle_error is None and _answered(gpu.temperature_c, gpu.memory_used_bytes)]
+        answered = [gpu for gpu in nvml.gpus if gpu.temperature_c is not None or gpu.memory_used_bytes is not None]
+        good += [gpu.address for gpu in answered if gpu.handle_error is None]
     if ladder is not None and passed(ladder, "devices"):
         broken = {entry.gpu for entry in ladder.rungs if entry.status not in ("pass", "skip")}
         for device in ladder.devices:
@@ -315,10 +334,6 @@ def works_now(facts: Facts, address: str | None) -> bool:
     if address is None:
         return bool(good) and not bad and not failed(ladder, "init") and not failed(ladder, "devices")
     return any(same_address(address, one) for one in good) and not any(same_address(address, one) for one in bad)
-
-
-def _answered(*values: object) -> bool:
-    return any(value is not None for value in values)
 
 
 def listed(names: Iterable[str]) -> str:
