@@ -13,9 +13,9 @@ import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_REACHED, passed, spoken
+from cudadoctor.checks.reading import subject_of
 from cudadoctor.checks.smoke import QUICK
 from cudadoctor.inventory import equals
-from cudadoctor.inventory.devices import plain_address
 from cudadoctor.knowledge.figures import FigureRow
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
@@ -171,13 +171,8 @@ def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         clock, heat = entry.load.sm_clock_mhz, entry.load.temperature_c
         what = entry.name if isinstance(entry, Measurement) else "the load"
         words = f"GPU {entry.gpu}: while {what} ran: {', '.join(grave)}, {clock} of {entry.load.sm_clock_max_mhz} MHz, {heat} C"
-        address = _address(ladder, entry.gpu)
-        subject = f"gpu:{plain_address(address)}" if address else "machine"
-        yield Clue(cause=CLOCKS, quotes=(spoken("benchmark", entry.line, words),), subject=subject, values={"address": address or ""})
-
-
-def _address(ladder: Ladder, gpu: int) -> str | None:
-    return next((device.address for device in ladder.devices if device.index == gpu), None)
+        address, quote = ladder.address(entry.gpu), spoken("benchmark", entry.line, words)
+        yield Clue(cause=CLOCKS, quotes=(quote,), subject=subject_of(address), values={"address": address or ""})
 
 
 # ---------------------------------------------------------------- the line

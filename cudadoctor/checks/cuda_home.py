@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import line_with, need_whole, variable_quote, variables_of
+from cudadoctor.checks.reading import source_of
 from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, usable
 from cudadoctor.inventory.rungs import needed_parts
 from cudadoctor.knowledge.load import Knowledge
@@ -123,7 +124,7 @@ def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, valu
         return
     need_whole(facts, name)
     if folder is None:
-        seen = Quote(source=toolkits.quotes[0].source if toolkits.quotes else toolkits.key, text=f"{value}: no such toolkit folder")
+        seen = Quote(source=source_of(toolkits), text=f"{value}: no such toolkit folder")
         reason = "the folder is not there"
     else:
         seen = folder_quote(toolkits, folder)

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 from cudadoctor.checks.reading import line_of
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.values import DCGM, DcgmDiag, DcgmError, DcgmFailure
 
 
 def failures(facts: Facts) -> Iterator[tuple[Fact[DcgmDiag], DcgmFailure]]:
     """Every test that failed."""
-    fact = facts.get(DCGM)
-    if not isinstance(fact, Unknown) and fact.value is not None:
-        yield from ((fact, failure) for failure in fact.value.failures)
+    fact = facts.there(DCGM)
+    if fact is not None:
+        yield from ((fact, failure) for failure in fact.need().failures)
 
 
 def by_number(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError, knowledge: Knowledge) -> Iterator[Clue]:
@@ -32,9 +32,12 @@ def by_number(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError, know
 
 def quote(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError) -> Quote:
     """DCGM's words with the test and the GPU that they are about."""
-    place = next(iter(line_of(fact, error.line)), None)
-    source = place.source if place is not None else "dcgmi diag"
-    return Quote(source=source, first=error.line or None, last=error.line or None, text=f"{named(failure)}: {error.text}"[:300])
+    return Quote(
+        source=line_of(fact, error.line)[0].source,
+        first=error.line or None,
+        last=error.line or None,
+        text=f"{named(failure)}: {error.text}"[:300],
+    )
 
 
 def named(failure: DcgmFailure) -> str:

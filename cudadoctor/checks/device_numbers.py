@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.values import ENVIRONMENT
 
 ORDER, VARIABLE = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
@@ -19,9 +19,11 @@ def numbers(facts: Facts) -> tuple[str, ...]:
 
 
 def _lines(facts: Facts, devices: Sequence[Device]) -> Iterator[str]:
-    asked = cuda_answered(facts)
+    asked, environment = cuda_answered(facts), facts.value(ENVIRONMENT)
     if not asked:
-        yield f"CUDA's own numbers are not known, for it showed no device; nvidia-smi's are{_order_words(facts)}:"
+        likewise = environment is not None and environment.variables.get(ORDER) == "PCI_BUS_ID"
+        order = ", and CUDA counts likewise (CUDA_DEVICE_ORDER)" if likewise else ""
+        yield f"CUDA's own numbers are not known, for it showed no device; nvidia-smi's are{order}:"
     uuids = [device.uuid for device in devices if device.uuid is not None]
     for device in devices:
         known = (_head(device, asked), device.address, _short(device.uuid, uuids), _plain_name(device.name))
@@ -48,19 +50,11 @@ def _plain_name(name: str | None) -> str | None:
     return name.removeprefix("NVIDIA ") if name is not None else None
 
 
-def _variable(facts: Facts, name: str) -> str | None:
-    environment = facts.get(ENVIRONMENT)
-    return None if isinstance(environment, Unknown) or environment.value is None else environment.value.variables.get(name)
-
-
-def _order_words(facts: Facts) -> str:
-    return ", and CUDA counts likewise (CUDA_DEVICE_ORDER)" if _variable(facts, ORDER) == "PCI_BUS_ID" else ""
-
-
 def note(facts: Facts) -> str | None:
     """That CUDA counts otherwise than nvidia-smi, where nobody asked for that: `GPU 0` then means two cards."""
     environment, devices = facts.get(ENVIRONMENT), devices_of(facts)
-    if isinstance(environment, Unknown) or _variable(facts, VARIABLE) is not None or not other_order(devices):
+    chosen = isinstance(environment, Fact) and environment.value is not None and VARIABLE in environment.value.variables
+    if isinstance(environment, Unknown) or chosen or not other_order(devices):
         return None
     first = next((device for device in devices if device.number == 0), None)
     if first is None or first.index is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cudadoctor.checks import device_state, links, memory_errors
 from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.benchmark import CLOCKS
 from cudadoctor.checks.gpu import by_address
 from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, subject_of, unknown, works_now
 from cudadoctor.knowledge.load import Knowledge
@@ -98,10 +99,10 @@ CHECK = Check(
         Rule("health", (memory_errors.ECC,), memory_errors.uncorrected_counted),
         Rule("health", (memory_errors.ROWS,), memory_errors.remapping_counted),
         Rule("health", (memory_errors.RESET,), memory_errors.reset_asked),
-        Rule("health", (memory_errors.CLOCKS,), memory_errors.clocks_held),
+        Rule("health", (CLOCKS,), memory_errors.clocks_held),
         Rule("health", (links.NVLINK,), links.nvlink_counted),
         Rule("health", (links.PCIE,), links.pcie_under_load),
-        Rule("health", (memory_errors.ECC, memory_errors.ROWS, memory_errors.RESET, memory_errors.CLOCKS), memory_errors.shown),
+        Rule("health", (memory_errors.ECC, memory_errors.ROWS, memory_errors.RESET, CLOCKS), memory_errors.shown),
         Rule("health", (links.PCIE,), links.pcie_shown),
         Rule("health", (links.NVLINK,), links.nvlink_shown),
         *device_state.OF_HEALTH,

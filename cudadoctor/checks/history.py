@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from cudadoctor.checks.reading import event_line, plain_address, same_address
+from cudadoctor.checks.reading import event_line, plain_address, same_address, subject_of
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -39,8 +39,8 @@ def split(clues: Iterable[Clue], facts: Facts, knowledge: Knowledge, rungs: Rung
     """What the kernel log states, divided into what may hold now and what is past."""
     now: list[Clue] = []
     past: list[Clue] = []
-    found = facts.get(KERNEL_LOG)
-    log = found.value if isinstance(found, Fact) and found.origin != "text" else None
+    found = facts.there(KERNEL_LOG)
+    log = found.value if found is not None and found.origin != "text" else None
     for clue in clues:
         cause = knowledge.causes.get(clue.cause)
         if cause is None:
@@ -60,10 +60,9 @@ def _placed(clue: Clue, log: KernelLog) -> Clue:
     """The clue about the GPU that its lines name, where they all name one."""
     lines = {quote.first for quote in clue.quotes}
     named = {event.address for event in log.events if event.line in lines}
-    address = next(iter(named)) if len(named) == 1 else None
-    if clue.subject != "machine" or address is None:
+    if clue.subject != "machine" or len(named) != 1:
         return clue
-    return msgspec.structs.replace(clue, subject=f"gpu:{plain_address(address)}")
+    return msgspec.structs.replace(clue, subject=subject_of(named.pop()))
 
 
 def _before(clue: Clue, log: KernelLog) -> bool:
@@ -99,26 +98,23 @@ def _counted_now(clue: Clue, facts: Facts) -> bool | None:
 
 def _killed_now(facts: Facts) -> bool | None:
     """Whether a process of this control group was killed for memory during this check: a log tells of every group's."""
-    before, after = facts.get(KILLED_FOR_MEMORY), facts.get(KILLED_FOR_MEMORY_AFTER)
-    if not isinstance(before, Fact) or not isinstance(after, Fact) or before.value is None or after.value is None:
-        return None
-    return after.value > before.value
+    before, after = facts.value(KILLED_FOR_MEMORY), facts.value(KILLED_FOR_MEMORY_AFTER)
+    return after > before if before is not None and after is not None else None
 
 
 def _of_nvml(address: str, facts: Facts) -> NvmlGpu | None:
-    found = facts.get(NVML)
-    if isinstance(found, Unknown) or found.value is None or found.origin == "text":
-        return None
-    return next((gpu for gpu in found.value.gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)
+    found = facts.there(NVML)
+    gpus = found.need().gpus if found is not None and found.origin != "text" else ()
+    return next((gpu for gpu in gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)
 
 
 def _computed(address: str, facts: Facts) -> bool:
     """Whether the driver's own kernel ran on this GPU and computed rightly."""
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None or found.origin == "text":
+    found = facts.there(LADDER)
+    if found is None or found.origin == "text":
         return False
-    places = {device.index for device in found.value.devices if same_address(device.address, address)}
-    return any(entry.status == "pass" and entry.gpu in places for entry in found.value.result("ptx-kernel"))
+    places = {device.index for device in found.need().devices if same_address(device.address, address)}
+    return any(entry.status == "pass" and entry.gpu in places for entry in found.need().result("ptx-kernel"))
 
 
 # ---------------------------------------------------------------- a user's text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import passed, plural, rung_quote, variables_of
+from cudadoctor.checks.common import passed, plural, rung_quote
 from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_container, merged, off_the_bus, some, unknown
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
@@ -37,23 +37,20 @@ def _unfit(smi: Fact[Smi]) -> bool:
 
 def _no_path(facts: Facts) -> bool:
     """PATH names no folder: then nobody knows where nvidia-smi would be."""
-    environment = facts.get(ENVIRONMENT)
-    return isinstance(environment, Fact) and variables_of(environment).get("PATH") == ""
+    environment = facts.value(ENVIRONMENT)
+    return environment is not None and environment.variables.get("PATH") == ""
 
 
 def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:
     """The loaded module. It may be the host's where this could be a container: there libcuda must answer."""
     driver = facts[LOADED_DRIVER]
-    if not driver.present or marks_of_container(facts, smi):
-        return ()
-    return some(driver)[:1]
+    return some(driver)[:1] if driver.present and not marks_of_container(facts, smi) else ()
 
 
 def _cuda_answers(facts: Facts) -> Quotes:
     ladder = facts[LADDER]
-    if ladder.value is None or not passed(ladder.value, "init"):
-        return ()
-    return tuple(rung_quote(ladder, result) for result in ladder.value.result("init")[:1])
+    results = ladder.value.result("init") if ladder.value is not None and passed(ladder.value, "init") else ()
+    return tuple(rung_quote(ladder, result) for result in results[:1])
 
 
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:

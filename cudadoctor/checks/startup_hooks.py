@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote, spoken
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import LADDER, PYTHON, RungName
 
@@ -22,8 +22,8 @@ def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[LADDER]
     climb = fact.value
     failed = [result for rung in RUNGS for result in broken(climb, rung)] if climb is not None and climb.changed else []
-    listed = facts.get(PYTHON)
-    hooks = listed.value.hooks if isinstance(listed, Fact) and listed.value is not None else ()
+    python = facts.value(PYTHON)
+    hooks = python.hooks if python is not None else ()
     for changed in climb.changed if climb is not None and failed else ():
         certain = changed.name == VISIBLE and failed[0].code in SHOWS_NONE
         assignment = f"{changed.name}={changed.value}" if changed.value is not None else f"{changed.name} is gone"

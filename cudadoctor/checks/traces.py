@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from cudadoctor.checks.reading import (
@@ -15,7 +16,7 @@ from cudadoctor.checks.reading import (
     told,
     unknown,
 )
-from cudadoctor.model.facts import Fact, Facts, Key, Unknown
+from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DKMS,
@@ -94,8 +95,7 @@ def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[ModuleFiles], ModuleFile],
 
 def module_for_kernel(facts: Facts, release: str) -> Quotes:
     """The lines of a module file that the running kernel can load."""
-    running = facts.get(MODULE_FOR_RUNNING)
-    if not isinstance(running, Unknown) and running.value is False:
+    if facts.value(MODULE_FOR_RUNNING) is False:
         return ()
     found = [(fact, file) for fact, file in modules_on_disk(facts) if file.kernel == release]
     if not found:
@@ -137,17 +137,15 @@ def library(facts: Facts, name: str) -> Quotes:
 
 def libcuda_not_found(facts: Facts) -> bool:
     """Whether the loader found no file of libcuda at all."""
-    fact = facts.get(LADDER)
-    climb = fact.value if isinstance(fact, Fact) else None
+    climb = facts.value(LADDER)
     failed = [entry for entry in climb.result("libcuda") if entry.status == "fail"] if climb is not None else []
     return any(f"libcuda.so.1: {NO_FILE}" in entry.output for entry in failed)
 
 
 def libnvidia_ml_not_found(facts: Facts) -> bool:
     """The same for NVML's library."""
-    fact = facts.get(NVML)
-    said = fact.value.message if isinstance(fact, Fact) and fact.value is not None else None
-    return f"libnvidia-ml.so.1: {NO_FILE}" in (said or "")
+    nvml = facts.value(NVML)
+    return nvml is not None and f"libnvidia-ml.so.1: {NO_FILE}" in (nvml.message or "")
 
 
 def loaded_libcuda(facts: Facts) -> Quotes:
@@ -171,13 +169,7 @@ def any_library(facts: Facts) -> Quotes:
 
 def any_trace(facts: Facts) -> Quotes:
     """The lines of the first trace of a driver, () where every place was looked at and holds none."""
-    return first_true(
-        lambda: dkms_entry(facts),
-        lambda: any_module_file(facts),
-        lambda: package(facts),
-        lambda: smi(facts),
-        lambda: any_library(facts),
-    )
+    return first_true(*(partial(question, facts) for question in (dkms_entry, any_module_file, package, smi, any_library)))
 
 
 def _whole(listings: tuple[Fact[T], ...], key: Key[T]) -> None:

@@ -7,7 +7,7 @@ the list ends at the first entry that cannot be used, and what stands before it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -186,7 +186,7 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
 def gpus_of(facts: Facts) -> Gpus:
     """The machine's GPUs from NVML, else their number from the PCI bus; unknown otherwise."""
     nvml = facts.get(NVML)
-    if not isinstance(nvml, Unknown) and nvml.value is not None and nvml.value.code == 0 and nvml.value.gpus:
+    if isinstance(nvml, Fact) and nvml.value is not None and nvml.value.code == 0 and nvml.value.gpus:
         gpus = nvml.value.gpus
         names = ", ".join(gpu.uuid or f"GPU {gpu.index}" for gpu in gpus)
         return Gpus(
@@ -196,14 +196,13 @@ def gpus_of(facts: Facts) -> Gpus:
             quote=Quote(source=source_of(nvml), text=f"{plural(len(gpus), 'GPU')}: {names}"),
         )
     unknown = nvml if isinstance(nvml, Unknown) else Unknown(key=NVML.name, why="NVML does not list the GPUs")
-    bus, wsl = facts.get(PCI), facts.get(WSL)
+    bus = facts.there(PCI)
+    listed = bus.need().nvidia_gpus if bus is not None and bus.whole else ()
     # WSL has no GPU on its bus, and a partial listing counts too few: neither tells how many there are.
-    if isinstance(bus, Unknown) or isinstance(wsl, Unknown) or bus.value is None or wsl.value or not bus.whole or not bus.value.nvidia_gpus:
+    if bus is None or not listed or facts.why_unknown(WSL) is not None or facts.value(WSL):
         return Gpus(uuids=None, unknown=unknown, mig_possible=True)
-    count = len(bus.value.nvidia_gpus)
-    address = bus.value.nvidia_gpus[0].address
-    quote = line_with(bus, address, "10de", words=f"{plural(count, 'NVIDIA GPU')} on the PCI bus")
-    return Gpus(uuids=(None,) * count, quote=quote, unknown=unknown, mig_possible=True)
+    quote = line_with(bus, listed[0].address, "10de", words=f"{plural(len(listed), 'NVIDIA GPU')} on the PCI bus")
+    return Gpus(uuids=(None,) * len(listed), quote=quote, unknown=unknown, mig_possible=True)
 
 
 # ---------------------------------------------------------------- rules
@@ -211,7 +210,8 @@ def _judge(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     environment = facts[ENVIRONMENT]
     variables = variables_of(environment)
     if variables.get(ORDER) == "" and not _devices_seen(facts, 1):
-        yield _clue(environment, INVALID, ORDER, "", "cuInit refuses an empty CUDA_DEVICE_ORDER", ())
+        values = _values(ORDER, "", "", "cuInit refuses an empty CUDA_DEVICE_ORDER")
+        yield Clue(cause=INVALID, quotes=(variable_quote(environment, ORDER),), values=values)
         return
     value = variables.get(VARIABLE)
     if value is None:
@@ -242,7 +242,8 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
     elif _devices_seen(facts, 1):
         return
     hidden = value in HIDDEN_BY_SCHEDULERS
-    if not works and (found.reason in NAMES_NOTHING or hidden) and _inside_job(environment) and (hidden or not _given(environment)):
+    in_job, given = _sets_one(environment, JOB_VARIABLES), _sets_one(environment, GPU_LISTS)
+    if not works and in_job and (hidden or (found.reason in NAMES_NOTHING and not given)):
         yield _scheduler(environment, VARIABLE)
         return
     cause = HIDES if found.reason in NAMES_NOTHING else INVALID
@@ -251,39 +252,24 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
     extra = (gpus.quote,) if gpus.quote is not None and cause == INVALID else ()
     # Many hide all GPUs on purpose: a text has to show that something failed for want of one (checks/ties).
     basis: Basis = "suspected" if environment.origin == "text" and not works else "derived"
-    yield _clue(environment, cause, VARIABLE, entry, why, extra, gpus, basis)
-
-
-def _clue(
-    environment: Fact[Environment],
-    cause: str,
-    name: str,
-    entry: str,
-    why: str,
-    extra: tuple[Quote, ...],
-    gpus: Gpus | None = None,
-    basis: Basis = "derived",
-) -> Clue:
-    values = {"variable": name, "value": variables_of(environment).get(name, ""), "entry": entry, "reason": why}
-    if gpus is not None and gpus.uuids is not None:
+    values = _values(VARIABLE, value, entry, why)
+    if gpus.uuids is not None:
         values["valid"] = ",".join(str(place) for place in range(len(gpus.uuids)))
-    return Clue(cause=cause, quotes=(variable_quote(environment, name), *extra), basis=basis, values=values)
+    yield Clue(cause=cause, quotes=(variable_quote(environment, VARIABLE), *extra), basis=basis, values=values)
+
+
+def _values(name: str, value: str, entry: str, why: str) -> dict[str, str]:
+    return {"variable": name, "value": value, "entry": entry, "reason": why}
 
 
 def _devices_seen(facts: Facts, wanted: int) -> bool:
     """Whether libcuda was seen to show at least so many GPUs under this environment."""
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
-        return False
-    return passed(found.value, "devices") and len(found.value.devices) >= wanted
+    climb = facts.value(LADDER)
+    return climb is not None and passed(climb, "devices") and len(climb.devices) >= wanted
 
 
-def _inside_job(environment: Fact[Environment]) -> bool:
-    return any(variables_of(environment).get(name) for name in JOB_VARIABLES)
-
-
-def _given(environment: Fact[Environment]) -> bool:
-    return any(variables_of(environment).get(name) for name in GPU_LISTS)
+def _sets_one(environment: Fact[Environment], names: Iterable[str]) -> bool:
+    return any(variables_of(environment).get(name) for name in names)
 
 
 def _scheduler(environment: Fact[Environment], shown: str, *more: Quote) -> Clue:
@@ -295,7 +281,7 @@ def _scheduler(environment: Fact[Environment], shown: str, *more: Quote) -> Clue
 
 def _job_without_gpu(facts: Facts, environment: Fact[Environment]) -> Iterator[Clue]:
     """A job whose scheduler names no GPU and hides the devices by other means: the driver is loaded and cuInit finds none."""
-    if not _inside_job(environment) or _given(environment):
+    if not _sets_one(environment, JOB_VARIABLES) or _sets_one(environment, GPU_LISTS):
         return
     driver, ladder = facts[LOADED_DRIVER], facts[LADDER]
     if not driver.present or ladder.value is None:
