@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import LADDER, NVML, CudaDevice, Ladder, Nvml, NvmlGpu
 
 
@@ -76,14 +76,13 @@ def _of_nvml(device: CudaDevice, gpus: Iterable[NvmlGpu]) -> NvmlGpu | None:
 
 def devices_of(facts: Facts) -> tuple[Device, ...]:
     """The machine's devices as far as somebody named them."""
-    ladder, nvml = facts.get(LADDER), facts.get(NVML)
-    return joined(None if isinstance(ladder, Unknown) else ladder.value, None if isinstance(nvml, Unknown) else nvml.value)
+    return joined(facts.value(LADDER), facts.value(NVML))
 
 
 def cuda_answered(facts: Facts) -> bool:
     """Whether CUDA listed its devices, so that one which it does not show is hidden and not merely unasked."""
-    ladder = facts.get(LADDER)
-    return not isinstance(ladder, Unknown) and ladder.value is not None and bool(ladder.value.devices)
+    ladder = facts.value(LADDER)
+    return ladder is not None and bool(ladder.devices)
 
 
 def other_order(devices: Iterable[Device]) -> bool:

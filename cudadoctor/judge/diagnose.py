@@ -16,7 +16,7 @@ from cudadoctor.judge.cases import EFFECT_ORDER, FRAMEWORK, Case, cases_of, expl
 from cudadoctor.judge.verdict import Grounds, verdict
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Ask, Conclusion, Crash, Diagnosis, Judged, Verdict
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Clue, Ignored, Outcome
 from cudadoctor.model.recipe import Cause
 from cudadoctor.model.requirements import Ignore, Requirements
@@ -135,13 +135,15 @@ def _judged(found: _Found, seen: Seen, knowledge: Knowledge, *, excused: bool) -
 def _asks(found: _Found, suspects: Sequence[Case], seen: Seen, knowledge: Knowledge) -> tuple[Ask, ...]:
     """What would settle an open verdict, or tell why figures are slow."""
     if found.verdict == "undecided":
-        candidates, log_read = _candidates(suspects, found.not_now), not isinstance(seen.facts.get(KERNEL_LOG), Unknown)
+        candidates, log_read = _candidates(suspects, found.not_now), seen.facts.why_unknown(KERNEL_LOG) is None
         return open_questions.asks(candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read)
     return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
 
 
 def _blocking(sure: Sequence[Case], rungs: Rungs, *, has_machine: bool) -> tuple[list[Case], Case | None]:
-    return _present([case for case in sure if case.finding.effect == "blocks"], rungs, has_machine=has_machine)
+    """A log's driver-side fault whose rung works on this machine now is no cause of today; what the program says of itself is."""
+    past = [case for case in sure if case.finding.effect == "blocks" and has_machine and _not_so_now(case, rungs)]
+    return [case for case in sure if case.finding.effect == "blocks" and case not in past], min(past, key=place, default=None)
 
 
 def _expected(cases: Sequence[Case], ignores: Sequence[Ignore], rungs: Rungs, *, has_machine: bool) -> dict[int, Ignore]:
@@ -170,24 +172,15 @@ def _suspicion(case: Case) -> Case:
 # ---------------------------------------------------------------- verdict
 def _reached(goal: RungName | None, facts: Facts, rungs: Rungs) -> bool:
     if goal is None:
-        return not isinstance(facts.get(COMPUTED), Unknown)
+        return facts.why_unknown(COMPUTED) is None
     if goal == "numba-kernel":
-        ladder, silent = facts.get(LADDER), facts.get(PYTHON_RAN)
-        if isinstance(silent, Fact) and silent.value is not None:
-            return False  # the doctor's own Python computed, and that is not what was asked
-        if isinstance(ladder, Unknown) or ladder.value is None or not ladder.value.devices:
+        ladder = facts.value(LADDER)
+        # Where the examined Python was silent, the doctor's own computed, and that is not what was asked.
+        if facts.there(PYTHON_RAN) is not None or ladder is None or not ladder.devices:
             return False
-        ran = {result.gpu for result in ladder.value.result("numba-kernel") if result.status == "pass"}
-        return rungs.worked(goal) and {device.index for device in ladder.value.devices} <= ran
+        ran = {result.gpu for result in ladder.result("numba-kernel") if result.status == "pass"}
+        return rungs.worked(goal) and {device.index for device in ladder.devices} <= ran
     return rungs.worked(goal)
-
-
-def _present(blocking: Sequence[Case], rungs: Rungs, *, has_machine: bool) -> tuple[list[Case], Case | None]:
-    """A log's driver-side fault whose rung works on this machine now is no cause of today; what the program says of itself is."""
-    if not has_machine:
-        return list(blocking), None
-    past = [case for case in blocking if _not_so_now(case, rungs)]
-    return [case for case in blocking if case not in past], min(past, key=place) if past else None
 
 
 def _may_hold_on(case: Case, goal: RungName | None, rungs: Rungs) -> bool:

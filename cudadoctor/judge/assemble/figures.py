@@ -6,10 +6,10 @@ from collections.abc import Callable
 from math import isfinite
 
 import msgspec
+from msgspec.structs import asdict
 
 from cudadoctor.checks import rows
 from cudadoctor.checks.benchmark import assess_all, figure
-from cudadoctor.judge.assemble.known import value
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
@@ -19,7 +19,7 @@ from cudadoctor.model.values import LADDER, NVML, Ladder, Measurement
 
 def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[report.SmokeResult, ...]:
     """Each step on each visible GPU, from the context to the last Numba kernel. `explain`: what the doctor makes of a text."""
-    ladder = value(facts, LADDER)
+    ladder = facts.value(LADDER)
     if ladder is None:
         return ()
     rungs = [
@@ -50,30 +50,17 @@ def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[repor
 
 def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
     """What a timer measures: the same computation by the CPU, by the GPU with copies, by its kernel, and by the launch call alone."""
-    ladder = value(facts, LADDER)
-    if ladder is None:
-        return ()
+    ladder = facts.value(LADDER)
     return tuple(
-        report.LessonResult(
-            gpu=one.gpu,
-            step=one.step,
-            elements=one.elements,
-            cpu_us=one.cpu_us,
-            gpu_us=one.gpu_us,
-            kernel_us=one.kernel_us,
-            launch_us=one.launch_us,
-            first_us=one.first_us,
-            python_us=figure(one.python_us),
-            compiled_us=figure(one.compiled_us),
-        )
-        for one in ladder.lessons
+        report.LessonResult(**{**asdict(one), "python_us": figure(one.python_us), "compiled_us": figure(one.compiled_us)})
+        for one in (ladder.lessons if ladder is not None else ())
         if all(isfinite(figure) for figure in (one.cpu_us, one.gpu_us, one.kernel_us, one.launch_us, one.first_us))
     )
 
 
 def sustained(facts: Facts) -> tuple[report.SustainedSample, ...]:
     """How a long load went, moment by moment."""
-    ladder = value(facts, LADDER)
+    ladder = facts.value(LADDER)
     return tuple(
         report.SustainedSample(
             gpu=one.gpu,
@@ -92,7 +79,7 @@ def sustained(facts: Facts) -> tuple[report.SustainedSample, ...]:
 
 def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResult, ...]:
     """Each figure with its share of what the hardware can do, in the order of the table."""
-    ladder = value(facts, LADDER)
+    ladder = facts.value(LADDER)
     if ladder is None:
         return ()
     order = {row.name: place for place, row in enumerate(knowledge.figures)}
@@ -119,7 +106,7 @@ def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowle
 
 def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | None, str | None]:
     """Memory clock x bus width x 2 (double data rate), in GB/s, as NVML states them."""
-    nvml = value(facts, NVML)
+    nvml = facts.value(NVML)
     address = next((device.address for device in ladder.devices if device.index == index), None)
     gpu = next((entry for entry in nvml.gpus if entry.address == address), None) if nvml is not None else None
     if gpu is None or not gpu.memory_clock_max_mhz or not gpu.memory_bus_bits:

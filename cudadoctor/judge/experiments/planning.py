@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from cudadoctor.checks.reading import hung
 from cudadoctor.inventory.rungs import LADDER_ORDER
-from cudadoctor.judge.assemble.known import value
 from cudadoctor.judge.diagnose import Seen
 from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.knowledge.load import Knowledge
@@ -52,7 +51,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     if not proposals and not units:
         return None
     entries = {name: len(table.entries(name, text)) for name, text in free.items() if name in table.lists}
-    toolkits = value(seen.facts, TOOLKITS)
+    toolkits = seen.facts.value(TOOLKITS)
     return Plan(
         failure=failure,
         goal=goal,
@@ -67,7 +66,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
 
 def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
     """The first rung that broke in the examined interpreter, unless it hung or was killed."""
-    climb, item = value(facts, LADDER), evidence.get("ladder")
+    climb, item = facts.value(LADDER), evidence.get("ladder")
     if item is None or item.signal == 9 or item.status in HANGING:
         return None
     if climb is None or not tries.started(item):
@@ -82,7 +81,7 @@ def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
 
 def _step(facts: Facts) -> str:
     """The Numba kernel that failed first; none of its names: the first is run."""
-    climb = value(facts, LADDER)
+    climb = facts.value(LADDER)
     return next((step.step for step in (climb.smoke if climb is not None else ()) if step.status == "fail"), "first")
 
 
@@ -104,7 +103,7 @@ def _others_compute(facts: Facts) -> bool:
     """Whether a context of ours could disturb somebody: a job of theirs, MPS, or a GPU that takes one process alone. Who computes, where
     neither NVML nor nvidia-smi lists it, is not known: then somebody may.
     """
-    nvml, smi, climb = value(facts, NVML), value(facts, SMI), value(facts, LADDER)
+    nvml, smi, climb = facts.value(NVML), facts.value(SMI), facts.value(LADDER)
     listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
     listed += [smi] if smi is not None and smi.process_list else []
     if not listed or (climb is not None and climb.guests):
@@ -127,7 +126,7 @@ def _proposals(causes: Sequence[str], rung: str, free: dict[str, str], facts: Fa
 
 def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experiments) -> Iterator[Change]:
     """The variables, and places in lists, that the words of the failure name, or whose value they hold."""
-    climb, item = value(facts, LADDER), evidence.get("ladder")
+    climb, item = facts.value(LADDER), evidence.get("ladder")
     results = climb.rungs if climb is not None else ()
     outputs = [*(one.output for one in results if one.status != "pass"), (item.stderr or "") if item is not None else ""]
     said = "\n".join(_without_way("\n".join(outputs).split("\n")))
@@ -157,7 +156,7 @@ def _changes(cause: str, free: dict[str, str], facts: Facts, knowledge: Knowledg
             yield from (change for name in names for change in _each(name, free[name], table))
         elif word == "toolkit":
             yield from (Change(toolkit=number) for number in _usable_toolkits(facts))
-        elif word == "limits" and value(facts, LIMITS) is not None:
+        elif word == "limits" and facts.value(LIMITS) is not None:
             yield Change(raised_limits=True)
         elif word == "no-user-site":
             yield Change(no_user_site=True)
@@ -173,7 +172,7 @@ def _each(name: str, text: str, table: Experiments) -> Iterator[Change]:
 
 
 def _usable_toolkits(facts: Facts) -> Iterator[int]:
-    found = value(facts, TOOLKITS)
+    found = facts.value(TOOLKITS)
     listed = enumerate(found.toolkits if found is not None else ())
     whole = {one.version: number for number, one in listed if one.has_nvvm and one.has_libdevice and not one.stale}
     yield from list(whole.values())[:3]
@@ -181,5 +180,5 @@ def _usable_toolkits(facts: Facts) -> Iterator[int]:
 
 def variables_of(facts: Facts) -> dict[str, str]:
     """The variables of the environment; none where they are not known."""
-    found = value(facts, ENVIRONMENT)
+    found = facts.value(ENVIRONMENT)
     return found.variables if found is not None else {}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cudadoctor.judge.assemble.known import value
 from cudadoctor.judge.experiments.planning import UNFORESEEN, variables_of
 from cudadoctor.judge.experiments.search import again
 from cudadoctor.knowledge.load import Knowledge
@@ -66,7 +65,7 @@ def _cause(plan: Plan, change: Change, knowledge: Knowledge) -> str:
 
 
 def _quotes(change: Change, facts: Facts) -> Iterator[Quote]:
-    found = value(facts, ENVIRONMENT)
+    found = facts.value(ENVIRONMENT)
     for name in dict.fromkeys((*change.unset, *(entry.variable for entry in change.left_out))):
         line, text = (found.lines.get(name), found.variables.get(name, "")) if found is not None else (None, "")
         said = f"{name}={text}" if _may_be_shown(name, text) else f"{name} is set (its value is not shown)"
