@@ -10,16 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import (
-    NOT_THERE,
-    UNUSABLE,
-    broken,
-    in_python,
-    numba_is_ours,
-    requirements_of,
-    rung_quote,
-    spoken,
-)
+from cudadoctor.checks.common import NOT_THERE, UNUSABLE, broken, in_python, numba_is_ours, requirements_of, rung_quote, spoken
 from cudadoctor.checks.reading import told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts

@@ -10,16 +10,7 @@ from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import answering_gpus, any_of, broken, line_with, plural, rung_quote
-from cudadoctor.checks.reading import (
-    WINDOWS,
-    Quotes,
-    event_line,
-    marks_of_container,
-    same_address,
-    some,
-    subject_of,
-    unknown,
-)
+from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, same_address, some, subject_of, unknown
 from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote

@@ -5,17 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from cudadoctor.checks.reading import (
-    Quotes,
-    first_true,
-    line_of,
-    lines_with,
-    passed,
-    some,
-    statements,
-    told,
-    unknown,
-)
+from cudadoctor.checks.reading import Quotes, first_true, line_of, lines_with, passed, some, statements, told, unknown
 from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
