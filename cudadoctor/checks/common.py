@@ -102,10 +102,10 @@ def variable_quote(fact: Fact[Environment], name: str) -> Quote:
 
 
 # ---------------------------------------------------------------- ladder
-def passed(ladder: Ladder, rung: RungName) -> bool:
+def passed(ladder: Ladder | None, rung: RungName) -> bool:
     """Whether this rung was climbed, and every try of it was good."""
-    results = [entry for entry in ladder.result(rung) if entry.status != "skip"]
-    return bool(results) and all(entry.status == "pass" for entry in results)
+    states = {entry.status for entry in (ladder.result(rung) if ladder is not None else ())}
+    return states - {"skip"} == {"pass"}
 
 
 NOT_REACHED = "the ladder did not get so far"
@@ -119,9 +119,10 @@ def need_whole(facts: Facts, *variables: str) -> None:
         raise unknown(LADDER, why)
 
 
-def broken(ladder: Ladder, rung: RungName) -> tuple[RungResult, ...]:
-    """The tries of this rung that did not end well."""
-    return tuple(entry for entry in ladder.result(rung) if entry.status not in ("pass", "skip"))
+def broken(ladder: Ladder | None, *rungs: RungName) -> tuple[RungResult, ...]:
+    """The tries of these rungs that did not end well."""
+    results = (entry for rung in rungs for entry in (ladder.result(rung) if ladder is not None else ()))
+    return tuple(entry for entry in results if entry.status not in ("pass", "skip"))
 
 
 def rung_quote(fact: Fact[Ladder], result: RungResult) -> Quote:
@@ -145,7 +146,7 @@ def numba_kernel_worked(facts: Facts) -> bool:
     For rules of layer toolkit alone: what a worker's search for files did not find is there after all where the kernel ran.
     """
     ladder = facts.value(LADDER)
-    return ladder is not None and passed(ladder, "numba-kernel") and not numba_is_ours(ladder)
+    return passed(ladder, "numba-kernel") and not numba_is_ours(ladder)
 
 
 def numba_state(facts: Facts) -> NumbaState | None:

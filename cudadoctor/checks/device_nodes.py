@@ -180,7 +180,7 @@ def stale_numbers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A node has another major number than the driver at present: it leads nowhere. A /dev that outlives a restart keeps such nodes."""
     nodes = facts[DEVICE_NODES]
     climb = told(facts, LADDER, nodes)
-    failed = broken(climb, "init") if climb is not None else ()
+    failed = broken(climb, "init")
     if nodes.value is None or elsewhere(facts, nodes) is not None or not failed:
         return  # where cuInit passes, root's rights or nvidia-modprobe have put it right
     fixed = [node for node in needed(nodes.value) if node.path != UVM and node.major not in (None, NVIDIA_MAJOR)]

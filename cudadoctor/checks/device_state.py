@@ -85,7 +85,7 @@ def mps(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     if climb.value is None or passed(climb.value, "context"):
         return
-    failed = [result for rung in ("init", "context") for result in broken(climb.value, rung)]
+    failed = broken(climb.value, "init", "context")
     codes = [result for result in failed if result.code in MPS_CODES or result.code in OLD_MPS_CODES]
     if codes:
         quotes = (rung_quote(climb, codes[0]), variable_quote(environment, PIPES))

@@ -12,7 +12,7 @@ from typing import Literal
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import driver_cuda, in_python, line_with, source_of
 from cudadoctor.checks.reading import unknown
-from cudadoctor.checks.toolkit import Capable, capabilities
+from cudadoctor.checks.toolkit import capabilities
 from cudadoctor.inventory.devices import cuda_answered
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
@@ -110,14 +110,10 @@ def _clue(facts: Facts, cause: str, build: FrameworkBuild, quotes: tuple[Quote, 
 def newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A build for a major version of CUDA that this driver does not serve."""
     fact, builds = _doubtful(facts)
-    builds = [build for build in builds if build.cuda is not None]
-    driver = driver_cuda(facts) if builds else None
-    if driver is None:
-        return
-    cuda, shown = driver
+    driver = driver_cuda(facts) if any(build.cuda is not None for build in builds) else None
     for build in builds:
-        if build.cuda is not None and not serves(cuda, build.cuda):
-            yield _clue(facts, NEWER, build, (build_quote(fact, build), shown), driver_cuda=cuda.text)
+        if build.cuda is not None and driver is not None and not serves(driver[0], build.cuda):
+            yield _clue(facts, NEWER, build, (build_quote(fact, build), driver[1]), driver_cuda=driver[0].text)
 
 
 def serves(driver: CudaVersion, cuda: ToolkitVersion) -> bool:
@@ -131,27 +127,17 @@ def serves(driver: CudaVersion, cuda: ToolkitVersion) -> bool:
 def lacks_architecture(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A build whose machine code is for other generations of GPUs: by its own list, PyTorch also by the index that it comes from."""
     fact, builds = _doubtful(facts)
-    for build in builds:
-        if not build.architectures and not (build.name == "torch" and _common_machine(facts)):
-            continue
-        for gpu in capabilities(facts, knowledge):
-            if _lacks(build, gpu.capability, knowledge):
-                yield _without_code(facts, fact, build, gpu)
-                break
-
-
-def _without_code(facts: Facts, fact: Fact[FrameworkBuilds], build: FrameworkBuild, gpu: Capable) -> Clue:
-    listed = ", ".join(build.architectures)
-    words = f"{build.name} {build.version.text.partition('+')[0]} holds code for {listed}"
-    shown = (Quote(source=source_of(fact), text=words),) if listed else ()
-    quotes = (build_quote(fact, build), *shown, gpu.quote)
-    return _clue(facts, LACKS_ARCH, build, quotes, gpu=gpu.name, capability=gpu.capability.text)
-
-
-def _common_machine(facts: Facts) -> bool:
-    """x86-64: what the table of indexes is about."""
     kernel = facts.value(KERNEL)
-    return kernel is not None and kernel.machine in ("x86_64", "AMD64")
+    in_table = kernel is not None and kernel.machine in ("x86_64", "AMD64")  # what the table of PyTorch's indexes is about
+    for build in builds:
+        if not build.architectures and not (build.name == "torch" and in_table):
+            continue
+        gpu = next((gpu for gpu in capabilities(facts, knowledge) if _lacks(build, gpu.capability, knowledge)), None)
+        if gpu is not None:
+            words = f"{build.name} {build.version.text.partition('+')[0]} holds code for {', '.join(build.architectures)}"
+            shown = (Quote(source=source_of(fact), text=words),) if build.architectures else ()
+            quotes = (build_quote(fact, build), *shown, gpu.quote)
+            yield _clue(facts, LACKS_ARCH, build, quotes, gpu=gpu.name, capability=gpu.capability.text)
 
 
 def _lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Knowledge) -> bool:

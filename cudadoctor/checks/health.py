@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from cudadoctor.checks import device_state, links, memory_errors
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.benchmark import CLOCKS
-from cudadoctor.checks.gpu import by_address
-from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, subject_of, unknown, works_now
+from cudadoctor.checks.gpu import by_address, logged
+from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, subject_of, unknown
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL_LOG, NVML, NvmlGpu
+from cudadoctor.model.values import NVML, NvmlGpu
 
 _INIT_FAILED = lazy(r"RmInitAdapter failed|rm_init_adapter failed")
 # What the driver says where it knows why: each of these is a cause of its own.
@@ -30,14 +30,9 @@ def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     Where the log also gives a reason, that reason is the cause, and this is no more than a suspicion.
     """
-    log = facts[KERNEL_LOG]
-    if log.value is None or log.origin == "text":
-        return
-    for address, events in by_address(log.value.events).items():
-        fatal = [event for event in events if _INIT_FAILED.search(event.text) and not log.value.past(event.line, address)]
-        if not fatal or works_now(facts, address):
-            continue
-        near = [event for event in log.value.events if event.address is None or event in events]
+    for log, address, fatal in logged(facts, lambda event: _INIT_FAILED.search(event.text) is not None):
+        grouped = by_address(log.need().events)
+        near = (*grouped.get(None, ()), *grouped[address])
         basis: Basis = "suspected" if any(_REASON_GIVEN.search(event.text) for event in near) else "derived"
         quotes = tuple(event_line(log, event) for event in fatal[-2:])
         yield Clue(cause="gpu-init-failed", quotes=quotes, subject=subject_of(address), basis=basis, values={"address": address or ""})

@@ -163,7 +163,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line(said[:200], (rung_quote(fact, refused[0]),))
     name = f"libcuda {ladder.library}" if ladder.library is not None else "libcuda"
     where = f" ({ladder.library_path})" if ladder.library_path else ""
-    for result in (*broken(ladder, "init"), *broken(ladder, "devices")):
+    for result in broken(ladder, "init", "devices"):
         call = "cuInit" if result.rung == "init" else "counting devices"
         answer = f"{result.name or 'code'} ({result.code})" if result.code is not None else result.why or result.status
         return Line(f"{name}{where}: {call} ends with {answer}", (rung_quote(fact, result),))

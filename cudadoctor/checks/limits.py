@@ -122,10 +122,8 @@ def starved(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """CUDA's start failed as it does where the system refuses memory, threads or files, and a limit is too low for it."""
     climb = facts[LADDER]
-    if climb.value is None:
-        return
     rungs: tuple[RungName, ...] = ("init", "context", "memory", "numba-kernel")
-    failed = [result for rung in rungs for result in broken(climb.value, rung) if _may_be_a_limit(result)]
+    failed = [result for result in broken(climb.value, *rungs) if _may_be_a_limit(result)]
     if not failed or _gpu_is_full(facts):
         return
     ceilings = (fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None)

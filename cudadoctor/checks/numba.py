@@ -64,7 +64,7 @@ def _switch(variable: str, key: str, cause: str) -> Function:
 
     def in_file(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         python, environment, climb = facts[PYTHON], facts[ENVIRONMENT], facts.value(LADDER)
-        if variable in variables_of(environment) or (climb is not None and passed(climb, "numba-kernel")):
+        if variable in variables_of(environment) or passed(climb, "numba-kernel"):
             return  # the environment outranks the file, which counts only where PyYAML is installed
         for entry in python.value.numba_config if python.value is not None else ():
             found = re.match(rf"\s*{key}\s*:\s*['\"]?(\w+)", entry.text, re.IGNORECASE)
@@ -210,9 +210,8 @@ def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     driver = driver_cuda(facts)
     if driver is None or driver[0].major < CRASHING_CUDA:
         return
-    ladder = facts.there(LADDER)
-    crashes = broken(ladder.need(), "numba-kernel") if ladder is not None else ()
-    seen = tuple(rung_quote(ladder, entry) for entry in crashes if ladder is not None and entry.status == "crash")[:1]
+    crashes = [entry for entry in broken(facts.value(LADDER), "numba-kernel") if entry.status == "crash"]
+    seen = tuple(rung_quote(facts[LADDER], entry) for entry in crashes[:1])
     if not seen and numba.version >= CRASH_MENDED_IN:
         return
     if seen or not switched_on(variables_of(facts[ENVIRONMENT]).get("NUMBA_CUDA_USE_NVIDIA_BINDING", "0")):
@@ -239,7 +238,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line(f"{said}; not imported", quotes, skip="--quick")
     if isinstance(ladder, Unknown):
         return Line(f"{said}; whether it works is not known", quotes, because=ladder.why)
-    failed = broken(climb, "numba-kernel") if climb is not None else ()
+    failed = broken(climb, "numba-kernel")
     if climb is None or not (failed or passed(climb, "numba-kernel")):
         return Line(f"{said}; its kernel was not reached", quotes, because=NOT_REACHED)
     if climb.numba is not None and climb.numba.simulator:

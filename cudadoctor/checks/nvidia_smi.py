@@ -49,7 +49,7 @@ def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:
 
 def _cuda_answers(facts: Facts) -> Quotes:
     ladder = facts[LADDER]
-    results = ladder.value.result("init") if ladder.value is not None and passed(ladder.value, "init") else ()
+    results = ladder.need().result("init") if passed(ladder.value, "init") else ()
     return tuple(rung_quote(ladder, result) for result in results[:1])
 
 

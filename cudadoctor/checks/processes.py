@@ -195,12 +195,11 @@ def _out_of_memory(facts: Facts, gpu: NvmlGpu, alone: bool) -> Quote | None:
     climb = facts.there(LADDER)
     if climb is None:
         return None
-    for rung in ("context", "memory", "ptx-kernel", "numba-kernel"):
-        for result in broken(climb.need(), rung):
-            full = result.code == OUT_OF_MEMORY or OUT_OF_MEMORY_NAME in result.output
-            # CUDA numbers the visible devices, NVML all of them: the address joins the two.
-            if full and (alone or same_address(climb.need().address(result.gpu), gpu.address)):
-                return rung_quote(climb, result)
+    for result in broken(climb.value, "context", "memory", "ptx-kernel", "numba-kernel"):
+        full = result.code == OUT_OF_MEMORY or OUT_OF_MEMORY_NAME in result.output
+        # CUDA numbers the visible devices, NVML all of them: the address joins the two.
+        if full and (alone or same_address(climb.need().address(result.gpu), gpu.address)):
+            return rung_quote(climb, result)
     return None
 
 

@@ -21,7 +21,7 @@ def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A rung failed, and before it began the interpreter had changed a variable that CUDA or Numba reads."""
     fact = facts[LADDER]
     climb = fact.value
-    failed = [result for rung in RUNGS for result in broken(climb, rung)] if climb is not None and climb.changed else []
+    failed = broken(climb, *RUNGS)
     python = facts.value(PYTHON)
     hooks = python.hooks if python is not None else ()
     for changed in climb.changed if climb is not None and failed else ():

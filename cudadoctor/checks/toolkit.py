@@ -217,17 +217,8 @@ def _compiler(facts: Facts) -> tuple[ToolkitVersion, Quote] | None:
 def _dropped(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The GPU is older than the oldest that this toolkit compiles for."""
     compiler = _compiler(facts)
-    if compiler is None or numba_kernel_worked(facts):
-        return
-    version, shown = compiler
-    info = knowledge.toolkit(version)
-    if info is None:
-        return
-    oldest = ComputeCapability(str(info.cc_min))
-    for gpu in capabilities(facts, knowledge):
-        if gpu.capability < oldest:
-            values = {"version": version.text, "capability": gpu.capability.text, "oldest": oldest.text, "gpu": gpu.name}
-            yield Clue(cause=DROPPED, quotes=(shown, gpu.quote), subject=gpu.subject, values=values)
+    if compiler is not None and not numba_kernel_worked(facts):
+        yield from _unserved(DROPPED, compiler, (), facts, knowledge)
 
 
 def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -236,20 +227,27 @@ def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     Both are asked for: from a known older target the driver compiles for a newer GPU, so the age alone breaks nothing.
     """
     ladder = facts[LADDER]
-    tries = broken(ladder.value, "numba-kernel") if ladder.value is not None else ()
+    tries = broken(ladder.value, "numba-kernel")
     failed = [entry for entry in tries if entry.code == NO_BINARY_FOR_GPU or NO_BINARY in entry.output]
-    if not failed:
+    compiler = _compiler(facts) if failed else None
+    if compiler is not None:
+        yield from _unserved(TOO_OLD, compiler, (rung_quote(ladder, failed[0]),), facts, knowledge)
+
+
+def _unserved(
+    cause: str, compiler: tuple[ToolkitVersion, Quote], first: tuple[Quote, ...], facts: Facts, knowledge: Knowledge
+) -> Iterator[Clue]:
+    """The GPUs beyond what this compiler compiles for: older than the oldest, or newer than the newest."""
+    version, shown = compiler
+    info = knowledge.toolkit(version)
+    if info is None:
         return
-    compiler = _compiler(facts)
-    info = knowledge.toolkit(compiler[0]) if compiler is not None else None
-    if compiler is None or info is None:
-        return
-    newest = ComputeCapability(str(info.cc_max))
+    side, limit = ("oldest", info.cc_min) if cause == DROPPED else ("newest", info.cc_max)
+    bound = ComputeCapability(str(limit))
     for gpu in capabilities(facts, knowledge):
-        if gpu.capability > newest:
-            values = {"version": compiler[0].text, "capability": gpu.capability.text, "newest": newest.text, "gpu": gpu.name}
-            quotes = (rung_quote(ladder, failed[0]), compiler[1], gpu.quote)
-            yield Clue(cause=TOO_OLD, quotes=quotes, subject=gpu.subject, values=values)
+        if gpu.capability < bound if cause == DROPPED else gpu.capability > bound:
+            values = {"version": version.text, "capability": gpu.capability.text, side: bound.text, "gpu": gpu.name}
+            yield Clue(cause=cause, quotes=(*first, shown, gpu.quote), subject=gpu.subject, values=values)
 
 
 # ---------------------------------------------------------------- the row's line

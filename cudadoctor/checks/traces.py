@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -174,7 +175,6 @@ class Installed(NamedTuple):
 
     branch: int
     version: str
-    loaded: bool
     quotes: Quotes
 
 
@@ -183,35 +183,23 @@ def installed_branch(facts: Facts, base: Fact[T]) -> Installed | None:
     if told(facts, LOADED_DRIVER, base) is not None:
         fact = facts[LOADED_DRIVER]
         version = fact.need().version
-        return Installed(version.major, version.text, True, some(fact)[:1])
-    return _from_files(facts, base) or _from_dkms(facts, base) or _from_packages(facts, base)
+        return Installed(version.major, version.text, some(fact)[:1])
+    return next(_on_disk(facts, base), None)
 
 
-def _from_files(facts: Facts, base: Fact[T]) -> Installed | None:
-    if told(facts, MODULE_FILES, base) is None:
-        return None
-    kernel = told(facts, KERNEL, base)
-    for fact, file in modules_on_disk(facts):
-        if file.version is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
-            return Installed(file.version.major, file.version.text, False, lines_with(fact, file.version.text)[:1])
-    return None
-
-
-def _from_dkms(facts: Facts, base: Fact[T]) -> Installed | None:
+def _on_disk(facts: Facts, base: Fact[T]) -> Iterator[Installed]:
+    if told(facts, MODULE_FILES, base) is not None:
+        kernel = told(facts, KERNEL, base)
+        for fact, file in modules_on_disk(facts):
+            if file.version is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
+                yield Installed(file.version.major, file.version.text, lines_with(fact, file.version.text)[:1])
     status = told(facts, DKMS, base)
     for entry in status.entries if status is not None else ():
         number = _VERSION.search(entry.version)
         if entry.module.startswith("nvidia") and number is not None:
-            return Installed(int(number[1]), entry.version, False, line_of(facts[DKMS], entry.line))
-    return None
-
-
-def _from_packages(facts: Facts, base: Fact[T]) -> Installed | None:
-    if told(facts, DRIVER_PACKAGES, base) is None:
-        return None
-    for fact in statements(facts, DRIVER_PACKAGES):
-        for entry in fact.need().packages:
-            number = _BRANCH_IN_NAME.search(entry.name) or _VERSION.search(entry.version)
-            if is_driver_package(entry) and number is not None:
-                return Installed(int(number[1]), entry.version, False, line_of(fact, entry.line))
-    return None
+            yield Installed(int(number[1]), entry.version, line_of(facts[DKMS], entry.line))
+    for listing in statements(facts, DRIVER_PACKAGES) if told(facts, DRIVER_PACKAGES, base) is not None else ():
+        for package in listing.need().packages:
+            number = _BRANCH_IN_NAME.search(package.name) or _VERSION.search(package.version)
+            if is_driver_package(package) and number is not None:
+                yield Installed(int(number[1]), package.version, line_of(listing, package.line))

@@ -53,7 +53,6 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     mig: tuple[str, ...] = ()
     code: int = 0
     bad: str | None = None  # the first entry that cannot be used
-    place: int | None = None  # its place in the list, from 0
     reason: Reason | None = None
     rest: tuple[str, ...] = ()  # entries behind it that are dropped with it
     unread: tuple[str, ...] = ()  # entries of which only the first number is read, though a second follows
@@ -86,13 +85,13 @@ def resolve(value: str, uuids: Sequence[str | None] | None, *, mig_uuids: Sequen
                 raise _StopError("mixed")
         except _StopError as stop:
             return Resolution(
-                visible=tuple(visible), mig=tuple(mig), code=0 if visible or mig else NO_DEVICE, bad=entry, place=place, reason=stop.reason,
+                visible=tuple(visible), mig=tuple(mig), code=0 if visible or mig else NO_DEVICE, bad=entry, reason=stop.reason,
                 rest=tuple(entries[place + 1 :]), unread=tuple(unread), judged=not guessed,
             )  # fmt: skip
         kind = form
         guessed = guessed or not sure
         if isinstance(found, int) and found >= 0 and found in visible:
-            return Resolution(code=BAD_ORDINAL, bad=entry, place=place, reason="duplicate", rest=tuple(entries[place + 1 :]))
+            return Resolution(code=BAD_ORDINAL, bad=entry, reason="duplicate", rest=tuple(entries[place + 1 :]))
         if isinstance(found, str):
             mig.append(found)
         else:
@@ -236,8 +235,7 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
         # Entries before the bad one serve, so it matters only if something that was meant is dropped.
         if found.reason in ("empty", "negative") and not any(entry.strip() for entry in found.rest):
             return
-        ladder = facts[LADDER]
-        if ladder.value is None or not passed(ladder.value, "devices"):
+        if not passed(facts[LADDER].value, "devices"):
             return
     elif _devices_seen(facts, 1):
         return
@@ -284,12 +282,9 @@ def _job_without_gpu(facts: Facts, environment: Fact[Environment]) -> Iterator[C
     if not _sets_one(environment, JOB_VARIABLES) or _sets_one(environment, GPU_LISTS):
         return
     driver, ladder = facts[LOADED_DRIVER], facts[LADDER]
-    if not driver.present or ladder.value is None:
-        return
-    for result in broken(ladder.value, "init") + broken(ladder.value, "devices"):
-        if result.code == NO_DEVICE:
-            yield _scheduler(environment, "SLURM_JOB_GPUS", rung_quote(ladder, result))
-            return
+    refused = [result for result in broken(ladder.value, "init", "devices") if result.code == NO_DEVICE]
+    if driver.present and refused:
+        yield _scheduler(environment, "SLURM_JOB_GPUS", rung_quote(ladder, refused[0]))
 
 
 # ---------------------------------------------------------------- the row's line

@@ -44,7 +44,7 @@ def asks(
     goal: RungName | None,
     rungs: Rungs,
     *,
-    log_read: bool = True,
+    log_read: bool,
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for

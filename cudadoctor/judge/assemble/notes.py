@@ -100,8 +100,8 @@ def _stand_in(ladder: Ladder, python: str) -> str:
 def _history(judged: Judged) -> list[str]:
     """What in a text is only the aftermath of the root, and what is the state of before."""
     out = []
-    root, last = judged.diagnosis.root, _last_line(judged.diagnosis.explains)
-    if root is not None and last is not None and last[0] > (_line_of(root) or 0):
+    root, last = judged.diagnosis.root, max(_lines_of(*judged.diagnosis.explains), key=lambda entry: entry[0], default=None)
+    if root is not None and last is not None and last[0] > max((line for line, _ in _lines_of(root)), default=0):
         words = last[1].text.strip().splitlines()[-1]
         out.append(f'The last error of the text ("{words}") is a consequence of the cause: {root.title}.')
     for finding in judged.past:
@@ -111,14 +111,10 @@ def _history(judged: Judged) -> list[str]:
     return out
 
 
-def _line_of(finding: Finding) -> int | None:
-    return max((quote.last for quote in finding.evidence if quote.source == "text" and quote.last is not None), default=None)
-
-
-def _last_line(findings: Sequence[Finding]) -> tuple[int, Quote] | None:
-    """The last line of the user's text that shows one of these."""
-    quotes = [quote for finding in findings for quote in finding.evidence if quote.source == "text" and quote.last is not None]
-    return max(((quote.last or 0, quote) for quote in quotes), key=lambda entry: entry[0], default=None)
+def _lines_of(*findings: Finding) -> list[tuple[int, Quote]]:
+    """The quotes of the user's text that show these, each with its last line."""
+    quotes = (quote for finding in findings for quote in finding.evidence if quote.source == "text")
+    return [(quote.last, quote) for quote in quotes if quote.last is not None]
 
 
 def _stand_ins(facts: Facts) -> list[str]:

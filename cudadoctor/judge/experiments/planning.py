@@ -33,8 +33,9 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     root = judged.diagnosis.root
     if failure is None or _untouchable(seen, root, knowledge) or judged.verdict not in ("broken", "undecided"):
         return None
-    goal = _goal(failure, seen.facts)
-    if goal is None:
+    # A try may climb to a kernel, or where others compute no further than the count of the devices.
+    goal = "devices" if _others_compute(seen.facts) else "numba-kernel"
+    if goal == "devices" and failure.rung in _WITH_CONTEXT:
         return None
     table, variables = knowledge.experiments, variables_of(seen.facts)
     job = table.is_job(variables)
@@ -51,11 +52,12 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     if not proposals and not units:
         return None
     entries = {name: len(table.entries(name, text)) for name, text in free.items() if name in table.lists}
-    toolkits = seen.facts.value(TOOLKITS)
+    toolkits, climb = seen.facts.value(TOOLKITS), seen.facts.value(LADDER)
+    steps = climb.smoke if climb is not None else ()
     return Plan(
         failure=failure,
         goal=goal,
-        step=_step(seen.facts),
+        step=next((step.step for step in steps if step.status == "fail"), "first"),  # the Numba kernel that failed first
         proposals=proposals,
         units=units,
         entries=entries,
@@ -79,24 +81,11 @@ def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
     return tries.failure(result, gpu=next((device.uuid for device in climb.devices if device.index == result.gpu), None))
 
 
-def _step(facts: Facts) -> str:
-    """The Numba kernel that failed first; none of its names: the first is run."""
-    climb = facts.value(LADDER)
-    return next((step.step for step in (climb.smoke if climb is not None else ()) if step.status == "fail"), "first")
-
-
 def _untouchable(seen: Seen, root: Finding | None, knowledge: Knowledge) -> bool:
     """Whether something lies deeper than any surroundings, or the GPU is in a state in which nobody should ask it more."""
     silent = hung(seen.facts, "ladder") or hung(seen.facts, "nvml")
     of_gpu = any(not clue.past and clue.code is not None and clue.code.startswith("xid") for clue in seen.clues)
     return silent or of_gpu or (root is not None and root.layer in _BELOW and not knowledge.cause(root.cause).tries)
-
-
-def _goal(failure: Failure, facts: Facts) -> str | None:
-    """How far a try may climb: to a kernel, or where others compute no further than the count of the devices."""
-    if not _others_compute(facts):
-        return "numba-kernel"
-    return "devices" if failure.rung not in _WITH_CONTEXT else None
 
 
 def _others_compute(facts: Facts) -> bool:
@@ -153,22 +142,17 @@ def _changes(cause: str, free: dict[str, str], facts: Facts, knowledge: Knowledg
         if word == "unset":
             yield from (Change(unset=(name,)) for name in names)
         elif word == "entries":
-            yield from (change for name in names for change in _each(name, free[name], table))
+            for name in names:
+                count = len(table.entries(name, free[name]))
+                single = Change(unset=(name,))  # with a single place, or many, the whole variable; else one after the other
+                places = (Change(left_out=(Entry(variable=name, number=number),)) for number in range(count))
+                yield from places if 1 < count <= _EACH else (single,)
         elif word == "toolkit":
             yield from (Change(toolkit=number) for number in _usable_toolkits(facts))
         elif word == "limits" and facts.value(LIMITS) is not None:
             yield Change(raised_limits=True)
         elif word == "no-user-site":
             yield Change(no_user_site=True)
-
-
-def _each(name: str, text: str, table: Experiments) -> Iterator[Change]:
-    """One place of a list after the other; with a single one, or many, the whole variable."""
-    count = len(table.entries(name, text))
-    if not 1 < count <= _EACH:
-        yield Change(unset=(name,))
-        return
-    yield from (Change(left_out=(Entry(variable=name, number=number),)) for number in range(count))
 
 
 def _usable_toolkits(facts: Facts) -> Iterator[int]:

@@ -26,15 +26,16 @@ _SAID = {
 def concluded(plan: Plan, runs: Sequence[Ran], facts: Facts, knowledge: Knowledge) -> Conclusion:
     """What follows from the experiments."""
     said = tuple(_tried(plan, run, facts, knowledge) for run in runs)
+    clues: tuple[Clue, ...] = ()
     found = _smallest(plan, runs)
     control = again(found, runs) if found is not None else None
-    if found is None:
-        return Conclusion(tried=said)
-    if control is None:
-        return Conclusion(clues=(_suspected(found),) if found.what.change.unset or found.what.change.left_out else (), tried=said)
-    if control.failed is None or (control.failed.rung, control.failed.kind) != (plan.failure.rung, plan.failure.kind):
-        return Conclusion(tried=said)  # it works without the change too, or fails in another way: that proves nothing
-    return Conclusion(clues=(_proven(plan, found, facts, knowledge),), tried=said)
+    if found is not None and control is None and (found.what.change.unset or found.what.change.left_out):
+        clues = (_suspected(found),)
+    # Where it works without the change too, or fails in another way, nothing is proven.
+    failed = control.failed if control is not None else None
+    if found is not None and failed is not None and (failed.rung, failed.kind) == (plan.failure.rung, plan.failure.kind):
+        clues = (_proven(plan, found, facts, knowledge),)
+    return Conclusion(clues=clues, tried=said)
 
 
 def _proven(plan: Plan, found: Ran, facts: Facts, knowledge: Knowledge) -> Clue:
