@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, startup_hooks, toolkit
+from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, toolkit
 from cudadoctor.checks.base import Line
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.facts import Facts, Key, NotKnown
@@ -1132,6 +1132,6 @@ def test_rungs_are_quoted_by_their_line() -> None:
     ],
 )
 def test_a_variable_that_the_interpreters_start_sets(name: str, rung: str | None, code: int | None, bases: list[str]) -> None:
-    found = list(startup_hooks.set_at_start(make.host({LADDER: changed_at_start(name, rung, code)}), KNOWLEDGE))
+    found = list(python.set_at_start(make.host({LADDER: changed_at_start(name, rung, code)}), KNOWLEDGE))
     assert [clue.basis for clue in found] == bases
     assert all(clue.values["variable"] == name for clue in found)

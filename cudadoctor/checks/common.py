@@ -79,7 +79,7 @@ def without_places(facts: Facts, name: str, unwanted: Callable[[str], bool]) -> 
     """What a fix needs to take places out of a list of folders, and the line that holds them; nothing where none of them is unwanted, or
     the variables are not known."""
     environment = facts.there(ENVIRONMENT)
-    value = variables_of(environment).get(name, "") if environment is not None else ""
+    value = variables_of(environment).get(name, "")
     places = value.split(":")
     kept = [place for place in places if not unwanted(place)]
     if environment is None or len(kept) == len(places):
@@ -87,9 +87,9 @@ def without_places(facts: Facts, name: str, unwanted: Callable[[str], bool]) -> 
     return {"variable": name, "value": value, "kept": ":".join(kept)}, (variable_quote(environment, name),)
 
 
-def variables_of(fact: Fact[Environment]) -> dict[str, str]:
-    """The environment's variables; none where it is known to be absent."""
-    return fact.value.variables if fact.value is not None else {}
+def variables_of(fact: Fact[Environment] | None) -> dict[str, str]:
+    """The environment's variables; none where it is not there."""
+    return fact.value.variables if fact is not None and fact.value is not None else {}
 
 
 def variable_quote(fact: Fact[Environment], name: str) -> Quote:

@@ -20,10 +20,10 @@ from cudadoctor.checks.reading import (
     listed,
     marks_of_container,
     merged,
+    need_whole_list,
     passed,
     some,
     source_of,
-    statements,
     told,
     unknown,
 )
@@ -137,9 +137,9 @@ def linux_packages(facts: Facts) -> Quotes:
 
 
 def _linux_packages(facts: Facts) -> Quotes:
-    listings, found = statements(facts, DRIVER_PACKAGES), linux_packages(facts)
-    if not found and listings and not any(fact.whole for fact in listings):
-        raise unknown(DRIVER_PACKAGES, "the list of packages is not whole")
+    found = linux_packages(facts)
+    if not found:
+        need_whole_list(facts, DRIVER_PACKAGES, "the list of packages is not whole")
     return found
 
 

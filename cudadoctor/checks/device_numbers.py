@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cudadoctor.checks.common import variables_of
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import ENVIRONMENT
 
 ORDER, VARIABLE = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
@@ -19,9 +20,9 @@ def numbers(facts: Facts) -> tuple[str, ...]:
 
 
 def _lines(facts: Facts, devices: Sequence[Device]) -> Iterator[str]:
-    asked, environment = cuda_answered(facts), facts.value(ENVIRONMENT)
+    asked = cuda_answered(facts)
     if not asked:
-        likewise = environment is not None and environment.variables.get(ORDER) == "PCI_BUS_ID"
+        likewise = variables_of(facts.there(ENVIRONMENT)).get(ORDER) == "PCI_BUS_ID"
         order = ", and CUDA counts likewise (CUDA_DEVICE_ORDER)" if likewise else ""
         yield f"CUDA's own numbers are not known, for it showed no device; nvidia-smi's are{order}:"
     uuids = [device.uuid for device in devices if device.uuid is not None]
@@ -52,9 +53,8 @@ def _plain_name(name: str | None) -> str | None:
 
 def note(facts: Facts) -> str | None:
     """That CUDA counts otherwise than nvidia-smi, where nobody asked for that: `GPU 0` then means two cards."""
-    environment, devices = facts.get(ENVIRONMENT), devices_of(facts)
-    chosen = isinstance(environment, Fact) and environment.value is not None and VARIABLE in environment.value.variables
-    if isinstance(environment, Unknown) or chosen or not other_order(devices):
+    devices, chosen = devices_of(facts), VARIABLE in variables_of(facts.there(ENVIRONMENT))
+    if facts.why_unknown(ENVIRONMENT) is not None or chosen or not other_order(devices):
         return None
     first = next((device for device in devices if device.number == 0), None)
     if first is None or first.index is None:

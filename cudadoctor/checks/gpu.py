@@ -227,7 +227,7 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     return Line(f"{head}: {words}", merged(*(gpu.quotes for gpu in found[:4])))
 
 
-def kind_of(gpu: Gpu, knowledge: Knowledge, named: str | None = None) -> str:
+def kind_of(gpu: Gpu, knowledge: Knowledge, named: str | None) -> str:
     """H200 SXM 141GB, 10de:2335 (Hopper, 9.0)."""
     name = f"10de:{gpu.device}" if gpu.device is not None else gpu.name or "of unknown type"
     name = f"{named}, {name}" if named is not None else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import passed, plural, rung_quote
+from cudadoctor.checks.common import passed, plural, rung_quote, variables_of
 from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_container, merged, off_the_bus, some, unknown
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
@@ -37,8 +37,7 @@ def _unfit(smi: Fact[Smi]) -> bool:
 
 def _no_path(facts: Facts) -> bool:
     """PATH names no folder: then nobody knows where nvidia-smi would be."""
-    environment = facts.value(ENVIRONMENT)
-    return environment is not None and environment.variables.get("PATH") == ""
+    return variables_of(facts.there(ENVIRONMENT)).get("PATH") == ""
 
 
 def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:

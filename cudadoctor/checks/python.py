@@ -9,9 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cudadoctor.checks import broken_package, frameworks, startup_hooks
+from cudadoctor.checks import broken_package, frameworks
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, in_python, line_with, package_quote, requirements_of, without_places
+from cudadoctor.checks.common import (
+    any_of,
+    broken,
+    in_python,
+    line_with,
+    package_quote,
+    requirements_of,
+    rung_quote,
+    spoken,
+    without_places,
+)
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.knowledge.load import Knowledge
@@ -19,7 +29,7 @@ from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.frameworks import NAMES
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage
+from cudadoctor.model.values import LADDER, NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage, RungName
 from cudadoctor.model.version import PackageVersion
 
 ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynvml-conflict"
@@ -30,6 +40,11 @@ LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), Package
 BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
 # What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
 BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml")}
+# What the interpreter's own start does to CUDA's variables (.pth files, sitecustomize, usercustomize), which no shell shows.
+HOOK = "python-startup-sets-variable"
+HOOKED: tuple[RungName, ...] = ("init", "devices", "context", "memory", "ptx-kernel", "numba-kernel")
+# The variable, and what cuInit says where its value shows no GPU, or none that is there.
+VISIBLE, SHOWS_NONE = "CUDA_VISIBLE_DEVICES", (100, 101)
 _SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings")
 _WRONG_MODULE = lazy(r"has no attribute|deprecated distribution|not the NVML binding")
 
@@ -125,6 +140,27 @@ def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause=CONFLICT, quotes=(line_with(fact, error[:60], words=error),), values={"package": "pynvml", "reason": error})
 
 
+# ---------------------------------------------------------------- python-startup-sets-variable
+def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A rung failed, and before it began the interpreter had changed a variable that CUDA or Numba reads."""
+    fact = facts[LADDER]
+    climb = fact.value
+    failed = broken(climb, *HOOKED)
+    python = facts.value(PYTHON)
+    hooks = python.hooks if python is not None else ()
+    for changed in climb.changed if climb is not None and failed else ():
+        certain = changed.name == VISIBLE and failed[0].code in SHOWS_NONE
+        assignment = f"{changed.name}={changed.value}" if changed.value is not None else f"{changed.name} is gone"
+        hook = next((hook for hook in hooks if changed.name in hook.text), None)
+        quotes = (
+            spoken("ladder", changed.line, f"once the interpreter had started: {assignment}"),
+            *((spoken(hook.path, hook.line, hook.text),) if hook is not None else ()),
+            rung_quote(fact, failed[0]),
+        )
+        values = {"variable": changed.name, **({"path": hook.path} if hook is not None else {})}
+        yield Clue(cause=HOOK, quotes=quotes, from_rung=failed[0].rung, basis="derived" if certain else "suspected", values=values)
+
+
 # ---------------------------------------------------------------- the row's line
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact = facts[PYTHON]
@@ -163,7 +199,7 @@ CHECK = Check(
         Rule("python", (PATH,), library_path),
         *frameworks.RULES,
         *broken_package.RULES,
-        *startup_hooks.RULES,
+        Rule("python", (HOOK,), set_at_start),
     ),
     describe=_describe,
 )

@@ -101,6 +101,13 @@ def statements(facts: Facts, key: Key[T]) -> tuple[Fact[T], ...]:
     return tuple(fact for fact in beside if fact.value is not None)
 
 
+def need_whole_list(facts: Facts, key: Key[T], why: str = "the listing is not whole") -> None:
+    """Absence needs a whole listing. No listing at all here: the thing that would list is known to be absent."""
+    listings = statements(facts, key)
+    if listings and not any(fact.whole for fact in listings):
+        raise unknown(key, why)
+
+
 def unknown(key: Key[T], why: str) -> NotKnown:
     """What a rule raises where a fact is there but does not say enough."""
     return NotKnown(Unknown(key=key.name, why=why))
@@ -270,13 +277,11 @@ def unbound(facts: Facts) -> tuple[Gpu, ...]:
 # ---------------------------------------------------------------- the kernel module
 def module_named(facts: Facts, name: str) -> Quotes:
     """The line of a loaded kernel module, () where it is known not to be loaded."""
-    listings = statements(facts, MODULES)
-    for fact in listings:
+    for fact in statements(facts, MODULES):
         module = fact.need().find(name)
         if module is not None:
             return line_of(fact, module.line)
-    if listings and not any(fact.whole for fact in listings):
-        raise unknown(MODULES, "the list of kernel modules is not whole")
+    need_whole_list(facts, MODULES, "the list of kernel modules is not whole")
     return ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from cudadoctor.checks.reading import Quotes, first_true, line_of, lines_with, passed, some, statements, told, unknown
+from cudadoctor.checks.reading import Quotes, first_true, line_of, lines_with, need_whole_list, passed, some, statements, told
 from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -60,12 +60,11 @@ def of_the_driver(path: str) -> bool:
 
 # ---------------------------------------------------------------- questions, each with the lines that answer it yes
 def package(facts: Facts) -> Quotes:
-    listings = statements(facts, DRIVER_PACKAGES)
-    for fact in listings:
+    for fact in statements(facts, DRIVER_PACKAGES):
         for entry in fact.need().packages:
             if is_driver_package(entry):
                 return line_of(fact, entry.line)
-    _whole(listings, DRIVER_PACKAGES)
+    need_whole_list(facts, DRIVER_PACKAGES)
     return ()
 
 
@@ -77,10 +76,9 @@ def dkms_entry(facts: Facts) -> Quotes:
 
 def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[ModuleFiles], ModuleFile], ...]:
     """NVIDIA's module files, for whichever kernel."""
-    listings = statements(facts, MODULE_FILES)
-    found = tuple((fact, file) for fact in listings for file in fact.need().files if is_driver_module(file))
+    found = tuple((fact, file) for fact in statements(facts, MODULE_FILES) for file in fact.need().files if is_driver_module(file))
     if not found:
-        _whole(listings, MODULE_FILES)
+        need_whole_list(facts, MODULE_FILES)
     return found
 
 
@@ -88,17 +86,15 @@ def module_for_kernel(facts: Facts, release: str) -> Quotes:
     """The lines of a module file that the running kernel can load."""
     if facts.value(MODULE_FOR_RUNNING) is False:
         return ()
-    found = [(fact, file) for fact, file in modules_on_disk(facts) if file.kernel == release]
-    if not found:
-        _whole(statements(facts, MODULE_FILES), MODULE_FILES)
-        return ()
-    fact, file = found[0]
-    return lines_with(fact, file.path)[:1]
+    for fact, file in modules_on_disk(facts):
+        if file.kernel == release:
+            return lines_with(fact, file.path)[:1]
+    need_whole_list(facts, MODULE_FILES)
+    return ()
 
 
 def any_module_file(facts: Facts) -> Quotes:
-    found = modules_on_disk(facts)
-    return lines_with(found[0][0], found[0][1].path)[:1] if found else ()
+    return next((lines_with(fact, file.path)[:1] for fact, file in modules_on_disk(facts)), ())
 
 
 def smi(facts: Facts) -> Quotes:
@@ -109,12 +105,11 @@ def library(facts: Facts, name: str) -> Quotes:
     """The lines that show a library of the driver (libcuda.so, libnvidia-ml.so)."""
 
     def among(key: Key[Libraries]) -> Quotes:
-        listings = statements(facts, key)
-        for fact in listings:
+        for fact in statements(facts, key):
             for file in fact.need().find(name):
                 if of_the_driver(file.path):
                     return line_of(fact, file.line) if file.line else lines_with(fact, file.path)[:1]
-        _whole(listings, key)
+        need_whole_list(facts, key)
         return ()
 
     loaded, sought = (loaded_libcuda, libcuda_not_found) if name.startswith("libcuda") else (loaded_libnvidia_ml, libnvidia_ml_not_found)
@@ -161,12 +156,6 @@ def any_library(facts: Facts) -> Quotes:
 def any_trace(facts: Facts) -> Quotes:
     """The lines of the first trace of a driver, () where every place was looked at and holds none."""
     return first_true(*(partial(question, facts) for question in (dkms_entry, any_module_file, package, smi, any_library)))
-
-
-def _whole(listings: tuple[Fact[T], ...], key: Key[T]) -> None:
-    """Absence needs a whole listing. No listing at all here: the thing that would list is known to be absent."""
-    if listings and not any(fact.whole for fact in listings):
-        raise unknown(key, "the listing is not whole")
 
 
 # ---------------------------------------------------------------- which branch

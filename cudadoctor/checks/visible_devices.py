@@ -77,18 +77,19 @@ def resolve(value: str, uuids: Sequence[str | None] | None, *, mig_uuids: Sequen
     mig: list[str] = []
     unread: list[str] = []
     guessed = False
-    kind: str | None = None
+    names: bool | None = None  # whether the list holds names or numbers
     for place, entry in enumerate(entries):
+        named = entry.startswith(("MIG-", "GPU-"))
         try:
-            form, found, sure = _entry(entry, uuids, mig_uuids, mig_possible)
-            if kind is not None and form != kind:
+            found, sure = _entry(entry, uuids, mig_uuids, mig_possible)
+            if names not in (None, named):
                 raise _StopError("mixed")
         except _StopError as stop:
             return Resolution(
                 visible=tuple(visible), mig=tuple(mig), code=0 if visible or mig else NO_DEVICE, bad=entry, reason=stop.reason,
                 rest=tuple(entries[place + 1 :]), unread=tuple(unread), judged=not guessed,
             )  # fmt: skip
-        kind = form
+        names = named
         guessed = guessed or not sure
         if isinstance(found, int) and found >= 0 and found in visible:
             return Resolution(code=BAD_ORDINAL, bad=entry, reason="duplicate", rest=tuple(entries[place + 1 :]))
@@ -96,23 +97,17 @@ def resolve(value: str, uuids: Sequence[str | None] | None, *, mig_uuids: Sequen
             mig.append(found)
         else:
             visible.append(found)
-        if form == "number" and _JOINED.match(entry):
+        if not named and _JOINED.match(entry):
             unread.append(entry)
     return Resolution(visible=tuple(visible), mig=tuple(mig), unread=tuple(unread), judged=not guessed)
 
 
-def _entry(
-    entry: str, uuids: Sequence[str | None] | None, mig_uuids: Sequence[str], mig_possible: bool
-) -> tuple[Literal["name", "number"], int | str, bool]:
-    """The form of an entry, what it names (a place in the list, or a MIG device), and whether that is known to be there."""
+def _entry(entry: str, uuids: Sequence[str | None] | None, mig_uuids: Sequence[str], mig_possible: bool) -> tuple[int | str, bool]:
+    """What an entry names (a place in the list, or a MIG device), and whether that is known to be there."""
     if entry.startswith("MIG-"):
         name = _mig(entry, mig_uuids, mig_possible)
-        return "name", name, name in mig_uuids
-    if entry.startswith("GPU-"):
-        place, sure = _named(entry, uuids)
-        return "name", place, sure
-    place, sure = _numbered(entry, uuids)
-    return "number", place, sure
+        return name, name in mig_uuids
+    return _named(entry, uuids) if entry.startswith("GPU-") else _numbered(entry, uuids)
 
 
 def _numbered(entry: str, uuids: Sequence[str | None] | None) -> tuple[int, bool]:

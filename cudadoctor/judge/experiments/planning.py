@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cudadoctor.checks.common import variables_of
 from cudadoctor.checks.reading import hung
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge.diagnose import Seen
@@ -37,7 +38,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     goal = "devices" if _others_compute(seen.facts) else "numba-kernel"
     if goal == "devices" and failure.rung in _WITH_CONTEXT:
         return None
-    table, variables = knowledge.experiments, variables_of(seen.facts)
+    table, variables = knowledge.experiments, variables_of(seen.facts.there(ENVIRONMENT))
     job = table.is_job(variables)
     free = {name: text for name, text in variables.items() if not table.kept(name, text, job=job)}
     if root is not None and failure.rung not in (START, *knowledge.cause(root.cause).breaks):
@@ -160,9 +161,3 @@ def _usable_toolkits(facts: Facts) -> Iterator[int]:
     listed = enumerate(found.toolkits if found is not None else ())
     whole = {one.version: number for number, one in listed if one.has_nvvm and one.has_libdevice and not one.stale}
     yield from list(whole.values())[:3]
-
-
-def variables_of(facts: Facts) -> dict[str, str]:
-    """The variables of the environment; none where they are not known."""
-    found = facts.value(ENVIRONMENT)
-    return found.variables if found is not None else {}

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cudadoctor.judge.experiments.planning import UNFORESEEN, variables_of
+from cudadoctor.checks.common import variables_of
+from cudadoctor.judge.experiments.planning import UNFORESEEN
 from cudadoctor.judge.experiments.search import again
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Conclusion
@@ -74,7 +75,7 @@ def _quotes(change: Change, facts: Facts) -> Iterator[Quote]:
 
 
 def _values(change: Change, facts: Facts, knowledge: Knowledge) -> dict[str, str]:
-    variables = variables_of(facts)
+    variables = variables_of(facts.there(ENVIRONMENT))
     for name in (*change.unset, *(entry.variable for entry in change.left_out)):
         text = variables.get(name, "")
         values = {"variable": name, "value": text if _may_be_shown(name, text) else ""}
@@ -110,7 +111,7 @@ def in_words(plan: Plan, change: Change, facts: Facts, knowledge: Knowledge) -> 
     """The change as a phrase that follows `with`."""
     if change == SAME:
         return UNCHANGED
-    variables, parts = variables_of(facts), []
+    variables, parts = variables_of(facts.there(ENVIRONMENT)), []
     if len(change.unset) > 3:
         parts.append(f"{len(change.unset)} variables unset ({', '.join(change.unset[:2])} ...)")
     elif change.unset:
