@@ -7,7 +7,7 @@ disagree, it cannot be judged. What NVML said while the GPU worked can name the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -112,15 +112,12 @@ def assess_all(measured: Iterable[Measurement], ladder: Ladder, knowledge: Knowl
         if one.value and one.peer is None and names.get(one.gpu) is not None:
             kinds.setdefault((one.name, names[one.gpu], equals.link_of(one.limit_from)), []).append(place)
     for (name, _, _), places in kinds.items():
-        values = _comparable([results[place] for place in places], knowledge.figure(name))
+        row, clocks = knowledge.figure(name), [results[place].clock_mhz for place in places]
+        less = row is not None and row.less
+        values = equals.comparable([results[place].value or 0.0 for place in places], clocks, equals.usual_clock(clocks), less=less)
         for at, usual in equals.slow(values):
             results[places[at]] = msgspec.structs.replace(results[places[at]], behind=round(1 - values[at] / usual, 4))
     return results
-
-
-def _comparable(results: Sequence[BenchmarkResult], row: FigureRow | None) -> list[float]:
-    values, clocks = [one.value or 0.0 for one in results], [one.clock_mhz for one in results]
-    return equals.comparable(values, clocks, equals.usual_clock(clocks), less=row is not None and row.less)
 
 
 def _doubt(

@@ -25,9 +25,11 @@ def by_number(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError, know
     """The causes that the table names for DCGM's number."""
     row = knowledge.dcgm_error(error.code) if error.code is not None else None
     if row is not None:
+        number = (failure.entity or "").removeprefix("GPU ")
+        values = {"index": number} if number.isdecimal() else {}
         basis: Basis = "stated" if len(row.causes) == 1 and not row.suspect_only else "suspected"
         for cause in row.causes:
-            yield Clue(cause=cause, quotes=(quote(fact, failure, error),), basis=basis, values=_values(failure))
+            yield Clue(cause=cause, quotes=(quote(fact, failure, error),), basis=basis, values=values)
 
 
 def quote(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError) -> Quote:
@@ -43,8 +45,3 @@ def quote(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError) -> Quote
 def named(failure: DcgmFailure) -> str:
     """memory, GPU 0."""
     return f"{failure.test}, {failure.entity}" if failure.entity else failure.test
-
-
-def _values(failure: DcgmFailure) -> dict[str, str]:
-    number = (failure.entity or "").removeprefix("GPU ")
-    return {"index": number} if number.isdecimal() else {}

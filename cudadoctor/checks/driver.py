@@ -18,6 +18,7 @@ from cudadoctor.checks.reading import (
     elsewhere,
     first_true,
     gpus,
+    line_if,
     line_of,
     listed,
     merged,
@@ -30,20 +31,7 @@ from cudadoctor.checks.reading import (
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Basis, Clue
-from cudadoctor.model.values import (
-    DKMS,
-    DRIVER_PACKAGES,
-    KERNEL,
-    LOADED_DRIVER,
-    MODULE_FILES,
-    MODULES,
-    NVML,
-    PCI,
-    SETTING,
-    SMI,
-    LoadedDriver,
-    PciBus,
-)
+from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, NVML, PCI, SETTING, SMI
 
 NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
 PASSTHROUGH = ("vfiopci", "pcistub")
@@ -171,7 +159,11 @@ def not_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = gpus(facts)
     if not found or any(gpu.driver == "nvidia" for gpu in found) or not driver_is_out(facts, bus):
         return
-    reason = first_true(lambda: _module_there(facts), lambda: _without_nvml(facts), lambda: _without_smi(facts))
+    reason = first_true(
+        lambda: _module_there(facts),
+        lambda: line_if(facts, NVML, lambda nvml: nvml.code == DRIVER_NOT_LOADED),
+        lambda: line_if(facts, SMI, lambda smi: NO_CONTACT in (smi.failure or "")),
+    )
     if reason:
         # "couldn't communicate" in a text may have any of the causes that leave the module out of memory.
         sure = bus.origin != "text" or _answer(facts, _module_there)
@@ -184,17 +176,6 @@ def _module_there(facts: Facts) -> Quotes:
     return traces.module_for_kernel(facts, facts[KERNEL].need().release)
 
 
-def _without_nvml(facts: Facts) -> Quotes:
-    """The line with which NVML says that no driver answers."""
-    fact = facts[NVML]
-    return some(fact)[:1] if fact.value is not None and fact.value.code == DRIVER_NOT_LOADED else ()
-
-
-def _without_smi(facts: Facts) -> Quotes:
-    fact = facts[SMI]
-    return some(fact)[:1] if fact.value is not None and NO_CONTACT in (fact.value.failure or "") else ()
-
-
 # ---------------------------------------------------------------- the line
 def describe(facts: Facts, knowledge: Knowledge) -> Line:
     place = elsewhere(facts, facts[PCI]) if facts.why_unknown(PCI) is None else elsewhere(facts)
@@ -204,11 +185,11 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line("WSL uses the driver of Windows: /usr/lib/wsl/lib and /dev/dxg", skip="WSL")
     if place is not None:
         return Line(f"{place}: the driver is part of the system image", skip=place)
-    bus: Fact[PciBus] = facts[PCI]
     if not gpus(facts):
-        return Line("no NVIDIA GPU to drive", some(bus)[:1], skip="no NVIDIA GPU")
-    version = facts.there(LOADED_DRIVER)
-    name = _name(facts.value(LOADED_DRIVER))
+        return Line("no NVIDIA GPU to drive", some(facts[PCI])[:1], skip="no NVIDIA GPU")
+    version, loaded = facts.there(LOADED_DRIVER), facts.value(LOADED_DRIVER)
+    flavour = f" ({loaded.flavour})" if loaded is not None and loaded.flavour is not None else ""
+    name = f"nvidia {loaded.version}{flavour}" if loaded is not None else "nvidia"
     held: dict[str, list[str]] = {}
     for gpu in gpus(facts):
         held.setdefault(gpu.driver or ("" if gpu.driver_known else "?"), []).append(gpu.address)
@@ -216,12 +197,6 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     if version is not None and "nvidia" not in held:
         words.append(f"{name} is loaded")
     return Line("; ".join(words), merged(some(version)[:1] if version is not None else (), *(gpu.quotes for gpu in gpus(facts)[:4])))
-
-
-def _name(loaded: LoadedDriver | None) -> str:
-    if loaded is None:
-        return "nvidia"
-    return f"nvidia {loaded.version}" + (f" ({loaded.flavour})" if loaded.flavour is not None else "")
 
 
 def _drives(driver: str, addresses: str, name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from cudadoctor.checks import traces
@@ -27,23 +28,10 @@ from cudadoctor.checks.reading import (
 from cudadoctor.checks.reading import unknown as not_known
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.knowledge.tables import Architecture
-from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DRIVER_FILES,
-    HANGS,
-    KERNEL_LOG,
-    LADDER,
-    LIBRARIES,
-    LOADED_DRIVER,
-    NVML,
-    PCI,
-    SECURE_BOOT,
-    SMI,
-    KernelEvent,
-    KernelLog,
-)
+from cudadoctor.model.values import DRIVER_FILES, HANGS, KERNEL_LOG, LADDER, LIBRARIES, LOADED_DRIVER, NVML, PCI, SECURE_BOOT, SMI
 from cudadoctor.model.version import LibraryVersion, Version
 
 _REFUSED = lazy(
@@ -70,16 +58,11 @@ def secure_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not refused or elsewhere(facts, log) is not None or not driver_is_out(facts, log):
         return
     named = [event for event in refused if "nvidia" in event.text.lower() and not _UNVERIFIED.search(event.text)]
-    if named:
-        yield Clue(cause="secure-boot-blocks-module", quotes=_lines(log, named))
-        return
     anonymous = [event for event in refused if _names_nothing(event.text) or _UNVERIFIED.search(event.text)]
-    if anonymous and facts[SECURE_BOOT].value:
-        yield Clue(cause="secure-boot-blocks-module", quotes=merged(_lines(log, anonymous), some(facts[SECURE_BOOT])[:1]))
-
-
-def _lines(log: Fact[KernelLog], events: list[KernelEvent]) -> Quotes:
-    return tuple(event_line(log, event) for event in events[:3])
+    if named or (anonymous and facts[SECURE_BOOT].value):
+        lines = tuple(event_line(log, event) for event in (named or anonymous)[:3])
+        setting = some(facts[SECURE_BOOT])[:1] if not named else ()
+        yield Clue(cause="secure-boot-blocks-module", quotes=merged(lines, setting))
 
 
 def _names_nothing(text: str) -> bool:
@@ -111,7 +94,7 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         found = side(facts)
         return found if found is not None and not same_release(loaded, found.version) else None
 
-    side = first_true(lambda: other(_libcuda_side), lambda: other(_nvml_side), lambda: other(_smi_side))
+    side = first_true(*(partial(other, place) for place in (_libcuda_side, _nvml_side, _smi_side)))
     if side:
         values = {"module": loaded.text, "library": side.version.text, **({"path": side.path} if side.path is not None else {})}
         yield Clue(cause="driver-version-mismatch", quotes=merged(some(module)[:1], side.quotes), values=values)

@@ -35,20 +35,7 @@ from cudadoctor.knowledge.tables import Architecture, Chip
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DEVICE_NODES,
-    KERNEL_LOG,
-    LADDER,
-    MODULES,
-    NVML,
-    PCI,
-    PCI_NAMES,
-    SMI,
-    KernelEvent,
-    KernelLog,
-    PciBus,
-    PciFunction,
-)
+from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, NVML, PCI, PCI_NAMES, SMI, KernelEvent, PciBus, PciFunction
 
 OFF, OFF_THE_BUS = "gpu-fell-off-bus", 79  # Xid
 MOST_ADAPTERS = 4  # of other makers, that a report names
@@ -140,20 +127,18 @@ def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     What a pasted text says of the past is left to the signs: nobody can ask that machine what works now.
     """
-    for log, address, lost in logged(facts, lambda event: event.xid == OFF_THE_BUS or _LOST.search(event.text) is not None):
-        quotes = tuple(event_line(log, event) for event in lost[:2])
-        yield Clue(cause=OFF, quotes=quotes, subject=subject_of(address), values={"address": address or ""})
+    for address, lost in logged(facts, lambda event: event.xid == OFF_THE_BUS or _LOST.search(event.text) is not None):
+        yield Clue(cause=OFF, quotes=lost[:2], subject=subject_of(address), values={"address": address or ""})
 
 
 def refused_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """This boot's kernel log names a reason that lies before the driver: a power plug, a memory window, a GPU that is switched off."""
     for cause, words in _REFUSED.items():
-        for log, address, said in logged(facts, lambda event, words=words: words.search(event.text) is not None):  # type: ignore[misc]
-            quotes = tuple(event_line(log, event) for event in said[:2])
-            yield Clue(cause=cause, quotes=quotes, subject=subject_of(address), values={"address": address} if address else {})
+        for address, said in logged(facts, lambda event, words=words: words.search(event.text) is not None):  # type: ignore[misc]
+            yield Clue(cause=cause, quotes=said[:2], subject=subject_of(address), values={"address": address} if address else {})
 
 
-def logged(facts: Facts, says: Callable[[KernelEvent], bool]) -> Iterator[tuple[Fact[KernelLog], str | None, list[KernelEvent]]]:
+def logged(facts: Facts, says: Callable[[KernelEvent], bool]) -> Iterator[tuple[str | None, Quotes]]:
     """The lines of this boot's kernel log that say so, for each GPU that is not seen to work now."""
     log = facts[KERNEL_LOG]
     if log.value is None or log.origin == "text":
@@ -161,7 +146,7 @@ def logged(facts: Facts, says: Callable[[KernelEvent], bool]) -> Iterator[tuple[
     for address, events in by_address(log.value.events).items():
         said = [event for event in events if says(event) and not log.value.past(event.line, address)]
         if said and not works_now(facts, address):
-            yield log, address, said
+            yield address, tuple(event_line(log, event) for event in said)
 
 
 def by_address(events: tuple[KernelEvent, ...]) -> dict[str | None, list[KernelEvent]]:

@@ -8,12 +8,12 @@ from cudadoctor.checks import device_state, links, memory_errors
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.benchmark import CLOCKS
 from cudadoctor.checks.gpu import by_address, logged
-from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, subject_of, unknown
+from cudadoctor.checks.reading import lines_with, listed, merged, some, subject_of, unknown
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import NVML, NvmlGpu
+from cudadoctor.model.values import KERNEL_LOG, NVML, NvmlGpu
 
 _INIT_FAILED = lazy(r"RmInitAdapter failed|rm_init_adapter failed")
 # What the driver says where it knows why: each of these is a cause of its own.
@@ -30,12 +30,11 @@ def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     Where the log also gives a reason, that reason is the cause, and this is no more than a suspicion.
     """
-    for log, address, fatal in logged(facts, lambda event: _INIT_FAILED.search(event.text) is not None):
-        grouped = by_address(log.need().events)
+    for address, fatal in logged(facts, lambda event: _INIT_FAILED.search(event.text) is not None):
+        grouped = by_address(facts[KERNEL_LOG].need().events)
         near = (*grouped.get(None, ()), *grouped[address])
         basis: Basis = "suspected" if any(_REASON_GIVEN.search(event.text) for event in near) else "derived"
-        quotes = tuple(event_line(log, event) for event in fatal[-2:])
-        yield Clue(cause="gpu-init-failed", quotes=quotes, subject=subject_of(address), basis=basis, values={"address": address or ""})
+        yield Clue(cause="gpu-init-failed", quotes=fatal[-2:], subject=subject_of(address), basis=basis, values={"address": address or ""})
 
 
 # ---------------------------------------------------------------- the line

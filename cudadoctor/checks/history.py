@@ -14,17 +14,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    KERNEL_LOG,
-    KILLED_FOR_MEMORY,
-    KILLED_FOR_MEMORY_AFTER,
-    LADDER,
-    NVML,
-    KernelEvent,
-    KernelLog,
-    NvmlGpu,
-    RungName,
-)
+from cudadoctor.model.values import KERNEL_LOG, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, NVML, KernelEvent, KernelLog, RungName
 
 CEILING = "process-limits"
 FAULT, WRONG = "program-memory-fault", "gpu-computes-wrong"
@@ -83,9 +73,12 @@ def _ended(clue: Clue, layer: str, facts: Facts, rungs: Rungs, breaks: Sequence[
 
 def _counted_now(clue: Clue, facts: Facts) -> bool | None:
     """What NVML counts of it at present on this GPU, or the kernel in this control group; None where neither says."""
-    if clue.cause == CEILING:
-        return _killed_now(facts)
-    gpu = _of_nvml(clue.subject.removeprefix("gpu:"), facts)
+    if clue.cause == CEILING:  # a log tells of every group's processes, the counter of this group's during this check
+        before, after = facts.value(KILLED_FOR_MEMORY), facts.value(KILLED_FOR_MEMORY_AFTER)
+        return after > before if before is not None and after is not None else None
+    address, found = clue.subject.removeprefix("gpu:"), facts.there(NVML)
+    gpus = found.need().gpus if found is not None and found.origin != "text" else ()
+    gpu = next((gpu for gpu in gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)
     if gpu is None:
         return None
     if clue.cause == "ecc-uncorrectable":
@@ -94,18 +87,6 @@ def _counted_now(clue: Clue, facts: Facts) -> bool | None:
         known = [state for state in (gpu.remap_pending, gpu.remap_failed, gpu.retired_pages_pending) if state is not None]
         return any(known) if known else None
     return None
-
-
-def _killed_now(facts: Facts) -> bool | None:
-    """Whether a process of this control group was killed for memory during this check: a log tells of every group's."""
-    before, after = facts.value(KILLED_FOR_MEMORY), facts.value(KILLED_FOR_MEMORY_AFTER)
-    return after > before if before is not None and after is not None else None
-
-
-def _of_nvml(address: str, facts: Facts) -> NvmlGpu | None:
-    found = facts.there(NVML)
-    gpus = found.need().gpus if found is not None and found.origin != "text" else ()
-    return next((gpu for gpu in gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)
 
 
 def _computed(address: str, facts: Facts) -> bool:

@@ -12,24 +12,13 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
-from cudadoctor.model.values import (
-    CGROUP_LIMITS,
-    KILLED_FOR_MEMORY,
-    KILLED_FOR_MEMORY_AFTER,
-    LADDER,
-    LIMITS,
-    NVML,
-    Ladder,
-    Limits,
-    RungName,
-    RungResult,
-)
+from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, LIMITS, NVML, Limits
 
 CEILING = "process-limits"
-KERNELS: tuple[RungName, ...] = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
+KERNELS = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
 SIGKILL = "SIGKILL"  # as the ladder's end says it
 OF_GROUP = "memory of the control group"
-OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN = 2, 304, 999
+REFUSALS = (2, 304, 999)  # CUDA_ERROR_OUT_OF_MEMORY, _OPERATING_SYSTEM, _UNKNOWN
 FREE_SHARE = 0.1  # of a GPU's memory: with less left, the GPU itself is full
 # CUDA maps the whole address range of all GPUs and of the host at its start: any limit on it that a person would set is too low.
 LEAST: dict[str, int] = {
@@ -69,33 +58,32 @@ def _clue(first: Quote, limits: Fact[Limits], low: Low, seen: Literal["failed"] 
     return Clue(cause=CEILING, quotes=(first, *line_of(limits, low.line)), seen=seen, values=values)
 
 
-def _crashes(climb: Fact[Ladder], *signals: str) -> list[RungResult]:
-    """The tries that one of these signals ended."""
-    rungs = climb.value.rungs if climb.value is not None else ()
-    return [entry for entry in rungs if entry.status == "crash" and any(signal in (entry.why or "") for signal in signals)]
+def _ended_by(facts: Facts, *signals: str) -> list[Quote]:
+    """The ladder's lines about tries that one of these signals ended."""
+    climb = facts[LADDER]
+    crashes = [entry for entry in (climb.value.rungs if climb.value is not None else ()) if entry.status == "crash"]
+    return [rung_quote(climb, entry) for entry in crashes if any(signal in (entry.why or "") for signal in signals)]
 
 
 def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The ladder was killed, and in the same seconds the kernel counted a process that it killed for its control group's memory."""
-    climb = facts[LADDER]
-    ended = _crashes(climb, SIGKILL)
+    ended = _ended_by(facts, SIGKILL)
     if not ended or facts[KILLED_FOR_MEMORY_AFTER].need() <= facts[KILLED_FOR_MEMORY].need():
         return
     group = facts[CGROUP_LIMITS]
     memory = next((entry for entry in group.need().entries if entry.name == OF_GROUP), None)
     shown = line_of(group, memory.line) if memory is not None else ()
     values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
-    quotes = (rung_quote(climb, ended[0]), *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
+    quotes = (ended[0], *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
     yield Clue(cause=CEILING, quotes=quotes, seen="failed", values=values)
 
 
 def out_of_time(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The ladder was killed, and its process may use so little CPU time that it can hardly have got further."""
-    climb = facts[LADDER]
-    ended = _crashes(climb, SIGKILL, "SIGXCPU")
+    ended = _ended_by(facts, SIGKILL, "SIGXCPU")
     for entry in facts[LIMITS].need().entries if ended else ():
         if entry.name == CPU_TIME and entry.value < LEAST_SECONDS:
-            yield _clue(rung_quote(climb, ended[0]), facts[LIMITS], Low(CPU_TIME, f"{entry.value} s", entry.line))
+            yield _clue(ended[0], facts[LIMITS], Low(CPU_TIME, f"{entry.value} s", entry.line))
             return
 
 
@@ -122,8 +110,9 @@ def starved(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """CUDA's start failed as it does where the system refuses memory, threads or files, and a limit is too low for it."""
     climb = facts[LADDER]
-    rungs: tuple[RungName, ...] = ("init", "context", "memory", "numba-kernel")
-    failed = [result for result in broken(climb.value, *rungs) if _may_be_a_limit(result)]
+    in_driver = [one for one in broken(climb.value, "init", "context", "memory") if one.code in REFUSALS or one.status == "crash"]
+    in_numba = [one for one in broken(climb.value, "numba-kernel") if any(words in one.output for words in NO_MEMORY)]
+    failed = in_driver + in_numba
     if not failed or _gpu_is_full(facts):
         return
     ceilings = (fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None)
@@ -132,12 +121,6 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if low is not None:
             yield _clue(rung_quote(climb, failed[0]), found, low, seen=None)
             return
-
-
-def _may_be_a_limit(result: RungResult) -> bool:
-    if result.rung == "numba-kernel":
-        return any(words in result.output for words in NO_MEMORY)
-    return result.code in (OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN) or result.status == "crash"
 
 
 def _gpu_is_full(facts: Facts) -> bool:

@@ -16,20 +16,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    COPY_RATES,
-    LADDER,
-    NVML,
-    PCI_LINKS,
-    SMI_CSV,
-    SMI_DETAILS,
-    CopyRates,
-    Measurement,
-    PciLink,
-    PciLinks,
-    SmiCsv,
-    SmiDetails,
-)
+from cudadoctor.model.values import COPY_RATES, LADDER, NVML, PCI_LINKS, SMI_CSV, SMI_DETAILS, Measurement, PciLinks, SmiCsv, SmiDetails
 
 PCIE, NVLINK = "pcie-link-degraded", "nvlink-error"
 BUSY = 20  # percent of utilisation from which a GPU is at work
@@ -82,8 +69,11 @@ def pcie_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield from _slow_at_work(table, table.value)
     for links in facts.all(PCI_LINKS):
         yield from _by_lspci(links)
-    for rates in facts.all(COPY_RATES):
-        yield from _by_copies(rates, facts)
+    best = _rate_of_links(facts)
+    for copies in facts.all(COPY_RATES):
+        known = [rate for rate in (copies.need().to_device, copies.need().from_device) if rate is not None] if copies.present else []
+        if best is not None and known and max(known) < SLOW_COPY * best[0]:
+            yield Clue(cause=PCIE, quotes=(*some(copies), *best[1]), text=copies.origin == "text")
 
 
 def _by_smi(fact: Fact[SmiDetails]) -> Iterator[Clue]:
@@ -122,27 +112,12 @@ def _slow_at_work(fact: Fact[SmiCsv], table: SmiCsv) -> Iterator[Clue]:
 
 
 def _by_lspci(fact: Fact[PciLinks]) -> Iterator[Clue]:
+    """Narrower than the card, unless a bridge of this very width is shown: then the slot has no more lanes."""
     slots = fact.value.slots if fact.value is not None else ()
     for link in fact.value.links if fact.value is not None else ():
-        if _narrow(link, slots):
+        narrow = link.width is not None and (link.narrowed or (link.width_max is not None and link.width < link.width_max))
+        if narrow and not any(slot.width_max == link.width == slot.width and slot.rate == link.rate for slot in slots):
             yield _shown(fact, link.lines, link.address, _sure(link.width or 1, link.width_max or CARD))
-
-
-def _narrow(link: PciLink, slots: Sequence[PciLink]) -> bool:
-    """Narrower than the card, unless a bridge of this very width is shown: then the slot has no more lanes."""
-    if link.width is None or not (link.narrowed or (link.width_max is not None and link.width < link.width_max)):
-        return False
-    return not any(slot.width_max == link.width == slot.width and slot.rate == link.rate for slot in slots)
-
-
-def _by_copies(fact: Fact[CopyRates], facts: Facts) -> Iterator[Clue]:
-    rates = fact.value
-    best = _rate_of_links(facts)
-    if rates is None or best is None:
-        return
-    known = [rate for rate in (rates.to_device, rates.from_device) if rate is not None]
-    if known and max(known) < SLOW_COPY * best[0]:
-        yield Clue(cause=PCIE, quotes=(*some(fact), *best[1]), text=fact.origin == "text")
 
 
 def _rate_of_links(facts: Facts) -> tuple[float, Quotes] | None:

@@ -137,6 +137,12 @@ def source_of(fact: Fact[T], unnamed: str | None = None) -> str:
     return fact.quotes[0].source if fact.quotes else unnamed or fact.key
 
 
+def line_if(facts: Facts, key: Key[T], so: Callable[[T], object]) -> Quotes:
+    """A line of a fact whose value is so; () where it is absent or not so."""
+    fact = facts[key]
+    return some(fact)[:1] if fact.value is not None and so(fact.value) else ()
+
+
 def lines_at(fact: Fact[T], lines: Container[int | None]) -> Quotes:
     """The lines with these numbers; the fact's first quote where it has none of them."""
     return tuple(quote for quote in single_lines(fact) if quote.first in lines) or some(fact)[:1]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from cudadoctor.checks.reading import Quotes, first_true, line_of, lines_with, need_whole_list, passed, some, statements, told
+from cudadoctor.checks.reading import Quotes, first_true, line_if, line_of, lines_with, need_whole_list, passed, some, statements, told
 from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -98,7 +98,7 @@ def any_module_file(facts: Facts) -> Quotes:
 
 
 def smi(facts: Facts) -> Quotes:
-    return some(facts[SMI])[:1] if facts[SMI].present else ()
+    return line_if(facts, SMI, lambda smi: True)
 
 
 def library(facts: Facts, name: str) -> Quotes:
@@ -137,16 +137,12 @@ def libnvidia_ml_not_found(facts: Facts) -> bool:
 def loaded_libcuda(facts: Facts) -> Quotes:
     """The lines that show that the driver's libcuda was loaded, wherever it lies."""
     fact = facts[LADDER]
-    if fact.value is None or not passed(fact.value, "libcuda") or not of_the_driver(fact.value.library_path or ""):
-        return ()
-    return lines_with(fact, "libcuda")[:1]
+    good = passed(fact.value, "libcuda") and of_the_driver(fact.need().library_path or "")
+    return lines_with(fact, "libcuda")[:1] if good else ()
 
 
 def loaded_libnvidia_ml(facts: Facts) -> Quotes:
-    fact = facts[NVML]
-    if fact.value is None or fact.value.code < 0 or fact.value.code == NO_LIBRARY:
-        return ()
-    return some(fact)[:1]
+    return line_if(facts, NVML, lambda nvml: nvml.code >= 0 and nvml.code != NO_LIBRARY)
 
 
 def any_library(facts: Facts) -> Quotes:
