@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
+from typing import Literal
 
 import msgspec
 from msgspec.structs import asdict
@@ -22,30 +23,16 @@ def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[repor
     ladder = facts.value(LADDER)
     if ladder is None:
         return ()
-    rungs = [
-        report.SmokeResult(
-            gpu=entry.gpu,
-            step=entry.rung,
-            status="pass" if entry.status == "pass" else "skip" if entry.status == "skip" else "fail",
-            why=entry.why or (entry.name if entry.status != "pass" else None),
-            seconds=entry.seconds,
-        )
-        for entry in ladder.rungs
-        if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel")
-    ]
-    steps = [
-        report.SmokeResult(
-            gpu=step.gpu,
-            step=step.step,
-            status=step.status,
-            why=step.why,
-            seconds=step.seconds,
-            said=step.said,
-            planted=explain(step.planted) if step.planted else None,
-        )
-        for step in ladder.smoke
-    ]
-    return tuple(rungs + steps)
+    results = []
+    for entry in ladder.rungs:
+        if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel"):
+            status: Literal["pass", "skip", "fail"] = entry.status if entry.status in ("pass", "skip") else "fail"
+            why = entry.why or (entry.name if status != "pass" else None)
+            results.append(report.SmokeResult(gpu=entry.gpu, step=entry.rung, status=status, why=why, seconds=entry.seconds))
+    for step in ladder.smoke:
+        known = {name: value for name, value in asdict(step).items() if name != "line"}
+        results.append(report.SmokeResult(**{**known, "planted": explain(step.planted) if step.planted else None}))
+    return tuple(results)
 
 
 def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
@@ -106,8 +93,7 @@ def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowle
 
 def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | None, str | None]:
     """Memory clock x bus width x 2 (double data rate), in GB/s, as NVML states them."""
-    nvml = facts.value(NVML)
-    address = next((device.address for device in ladder.devices if device.index == index), None)
+    nvml, address = facts.value(NVML), ladder.address(index)
     gpu = next((entry for entry in nvml.gpus if entry.address == address), None) if nvml is not None else None
     if gpu is None or not gpu.memory_clock_max_mhz or not gpu.memory_bus_bits:
         return None, None
