@@ -23,9 +23,11 @@ from cudadoctor.model.values import (
     ENVIRONMENT,
     FRAMEWORK_BUILDS,
     HANGS,
+    KERNEL_INTERFACE,
     KERNEL_LOG,
     LADDER,
     LIBRARIES,
+    LIMITS,
     LOADED_DRIVER,
     MODULES,
     NVCC,
@@ -46,6 +48,8 @@ from cudadoctor.model.values import (
     FrameworkBuilds,
     GpuProcess,
     Ladder,
+    Limit,
+    Limits,
     LoadedDriver,
     Measurement,
     NumbaState,
@@ -56,6 +60,7 @@ from cudadoctor.model.values import (
     Processes,
     PythonEnvironment,
     PythonPackage,
+    Refusal,
     RungResult,
     Shadow,
     Silent,
@@ -144,7 +149,7 @@ def on_gpu(*entries: GpuProcess, gpu: NvmlGpu | None = None, **more: Any) -> Nvm
     return Nvml(code=0, library=LibraryVersion(VERSION), cuda=CudaVersion("13.0"), gpus=(chosen,), processes=entries, **more)
 
 
-def listed(pid: int = 4242, memory: int | None = 60 * GIB, kind: str = "C", **more: Any) -> GpuProcess:
+def listed(pid: int = 4242, memory: int | None = 120 * GIB, kind: str = "C", **more: Any) -> GpuProcess:
     return GpuProcess(gpu=ADDRESS, pid=pid, kind=kind, memory_bytes=memory, **{"name": "/usr/bin/train", **more})
 
 
@@ -166,6 +171,7 @@ def process(pid: int = 4242, state: Any = "running", ppid: int = 1000, **more: A
 
 def healthy() -> State:
     return {
+        KERNEL_INTERFACE: (),
         PYTHON: with_numba(),
         PYTHON_RAN: None,
         TOOLKITS: toolkits(),
@@ -241,6 +247,9 @@ def changed_at_start(name: str, rung: str | None, code: int | None) -> Ladder:
 
 
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
+    "kernel-interface-withheld": (
+        {LADDER: climb("init", code=304), KERNEL_INTERFACE: (Refusal(name="eventfd2", answer="EPERM", line=1),)}, (KERNEL_INTERFACE, LADDER),
+    ),
     "python-does-not-start": ({PYTHON_RAN: Silent(path="/v/bin/python", words="ended with exit code 3", at_all=True)}, (PYTHON_RAN,)),
     "python-startup-sets-variable": ({LADDER: changed_at_start("CUDA_VISIBLE_DEVICES", "init", 100)}, (LADDER,)),
     "unified-memory-exhausted": ({NVML: GB10, KERNEL_LOG: make.log(NO_SHARED_MEMORY)}, (KERNEL_LOG,)),
@@ -273,6 +282,7 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
         (ENVIRONMENT, TOOLKITS),
     ),
     "python-abi-mismatch": ({PYTHON: with_numba(package("numpy", "2.5.2"))}, (PYTHON,)),
+    "python-environment-detached": ({LADDER: climb("numba-kernel", output="/v has no pyvenv.cfg, so this Python")}, (PYTHON, LADDER)),
     "python-package-broken": ({LADDER: climb("numba-kernel", output=HALF_GONE)}, (PYTHON, LADDER)),
     "python-module-shadowed": ({PYTHON: with_numba(shadows=(Shadow(module="numba", path="/home/ada/work/numba.py"),))}, (PYTHON,)),
     "pynvml-conflict": ({PYTHON: with_numba(package("pynvml", "11.5.3"), package("nvidia-ml-py", "13.615.71"))}, (PYTHON,)),
@@ -345,6 +355,7 @@ STATE = {"compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-pr
         ("ImportError: cannot import name 'driver' from 'cuda.bindings' (unknown location)", "cuda.bindings", "cuda-bindings"),
         ("AttributeError: module 'llvmlite.ir' has no attribute 'PointerType'", "llvmlite.ir", "llvmlite"),
         ("ImportError: libffi.so.8: cannot open shared object file", "llvmlite.binding.__init__", "llvmlite"),
+        ("EOFError: marshal data too short", "llvmlite.binding.__init__", "llvmlite"),
     ],
 )
 def test_which_package_is_broken(last: str, module: str, words: str) -> None:
@@ -353,7 +364,38 @@ def test_which_package_is_broken(last: str, module: str, words: str) -> None:
     assert (values["module"], values["package"]) == (module, words)
 
 
-@pytest.mark.parametrize("last", ["ValueError: llvmlite", "KeyboardInterrupt", "ImportErrors: No module named 'x'"])
+def test_threads_that_a_limit_or_a_filter_refuses() -> None:
+    none: State = {KERNEL_INTERFACE: (Refusal(name="clone3", answer="can't start new thread", line=1),), LADDER: climb("init", code=304)}
+    assert causes(none) == {"kernel-interface-withheld"}
+    few = Limits(entries=(Limit(name="processes", value=3, line=1),))
+    assert causes({**none, LIMITS: few}) == {"process-limits"}
+    assert causes({**none, LADDER: climb("init", code=100)}) == set()
+
+
+def test_a_stub_that_numba_alone_loads() -> None:
+    failing = climb("numba-kernel", output="FunctionNotFoundError: function cuInit is not found")
+    mapped = msgspec.structs.replace(failing, numba=NumbaState(components={"libcuda": STUB_PATH}))
+    found = clue("libcuda-stub-loaded", {LADDER: mapped, ENVIRONMENT: environment(LD_LIBRARY_PATH="/usr/local/cuda/lib64/stubs:/x")})
+    assert (found.values["path"], found.values["kept"], found.from_rung) == (STUB_PATH, "/x", "numba-kernel")
+    other = msgspec.structs.replace(failing, numba=NumbaState(components={"libcuda": "/opt/driver/libcuda.so"}))
+    assert "libcuda-stub-loaded" not in causes({LADDER: other})
+
+
+def test_numba_that_should_be_there_and_is_not() -> None:
+    output = (
+        'Traceback (most recent call last):\n  File "/w/numba_steps.py", line 298, in start\n    import numba\n'
+        "ModuleNotFoundError: No module named 'numba'\n"
+    )
+    left = "numba was removed and not installed again: /v/lib/python3.12/site-packages/~umba is what pip left of it\n"
+    found = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output + left)})
+    assert found.values["package"] == "numba"
+    assert "~umba" in found.quotes[-1].text
+    assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=output)})
+
+
+@pytest.mark.parametrize(
+    "last", ["ValueError: llvmlite", "EOFError: Ran out of input", "KeyboardInterrupt", "ImportErrors: No module named 'x'"]
+)
 def test_another_error_is_no_broken_package(last: str) -> None:
     output = HALF_GONE.replace("ModuleNotFoundError: No module named 'llvmlite.binding.dylib'", last)
     assert "python-package-broken" not in causes({LADDER: climb("numba-kernel", output=output)})
@@ -895,7 +937,7 @@ def test_out_of_memory_in_a_container() -> None:
 
 
 def test_memory_without_a_figure() -> None:
-    hidden: State = {NVML: on_gpu(listed(memory=None), gpu=found_gpu(60 * GIB)), PROCESSES: table(process())}
+    hidden: State = {NVML: on_gpu(listed(memory=None), gpu=found_gpu(120 * GIB)), PROCESSES: table(process())}
     assert causes(hidden) == {"gpu-memory-held-by-others"}
     assert causes({**hidden, NVML: on_gpu(listed(memory=None), gpu=found_gpu(GIB))}) == set()
 
@@ -936,8 +978,12 @@ def test_memory_that_nobody_holds() -> None:
     assert "zombie-gpu-process" not in causes({**gone, CONTAINER_MARKS: ("/.dockerenv",)})
 
 
+def test_a_gpu_with_room_for_others_is_shared() -> None:
+    assert causes({NVML: on_gpu(listed(memory=105 * GIB)), PROCESSES: table(process())}) == set()
+
+
 def test_each_gpu_for_itself() -> None:
-    first, second = found_gpu(), found_gpu(60 * GIB, index=1, address="0000:02:00.0")
+    first, second = found_gpu(), found_gpu(120 * GIB, index=1, address="0000:02:00.0")
     other = msgspec.structs.replace(listed(), gpu="0000:02:00.0")
     two = Nvml(code=0, gpus=(first, second), processes=(other,))
     shown = msgspec.structs.replace(climb(), devices=(CudaDevice(index=0, address=ADDRESS), CudaDevice(index=1, address="0000:02:00.0")))
@@ -1040,7 +1086,7 @@ def test_processes_line() -> None:
     say = lambda changes: processes.CHECK.describe(host(changes), KNOWLEDGE).summary  # noqa: E731
     assert say({}) == "GPU 0: no process listed, 0 MiB of 140.0 GiB in use"
     one = say({NVML: on_gpu(listed())})
-    assert one == "GPU 0: 1 process holds 60.0 GiB of 140.0 GiB: /usr/bin/train (4242)"
+    assert one == "GPU 0: 1 process holds 120.0 GiB of 140.0 GiB: /usr/bin/train (4242)"
 
 
 # ---------------------------------------------------------------- smoke test, benchmark
@@ -1135,3 +1181,11 @@ def test_a_variable_that_the_interpreters_start_sets(name: str, rung: str | None
     found = list(python.set_at_start(make.host({LADDER: changed_at_start(name, rung, code)}), KNOWLEDGE))
     assert [clue.basis for clue in found] == bases
     assert all(clue.values["variable"] == name for clue in found)
+
+
+def test_a_preloaded_library_may_have_set_it() -> None:
+    climbed = changed_at_start("CUDA_VISIBLE_DEVICES", "init", 100)
+    climbed = msgspec.structs.replace(climbed, changed=(msgspec.structs.replace(climbed.changed[0], preloaded=("/opt/guard.so",)),))
+    found = next(python.set_at_start(make.host({LADDER: climbed}), KNOWLEDGE))
+    assert found.values["preloaded"] == "/opt/guard.so"
+    assert "preloaded: /opt/guard.so" in [quote.text for quote in found.quotes]

@@ -72,7 +72,7 @@ def shown(report: Report, form: str) -> str:
 
 def with_words(text: str) -> Report:
     """A report whose every word that a machine may choose is this text."""
-    report = report_of("h200-memory-some-left")
+    report = report_of("h200-in-use")
     root = report.diagnosis.root
     assert root is not None
     quote = Quote(source=text, first=1, last=1, text=text)
@@ -266,7 +266,7 @@ def test_gitlab_issues_have_the_fields_that_it_reads(name: str) -> None:
 
 
 def test_a_fingerprint_stays_the_same_where_the_numbers_change() -> None:
-    report = report_of("h200-memory-some-left")
+    report = report_of("h200-in-use")
     assert report.diagnosis.root is not None
     other = msgspec.structs.replace(report.diagnosis.root, evidence=(Quote(source="x", text="y"),))
     changed = msgspec.structs.replace(report, diagnosis=msgspec.structs.replace(report.diagnosis, root=other))

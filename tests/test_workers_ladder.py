@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def climb(stub: Path) -> Climb:
     """Run the worker with the stub library, without site-packages: no Numba."""
 
     def start(*arguments: str, python: tuple[str, ...] = (sys.executable, "-S"), **changes: Any) -> Events:
-        events, done = run(*arguments, python=python, LD_LIBRARY_PATH=str(stub), **changes)
+        events, done = run(*arguments, python=python, **{"LD_LIBRARY_PATH": str(stub), **changes})
         assert done.returncode == 0, done.stderr
         assert events[0]["event"] == "start"
         assert events[-1] == {"event": "done"}
@@ -325,6 +326,15 @@ def test_too_little_memory_is_skipped_and_said(smoke: Climb) -> None:
     assert ends(events)[-1] == ("numba-kernel", 0, "pass")
 
 
+def test_a_stub_that_numba_alone_would_load_is_found(smoke: Climb, stub: Path, tmp_path: Path) -> None:
+    (tmp_path / "stubs").mkdir()
+    shutil.copy(stub / "libcuda.so.580.0.1", tmp_path / "stubs" / "libcuda.so")
+    events = smoke("stub", LD_LIBRARY_PATH=f"{tmp_path}/stubs:{stub}")
+    assert ends(events)[-1] == ("numba-kernel", 0, "fail")
+    assert "RuntimeError: function cuInit is not found" in last_end(events)["output"]
+    assert named(events, "numba")[-1]["components"]["libcuda"] == f"{tmp_path}/stubs/libcuda.so"
+
+
 def test_simulator_is_refused_before_any_kernel(climb: Climb) -> None:
     pytest.importorskip("numba")
     events = climb("--no-benchmark", python=(sys.executable,), NUMBA_ENABLE_CUDASIM="1")
@@ -361,6 +371,25 @@ def test_a_numba_that_does_not_import_is_no_missing_numba(climb: Climb, tmp_path
     events = climb("--no-benchmark", FAKE_CUDA_DEVICES="2", PYTHONPATH=str(tmp_path))
     assert ends(events)[-2:] == [("numba-kernel", 0, "fail"), ("numba-kernel", 1, "skip")]
     assert named(events, "end")[-2]["output"].splitlines()[-1].startswith(last)
+
+
+@pytest.mark.parametrize(("left", "said"), [("~umba", "what pip left of it"), ("numba_cuda", "numba, which it needs, is not")])
+def test_numba_that_is_half_there_is_missed(climb: Climb, tmp_path: Path, left: str, said: str) -> None:
+    (tmp_path / left).mkdir()
+    events = climb("--no-benchmark", PYTHONPATH=str(tmp_path))
+    assert ends(events)[-1] == ("numba-kernel", 0, "fail")
+    assert said in last_end(events)["output"].splitlines()[-1]
+
+
+def test_a_virtual_environment_without_its_file_is_told(stub: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "v", symlinks=True)
+    (tmp_path / "v" / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages" / "numba").mkdir()
+    python = (str(tmp_path / "v" / "bin" / "python"), "-S")
+    for lost in (False, True):
+        if lost:
+            (tmp_path / "v" / "pyvenv.cfg").unlink()
+        end = last_end(run("--no-benchmark", python=python, LD_LIBRARY_PATH=str(stub))[0])
+        assert ("has no pyvenv.cfg" in end["output"]) is lost
 
 
 # ---------------------------------------------------------------- the process
@@ -421,5 +450,6 @@ def test_a_number_of_devices_that_is_none_fails_the_rung(count: str, stub: Path)
 def test_what_the_interpreters_start_made_of_a_variable(stub: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1'\ndel os.environ['NUMBA_OPT']\n")
     given = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NUMBA_OPT": "3", "PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": str(stub)}
-    events, _ = run("--quick", **given)
+    events, _ = run("--quick", CUDADOCTOR_WITHHELD="PATH", LD_PRELOAD="/no/guard.so", **given)
+    assert named(events, "changed")[0]["preloaded"][-1] == "/no/guard.so"
     assert [(entry["name"], entry["value"]) for entry in named(events, "changed")] == [("CUDA_VISIBLE_DEVICES", "-1"), ("NUMBA_OPT", None)]

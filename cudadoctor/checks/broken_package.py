@@ -18,12 +18,19 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
 
-BROKEN = "python-package-broken"
+BROKEN, DETACHED = "python-package-broken", "python-environment-detached"
+_LOST = lazy(r"(?P<folder>/[^\n]{1,500}) has no pyvenv\.cfg")  # the worker's words
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
 _CRASHED = "Current thread "  # faulthandler, in the most recent call first
 _BEGINS = "Traceback (most recent call last):"
-_ENDS = lazy(r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError|OSError):[ \t]*(?P<words>[^\n]{0,600})")
+# Compiled or plain source that was cut short or overwritten (Python/marshal.c, Lib/importlib/_bootstrap_external.py) is one too.
+_ENDS = lazy(
+    r"^(?P<kind>ImportError|ModuleNotFoundError|AttributeError|OSError|"
+    r"(?:EOF|Value|Syntax)Error(?=: (?:marshal data too short|bad marshal data|source code (?:string )?cannot contain null bytes)))"
+    r":[ \t]*(?P<words>[^\n]{0,600})"
+)
+_NO_NUMBA = "ModuleNotFoundError: No module named 'numba'"
 # OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
 _DAMAGED = lazy(rf"^[^\n:]{{0,900}}(?:site|dist)-packages/[^\n:]{{1,900}}: (?:{UNUSABLE}|{NOT_THERE})")
 # ImportError: /opt/lib/libstdc++.so.6: file too short. Whoever put that folder in the loader's way did it, and no package.
@@ -56,6 +63,12 @@ def of_traceback(output: str) -> Broken | None:
         if said["words"] and (said["kind"] != "OSError" or _DAMAGED.match(said["words"])):
             return _of_block([match["path"] for match in map(_FRAME.match, lines) if match is not None], said["kind"], said["words"])
     return None
+
+
+def _without_numba(output: str) -> Broken | None:
+    """What the worker says where Numba is not there and should be (workers/numba_steps.py)."""
+    _, found, left = output.rstrip().partition(f"{_NO_NUMBA}\n")
+    return Broken("numba", "numba-cuda", f"{_NO_NUMBA}; {left}", "Numba kernel") if found and left else None
 
 
 def of_crash(output: str) -> Broken | None:
@@ -103,7 +116,7 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if climb.value is None or numba_is_ours(climb.value):
         return
     for result in broken(climb.value, "numba-kernel"):
-        found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output)
+        found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output) or _without_numba(result.output)
         python = told(facts, PYTHON, climb) if found is not None else None
         if found is None or python is None:
             continue
@@ -117,4 +130,14 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
 
 
-RULES = (Rule("python", (BROKEN,), rule),)
+def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A virtual environment without the file that makes it one: its Python sees the packages of the system's."""
+    climb = facts[LADDER]
+    for result in broken(climb.value, "numba-kernel"):
+        lost = _LOST.search(result.output)
+        if lost is not None and told(facts, PYTHON, climb) is not None:
+            quotes = (rung_quote(climb, result), spoken(lost["folder"], 0, lost[0]))
+            yield in_python(DETACHED, facts[PYTHON], quotes, {"path": lost["folder"]})
+
+
+RULES = (Rule("python", (BROKEN,), rule), Rule("python", (DETACHED,), detached))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cudadoctor.checks import limits
+from cudadoctor.checks import kernel_interface, limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
@@ -104,14 +104,16 @@ def _nvml_not_found(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _stub(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A toolkit's stub, by the path of what was loaded or by what it answers itself."""
     fact, ladder = _climb(facts)
-    by_path = ladder.library_path is not None and _STUBS.search(ladder.library_path) is not None
+    failed = broken(ladder, "numba-kernel")
+    numbas = ladder.numba.components.get("libcuda") if ladder.numba is not None and failed else None  # it loads libcuda.so, not .so.1
+    path = next((path for path in (ladder.library_path, numbas) if path is not None and _STUBS.search(path)), None)
     answers = [result for result in broken(ladder, "init") if result.code == STUB_LIBRARY]
-    if not by_path and not answers:
+    if path is None and not answers:
         return
-    quotes = (*(rung_quote(fact, answer) for answer in answers[:1]), *_loaded(ladder))
-    path = ladder.library_path if by_path else None
+    shown = answers or (failed if path == numbas else [])
+    quotes = (*(rung_quote(fact, result) for result in shown[:1]), *_loaded(ladder))
     values = {"path": path, "stub_folder": path.rpartition("/")[0]} if path is not None else {}
-    found = Clue(cause=STUB, quotes=quotes, from_rung="init", values=values)
+    found = Clue(cause=STUB, quotes=quotes, from_rung="init" if path != numbas else "numba-kernel", values=values)
     yield _with_library_path(facts, found, _STUBS)
 
 
@@ -178,13 +180,16 @@ CHECK = Check(
     id="libcuda",
     title="CUDA driver library",
     looks_at="the libcuda that the loader finds, cuInit and the number of devices",
-    items=("ladder", "ldconfig", "driver-libraries", "modules", "nvml", "limits", "control-group", "control-group-after"),
+    items=(
+        "ladder", "ldconfig", "driver-libraries", "modules", "nvml", "limits", "control-group", "control-group-after", "kernel-interface",
+    ),
     rules=(
         Rule("libcuda", (MISSING, INCOMPLETE), any_of(_loader_refused, _nvml_not_found)),
         Rule("libcuda", (MANAGER,), _for_guests_only),
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),
         *limits.RULES,
+        *kernel_interface.RULES,
     ),
     describe=_describe,
-)
+)  # fmt: skip

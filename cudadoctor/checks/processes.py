@@ -33,7 +33,8 @@ from cudadoctor.model.values import (
 
 OTHERS, ZOMBIE, HUNG, SHARED = "gpu-memory-held-by-others", "zombie-gpu-process", "driver-hung", "unified-memory-exhausted"
 _NO_MEMORY = "returned from _memdescAllocInternal("  # open kernel modules, src/nvidia/src/kernel/gpu/mem_mgr/mem_desc.c
-MUCH = 0.10  # of a GPU's memory: from here on others stand in a program's way
+MUCH = 0.10  # of a GPU's memory: so much of others' may stand in a program's way
+LITTLE = 0.20  # of a GPU's memory: where more is left, a GPU is shared and nothing is wrong with it
 IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
 OUT_OF_MEMORY, OUT_OF_MEMORY_NAME = 2, "CUDA_ERROR_OUT_OF_MEMORY"
 NOT_FOUND = "[Not Found]"  # NVML names so a process that is not there, or that another PID namespace holds
@@ -155,7 +156,8 @@ def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvm
     alive = [entry for entry in alive if entry.bytes is not None or not untold]
     alive.sort(key=lambda entry: -(entry.bytes or 0))
     said = (failure,) if failure is not None else ()
-    if alive and (failure is not None or _share(alive, gpu) >= MUCH):
+    held = _share(alive, gpu)
+    if alive and (failure is not None or (held >= MUCH and 1 - max(held, _used(gpu)) < LITTLE)):
         quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
         yield Clue(cause=OTHERS, quotes=quotes, subject=subject_of(gpu.address), values=_values(alive, gpu))
     elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and _unseen(facts, gpu):
@@ -182,9 +184,14 @@ def _share(alive: list[Holder], gpu: NvmlGpu) -> float:
     return held / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
 
 
+def _used(gpu: NvmlGpu) -> float:
+    """The part of the GPU's memory that is in use."""
+    return (gpu.memory_used_bytes or 0) / gpu.memory_total_bytes if gpu.memory_total_bytes else 0.0
+
+
 def _unseen(facts: Facts, gpu: NvmlGpu) -> bool:
     """Whether a good part is in use by processes that this system cannot list."""
-    if gpu.memory_used_bytes is None or not gpu.memory_total_bytes or gpu.memory_used_bytes / gpu.memory_total_bytes < MUCH:
+    if _used(gpu) < MUCH:
         return False
     wsl = facts[WSL]
     return bool(wsl.value) or _shares_are_untold(facts) or bool(marks_of_container(facts, wsl))

@@ -155,9 +155,12 @@ def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         quotes = (
             spoken("ladder", changed.line, f"once the interpreter had started: {assignment}"),
             *((spoken(hook.path, hook.line, hook.text),) if hook is not None else ()),
+            *(spoken("loader", changed.line, f"preloaded: {path}") for path in (changed.preloaded[:2] if hook is None else ())),
             rung_quote(fact, failed[0]),
         )
         values = {"variable": changed.name, **({"path": hook.path} if hook is not None else {})}
+        if hook is None and changed.preloaded:
+            values["preloaded"] = changed.preloaded[0]
         yield Clue(cause=HOOK, quotes=quotes, from_rung=failed[0].rung, basis="derived" if certain else "suspected", values=values)
 
 

@@ -20,7 +20,7 @@ _LONE = lazy("[\ud800-\udfff]")  # how Python keeps a byte of a name or a variab
 
 def writable(text: str) -> str:
     """The text as it can be sent and written: bytes that are not UTF-8 as `\\xff`."""
-    return text if text.isascii() else _LONE.sub(lambda one: f"\\x{ord(one.group()) & 0xFF:02x}", text)
+    return _LONE.sub(lambda one: f"\\x{ord(one.group()) & 0xFF:02x}", text)
 
 
 OUTPUT = "output"  # `what` of a text that a program printed; "text" where somebody may have written it
@@ -56,8 +56,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def writable(self) -> Item:
         """With nothing in it that cannot be written."""
         what = writable(self.what) if isinstance(self.what, str) else tuple(map(writable, self.what))
-        texts = {name: writable(text) for name in ("why", "stdout", "stderr") if (text := getattr(self, name)) is not None}
-        return msgspec.structs.replace(self, what=what, **texts)
+        texts = {"why": self.why, "stdout": self.stdout, "stderr": self.stderr}
+        sound = {name: writable(text) for name, text in texts.items() if text is not None}
+        return msgspec.structs.replace(self, what=what, **sound)
 
     @property
     def answered(self) -> bool:

@@ -65,6 +65,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("put_back",), r"\d{1,7}\{/\\b[A-Za-z_]\w{0,100}\\b/s/\^(?:: )?# //\}"),
         (("set_file",), rf"{_PLACE}"),
         (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
+        (("call",), r"[\w/, ]{2,200}"),
         (("instance",), r"PCI\\[\w&.\\-]+"),
     )
     for name in names
@@ -110,7 +111,7 @@ WORDS: dict[str, str] = {
     "started_processes": "more", "gpu_count": "fewer", "launcher": "the launcher", "fitting_option": "one for each GPU",
     "minimum_driver": "of the version that its CUDA asks for", "fits": "",
     "fabric_manager": "nvidia-fabricmanager", "fabric_manager_words": "nvidia-fabricmanager",
-    "amount": "less than CUDA needs",
+    "amount": "less than CUDA needs", "call": "what the driver calls",
     "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
 }  # fmt: skip
 
@@ -152,6 +153,7 @@ def _files(case: Case) -> Found:
     yield "variable", settings.variable(case)
     yield "kept_path", case.value("kept")
     yield "amount", case.value("amount")
+    yield "call", case.value("call")
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
     loaded = case.value("path") or (ladder.library_path if ladder is not None else None)

@@ -18,7 +18,8 @@ NAME = (
     r"(?:(?P<line>authorization|cookie|mnemonic|(?:pass|seed|recovery|backup)[ _-]?(?:phrase|code))|(?P<counted>token)|"
     r"(?:access|account|api|auth|encryption|licen[cs]e|private|recovery|secret|(?:pre)?shared|signing)[ _.-]?key(?:[_-]?(?:id|base))?|"
     r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|"
-    r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|ñ)a|senha|wachtwoord|has[lł]o|пароль|密[码碼]|パスワード|"
+    r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|\u00f1)a|senha|wachtwoord|has[l\u0142]o|"
+    r"\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6[\u7801\u78bc]|\u30d1\u30b9\u30ef\u30fc\u30c9|"
     r"securestring(?:[ \t]{1,4}-string)?|credential|jwt|signature|authtok|[_-]verifier|session[_-]?id|connection[_-]?string|"
     r"(?P<short>(?<![A-Za-z])(?:auth|dsn|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
 )

@@ -107,5 +107,6 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(id="dev-after", wave="ask", kind="listing", what="/dev", reader="list_dev"),
     # -- load: what has to be seen once the ladder has ended
+    Probe(id="kernel-interface", wave="load", kind="listing", what="system calls", reader="read_kernel_interface"),
     Probe(id="control-group-after", wave="load", kind="listing", what="/proc/self/cgroup", reader="read_control_group"),
 )

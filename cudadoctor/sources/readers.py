@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from cudadoctor.sources.container_stack import read_container_stack
 from cudadoctor.sources.control_group import read_control_group
+from cudadoctor.sources.kernel_interface import read_kernel_interface
 from cudadoctor.sources.pci_names import read_pci_names
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.setting_files import list_settings
@@ -246,5 +247,6 @@ READERS: dict[str, Callable[[str], str]] = {
         read_file, read_environment, read_pci, list_names, list_dev, list_module_files, list_driver_libraries,
         read_user, read_uname, find_program, read_windows_version, list_driver_dlls, read_container_stack,
         list_settings, read_control_group, read_container_manager, read_root_mount, read_pci_names,
+        read_kernel_interface,
     )
 }  # fmt: skip

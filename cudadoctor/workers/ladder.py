@@ -322,15 +322,25 @@ def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], ar
 
 
 def changed_variables() -> list[tuple[str, str | None]]:
-    """Variables of CUDA's that this interpreter's own start (a .pth file, sitecustomize) set or removed. Linux says what was given."""
+    """Variables of CUDA's that this process's own start (a preloaded library, a .pth file) set or removed. Linux says what was given."""
     try:
         with open("/proc/self/environ", "rb") as file:
             lines = file.read().decode("utf-8", "surrogateescape").split("\0")
     except OSError:
         return []
     given = dict(line.split("=", 1) for line in lines if "=" in line)
-    names = [name for name in sorted({*given, *os.environ}) if name.startswith(("CUDA", "NUMBA")) and given]
+    names = [name for name in sorted({*given, *os.environ}) if name.startswith(("CUDA_", "NUMBA")) and given]
     return [(name, os.environ.get(name)) for name in names if given.get(name) != os.environ.get(name)]
+
+
+def preloaded() -> list[str]:
+    """What the loader puts into every program before its own libraries."""
+    try:
+        with open("/etc/ld.so.preload", encoding="utf-8", errors="replace") as file:
+            listed = file.read(4096).replace(":", " ").split()
+    except OSError:
+        listed = []
+    return listed + os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
 
 
 def limit_life(seconds: float) -> threading.Timer:
@@ -359,7 +369,7 @@ def climb(worker: Worker, arguments: list[str]) -> None:
     withheld = os.environ.pop("CUDADOCTOR_WITHHELD", "").split()
     worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, withheld=withheld)
     for name, value in changed_variables():
-        worker.emit("changed", name=name, value=value)
+        worker.emit("changed", name=name, value=value, preloaded=preloaded())
     found: dict[str, Any] = {}
     if not worker.climb("libcuda", lambda: load_library(found)) or stop == "libcuda":
         return

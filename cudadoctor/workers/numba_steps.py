@@ -28,6 +28,7 @@ ADDED = 20_000_000  # int32, three arrays of 80 MB
 EXPONENTS = 1_000_000  # float32
 CHUNK = 1 << 20  # elements that are checked at once: temporaries stay in the CPU's cache
 GUEST_SHARE = 10
+ALONE = 30  # seconds for a context of Numba's in a process of its own
 THREADS = 256
 CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
 CONFIG_LIMIT = 64 << 10  # characters
@@ -199,11 +200,22 @@ def by_numba(part: str) -> str | None:
     return path if isinstance(path, str) and os.path.isabs(path) else None
 
 
-def by_process(part: str) -> str | None:
-    """The library of this name that the process has loaded: a bare name was left to the system's loader."""
+def loaded(part: str) -> list[str]:
+    """The libraries of this name that the process has loaded."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        paths = [line.split(None, 5)[5].rstrip("\n") for line in maps if "/" in line]
-    return next((path for path in paths if os.path.basename(path).startswith("lib{}.so".format(part))), None)
+        paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/lib{}.so".format(part) in line}
+    return sorted(path for path in paths if os.path.basename(path).startswith("lib{}.so".format(part)))
+
+
+def by_process(part: str) -> str | None:
+    """The library that is loaded: a bare name was left to the system's loader."""
+    return next(iter(loaded(part)), None)
+
+
+def another_driver() -> str | None:
+    """The libcuda that Numba loaded beside the driver's: it asks for libcuda.so, everybody else for libcuda.so.1."""
+    paths = loaded("cuda") if sys.platform.startswith("linux") else []
+    return next((path for path in paths if "/stubs" in path), paths[-1]) if len(paths) > 1 else None
 
 
 def components() -> dict[str, str]:
@@ -220,7 +232,8 @@ def components() -> dict[str, str]:
             if path:
                 found[part.lower()] = path
                 break
-    return found
+    other = another_driver()
+    return {"libcuda": other, **found} if other is not None else found
 
 
 # ------------------------------------------------------------------ the rung
@@ -233,13 +246,30 @@ def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
     first = next(iter(gpus))
     for gpu, guest in gpus.items():
         if gpu == first:
-            worker.climb(STEP, lambda gpu=gpu, guest=guest: begin(worker, smoke, only) or on_gpu(worker, smoke[0], gpu, guest), gpu)
+            worker.climb(
+                STEP, lambda gpu=gpu, guest=guest: begin(worker, smoke, only) or of_its_own(on_gpu(worker, smoke[0], gpu, guest)), gpu
+            )
         elif smoke:
             worker.climb(STEP, lambda gpu=gpu, guest=guest: on_gpu(worker, smoke[0], gpu, guest), gpu)
         else:
             worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(first)}, gpu)
     if smoke and only is None:
         worker.emit("numba", **state(with_components=True))
+
+
+def of_its_own(result: dict[str, Any]) -> dict[str, Any]:
+    """The outcome, tried again in a process that has not loaded the driver's library before Numba did, where that makes a difference."""
+    other = another_driver() if result["status"] == "pass" else None
+    if other is None:
+        return result
+    import subprocess
+
+    argv = [sys.executable, "-B", *(["-S"] if sys.flags.no_site else []), "-c", "from numba import cuda; cuda.current_context()"]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ALONE)
+    if done.returncode == 0:
+        return result
+    said = done.stdout.decode("utf-8", "replace")
+    return {"status": "fail", "output": "{}\nNumba loads {} where nothing loaded the driver's own before".format(said, other)}
 
 
 def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] | None:
@@ -284,9 +314,12 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     try:
         import numba
     except ModuleNotFoundError as error:
-        if error.name == "numba" and "numba" not in sys.modules and not installed("numba"):
+        if error.name != "numba" or "numba" in sys.modules or installed("numba"):
+            return {"status": "fail", "output": traceback.format_exc()}
+        left = remains()
+        if left is None:
             return {"status": "skip", "why": "no Numba here"}
-        return {"status": "fail", "output": traceback.format_exc()}
+        return {"status": "fail", "output": "{}{}\n".format(traceback.format_exc(), left)}
     except BaseException:  # a broken package may raise anything, SystemExit too
         return {"status": "fail", "output": traceback.format_exc()}
     try:
@@ -316,6 +349,21 @@ def installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError, AttributeError):
         return True  # it is there in some form
+
+
+def remains() -> str | None:
+    """What shows that Numba should be here: what an interrupted pip left of it, numba-cuda, which demands it, or a virtual environment
+    that is none any more."""
+    for folder in sys.path:
+        path = os.path.join(folder, "~umba")
+        if os.path.isdir(path):
+            return "numba was removed and not installed again: {} is what pip left of it".format(path)
+    if installed("numba_cuda"):
+        return "numba-cuda is installed, and numba, which it needs, is not"
+    folder = os.path.dirname(os.path.dirname(sys.executable))
+    packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
+    made = os.path.exists(os.path.join(folder, "bin", "activate")) and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+    return "{} has no pyvenv.cfg, so this Python does not see its packages".format(folder) if made and os.path.isdir(packages) else None
 
 
 def simulator_text() -> str:

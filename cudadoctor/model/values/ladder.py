@@ -164,10 +164,11 @@ def left_out(withheld: Iterable[str], variables: Iterable[str]) -> str | None:
 
 
 class Changed(Value, frozen=True, kw_only=True):
-    """A variable that the interpreter's own start set or removed (None)."""
+    """A variable that the interpreter's own start set or removed (None), and the libraries that the loader put into its process."""
 
     name: str
     value: str | None
+    preloaded: tuple[str, ...] = ()
     line: int = 0
 
 

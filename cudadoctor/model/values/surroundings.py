@@ -124,6 +124,14 @@ class Limits(Value, frozen=True, kw_only=True):
     entries: tuple[Limit, ...]
 
 
+class Refusal(Value, frozen=True, kw_only=True):
+    """A system call, or a part of /proc, that this process is refused, and the answer."""
+
+    name: str
+    answer: str
+    line: int = 0
+
+
 DEVICE_NODES = Key[DeviceNodes]("device-nodes")
 DEVICE_NODES_AFTER = Key[DeviceNodes]("device-nodes-after")
 MAJORS = Key[dict[str, int]]("majors")  # device driver -> the major number that it has at present
@@ -143,6 +151,7 @@ MAY_MAKE_NODES = Key[bool]("may-make-nodes")  # CAP_MKNOD is in the effective se
 SETTING = Key[Setting]("setting")
 LIMITS = Key[Limits]("limits")
 CGROUP_LIMITS = Key[Limits]("cgroup-limits")
+KERNEL_INTERFACE = Key[tuple[Refusal, ...]]("kernel-interface")  # what of it this process is refused
 KILLED_FOR_MEMORY = Key[int]("killed-for-memory")  # processes of this control group that the kernel killed, before the ladder
 KILLED_FOR_MEMORY_AFTER = Key[int]("killed-for-memory-after")
 BUNDLE = Key[str]("bundle")  # the tool that collected this evidence, where it was not the doctor: nobody climbed the ladder there

@@ -1,5 +1,10 @@
-"""A few functions of numba.cuda. FAKE_NUMBA names what goes wrong: `wrong` result, `mute` print, `raise` at a launch, `full` memory."""
+"""A few functions of numba.cuda.
 
+FAKE_NUMBA names what goes wrong: `wrong` result, `mute` print, `raise` at a launch, `full` memory; `stub`: as numba-cuda it loads
+libcuda.so by that name, and works where the driver's libcuda.so.1 was loaded before.
+"""
+
+import ctypes
 import os
 from types import SimpleNamespace
 
@@ -8,6 +13,13 @@ import numpy as np
 FAULT = os.environ.get("FAKE_NUMBA", "")
 implementation = "Fake"
 threadIdx, blockIdx, blockDim = SimpleNamespace(x=0), SimpleNamespace(x=0), SimpleNamespace(x=1)  # noqa: N816
+
+
+DRIVER_FIRST = True
+if FAULT == "stub":
+    with open("/proc/self/maps") as maps:
+        DRIVER_FIRST = "/libcuda.so.580" in maps.read()
+    ctypes.CDLL("libcuda.so")
 
 
 class Device:
@@ -50,6 +62,8 @@ def synchronize():
 
 
 def current_context():
+    if not DRIVER_FIRST:
+        raise RuntimeError("function cuInit is not found")
     return SimpleNamespace(get_memory_info=lambda: (1 << 4 if FAULT == "full" else 1 << 40, 1 << 40))
 
 

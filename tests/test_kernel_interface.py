@@ -1,0 +1,43 @@
+"""What of the kernel's interface a process is refused: read, recorded, and only that."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from cudadoctor.model.values import KERNEL_INTERFACE
+from cudadoctor.parsers import kernel_interface as parser
+from cudadoctor.parsers.base import Text
+from cudadoctor.sources import kernel_interface
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are Linux's")
+
+
+def refused(text: str) -> list[str]:
+    fact = next(iter(parser.parse(Text(text, source="system calls"))))
+    assert fact.key == KERNEL_INTERFACE.name
+    return [entry.name for entry in fact.value]  # type: ignore[union-attr]
+
+
+def test_here_all_is_answered() -> None:
+    assert kernel_interface.read_kernel_interface("") == "all answered\n"
+    assert refused("all answered\n") == []
+
+
+@pytest.mark.parametrize(("error", "found"), [(PermissionError(1, "x"), ["pipe2"]), (OSError(38, "x"), ["pipe2"]), (OSError(24, "x"), [])])
+def test_a_refused_call_is_named_and_a_failed_one_is_not(monkeypatch: pytest.MonkeyPatch, error: OSError, found: list[str]) -> None:
+    def refuse() -> None:
+        raise error
+
+    monkeypatch.setitem(kernel_interface._CALLS, "pipe2", refuse)
+    assert refused(kernel_interface.read_kernel_interface("")) == found
+
+
+def test_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = os.path.exists
+    monkeypatch.setattr(os.path, "exists", lambda path: path != "/proc/self/stat" and there(path))
+    text = kernel_interface.read_kernel_interface("")
+    assert text == "/proc: not the kernel's\n"
+    assert refused(text) == ["/proc"]
