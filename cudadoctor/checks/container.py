@@ -89,7 +89,7 @@ def driver_capabilities(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Nodes and libnvidia-ml were passed in, libcuda was not: the container asked for other driver capabilities than compute."""
     marks = facts[CONTAINER_MARKS]
     variables = facts[ENVIRONMENT]
-    if not marks.value or variables.value is None or told(facts, WSL, marks):
+    if not marks.value or told(facts, WSL, marks):
         return
     value = variables_of(variables).get(CAPABILITIES)
     if not value or {"compute", "all"} & {word.strip() for word in value.split(",")}:
@@ -98,9 +98,8 @@ def driver_capabilities(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     management = traces.library(facts, "libnvidia-ml.so")
     if management:
-        line = line_of(variables, variables.value.lines.get(CAPABILITIES, 0))
-        shown = line if CAPABILITIES in line[0].text else (Quote(source="environment", text=f"{CAPABILITIES}={value}"),)
-        yield Clue(cause="container-driver-capabilities", quotes=merged(shown, management), values={"capabilities": value})
+        quotes = merged((variable_quote(variables, CAPABILITIES),), management)
+        yield Clue(cause="container-driver-capabilities", quotes=quotes, values={"capabilities": value})
 
 
 # ---------------------------------------------------------------- WSL

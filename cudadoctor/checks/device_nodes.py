@@ -166,7 +166,7 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     node = nodes.value.find(UVM)
     if node is None:
         return
-    bad = [opening for opening in climb.value.openings if opening.errno_name in _STALE]
+    bad = _refused(climb, *_STALE)
     if bad and all(opening.path.startswith(UVM) for opening in bad):
         yield Clue(cause=NO_UVM, quotes=merged(_opening(climb, bad[0]), line_of(nodes, node.line)), values={"nodes": UVM})
         return
@@ -247,7 +247,7 @@ def allowed(node: DeviceNode, user: User) -> bool:
 def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Opening a node gives EACCES, although its mode, owner and group let this user in: a policy says no."""
     climb = facts[LADDER]
-    refused = [opening for opening in climb.value.openings if opening.errno_name == "EACCES"] if climb.value is not None else []
+    refused = _refused(climb, "EACCES")
     if not refused:
         return
     nodes, user = facts[DEVICE_NODES], facts[USER]
@@ -263,14 +263,17 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """In a container opening a node gives EPERM: the device rules of its cgroup no longer let it through."""
-    fact = facts[LADDER]
-    refused = [opening for opening in fact.value.openings if opening.errno_name == "EPERM"] if fact.value is not None else []
-    if not refused:
-        return
-    marks = facts[CONTAINER_MARKS]
-    if marks.value and elsewhere(facts) is None:
-        quotes = merged(*(_opening(fact, opening) for opening in refused[:2]), some(marks)[:1])
+    climb = facts[LADDER]
+    refused = _refused(climb, "EPERM")
+    marks = facts[CONTAINER_MARKS] if refused else None
+    if marks is not None and marks.value and elsewhere(facts) is None:
+        quotes = merged(*(_opening(climb, opening) for opening in refused[:2]), some(marks)[:1])
         yield Clue(cause="container-lost-devices", quotes=quotes, values={"node": refused[0].path})
+
+
+def _refused(climb: Fact[Ladder], *errnos: str) -> list[Opening]:
+    """The attempts to open a node that ended so."""
+    return [opening for opening in (climb.value.openings if climb.value is not None else ()) if opening.errno_name in errnos]
 
 
 def _opening(fact: Fact[Ladder], opening: Opening) -> Quotes:

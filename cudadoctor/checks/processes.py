@@ -37,6 +37,7 @@ MUCH = 0.10  # of a GPU's memory: so much of others' may stand in a program's wa
 LITTLE = 0.20  # of a GPU's memory: where more is left, a GPU is shared and nothing is wrong with it
 IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
 OUT_OF_MEMORY, OUT_OF_MEMORY_NAME = 2, "CUDA_ERROR_OUT_OF_MEMORY"
+UNLISTED = "NVML does not start, so nobody lists the processes on the GPUs"
 NOT_FOUND = "[Not Found]"  # NVML names so a process that is not there, or that another PID namespace holds
 NODE = "/dev/nvidia"
 SHOWN = 3  # processes that are named
@@ -54,10 +55,6 @@ class Holder(NamedTuple):
     @property
     def bytes(self) -> int | None:
         return self.listed.memory_bytes if self.listed is not None else None
-
-
-def _gpus(facts: Facts) -> tuple[Fact[Nvml], tuple[NvmlGpu, ...]]:
-    return answering_gpus(facts, "NVML does not start, so nobody lists the processes on the GPUs")
 
 
 def _table(facts: Facts) -> tuple[Fact[Processes], Processes]:
@@ -140,7 +137,7 @@ def _values(found: list[Holder], gpu: NvmlGpu) -> dict[str, str]:
 # ---------------------------------------------------------------- gpu-memory-held-by-others
 def _held(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Living compute processes hold a good part of a GPU, or any part of one that ran out of memory."""
-    nvml, gpus = _gpus(facts)
+    nvml, gpus = answering_gpus(facts, UNLISTED)
     for gpu in gpus:
         if cuda_answered(facts) and any(device.index == gpu.index and device.number is None for device in devices_of(facts)):
             continue  # CUDA shows other GPUs and not this one: what is on it stands in nobody's way here
@@ -223,7 +220,7 @@ def _released(facts: Facts, gpu: NvmlGpu) -> bool:
 
 def _left_over(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A holder that nobody waits for: defunct, orphaned, or stopped with its parent gone."""
-    nvml, gpus = _gpus(facts)
+    nvml, gpus = answering_gpus(facts, UNLISTED)
     table, listed = _table(facts)
     for gpu in gpus:
         if _released(facts, gpu):
@@ -238,7 +235,7 @@ def _left_over(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Memory is in use and nobody holds it, on a system that could list its holders."""
-    nvml, gpus = _gpus(facts)
+    nvml, gpus = answering_gpus(facts, UNLISTED)
     for gpu in gpus:
         used = gpu.memory_used_bytes
         # Without the reserve's figure the driver's own share is counted as used; with MIG each slice keeps some.
@@ -282,7 +279,7 @@ def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue
 # ---------------------------------------------------------------- unified-memory-exhausted
 def _shared_memory_gone(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver got no memory, for a GPU that has none of its own: NVML has no figure for it, since the host's memory is its memory."""
-    _, gpus = _gpus(facts)
+    _, gpus = answering_gpus(facts, UNLISTED)
     if not any(gpu.memory_total_bytes is None and gpu.errors.get("memory") == "Not Supported" for gpu in gpus):
         return
     log = facts[KERNEL_LOG]
@@ -294,7 +291,7 @@ def _shared_memory_gone(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 # ---------------------------------------------------------------- the row's line
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
-    nvml, gpus = _gpus(facts)
+    nvml, gpus = answering_gpus(facts, UNLISTED)
     said, quotes = [], []
     for gpu in gpus:
         listed = _listed(nvml.need(), gpu)
