@@ -29,7 +29,7 @@ from cudadoctor.checks.common import (
 from cudadoctor.checks.reading import Quotes, some
 from cudadoctor.checks.toolkit import component_quote
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, PYTHON, TOOLKITS, Ladder, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
@@ -227,8 +227,7 @@ def _old(python: Fact[PythonEnvironment], package: PythonPackage, quotes: Quotes
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     python = facts[PYTHON]
     found = _installed(facts)
-    ladder = facts.get(LADDER)
-    climb = None if isinstance(ladder, Unknown) else ladder.value
+    climb, silent = facts.value(LADDER), facts.why_unknown(LADDER)
     if found is None:
         return Line(_none_here(climb), some(python)[:1], skip="no Numba here")
     numba, target = found.numba, found.target
@@ -236,8 +235,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     quotes = tuple(package_quote(python, entry) for entry in (numba, target) if entry is not None)
     if climb is not None and climb.quick:
         return Line(f"{said}; not imported", quotes, skip="--quick")
-    if isinstance(ladder, Unknown):
-        return Line(f"{said}; whether it works is not known", quotes, because=ladder.why)
+    if silent is not None:
+        return Line(f"{said}; whether it works is not known", quotes, because=silent)
     failed = broken(climb, "numba-kernel")
     if climb is None or not (failed or passed(climb, "numba-kernel")):
         return Line(f"{said}; its kernel was not reached", quotes, because=NOT_REACHED)
@@ -246,7 +245,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if failed:
         last = last_line(failed[0].output) or failed[0].why or failed[0].name or failed[0].status
         how = f"a kernel ends with {last}" if failed[0].status == "fail" else f"a kernel's process: {last}"
-        return Line(f"{said}: {how}"[:240], (rung_quote(ladder, failed[0]), *quotes))
+        return Line(f"{said}: {how}"[:240], (rung_quote(facts[LADDER], failed[0]), *quotes))
     return Line(f"{said} sees {plural(len(climb.devices), 'GPU')}", quotes)
 
 

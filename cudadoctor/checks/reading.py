@@ -41,32 +41,28 @@ QUOTES_AT_MOST = 3  # lines that one fact gives to a clue
 # ---------------------------------------------------------------- three-valued questions
 def told(facts: Facts, key: Key[T], base: Fact[B]) -> T | None:
     """The value, None where it is known to be absent. Beside a pasted text, what the text does not say is None too."""
-    found = facts.get(key)
-    if isinstance(found, Unknown):
-        if base.origin == "text" or _nobody_climbed(facts, key):
-            return None
-        raise NotKnown(found)
-    return found.value
+    return _unless_excused(facts, key, base.origin == "text")
 
 
 def told_where_asked(facts: Facts, key: Key[T], base: Fact[B]) -> T | None:
     """As `told`; in a bundle None also where its tool asked nobody."""
-    return None if facts.why_unknown(key) is not None and not isinstance(facts.get(BUNDLE), Unknown) else told(facts, key, base)
+    return _unless_excused(facts, key, base.origin == "text" or _in_bundle(facts))
 
 
 def answer(facts: Facts, key: Key[T], item: str) -> T | None:
     """What a probe said, None where it hung: a probe that gave no answer contradicts nothing."""
-    found = facts.get(key)
-    if isinstance(found, Unknown):
-        if hung(facts, item) or _nobody_climbed(facts, key):
-            return None
-        raise NotKnown(found)
-    return found.value
+    return _unless_excused(facts, key, hung(facts, item))
 
 
-def _nobody_climbed(facts: Facts, key: Key[T]) -> bool:
-    """In what another tool collected no ladder was climbed, and that is known: NVML alone speaks for the GPUs there."""
-    return key.name == LADDER.name and not isinstance(facts.get(BUNDLE), Unknown)
+def _unless_excused(facts: Facts, key: Key[T], excused: bool) -> T | None:
+    """The value; None where it is absent, and where nobody knows and that is no wonder."""
+    # In what another tool collected no ladder was climbed, and that is known: NVML alone speaks for the GPUs there.
+    excused = excused or (key.name == LADDER.name and _in_bundle(facts))
+    return None if excused and facts.why_unknown(key) is not None else facts[key].value
+
+
+def _in_bundle(facts: Facts) -> bool:
+    return facts.why_unknown(BUNDLE) is None
 
 
 def hung(facts: Facts, item: str) -> bool:

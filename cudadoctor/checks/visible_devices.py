@@ -179,9 +179,9 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
 
 def gpus_of(facts: Facts) -> Gpus:
     """The machine's GPUs from NVML, else their number from the PCI bus; unknown otherwise."""
-    nvml = facts.get(NVML)
-    if isinstance(nvml, Fact) and nvml.value is not None and nvml.value.code == 0 and nvml.value.gpus:
-        gpus = nvml.value.gpus
+    nvml = facts.there(NVML)
+    gpus = nvml.need().gpus if nvml is not None and nvml.need().code == 0 else ()
+    if nvml is not None and gpus:
         names = ", ".join(gpu.uuid or f"GPU {gpu.index}" for gpu in gpus)
         return Gpus(
             uuids=tuple(gpu.uuid for gpu in gpus),
@@ -189,7 +189,7 @@ def gpus_of(facts: Facts) -> Gpus:
             mig_possible=any(gpu.mig_mode == "enabled" for gpu in gpus),
             quote=Quote(source=source_of(nvml), text=f"{plural(len(gpus), 'GPU')}: {names}"),
         )
-    unknown = nvml if isinstance(nvml, Unknown) else Unknown(key=NVML.name, why="NVML does not list the GPUs")
+    unknown = Unknown(key=NVML.name, why=facts.why_unknown(NVML) or "NVML does not list the GPUs")
     bus = facts.there(PCI)
     listed = bus.need().nvidia_gpus if bus is not None and bus.whole else ()
     # WSL has no GPU on its bus, and a partial listing counts too few: neither tells how many there are.
