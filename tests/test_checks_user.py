@@ -282,7 +282,7 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
         (ENVIRONMENT, TOOLKITS),
     ),
     "python-abi-mismatch": ({PYTHON: with_numba(package("numpy", "2.5.2"))}, (PYTHON,)),
-    "python-environment-detached": ({LADDER: climb("numba-kernel", output="/v has no pyvenv.cfg, so this Python")}, (PYTHON, LADDER)),
+    "python-environment-detached": ({LADDER: climb("numba-kernel", output="/home/ada/env has no pyvenv.cfg, so this Python")}, (PYTHON, LADDER)),
     "python-package-broken": ({LADDER: climb("numba-kernel", output=HALF_GONE)}, (PYTHON, LADDER)),
     "python-module-shadowed": ({PYTHON: with_numba(shadows=(Shadow(module="numba", path="/home/ada/work/numba.py"),))}, (PYTHON,)),
     "pynvml-conflict": ({PYTHON: with_numba(package("pynvml", "11.5.3"), package("nvidia-ml-py", "13.615.71"))}, (PYTHON,)),

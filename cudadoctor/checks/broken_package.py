@@ -135,7 +135,8 @@ def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     for result in broken(climb.value, "numba-kernel"):
         lost = _LOST.search(result.output)
-        if lost is not None and told(facts, PYTHON, climb) is not None:
+        python = told(facts, PYTHON, climb) if lost is not None else None
+        if lost is not None and python is not None and python.path.startswith(f"{lost['folder']}/bin/"):
             quotes = (rung_quote(climb, result), spoken(lost["folder"], 0, lost[0]))
             yield in_python(DETACHED, facts[PYTHON], quotes, {"path": lost["folder"]})
 
