@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, startup_hooks, toolkit
+from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, toolkit
 from cudadoctor.checks.base import Line
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.facts import Facts, Key, NotKnown
@@ -1178,7 +1178,7 @@ def test_rungs_are_quoted_by_their_line() -> None:
     ],
 )
 def test_a_variable_that_the_interpreters_start_sets(name: str, rung: str | None, code: int | None, bases: list[str]) -> None:
-    found = list(startup_hooks.set_at_start(make.host({LADDER: changed_at_start(name, rung, code)}), KNOWLEDGE))
+    found = list(python.set_at_start(make.host({LADDER: changed_at_start(name, rung, code)}), KNOWLEDGE))
     assert [clue.basis for clue in found] == bases
     assert all(clue.values["variable"] == name for clue in found)
 
@@ -1186,6 +1186,6 @@ def test_a_variable_that_the_interpreters_start_sets(name: str, rung: str | None
 def test_a_preloaded_library_may_have_set_it() -> None:
     climbed = changed_at_start("CUDA_VISIBLE_DEVICES", "init", 100)
     climbed = msgspec.structs.replace(climbed, changed=(msgspec.structs.replace(climbed.changed[0], preloaded=("/opt/guard.so",)),))
-    found = next(startup_hooks.set_at_start(make.host({LADDER: climbed}), KNOWLEDGE))
+    found = next(python.set_at_start(make.host({LADDER: climbed}), KNOWLEDGE))
     assert found.values["preloaded"] == "/opt/guard.so"
     assert "preloaded: /opt/guard.so" in [quote.text for quote in found.quotes]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cudadoctor.checks import device_numbers, processes
-from cudadoctor.inventory.devices import joined
+from cudadoctor.inventory.devices import devices_of
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
@@ -101,7 +101,7 @@ def gpu(index: int, address: str, uuid: str | None, *, used: int = 0, total: int
 def test_the_uuid_joins_where_an_address_is_missing() -> None:
     ladder = Ladder(devices=(CudaDevice(index=0, uuid="GPU-b"), CudaDevice(index=1, address=SLOW)))
     nvml = Nvml(code=0, gpus=(gpu(0, SLOW, "GPU-a"), gpu(1, FAST, "GPU-b")))
-    assert [(device.number, device.index) for device in joined(ladder, nvml)] == [(0, 1), (1, 0)]
+    assert [(device.number, device.index) for device in devices_of(facts_of({LADDER: ladder, NVML: nvml}))] == [(0, 1), (1, 0)]
 
 
 def test_a_hidden_gpu_and_one_that_nobody_asked_about_are_told_apart() -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
-Function = Callable[[Facts, "Knowledge"], Iterable[Clue]]
+Function = Callable[[Facts, Knowledge], Iterable[Clue]]
 
 
 class Rule(msgspec.Struct, frozen=True):

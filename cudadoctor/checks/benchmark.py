@@ -7,24 +7,21 @@ disagree, it cannot be judged. What NVML said while the GPU worked can name the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_REACHED, passed, spoken
+from cudadoctor.checks.reading import subject_of
 from cudadoctor.checks.smoke import QUICK
 from cudadoctor.inventory import equals
-from cudadoctor.inventory.devices import plain_address
+from cudadoctor.knowledge.figures import FigureRow
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.report import BenchmarkResult
 from cudadoctor.model.values import LADDER, GpuLoad, Guest, Ladder, Measurement
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.figures import FigureRow
-    from cudadoctor.knowledge.load import Knowledge
 
 NOISY = 0.10  # spread of the samples from which a low figure says nothing
 IMPOSSIBLE = 1.05  # share from which the limit, not the figure, is wrong
@@ -115,15 +112,12 @@ def assess_all(measured: Iterable[Measurement], ladder: Ladder, knowledge: Knowl
         if one.value and one.peer is None and names.get(one.gpu) is not None:
             kinds.setdefault((one.name, names[one.gpu], equals.link_of(one.limit_from)), []).append(place)
     for (name, _, _), places in kinds.items():
-        values = _comparable([results[place] for place in places], knowledge.figure(name))
+        row, clocks = knowledge.figure(name), [results[place].clock_mhz for place in places]
+        less = row is not None and row.less
+        values = equals.comparable([results[place].value or 0.0 for place in places], clocks, equals.usual_clock(clocks), less=less)
         for at, usual in equals.slow(values):
             results[places[at]] = msgspec.structs.replace(results[places[at]], behind=round(1 - values[at] / usual, 4))
     return results
-
-
-def _comparable(results: Sequence[BenchmarkResult], row: FigureRow | None) -> list[float]:
-    values, clocks = [one.value or 0.0 for one in results], [one.clock_mhz for one in results]
-    return equals.comparable(values, clocks, equals.usual_clock(clocks), less=row is not None and row.less)
 
 
 def _doubt(
@@ -174,13 +168,8 @@ def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         clock, heat = entry.load.sm_clock_mhz, entry.load.temperature_c
         what = entry.name if isinstance(entry, Measurement) else "the load"
         words = f"GPU {entry.gpu}: while {what} ran: {', '.join(grave)}, {clock} of {entry.load.sm_clock_max_mhz} MHz, {heat} C"
-        address = _address(ladder, entry.gpu)
-        subject = f"gpu:{plain_address(address)}" if address else "machine"
-        yield Clue(cause=CLOCKS, quotes=(spoken("benchmark", entry.line, words),), subject=subject, values={"address": address or ""})
-
-
-def _address(ladder: Ladder, gpu: int) -> str | None:
-    return next((device.address for device in ladder.devices if device.index == gpu), None)
+        address, quote = ladder.address(entry.gpu), spoken("benchmark", entry.line, words)
+        yield Clue(cause=CLOCKS, quotes=(quote,), subject=subject_of(address), values={"address": address or ""})
 
 
 # ---------------------------------------------------------------- the line

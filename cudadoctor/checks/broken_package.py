@@ -7,18 +7,16 @@ install. Causes with a message of their own come first.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import NOT_THERE, UNUSABLE, broken, python_subject, requirements_of, rung_quote, spoken
+from cudadoctor.checks.common import NOT_THERE, UNUSABLE, broken, in_python, numba_is_ours, requirements_of, rung_quote, spoken
 from cudadoctor.checks.reading import told
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 BROKEN, DETACHED = "python-package-broken", "python-environment-detached"
 _LOST = lazy(r"(?P<folder>/[^\n]{1,500}) has no pyvenv\.cfg")  # the worker's words
@@ -115,7 +113,7 @@ def demanded(name: str, python: PythonEnvironment) -> str | None:
 def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The Numba rung of the examined interpreter ends with an error out of its own packages."""
     climb = facts[LADDER]
-    if climb.value is None or (climb.value.numba is not None and climb.value.numba.python is not None):
+    if climb.value is None or numba_is_ours(climb.value):
         return
     for result in broken(climb.value, "numba-kernel"):
         found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output) or _without_numba(result.output)
@@ -123,25 +121,24 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if found is None or python is None:
             continue
         name = distribution(found.module, python)
-        values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python), "python": python.path}
+        values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python)}
         requirement = demanded(name, python)
         if requirement is not None:
             values["requirement"] = requirement
         quotes = (rung_quote(climb, result), spoken(found.path, 0, found.words))
-        yield Clue(cause=BROKEN, quotes=quotes, subject=python_subject(python), values=values)
+        yield in_python(BROKEN, facts[PYTHON], quotes, values)
         return
 
 
 def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A virtual environment without the file that makes it one: its Python sees the packages of the system's."""
     climb = facts[LADDER]
-    for result in broken(climb.value, "numba-kernel") if climb.value is not None else ():
+    for result in broken(climb.value, "numba-kernel"):
         lost = _LOST.search(result.output)
         python = told(facts, PYTHON, climb) if lost is not None else None
         if lost is not None and python is not None and python.path.startswith(f"{lost['folder']}/bin/"):
-            values = {"python": python.path, "path": lost["folder"]}
             quotes = (rung_quote(climb, result), spoken(lost["folder"], 0, lost[0]))
-            yield Clue(cause=DETACHED, quotes=quotes, subject=python_subject(python), values=values)
+            yield in_python(DETACHED, facts[PYTHON], quotes, {"path": lost["folder"]})
 
 
 RULES = (Rule("python", (BROKEN,), rule), Rule("python", (DETACHED,), detached))

@@ -6,20 +6,26 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks.base import Function
-from cudadoctor.checks.reading import single_lines
-from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
+from cudadoctor.checks.reading import single_lines, unknown
+from cudadoctor.checks.reading import source_of as source_of
+from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
     ENVIRONMENT,
     LADDER,
     NVML,
+    PYTHON,
     SMI,
     Environment,
     Ladder,
+    NumbaState,
+    Nvml,
+    NvmlGpu,
     PythonEnvironment,
     PythonPackage,
     RungName,
     RungResult,
+    Smi,
 )
 from cudadoctor.model.values.ladder import left_out
 from cudadoctor.model.version import CudaVersion
@@ -34,25 +40,25 @@ UNUSABLE = r"file too short|invalid ELF header|wrong ELF class\S{0,40}|cannot re
 NOT_THERE = "cannot open shared object file: No such file"
 
 
-def any_of(facts: Facts, knowledge: Knowledge, *branches: Function) -> Iterator[Clue]:
+def any_of(*branches: Function) -> Function:
     """The clues of all branches. Only where none found anything does an unknown fact in one of them leave the rule undecided."""
-    found = False
-    ignorance: NotKnown | None = None
-    for branch in branches:
-        try:
-            clues = tuple(branch(facts, knowledge))
-        except NotKnown as unknown:
-            ignorance = ignorance or unknown
-            continue
-        found = found or bool(clues)
-        yield from clues
-    if not found and ignorance is not None:
-        raise ignorance
 
+    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        found = False
+        ignorance: NotKnown | None = None
+        for branch in branches:
+            try:
+                clues = tuple(branch(facts, knowledge))
+            except NotKnown as unknown:
+                ignorance = ignorance or unknown
+                continue
+            found = found or bool(clues)
+            yield from clues
+        if not found and ignorance is not None:
+            raise ignorance
 
-def source_of(fact: Fact[Any]) -> str:
-    """Where a fact comes from, as a person would call it."""
-    return fact.quotes[0].source if fact.quotes else fact.key
+    rule.__name__ = " or ".join(branch.__name__ for branch in branches)
+    return rule
 
 
 def line_with(fact: Fact[Any], *needles: str, words: str) -> Quote:
@@ -72,25 +78,23 @@ def spoken(source: str, line: int, words: str) -> Quote:
 def without_places(facts: Facts, name: str, unwanted: Callable[[str], bool]) -> tuple[dict[str, str], tuple[Quote, ...]]:
     """What a fix needs to take places out of a list of folders, and the line that holds them; nothing where none of them is unwanted, or
     the variables are not known."""
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Unknown):
-        return {}, ()
+    environment = facts.there(ENVIRONMENT)
     value = variables_of(environment).get(name, "")
     places = value.split(":")
     kept = [place for place in places if not unwanted(place)]
-    if len(kept) == len(places):
+    if environment is None or len(kept) == len(places):
         return {}, ()
     return {"variable": name, "value": value, "kept": ":".join(kept)}, (variable_quote(environment, name),)
 
 
-def variables_of(fact: Fact[Environment]) -> dict[str, str]:
-    """The environment's variables; none where it is known to be absent."""
-    return fact.value.variables if fact.value is not None else {}
+def variables_of(fact: Fact[Environment] | None) -> dict[str, str]:
+    """The environment's variables; none where it is not there."""
+    return fact.value.variables if fact is not None and fact.value is not None else {}
 
 
 def variable_quote(fact: Fact[Environment], name: str) -> Quote:
     """One variable as `env` prints it; a variable that is not set is said to be so."""
-    source = source_of(fact) if fact.quotes else "environment"
+    source = source_of(fact, "environment")
     if fact.value is None or name not in fact.value.variables:
         return Quote(source=source, text=f"{name} is not set")
     line = fact.value.lines.get(name)
@@ -98,10 +102,10 @@ def variable_quote(fact: Fact[Environment], name: str) -> Quote:
 
 
 # ---------------------------------------------------------------- ladder
-def passed(ladder: Ladder, rung: RungName) -> bool:
+def passed(ladder: Ladder | None, rung: RungName) -> bool:
     """Whether this rung was climbed, and every try of it was good."""
-    results = [entry for entry in ladder.result(rung) if entry.status != "skip"]
-    return bool(results) and all(entry.status == "pass" for entry in results)
+    states = {entry.status for entry in (ladder.result(rung) if ladder is not None else ())}
+    return states - {"skip"} == {"pass"}
 
 
 NOT_REACHED = "the ladder did not get so far"
@@ -109,23 +113,23 @@ NOT_REACHED = "the ladder did not get so far"
 
 def need_whole(facts: Facts, *variables: str) -> None:
     """Not known, where the climb did not get all of one of these variables: what was not found may lie there for the user's program."""
-    ladder = facts.get(LADDER)
-    why = None if isinstance(ladder, Unknown) or ladder.value is None else left_out(ladder.value.withheld, variables)
+    ladder = facts.value(LADDER)
+    why = left_out(ladder.withheld, variables) if ladder is not None else None
     if why is not None:
-        raise NotKnown(Unknown(key=LADDER.name, why=why))
+        raise unknown(LADDER, why)
 
 
-def broken(ladder: Ladder, rung: RungName) -> tuple[RungResult, ...]:
-    """The tries of this rung that did not end well."""
-    return tuple(entry for entry in ladder.result(rung) if entry.status not in ("pass", "skip"))
+def broken(ladder: Ladder | None, *rungs: RungName) -> tuple[RungResult, ...]:
+    """The tries of these rungs that did not end well."""
+    results = (entry for rung in rungs for entry in (ladder.result(rung) if ladder is not None else ()))
+    return tuple(entry for entry in results if entry.status not in ("pass", "skip"))
 
 
 def rung_quote(fact: Fact[Ladder], result: RungResult) -> Quote:
     """The ladder's own line about one step. The lines of a climb in the doctor's own Python come after the examined one's."""
     found = [quote for quote in single_lines(fact) if result.line and quote.first == result.line]
-    elsewhere = fact.value is not None and fact.value.numba is not None and fact.value.numba.python is not None
     if found:
-        return found[-1] if elsewhere and result.rung == "numba-kernel" else found[0]
+        return found[-1] if numba_is_ours(fact.value) and result.rung == "numba-kernel" else found[0]
     parts = [result.status, *(str(part) for part in (result.code, result.name) if part is not None)]
     output = last_line(result.output)
     return spoken("ladder", result.line, f"{result.rung}: {' '.join(parts)}" + (f": {output}" if output else ""))
@@ -141,40 +145,53 @@ def numba_kernel_worked(facts: Facts) -> bool:
 
     For rules of layer toolkit alone: what a worker's search for files did not find is there after all where the kernel ran.
     """
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
-        return False
-    elsewhere = found.value.numba is not None and found.value.numba.python is not None
-    return passed(found.value, "numba-kernel") and not elsewhere
+    ladder = facts.value(LADDER)
+    return passed(ladder, "numba-kernel") and not numba_is_ours(ladder)
+
+
+def numba_state(facts: Facts) -> NumbaState | None:
+    """What the examined interpreter's Numba said about itself, None where it was not imported (or another's was)."""
+    ladder = facts.value(LADDER)
+    return ladder.numba if ladder is not None and not numba_is_ours(ladder) else None
+
+
+def numba_is_ours(ladder: Ladder | None) -> bool:
+    """Whether the Numba of the doctor's own Python answered, for want of one in the examined interpreter."""
+    return ladder is not None and ladder.numba is not None and ladder.numba.python is not None
 
 
 def driver_cuda(facts: Facts) -> tuple[CudaVersion, Quote] | None:
     """The newest CUDA that the driver supports: what libcuda says, else NVML, else nvidia-smi. None: all known, none states it."""
-    ignorance: Unknown | None = None
-    stated: CudaVersion | None = None
-    ladder, asked = facts.get(LADDER), (facts.get(NVML), facts.get(SMI))
-    if isinstance(ladder, Unknown):
-        ignorance = ladder
-    elif ladder.value is not None:
-        stated = ladder.value.cuda
+    ladder = facts.value(LADDER)
+    stated = ladder.cuda if ladder is not None else None
+    asked: tuple[Fact[Nvml] | Fact[Smi] | None, ...] = (facts.there(NVML), facts.there(SMI))
     for found in asked:
-        if isinstance(found, Unknown):
-            ignorance = ignorance if ignorance is not None else found
-            continue
-        other = found.value.cuda if found.value is not None else None
-        if other is not None and (stated is None or stated == other):
+        other = found.need().cuda if found is not None else None
+        if found is not None and other is not None and (stated is None or stated == other):
             return other, line_with(found, other.text, words=f"the driver supports CUDA {other}")
     if stated is not None:
         return stated, spoken("libcuda (cuDriverGetVersion)", 0, f"CUDA {stated}")
-    if ignorance is not None:
-        raise NotKnown(ignorance)
+    keys: tuple[Key[Any], ...] = (LADDER, NVML, SMI)
+    for key in keys:
+        if (why := facts.why_unknown(key)) is not None:
+            raise unknown(key, why)
     return None
 
 
+# ---------------------------------------------------------------- NVML
+def answering_gpus(facts: Facts, otherwise: str = "NVML does not start") -> tuple[Fact[Nvml], tuple[NvmlGpu, ...]]:
+    """The GPUs that NVML can open; unknown (`otherwise`) where it does not start."""
+    nvml = facts[NVML]
+    if nvml.value is None or nvml.value.code != 0:
+        raise unknown(NVML, otherwise)
+    return nvml, tuple(gpu for gpu in nvml.value.gpus if gpu.handle_error is None)
+
+
 # ---------------------------------------------------------------- Python
-def python_subject(python: PythonEnvironment) -> str:
-    """The subject of a cause that lies in the examined interpreter."""
-    return f"python:{python.path}"
+def in_python(cause: str, python: Fact[PythonEnvironment], quotes: tuple[Quote, ...], values: dict[str, str], **more: Any) -> Clue:
+    """The clue to a cause that lies in the examined interpreter. `values`: what a recipe needs beside its path; `more`: see Clue."""
+    path = python.need().path
+    return Clue(cause=cause, quotes=quotes, subject=f"python:{path}", values={**values, "python": path}, **more)
 
 
 def requirements_of(package: PythonPackage) -> Iterator[Requirement]:
@@ -194,7 +211,7 @@ def package_of(fact: Fact[PythonEnvironment], name: str) -> PythonPackage | None
     """An installed package, None where it is known not to be installed."""
     found = fact.value.package(name) if fact.value is not None else None
     if found is None and fact.value is not None and not fact.whole:
-        raise NotKnown(Unknown(key=fact.key, why="the packages could not be listed"))
+        raise unknown(PYTHON, "the packages could not be listed")
     return found
 
 

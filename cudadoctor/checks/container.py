@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import container_stack, traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import driver_cuda, variable_quote, variables_of
-from cudadoctor.checks.device_nodes import UVM, WSL_DEVICE, missing
+from cudadoctor.checks.device_nodes import UVM, WSL_DEVICE, has, missing
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,
@@ -21,13 +20,15 @@ from cudadoctor.checks.reading import (
     listed,
     marks_of_container,
     merged,
+    need_whole_list,
     passed,
     some,
-    statements,
+    source_of,
     told,
     unknown,
 )
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -48,9 +49,6 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import CudaVersion
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 WSL_FOLDER = "/usr/lib/wsl/"
 REQUIRE = "NVIDIA_REQUIRE_CUDA"
@@ -70,7 +68,8 @@ def no_access(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not host or traces.any_library(facts):
         return
     nothing = Quote(source="driver libraries", text="libcuda.so.1, libnvidia-ml.so.1: not found")
-    quotes = merged((_mark(marks), nothing), _no_nodes(facts, gone), host[:1])
+    nodes = Quote(source=source_of(facts[DEVICE_NODES], "/dev"), text=f"{', '.join(gone)}: no such file")
+    quotes = merged((*some(marks)[:1], nothing, nodes), host[:1])
     yield Clue(cause="container-no-gpu-access", quotes=quotes, values={"marks": ", ".join(marks.value)})
 
 
@@ -86,53 +85,35 @@ def _host_side(facts: Facts) -> Quotes:
     return next((gpu.quotes for gpu in gpus(facts)), ()) if facts[PCI].present else ()
 
 
-def _no_nodes(facts: Facts, gone: tuple[str, ...]) -> Quotes:
-    nodes = facts[DEVICE_NODES]
-    source = nodes.quotes[0].source if nodes.quotes else "/dev"
-    return (Quote(source=source, text=f"{', '.join(gone)}: no such file"),)
-
-
-def _mark(marks: Fact[tuple[str, ...]]) -> Quote:
-    return some(marks)[0]
-
-
 def driver_capabilities(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Nodes and libnvidia-ml were passed in, libcuda was not: the container asked for other driver capabilities than compute."""
     marks = facts[CONTAINER_MARKS]
     variables = facts[ENVIRONMENT]
-    if not marks.value or variables.value is None or told(facts, WSL, marks):
+    if not marks.value or told(facts, WSL, marks):
         return
-    value = variables.value.variables.get(CAPABILITIES)
+    value = variables_of(variables).get(CAPABILITIES)
     if not value or {"compute", "all"} & {word.strip() for word in value.split(",")}:
         return
     if any(path != UVM for path in missing(facts)) or traces.library(facts, "libcuda.so"):
         return
     management = traces.library(facts, "libnvidia-ml.so")
     if management:
-        line = line_of(variables, variables.value.lines.get(CAPABILITIES, 0))
-        quotes = merged(line if CAPABILITIES in line[0].text else _variable(value), management)
+        quotes = merged((variable_quote(variables, CAPABILITIES),), management)
         yield Clue(cause="container-driver-capabilities", quotes=quotes, values={"capabilities": value})
-
-
-def _variable(value: str) -> Quotes:
-    return (Quote(source="environment", text=f"{CAPABILITIES}={value}"),)
 
 
 # ---------------------------------------------------------------- WSL
 def wsl_without_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """WSL without /dev/dxg. In a container inside WSL the device may just not have been passed in: then it is a suspicion."""
     wsl, nodes = facts[WSL], facts[DEVICE_NODES]
-    if not wsl.value or (nodes.value is not None and nodes.value.find(WSL_DEVICE) is not None):
+    if not wsl.value or has(nodes.value, WSL_DEVICE):
         return
     if not (nodes.whole or (nodes.value is not None and nodes.value.said_absent(WSL_DEVICE))):
         raise unknown(DEVICE_NODES, "the listing is not whole")
-    source = nodes.quotes[0].source if nodes.quotes else "/dev"
-    quotes = merged(some(wsl)[:1], (Quote(source=source, text=f"{WSL_DEVICE}: no such file"),))
-    if marks_of_container(facts, nodes):
-        yield Clue(cause="container-no-gpu-access", quotes=quotes, basis="suspected")
-        yield Clue(cause="wsl-gpu-unavailable", quotes=quotes, basis="suspected")
-        return
-    yield Clue(cause="wsl-gpu-unavailable", quotes=quotes)
+    quotes = merged(some(wsl)[:1], (Quote(source=source_of(nodes, "/dev"), text=f"{WSL_DEVICE}: no such file"),))
+    inside = bool(marks_of_container(facts, nodes))
+    for cause in ("container-no-gpu-access", "wsl-gpu-unavailable") if inside else ("wsl-gpu-unavailable",):
+        yield Clue(cause=cause, quotes=quotes, basis="suspected" if inside else "derived")
 
 
 def wsl_linux_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -155,9 +136,9 @@ def linux_packages(facts: Facts) -> Quotes:
 
 
 def _linux_packages(facts: Facts) -> Quotes:
-    listings, found = statements(facts, DRIVER_PACKAGES), linux_packages(facts)
-    if not found and listings and not any(fact.whole for fact in listings):
-        raise unknown(DRIVER_PACKAGES, "the list of packages is not whole")
+    found = linux_packages(facts)
+    if not found:
+        need_whole_list(facts, DRIVER_PACKAGES, "the list of packages is not whole")
     return found
 
 
@@ -183,16 +164,15 @@ def _listed_libcuda(facts: Facts, wsl: Fact[bool]) -> Quotes:
 def wsl_without_library(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """WSL with /dev/dxg, and the folder that Windows lends holds no libcuda: Windows has no NVIDIA driver, or an old one."""
     wsl, nodes = facts[WSL], facts[DEVICE_NODES]
-    if not wsl.value or nodes.value is None or nodes.value.find(WSL_DEVICE) is None or marks_of_container(facts, nodes):
+    if not wsl.value or not has(nodes.value, WSL_DEVICE) or marks_of_container(facts, nodes):
         return
-    ladder = facts.get(LADDER)
-    if isinstance(ladder, Fact) and passed(ladder.value, "libcuda"):
+    if passed(facts.value(LADDER), "libcuda"):
         return  # one was loaded, wherever it lies
     lent = facts[WSL_LIBRARIES]
     if lent.value is not None and not lent.whole:
         raise unknown(WSL_LIBRARIES, "the listing is not whole")
     if lent.value is None or not lent.value.find("libcuda.so"):
-        nothing = Quote(source=lent.quotes[0].source if lent.quotes else WSL_FOLDER, text=f"{WSL_FOLDER}lib: no libcuda.so")
+        nothing = Quote(source=source_of(lent, WSL_FOLDER), text=f"{WSL_FOLDER}lib: no libcuda.so")
         yield Clue(cause="wsl-gpu-unavailable", quotes=merged(some(wsl)[:1], (nothing,)))
 
 
@@ -214,10 +194,9 @@ def image_too_new(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = driver_cuda(facts) if wanted else None
     if not wanted or found is None:
         return
-    loaded = facts.get(LOADED_DRIVER)
-    branch = loaded.value.version.major if isinstance(loaded, Fact) and loaded.value is not None else None
-    alternatives = wanted.split()
-    if any(_met(alternative, found[0], branch) for alternative in alternatives):
+    loaded = facts.value(LOADED_DRIVER)
+    branch = loaded.version.major if loaded is not None else None
+    if any(_met(alternative, found[0], branch) for alternative in wanted.split()):
         return
     version = _MINIMUM.search(wanted)
     quotes = (variable_quote(facts[ENVIRONMENT], REQUIRE), found[1])
@@ -251,26 +230,19 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     if not words:
         words.append("no container" if elsewhere(facts) != WINDOWS else "Windows itself")
         quotes = some(marks)[:1]
-        hypervisor = facts.get(HYPERVISOR)
-        if isinstance(hypervisor, Fact) and hypervisor.value is not None:
+        hypervisor = facts.there(HYPERVISOR)
+        if hypervisor is not None:
             words.append(f"a virtual machine ({hypervisor.value})")
             quotes = some(hypervisor)[:1]
-    engines = _engines(facts)
-    return Line("; ".join([", ".join(words), *engines[:1]]), quotes, details=engines[1:])
-
-
-def _engines(facts: Facts) -> tuple[str, ...]:
-    """Whether containers would get the GPUs here, for each engine."""
-    stack, driver = facts.get(CONTAINER_STACK), facts.get(LOADED_DRIVER)
-    if isinstance(stack, Unknown) or stack.value is None or isinstance(driver, Unknown) or driver.value is None:
-        return ()
-    return tuple(way.words for way in container_stack.ways(stack.value, driver.value))
+    stack, driver = facts.value(CONTAINER_STACK), facts.value(LOADED_DRIVER)
+    engines = [way.words for way in container_stack.ways(stack, driver)] if stack is not None and driver is not None else []
+    return Line("; ".join([", ".join(words), *engines[:1]]), quotes, details=tuple(engines[1:]))
 
 
 def _wsl_kind(facts: Facts) -> str:
     """The kernel of WSL 1 is called 4.4.0-19041-Microsoft, that of WSL 2 ...-microsoft-standard-WSL2."""
-    kernel = facts.get(KERNEL)
-    release = kernel.value.release if isinstance(kernel, Fact) and kernel.value is not None else ""
+    kernel = facts.value(KERNEL)
+    release = kernel.release if kernel is not None else ""
     return "WSL 1" if release.endswith("-Microsoft") else "WSL 2" if "wsl2" in release.lower() or "microsoft-standard" in release else "WSL"
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import line_with, need_whole, variable_quote, variables_of
+from cudadoctor.checks.reading import source_of
 from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, usable
 from cudadoctor.inventory.rungs import needed_parts
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, NVCC, PYTHON, TOOLKITS, Environment, Toolkit, Toolkits
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 WRONG, MISSING = "cuda-home-wrong", "toolkit-missing"
 _VARIABLE = lazy(r"\$\w|\$\{|%\w+%")
@@ -49,20 +47,16 @@ def _plain(path: str) -> str:
     return bare.rstrip("\\").replace("/", "\\").lower() if _OF_WINDOWS.match(path) else bare
 
 
-def _folder(toolkits: Toolkits, name: str, value: str) -> Toolkit | None:
+def _folder(toolkits: Fact[Toolkits], name: str, value: str) -> Toolkit | None:
     """What was found where the variable points."""
-    for entry in toolkits.toolkits:
-        if entry.rule == name or _plain(entry.path) == _plain(value):
-            return entry
-    return None
+    found = toolkits.value.toolkits if toolkits.value is not None else ()
+    return next((entry for entry in found if entry.rule == name or _plain(entry.path) == _plain(value)), None)
 
 
-def _folder_elsewhere(toolkits: Fact[Toolkits], value: str) -> tuple[str, Quote] | None:
-    """Another folder that holds a toolkit."""
-    for entry in toolkits.value.toolkits if toolkits.value is not None else ():
-        if usable(entry) and _plain(entry.path) != _plain(value):
-            return entry.path, folder_quote(toolkits, entry)
-    return None
+def _others(toolkits: Fact[Toolkits], value: str) -> Iterator[Toolkit]:
+    """The other folders that hold a toolkit."""
+    found = toolkits.value.toolkits if toolkits.value is not None else ()
+    return (entry for entry in found if usable(entry) and _plain(entry.path) != _plain(value))
 
 
 def _parts_elsewhere(facts: Facts, toolkits: Fact[Toolkits]) -> Quote | None:
@@ -107,41 +101,37 @@ def _empty(facts: Facts, environment: Fact[Environment], name: str) -> Iterator[
 
 def _values(facts: Facts, name: str, value: str, reason: str) -> dict[str, str]:
     """What a recipe needs, from the toolkits that any source names."""
-    toolkits = facts.all(TOOLKITS)
-    folders = [entry.path for fact in toolkits if fact.value is not None for entry in fact.value.toolkits if usable(entry)]
-    return _pointing(name, value, reason, next((path for path in folders if _plain(path) != _plain(value)), None))
+    return _pointing(name, value, reason, next((entry for fact in facts.all(TOOLKITS) for entry in _others(fact, value)), None))
 
 
-def _pointing(name: str, value: str, reason: str, home: str | None) -> dict[str, str]:
+def _pointing(name: str, value: str, reason: str, home: Toolkit | None = None) -> dict[str, str]:
     """`cuda_home` is a toolkit that the variable could name; without one the recipe says to leave it unset."""
     values = {"variable": name, "cuda_variable": name, "value": value, "reason": reason}
-    return values if home is None else {**values, "cuda_home": home}
+    return values if home is None else {**values, "cuda_home": home.path}
 
 
 def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, value: str) -> Iterator[Clue]:
     """The folder is not there, or holds neither nvcc nor NVVM. Without any toolkit on the machine that is toolkit-missing."""
     toolkits = facts[TOOLKITS]
-    folder = _folder(toolkits.value, name, value) if toolkits.value is not None else None
+    folder = _folder(toolkits, name, value)
     if folder is not None and usable(folder):
         return
     need_whole(facts, name)
     if folder is None:
-        seen = Quote(source=toolkits.quotes[0].source if toolkits.quotes else toolkits.key, text=f"{value}: no such toolkit folder")
+        seen = Quote(source=source_of(toolkits), text=f"{value}: no such toolkit folder")
         reason = "the folder is not there"
     else:
         seen = folder_quote(toolkits, folder)
         reason = "its content is gone" if folder.stale else "it holds neither bin/nvcc nor nvvm"
     quotes = (variable_quote(environment, name), seen)
-    other = _folder_elsewhere(toolkits, value)
+    other = next(_others(toolkits, value), None)
     if other is not None:
-        yield Clue(cause=WRONG, quotes=(*quotes, other[1]), values=_pointing(name, value, reason, other[0]))
+        yield Clue(cause=WRONG, quotes=(*quotes, folder_quote(toolkits, other)), values=_pointing(name, value, reason, other))
     elif folder is None or folder.stale:
         # Libraries alone are what a runtime image holds: nothing is wrong there as long as nobody compiles.
         parts = _parts_elsewhere(facts, toolkits)
-        if parts is not None:
-            yield Clue(cause=WRONG, quotes=(*quotes, parts), values=_pointing(name, value, reason, None))
-        else:
-            yield Clue(cause=MISSING, quotes=quotes, values=_pointing(name, value, reason, None))
+        cause, shown = (WRONG, (*quotes, parts)) if parts is not None else (MISSING, quotes)
+        yield Clue(cause=cause, quotes=shown, values=_pointing(name, value, reason))
 
 
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
@@ -156,8 +146,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         if form is not None:
             said.append(f"{name}={value}: {form}")
             continue
-        toolkits = facts[TOOLKITS]
-        folder = _folder(toolkits.value, name, value) if toolkits.value is not None else None
+        folder = _folder(facts[TOOLKITS], name, value)
         if folder is None:
             need_whole(facts, name)
         said.append(f"{name}={value} {_content(folder)}")

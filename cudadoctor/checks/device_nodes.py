@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
@@ -20,11 +19,14 @@ from cudadoctor.checks.reading import (
     marks_of_container,
     merged,
     module_named,
+    not_loaded_line,
     passed,
     some,
+    source_of,
     told,
     unknown,
 )
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -35,7 +37,6 @@ from cudadoctor.model.values import (
     ENVIRONMENT,
     LADDER,
     MAJORS,
-    MODULES,
     NVIDIA_MODPROBE,
     PCI,
     USER,
@@ -46,9 +47,7 @@ from cudadoctor.model.values import (
     User,
 )
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
+MISSING, NO_UVM = "device-nodes-missing", "uvm-unavailable"
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
 WSL_DEVICE = "/dev/dxg"
 NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
@@ -68,7 +67,7 @@ def missing(facts: Facts, key: Key[DeviceNodes] = DEVICE_NODES) -> tuple[str, ..
     fact = facts[key]
     nodes = fact.value
     gone = []
-    for path, there in ((CONTROL, _has(nodes, CONTROL)), (FIRST, bool(gpu_nodes(nodes))), (UVM, _has(nodes, UVM))):
+    for path, there in ((CONTROL, has(nodes, CONTROL)), (FIRST, bool(gpu_nodes(nodes))), (UVM, has(nodes, UVM))):
         if there:
             continue
         if not (fact.whole or nodes is None or nodes.said_absent(path)):
@@ -77,18 +76,17 @@ def missing(facts: Facts, key: Key[DeviceNodes] = DEVICE_NODES) -> tuple[str, ..
     return tuple(gone)
 
 
-def _has(nodes: DeviceNodes | None, path: str) -> bool:
+def has(nodes: DeviceNodes | None, path: str) -> bool:
+    """Whether a listing shows this node."""
     return nodes is not None and nodes.find(path) is not None
 
 
-def _absences(facts: Facts, paths: tuple[str, ...]) -> Quotes:
+def _missing_clue(cause: str, facts: Facts, paths: tuple[str, ...], *others: Quotes) -> Clue:
+    """The clue to nodes that are not there. `others`: the lines by which they should be."""
     fact = facts[DEVICE_NODES]
     stated = lines_with(fact, *paths) if fact.value is not None and all(fact.value.said_absent(path) for path in paths) else ()
-    return stated or tuple(Quote(source=_source(fact), text=f"{path}: no such file") for path in paths)
-
-
-def _source(fact: Fact[DeviceNodes]) -> str:
-    return fact.quotes[0].source if fact.quotes else "/dev"
+    gone = stated or tuple(Quote(source=source_of(fact, "/dev"), text=f"{path}: no such file") for path in paths)
+    return Clue(cause=cause, quotes=merged(gone, *others), values={"nodes": " ".join(paths)})
 
 
 # ---------------------------------------------------------------- nodes that are missing
@@ -106,9 +104,8 @@ def nodes_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     driver = driver_runs(facts)
     if not driver or not _holds_a_gpu(facts) or (marks_of_container(facts, nodes) and not traces.any_library(facts)):
         return
-    if _made_on_demand(facts, gone):
-        return
-    yield Clue(cause="device-nodes-missing", quotes=merged(_absences(facts, gone), driver[:1]), values={"nodes": " ".join(gone)})
+    if not _made_on_demand(facts, gone):
+        yield _missing_clue(MISSING, facts, gone, driver[:1])
 
 
 def _holds_a_gpu(facts: Facts) -> bool:
@@ -132,8 +129,7 @@ def some_nodes_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return  # made on demand, for every user
     there = {node.path for node in gpu_nodes(nodes.value)}
     gone = tuple(path for path in (f"/dev/nvidia{number}" for number in range(len(held))) if path not in there)
-    quotes = merged(_absences(facts, gone), *(gpu.quotes[:1] for gpu in held))
-    yield Clue(cause="device-nodes-missing", quotes=quotes, values={"nodes": " ".join(gone)})
+    yield _missing_clue(MISSING, facts, gone, *(gpu.quotes[:1] for gpu in held))
 
 
 def _given_to_container(facts: Facts) -> float:
@@ -149,20 +145,14 @@ def uvm_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nodes = facts[DEVICE_NODES]
     if elsewhere(facts, nodes) is not None or missing(facts) != (UVM,) or not driver_runs(facts) or _made_on_demand(facts, (UVM,)):
         return
-    yield Clue(cause="uvm-unavailable", quotes=merged(_absences(facts, (UVM,)), _others(nodes)), values={"nodes": UVM})
-
-
-def _others(nodes: Fact[DeviceNodes]) -> Quotes:
     control = nodes.need().find(CONTROL)
-    return line_of(nodes, control.line) if control is not None else ()
+    yield _missing_clue(NO_UVM, facts, (UVM,), line_of(nodes, control.line) if control is not None else ())
 
 
 def _made_on_demand(facts: Facts, gone: tuple[str, ...]) -> bool:
     """Whether nvidia-modprobe made the nodes once the driver was asked, as it does for every user. Root's rights do it for root alone."""
     nodes = facts[DEVICE_NODES]
-    if told(facts, NVIDIA_MODPROBE, nodes) is None:
-        return False
-    if nodes.origin == "text":
+    if told(facts, NVIDIA_MODPROBE, nodes) is None or nodes.origin == "text":
         return False
     still = missing(facts, DEVICE_NODES_AFTER)
     return not any(path in still for path in gone)
@@ -176,48 +166,38 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     node = nodes.value.find(UVM)
     if node is None:
         return
-    bad = [opening for opening in climb.value.openings if opening.errno_name in _STALE]
+    bad = _refused(climb, *_STALE)
     if bad and all(opening.path.startswith(UVM) for opening in bad):
-        yield Clue(cause="uvm-unavailable", quotes=merged(_opening(climb, bad[0]), line_of(nodes, node.line)), values={"nodes": UVM})
+        yield Clue(cause=NO_UVM, quotes=merged(_opening(climb, bad[0]), line_of(nodes, node.line)), values={"nodes": UVM})
         return
-    if any(result.code == UNKNOWN_ERROR for result in climb.value.result("init")) and _uvm_is_out(facts):
-        quotes = merged(line_of(nodes, node.line), _uvm_not_listed(facts), lines_with(climb, str(UNKNOWN_ERROR))[:1])
-        yield Clue(cause="uvm-unavailable", quotes=quotes, values={"nodes": UVM})
+    refused = any(result.code == UNKNOWN_ERROR for result in climb.value.result("init"))
+    if refused and module_named(facts, "nvidia") and not module_named(facts, "nvidia_uvm"):
+        quotes = merged(line_of(nodes, node.line), not_loaded_line(facts, "nvidia_uvm"), lines_with(climb, str(UNKNOWN_ERROR))[:1])
+        yield Clue(cause=NO_UVM, quotes=quotes, values={"nodes": UVM})
 
 
 def stale_numbers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A node has another major number than the driver at present: it leads nowhere. A /dev that outlives a restart keeps such nodes."""
     nodes = facts[DEVICE_NODES]
     climb = told(facts, LADDER, nodes)
-    failed = broken(climb, "init") if climb is not None else ()
+    failed = broken(climb, "init")
     if nodes.value is None or elsewhere(facts, nodes) is not None or not failed:
         return  # where cuInit passes, root's rights or nvidia-modprobe have put it right
     fixed = [node for node in needed(nodes.value) if node.path != UVM and node.major not in (None, NVIDIA_MAJOR)]
     if fixed:
-        yield _stale("device-nodes-missing", nodes, fixed, NVIDIA_MAJOR, ())
+        yield _stale(MISSING, nodes, fixed, NVIDIA_MAJOR, ())
     uvm = nodes.value.find(UVM)
     if uvm is None or (facts.why_unknown(MAJORS) is not None and all(result.code != UNKNOWN_ERROR for result in failed)):
         return  # a node of nvidia-uvm that does not serve shows as 999 alone
     majors = facts[MAJORS]
     now = majors.value.get("nvidia-uvm") if majors.value is not None else None
     if now is not None and uvm.major not in (None, now):
-        yield _stale("uvm-unavailable", nodes, [uvm], now, tuple(quote for quote in majors.quotes if quote.text.endswith(" nvidia-uvm")))
+        yield _stale(NO_UVM, nodes, [uvm], now, tuple(quote for quote in majors.quotes if quote.text.endswith(" nvidia-uvm")))
 
 
 def _stale(cause: str, nodes: Fact[DeviceNodes], stale: list[DeviceNode], now: int, shown: Quotes) -> Clue:
     quotes = merged(*(line_of(nodes, node.line) for node in stale[:2]), shown)
     return Clue(cause=cause, quotes=quotes, from_rung="init", values={"nodes": " ".join(node.path for node in stale), "major": str(now)})
-
-
-def _uvm_is_out(facts: Facts) -> bool:
-    """Whether nvidia is listed among the loaded modules and nvidia_uvm is not."""
-    return bool(module_named(facts, "nvidia")) and not module_named(facts, "nvidia_uvm")
-
-
-def _uvm_not_listed(facts: Facts) -> Quotes:
-    fact = facts[MODULES]
-    source = fact.quotes[0].source if fact.quotes else "/proc/modules"
-    return (Quote(source=source, text="nvidia_uvm: not among the loaded kernel modules"),)
 
 
 # ---------------------------------------------------------------- nodes that may not be opened
@@ -232,9 +212,10 @@ def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = told(facts, LADDER, nodes) if closed else None
     if not closed or passed(climb, "init"):
         return
-    tried = climb.openings if climb is not None else ()
-    stuck = [node for node in closed if not _opens(tried, node.path)]
-    surely = [node for node in stuck if not node.mode.endswith("+") or _errno(tried, node.path) == "EACCES"]
+    # What came of opening it counts for more than its mode; None: it opened.
+    tried = {opening.path: opening.errno_name for opening in (climb.openings if climb is not None else ())}
+    stuck = [node for node in closed if tried.get(node.path, "not tried") is not None]
+    surely = [node for node in stuck if not node.mode.endswith("+") or tried.get(node.path) == "EACCES"]
     if stuck and not surely:
         raise unknown(DEVICE_NODES, f"{stuck[0].path} has an access list that ls does not print")
     if surely:
@@ -263,19 +244,10 @@ def allowed(node: DeviceNode, user: User) -> bool:
     return bits == "rw"
 
 
-def _errno(openings: tuple[Opening, ...], path: str) -> str | None:
-    return next((opening.errno_name for opening in openings if opening.path == path), None)
-
-
-def _opens(openings: tuple[Opening, ...], path: str) -> bool:
-    """Whether the attempt to open this very node succeeded, whatever its mode says."""
-    return any(opening.path == path and opening.errno_name is None for opening in openings)
-
-
 def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Opening a node gives EACCES, although its mode, owner and group let this user in: a policy says no."""
     climb = facts[LADDER]
-    refused = [opening for opening in climb.value.openings if opening.errno_name == "EACCES"] if climb.value is not None else []
+    refused = _refused(climb, "EACCES")
     if not refused:
         return
     nodes, user = facts[DEVICE_NODES], facts[USER]
@@ -291,14 +263,17 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """In a container opening a node gives EPERM: the device rules of its cgroup no longer let it through."""
-    fact = facts[LADDER]
-    refused = [opening for opening in fact.value.openings if opening.errno_name == "EPERM"] if fact.value is not None else []
-    if not refused:
-        return
-    marks = facts[CONTAINER_MARKS]
-    if marks.value and elsewhere(facts) is None:
-        quotes = merged(*(_opening(fact, opening) for opening in refused[:2]), some(marks)[:1])
+    climb = facts[LADDER]
+    refused = _refused(climb, "EPERM")
+    marks = facts[CONTAINER_MARKS] if refused else None
+    if marks is not None and marks.value and elsewhere(facts) is None:
+        quotes = merged(*(_opening(climb, opening) for opening in refused[:2]), some(marks)[:1])
         yield Clue(cause="container-lost-devices", quotes=quotes, values={"node": refused[0].path})
+
+
+def _refused(climb: Fact[Ladder], *errnos: str) -> list[Opening]:
+    """The attempts to open a node that ended so."""
+    return [opening for opening in (climb.value.openings if climb.value is not None else ()) if opening.errno_name in errnos]
 
 
 def _opening(fact: Fact[Ladder], opening: Opening) -> Quotes:
@@ -344,10 +319,9 @@ def _rights(node: DeviceNode) -> str:
 
 def _note(facts: Facts, gone: tuple[str, ...]) -> str:
     """Nodes that were made while the doctor asked, and by what."""
-    after, helper = facts.get(DEVICE_NODES_AFTER), facts.get(NVIDIA_MODPROBE)
-    if not isinstance(after, Fact) or after.value is None or not all(_has(after.value, path) for path in gone):
+    if not all(has(facts.value(DEVICE_NODES_AFTER), path) for path in gone):
         return ""
-    by = "nvidia-modprobe" if isinstance(helper, Fact) and helper.present else "root's rights"
+    by = "nvidia-modprobe" if facts.there(NVIDIA_MODPROBE) is not None else "root's rights"
     return f" before the driver was asked, made by {by} since"
 
 
@@ -360,11 +334,11 @@ CHECK = Check(
         "proc-version", "tegra", "cgroup", "dockerenv", "containerenv", "ldconfig", "driver-libraries", "nvidia-modprobe", "ladder",
     ),
     rules=(
-        Rule("device-nodes", ("device-nodes-missing",), nodes_missing),
-        Rule("device-nodes", ("device-nodes-missing",), some_nodes_missing),
-        Rule("device-nodes", ("uvm-unavailable",), uvm_missing),
-        Rule("device-nodes", ("uvm-unavailable",), uvm_fails),
-        Rule("device-nodes", ("device-nodes-missing", "uvm-unavailable"), stale_numbers),
+        Rule("device-nodes", (MISSING,), nodes_missing),
+        Rule("device-nodes", (MISSING,), some_nodes_missing),
+        Rule("device-nodes", (NO_UVM,), uvm_missing),
+        Rule("device-nodes", (NO_UVM,), uvm_fails),
+        Rule("device-nodes", (MISSING, NO_UVM), stale_numbers),
         Rule("device-nodes", ("device-permission-denied",), denied_by_mode),
         Rule("device-nodes", ("security-policy-denies-devices",), denied_by_policy),
         Rule("container", ("container-lost-devices",), lost_in_container),

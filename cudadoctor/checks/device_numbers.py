@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cudadoctor.checks.common import variables_of
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import ENVIRONMENT
 
 ORDER, VARIABLE = "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"
@@ -21,7 +22,9 @@ def numbers(facts: Facts) -> tuple[str, ...]:
 def _lines(facts: Facts, devices: Sequence[Device]) -> Iterator[str]:
     asked = cuda_answered(facts)
     if not asked:
-        yield f"CUDA's own numbers are not known, for it showed no device; nvidia-smi's are{_order_words(facts)}:"
+        likewise = variables_of(facts.there(ENVIRONMENT)).get(ORDER) == "PCI_BUS_ID"
+        order = ", and CUDA counts likewise (CUDA_DEVICE_ORDER)" if likewise else ""
+        yield f"CUDA's own numbers are not known, for it showed no device; nvidia-smi's are{order}:"
     uuids = [device.uuid for device in devices if device.uuid is not None]
     for device in devices:
         known = (_head(device, asked), device.address, _short(device.uuid, uuids), _plain_name(device.name))
@@ -48,19 +51,10 @@ def _plain_name(name: str | None) -> str | None:
     return name.removeprefix("NVIDIA ") if name is not None else None
 
 
-def _variable(facts: Facts, name: str) -> str | None:
-    environment = facts.get(ENVIRONMENT)
-    return None if isinstance(environment, Unknown) or environment.value is None else environment.value.variables.get(name)
-
-
-def _order_words(facts: Facts) -> str:
-    return ", and CUDA counts likewise (CUDA_DEVICE_ORDER)" if _variable(facts, ORDER) == "PCI_BUS_ID" else ""
-
-
 def note(facts: Facts) -> str | None:
     """That CUDA counts otherwise than nvidia-smi, where nobody asked for that: `GPU 0` then means two cards."""
-    environment, devices = facts.get(ENVIRONMENT), devices_of(facts)
-    if isinstance(environment, Unknown) or _variable(facts, VARIABLE) is not None or not other_order(devices):
+    devices, chosen = devices_of(facts), VARIABLE in variables_of(facts.there(ENVIRONMENT))
+    if facts.why_unknown(ENVIRONMENT) is not None or chosen or not other_order(devices):
         return None
     first = next((device for device in devices if device.number == 0), None)
     if first is None or first.index is None:

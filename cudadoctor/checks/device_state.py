@@ -6,19 +6,16 @@ Each rule shows itself in the row of its cause; the rows take them over from her
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import broken, line_with, passed, rung_quote, variable_quote, variables_of
-from cudadoctor.checks.processes import holders
-from cudadoctor.checks.reading import plain_address, same_address, told, unknown
+from cudadoctor.checks.common import answering_gpus, broken, line_with, passed, rung_quote, variable_quote, variables_of
+from cudadoctor.checks.processes import computing, holders
+from cudadoctor.checks.reading import same_address, subject_of, told, unknown
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, LADDER, MODULES, NVML, PCI, PROCESSES, CudaDevice, Ladder, Nvml, NvmlGpu, RungResult
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import ENVIRONMENT, LADDER, MODULES, NVML, PCI, PROCESSES, Ladder, Nvml, NvmlGpu, RungResult
 
 MODE, MPS, MIG = "compute-mode-blocks", "mps-problem", "mig-without-instances"
 FABRIC, CONFIDENTIAL, VGPU = "fabric-manager-not-running", "confidential-compute-not-ready", "vgpu-problem"
@@ -36,81 +33,48 @@ MELLANOX = "15b3"  # PCI vendor of the ports through which the switches are mana
 _UNLICENSED = ("unlicensed", "expired")
 
 
-def _nvml(facts: Facts) -> tuple[Fact[Nvml], tuple[NvmlGpu, ...]]:
-    """NVML's GPUs; unknown where it does not start."""
-    fact = facts[NVML]
-    if fact.value is None or fact.value.code != 0:
-        raise unknown(NVML, "NVML does not start")
-    return fact, tuple(gpu for gpu in fact.value.gpus if gpu.handle_error is None)
-
-
-def _subject(gpu: NvmlGpu) -> str:
-    return f"gpu:{plain_address(gpu.address)}" if gpu.address is not None else "machine"
-
-
 def _said(fact: Fact[Nvml], gpu: NvmlGpu, words: str, *needles: str) -> Quote:
     """NVML's line about one value of a GPU."""
     return line_with(fact, f"GPU {gpu.index}", *needles, words=f"GPU {gpu.index}: {words}")
 
 
-def _device(ladder: Ladder | None, gpu: NvmlGpu) -> CudaDevice | None:
-    return next((entry for entry in ladder.devices if same_address(entry.address, gpu.address)), None) if ladder is not None else None
+def _tries(ladder: Ladder | None, gpu: NvmlGpu) -> list[RungResult]:
+    """The rungs that were climbed on this GPU."""
+    devices = ladder.devices if ladder is not None else ()
+    number = next((device.index for device in devices if same_address(device.address, gpu.address)), None)
+    return [entry for entry in ladder.rungs if entry.gpu == number] if ladder is not None and number is not None else []
 
 
-def _broken_on(ladder: Ladder | None, gpu: NvmlGpu, codes: tuple[int, ...]) -> RungResult | None:
-    """The try to use this GPU that ended with one of these codes."""
-    device = _device(ladder, gpu)
-    if ladder is None or device is None:
-        return None
-    results = (*broken(ladder, "context"), *broken(ladder, "memory"))
-    return next((result for result in results if result.gpu == device.index and result.code in codes), None)
-
-
-def _serves(ladder: Ladder | None, gpu: NvmlGpu) -> bool:
-    """Whether a context was seen to work on this GPU."""
-    device = _device(ladder, gpu)
-    results = (
-        [entry for entry in ladder.result("context") if device is not None and entry.gpu == device.index] if ladder is not None else []
-    )
-    return bool(results) and all(entry.status == "pass" for entry in results)
+def _unavailable(climb: Fact[Ladder], gpu: NvmlGpu) -> tuple[Quote, ...]:
+    """The ladder's line where this GPU was not available to it."""
+    refused = [entry for entry in _tries(climb.value, gpu) if entry.rung in ("context", "memory") and entry.code == UNAVAILABLE]
+    return tuple(rung_quote(climb, entry) for entry in refused[:1])
 
 
 # ---------------------------------------------------------------- compute mode and MPS
 def compute_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No program may use the GPU, or only one, and one does."""
-    nvml, gpus = _nvml(facts)
+    nvml, gpus = answering_gpus(facts)
     for gpu in gpus:
-        if gpu.compute_mode in (None, "default"):
+        mode = gpu.compute_mode or "default"
+        if mode == "default":
             continue
         climb = facts[LADDER]
-        if _serves(climb.value, gpu):
+        contexts = [entry.status for entry in _tries(climb.value, gpu) if entry.rung == "context"]
+        if contexts and set(contexts) == {"pass"}:
             continue
-        mode = gpu.compute_mode or ""
-        shown = [_said(nvml, gpu, f"compute mode {mode}", "compute mode")]
-        refused = _broken_on(climb.value, gpu, (UNAVAILABLE,))
-        if refused is not None:
-            shown.append(rung_quote(climb, refused))
-        values = {"gpu": str(gpu.index), "mode": mode}
-        if mode != "prohibited":
-            holder = _holder(facts, nvml, gpus, gpu)
-            if refused is None and holder is None:
-                continue
-            if holder is not None:
-                shown.append(holder)
-        yield Clue(cause=MODE, quotes=tuple(shown), subject=_subject(gpu), values=values)
+        refused = _unavailable(climb, gpu)
+        holder = _holder(facts, nvml, gpus, gpu) if mode != "prohibited" else ()
+        if mode == "prohibited" or refused or holder:
+            quotes = (_said(nvml, gpu, f"compute mode {mode}", "compute mode"), *refused, *holder)
+            yield Clue(cause=MODE, quotes=quotes, subject=subject_of(gpu.address), values={"gpu": str(gpu.index), "mode": mode})
 
 
-def _holder(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu) -> Quote | None:
+def _holder(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu) -> tuple[Quote, ...]:
     """The line of a compute process on this GPU."""
-    table = facts[PROCESSES]
-    if table.value is None:
-        return None
-    found = [
-        entry for entry in holders(nvml.need(), table.value, gpus, gpu) if entry.listed is not None and "C" in (entry.listed.kind or "C")
-    ]
-    if not found:
-        return None
-    return line_with(nvml, f"process {found[0].pid} ", words=f"GPU {gpu.index}: process {found[0].pid}")
+    table = facts[PROCESSES].value
+    found = [entry.pid for entry in holders(nvml.need(), table, gpus, gpu) if computing(entry)] if table is not None else []
+    return tuple(line_with(nvml, f"process {pid} ", words=f"GPU {gpu.index}: process {pid}") for pid in found[:1])
 
 
 def mps(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -121,7 +85,7 @@ def mps(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     if climb.value is None or passed(climb.value, "context"):
         return
-    failed = [result for rung in ("init", "context") for result in broken(climb.value, rung)]
+    failed = broken(climb.value, "init", "context")
     codes = [result for result in failed if result.code in MPS_CODES or result.code in OLD_MPS_CODES]
     if codes:
         quotes = (rung_quote(climb, codes[0]), variable_quote(environment, PIPES))
@@ -131,7 +95,7 @@ def mps(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 # ---------------------------------------------------------------- MIG
 def mig(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """MIG is on, and the GPU has no instance."""
-    nvml, gpus = _nvml(facts)
+    nvml, gpus = answering_gpus(facts)
     for gpu in gpus:
         if gpu.mig_mode != "enabled" or gpu.mig_uuids:
             continue
@@ -139,7 +103,7 @@ def mig(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             raise unknown(NVML, f"GPU {gpu.index}: the MIG instances could not be listed")
         values = {"gpu": str(gpu.index)}
         quote = _said(nvml, gpu, "MIG is enabled and no instance is listed", "MIG")
-        yield Clue(cause=MIG, quotes=(quote,), subject=_subject(gpu), values=values)
+        yield Clue(cause=MIG, quotes=(quote,), subject=subject_of(gpu.address), values=values)
 
 
 # ---------------------------------------------------------------- fabric, confidential computing, vGPU
@@ -155,17 +119,16 @@ def _refused(facts: Facts, base: Fact[Nvml]) -> tuple[Quote, ...] | None:
 
 def fabric(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """GPUs behind NVSwitch have not joined the fabric, and CUDA does not start."""
-    nvml, gpus = _nvml(facts)
+    nvml, gpus = answering_gpus(facts)
     waiting = [gpu for gpu in gpus if gpu.fabric_state in _UNREADY_FABRIC]
     if not waiting:
         return
     refused = _refused(facts, nvml)
-    if refused is None:
-        return
-    gpu = waiting[0]
-    missing = _subnet_modules_missing(facts, gpu)
-    quotes = (*refused, _fabric_line(nvml, gpu), *missing)
-    yield Clue(cause=SUBNET if missing else FABRIC, quotes=quotes, values={"state": gpu.fabric_state or ""})
+    if refused is not None:
+        gpu = waiting[0]
+        missing = _subnet_modules_missing(facts, gpu)
+        quotes = (*refused, _fabric_line(nvml, gpu), *missing)
+        yield Clue(cause=SUBNET if missing else FABRIC, quotes=quotes, values={"state": gpu.fabric_state or ""})
 
 
 def _fabric_line(nvml: Fact[Nvml], gpu: NvmlGpu) -> Quote:
@@ -176,22 +139,24 @@ def _subnet_modules_missing(facts: Facts, gpu: NvmlGpu) -> tuple[Quote, ...]:
     """The modules that reach this GPU's switches and are known not to be loaded. Where no port of the switches is seen, as in a virtual
     machine that was given some GPUs, somebody else manages them."""
     listings = [fact for fact in facts.all(MODULES) if fact.whole and fact.value is not None]
-    if not listings or not _OVER_INFINIBAND.search(gpu.name or "") or not _has_mellanox(facts):
+    ports = (function.vendor == MELLANOX for fact in facts.all(PCI) if fact.value is not None for function in fact.value.functions)
+    if not listings or not _OVER_INFINIBAND.search(gpu.name or "") or not any(ports):
         return ()
     gone = [name for name in _SUBNET_MODULES if all(fact.need().find(name) is None for fact in listings)]
     return tuple(Quote(source=listings[0].quotes[0].source, text=f"kernel module {name}: not loaded") for name in gone)
 
 
-def _has_mellanox(facts: Facts) -> bool:
-    return any(function.vendor == MELLANOX for fact in facts.all(PCI) if fact.value is not None for function in fact.value.functions)
-
-
 def fabric_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The registration of a GPU with the fabric is over and has failed: alone it works, its links lead nowhere."""
-    nvml, gpus = _nvml(facts)
+    nvml, gpus = answering_gpus(facts)
     for gpu in gpus:
         if gpu.fabric_state == "completed" and (gpu.fabric_status or "Success") not in _REGISTERED:
-            yield Clue(cause=REFUSED, quotes=(_fabric_line(nvml, gpu),), subject=_subject(gpu), values={"status": gpu.fabric_status or ""})
+            yield Clue(
+                cause=REFUSED,
+                quotes=(_fabric_line(nvml, gpu),),
+                subject=subject_of(gpu.address),
+                values={"status": gpu.fabric_status or ""},
+            )
 
 
 def confidential(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -207,17 +172,14 @@ def confidential(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def vgpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A share of the host's GPU without its licence, on which CUDA is refused or was not looked at."""
-    nvml, gpus = _nvml(facts)
+    nvml, gpus = answering_gpus(facts)
     for gpu in gpus:
         if gpu.vgpu_mode != "vgpu" or not (gpu.vgpu_license or "").startswith(_UNLICENSED):
             continue
-        quotes = [_said(nvml, gpu, f"vGPU, licence {gpu.vgpu_license}", "licen")]
-        refused = _broken_on(told(facts, LADDER, nvml), gpu, (UNAVAILABLE,))
-        if refused is not None:
-            quotes.insert(0, rung_quote(facts[LADDER], refused))
-        yield Clue(
-            cause=VGPU, quotes=tuple(quotes), subject=_subject(gpu), values={"gpu": str(gpu.index), "licence": gpu.vgpu_license or ""}
-        )
+        refused = _unavailable(facts[LADDER], gpu) if told(facts, LADDER, nvml) is not None else ()
+        quotes = (*refused, _said(nvml, gpu, f"vGPU, licence {gpu.vgpu_license}", "licen"))
+        values = {"gpu": str(gpu.index), "licence": gpu.vgpu_license or ""}
+        yield Clue(cause=VGPU, quotes=quotes, subject=subject_of(gpu.address), values=values)
 
 
 OF_PROCESSES = (Rule("processes", (MODE,), compute_mode), Rule("processes", (MPS,), mps))

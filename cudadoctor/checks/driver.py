@@ -6,10 +6,10 @@ Whether that module fits the GPU and the user-space driver is asked in driver_fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from cudadoctor.checks import driver_fit, driver_flavour, traces, windows
-from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.base import Check, Function, Line, Rule
 from cudadoctor.checks.reading import (
     WINDOWS,
     Gpu,
@@ -18,64 +18,44 @@ from cudadoctor.checks.reading import (
     elsewhere,
     first_true,
     gpus,
+    line_if,
     line_of,
     listed,
     merged,
     module_named,
+    not_loaded_line,
     some,
     told,
     unbound,
 )
-from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Basis, Clue
-from cudadoctor.model.values import (
-    DKMS,
-    DRIVER_PACKAGES,
-    KERNEL,
-    LOADED_DRIVER,
-    MODULE_FILES,
-    MODULES,
-    NVML,
-    PCI,
-    SETTING,
-    SMI,
-    KernelModules,
-    LoadedDriver,
-    PciBus,
-)
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import DKMS, DRIVER_PACKAGES, KERNEL, LOADED_DRIVER, MODULE_FILES, MODULES, NVML, PCI, SETTING, SMI
 
 NOUVEAU = ("nouveau", "nova", "novacore", "novadrm")  # without - and _, in small letters: the kernel spelt nova in several ways
-MEANT = {"nouveau-bound": "nouveau-meant", "vfio-bound": "guest-works"}  # kinds of tables/lexicon.toml
 PASSTHROUGH = ("vfiopci", "pcistub")
 DRIVER_NOT_LOADED = 9  # NVML_ERROR_DRIVER_NOT_LOADED
 NO_CONTACT = "communicate with the NVIDIA driver"
 
 
 # ---------------------------------------------------------------- another driver holds the GPU
-def nouveau_bound(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from _held_by(facts, "nouveau-bound", NOUVEAU)
+def _held_by(cause: str, drivers: tuple[str, ...], meant: str) -> Function:
+    """`meant`: the kind of words (tables/lexicon.toml) by which a text says that its writer wants the GPU to be held so: what it asks may
+    then be quite another thing."""
 
+    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        for gpu in gpus(facts):
+            if gpu.driver is not None and gpu.driver.lower().replace("-", "").replace("_", "") in drivers:
+                values = {**gpu.values, "driver": gpu.driver}
+                setting = facts.value(SETTING)
+                wanted = setting is not None and meant in setting.words and facts[PCI].origin == "text"
+                naming_first = tuple(sorted(gpu.quotes, key=lambda quote: values["driver"] not in quote.text))
+                basis: Basis = "suspected" if wanted else "derived"
+                yield Clue(cause=cause, quotes=naming_first, subject=gpu.subject, basis=basis, values=values)
 
-def vfio_bound(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from _held_by(facts, "vfio-bound", PASSTHROUGH)
-
-
-def _held_by(facts: Facts, cause: str, drivers: tuple[str, ...]) -> Iterator[Clue]:
-    for gpu in gpus(facts):
-        if gpu.driver is not None and gpu.driver.lower().replace("-", "").replace("_", "") in drivers:
-            values = {"address": gpu.address, "driver": gpu.driver, "device": gpu.device or ""}
-            basis: Basis = "suspected" if _meant(facts, cause) else "derived"
-            quotes = tuple(sorted(gpu.quotes, key=lambda quote: values["driver"] not in quote.text))  # what names the holder stands first
-            yield Clue(cause=cause, quotes=quotes, subject=gpu.subject, basis=basis, values=values)
-
-
-def _meant(facts: Facts, cause: str) -> bool:
-    """Whether a text says that its writer wants the GPU to be held so: what it asks may then be quite another thing."""
-    words = facts.get(SETTING)
-    return isinstance(words, Fact) and words.value is not None and MEANT[cause] in words.value.words and facts[PCI].origin == "text"
+    rule.__name__ = cause
+    return rule
 
 
 def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -92,20 +72,22 @@ def nouveau_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 # ---------------------------------------------------------------- no driver holds it
 def not_installed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A GPU without a driver, on a system where nothing of NVIDIA's driver is found."""
+    free = _without_driver(facts)
+    if free is None:
+        return
+    basis = _as_told(facts) if facts[PCI].origin == "text" else None if traces.any_trace(facts) else "derived"
+    if basis is not None:
+        quotes = merged(free.quotes, _nothing(facts))
+        yield Clue(cause="driver-not-installed", quotes=quotes, basis=basis, values=free.values)
+
+
+def _without_driver(facts: Facts) -> Gpu | None:
+    """The first GPU of a machine on which no kernel driver holds any, and NVIDIA's is not in memory."""
     bus = facts[PCI]
     if elsewhere(facts, bus) is not None:
-        return
-    free = unbound(facts)
-    if not free or not driver_is_out(facts, bus):
-        return
-    basis: Basis | None = "derived"
-    if bus.origin == "text":
-        basis = _as_told(facts)
-    elif traces.any_trace(facts):
-        basis = None
-    if basis is not None:
-        quotes = merged(free[0].quotes, _nothing(facts))
-        yield Clue(cause="driver-not-installed", quotes=quotes, basis=basis, values=_identity(free[0]))
+        return None
+    found = unbound(facts)
+    return found[0] if found and driver_is_out(facts, bus) else None
 
 
 def _as_told(facts: Facts) -> Basis | None:
@@ -127,28 +109,17 @@ def _answer(facts: Facts, question: Callable[[Facts], Quotes]) -> Quotes | None:
 
 def _nothing(facts: Facts) -> Quotes:
     """For wording: one line from each place that was looked at and holds nothing of a driver."""
-    smi, files, packages = facts.get(SMI), facts.get(MODULE_FILES), facts.get(DRIVER_PACKAGES)
-    lines: list[Quote] = []
-    if isinstance(smi, Fact):
-        lines += smi.quotes[:1]
-    if isinstance(files, Fact):
-        lines += files.quotes[:1]
-    if isinstance(packages, Fact) and not (packages.value is not None and packages.value.packages):
-        lines += packages.quotes[:1]
-    return tuple(lines)
-
-
-def _identity(gpu: Gpu) -> dict[str, str]:
-    return {"address": gpu.address, "device": gpu.device or ""}
+    packages = facts.value(DRIVER_PACKAGES)
+    empty: list[Key[Any]] = [SMI, MODULE_FILES]
+    if packages is None or not packages.packages:
+        empty.append(DRIVER_PACKAGES)
+    return tuple(quote for key in empty if isinstance(found := facts.get(key), Fact) for quote in found.quotes[:1])
 
 
 def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A driver was installed, but no module for the running kernel."""
-    bus = facts[PCI]
-    if bus.origin == "text" or elsewhere(facts, bus) is not None:
-        return
-    free = unbound(facts)
-    if not free or not driver_is_out(facts, bus):
+    free = _without_driver(facts) if facts[PCI].origin != "text" else None
+    if free is None:
         return
     release = facts[KERNEL].need().release
     if traces.module_for_kernel(facts, release):
@@ -156,8 +127,8 @@ def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     trace = traces.any_trace(facts)
     if trace:
         missing = Quote(source="/lib/modules", text=f"/lib/modules/{release}: no nvidia module")
-        quotes = merged(free[0].quotes, (missing,), trace)
-        yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release, **_identity(free[0])})
+        quotes = merged(free.quotes, (missing,), trace)
+        yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release, **free.values})
 
 
 def dkms_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -188,40 +159,21 @@ def not_loaded(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = gpus(facts)
     if not found or any(gpu.driver == "nvidia" for gpu in found) or not driver_is_out(facts, bus):
         return
-    reason = first_true(lambda: _module_there(facts), lambda: _no_contact(facts))
+    reason = first_true(
+        lambda: _module_there(facts),
+        lambda: line_if(facts, NVML, lambda nvml: nvml.code == DRIVER_NOT_LOADED),
+        lambda: line_if(facts, SMI, lambda smi: NO_CONTACT in (smi.failure or "")),
+    )
     if reason:
         # "couldn't communicate" in a text may have any of the causes that leave the module out of memory.
         sure = bus.origin != "text" or _answer(facts, _module_there)
         basis: Basis = "derived" if sure else "suspected"
-        quotes = merged(found[0].quotes, reason, _not_listed(facts))
-        yield Clue(cause="driver-not-loaded", quotes=quotes, basis=basis, values=_identity(found[0]))
+        quotes = merged(found[0].quotes, reason, not_loaded_line(facts, "nvidia") if facts.why_unknown(MODULES) is None else ())
+        yield Clue(cause="driver-not-loaded", quotes=quotes, basis=basis, values=found[0].values)
 
 
 def _module_there(facts: Facts) -> Quotes:
     return traces.module_for_kernel(facts, facts[KERNEL].need().release)
-
-
-def _no_contact(facts: Facts) -> Quotes:
-    """The lines with which the user-space side says that no driver answers."""
-
-    def nvml() -> Quotes:
-        fact = facts[NVML]
-        return some(fact)[:1] if fact.value is not None and fact.value.code == DRIVER_NOT_LOADED else ()
-
-    def smi() -> Quotes:
-        fact = facts[SMI]
-        return some(fact)[:1] if fact.value is not None and NO_CONTACT in (fact.value.failure or "") else ()
-
-    return first_true(nvml, smi)
-
-
-def _not_listed(facts: Facts) -> Quotes:
-    found = facts.get(MODULES)
-    if not isinstance(found, Fact):
-        return ()
-    fact: Fact[KernelModules] = found
-    source = fact.quotes[0].source if fact.quotes else "/proc/modules"
-    return (Quote(source=source, text="nvidia: not among the loaded kernel modules"),)
 
 
 # ---------------------------------------------------------------- the line
@@ -233,12 +185,11 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line("WSL uses the driver of Windows: /usr/lib/wsl/lib and /dev/dxg", skip="WSL")
     if place is not None:
         return Line(f"{place}: the driver is part of the system image", skip=place)
-    bus: Fact[PciBus] = facts[PCI]
     if not gpus(facts):
-        return Line("no NVIDIA GPU to drive", some(bus)[:1], skip="no NVIDIA GPU")
-    loaded = facts.get(LOADED_DRIVER)
-    version = loaded if isinstance(loaded, Fact) and loaded.present else None
-    name = _name(version)
+        return Line("no NVIDIA GPU to drive", some(facts[PCI])[:1], skip="no NVIDIA GPU")
+    version, loaded = facts.there(LOADED_DRIVER), facts.value(LOADED_DRIVER)
+    flavour = f" ({loaded.flavour})" if loaded is not None and loaded.flavour is not None else ""
+    name = f"nvidia {loaded.version}{flavour}" if loaded is not None else "nvidia"
     held: dict[str, list[str]] = {}
     for gpu in gpus(facts):
         held.setdefault(gpu.driver or ("" if gpu.driver_known else "?"), []).append(gpu.address)
@@ -246,13 +197,6 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     if version is not None and "nvidia" not in held:
         words.append(f"{name} is loaded")
     return Line("; ".join(words), merged(some(version)[:1] if version is not None else (), *(gpu.quotes for gpu in gpus(facts)[:4])))
-
-
-def _name(loaded: Fact[LoadedDriver] | None) -> str:
-    value = loaded.value if loaded is not None else None
-    if value is None:
-        return "nvidia"
-    return f"nvidia {value.version}" + (f" ({value.flavour})" if value.flavour is not None else "")
 
 
 def _drives(driver: str, addresses: str, name: str) -> str:
@@ -273,9 +217,9 @@ CHECK = Check(
         "driver-libraries", "pnp-devices", "video-controllers",
     ),
     rules=(
-        Rule("driver", ("nouveau-bound",), nouveau_bound),
+        Rule("driver", ("nouveau-bound",), _held_by("nouveau-bound", NOUVEAU, meant="nouveau-meant")),
         Rule("driver", ("nouveau-bound",), nouveau_loaded),
-        Rule("driver", ("vfio-bound",), vfio_bound),
+        Rule("driver", ("vfio-bound",), _held_by("vfio-bound", PASSTHROUGH, meant="guest-works")),
         Rule("driver", ("driver-not-installed",), not_installed),
         Rule("driver", ("driver-module-missing-for-kernel",), module_missing),
         Rule("driver", ("driver-module-missing-for-kernel",), dkms_for_other_kernel),

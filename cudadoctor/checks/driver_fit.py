@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Rule
@@ -15,38 +16,23 @@ from cudadoctor.checks.reading import (
     driver_is_out,
     elsewhere,
     event_line,
+    first_true,
     gpus,
     line_of,
     lines_with,
     merged,
     passed,
+    seen_to_work,
     some,
-    works_now,
 )
 from cudadoctor.checks.reading import unknown as not_known
-from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    DRIVER_FILES,
-    HANGS,
-    KERNEL_LOG,
-    LADDER,
-    LIBRARIES,
-    LOADED_DRIVER,
-    NVML,
-    PCI,
-    SECURE_BOOT,
-    SMI,
-    Hang,
-    KernelEvent,
-    KernelLog,
-    LoadedDriver,
-)
+from cudadoctor.model.values import DRIVER_FILES, HANGS, KERNEL_LOG, LADDER, LIBRARIES, LOADED_DRIVER, NVML, PCI, SECURE_BOOT, SMI
 from cudadoctor.model.version import LibraryVersion, Version
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 _REFUSED = lazy(
     r"(?:unsigned module|module with (?:unavailable|unsupported)|PKCS#7 signature not signed).{0,200}(?:rejected|trusted key)"
@@ -72,16 +58,11 @@ def secure_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not refused or elsewhere(facts, log) is not None or not driver_is_out(facts, log):
         return
     named = [event for event in refused if "nvidia" in event.text.lower() and not _UNVERIFIED.search(event.text)]
-    if named:
-        yield Clue(cause="secure-boot-blocks-module", quotes=_lines(log, named))
-        return
     anonymous = [event for event in refused if _names_nothing(event.text) or _UNVERIFIED.search(event.text)]
-    if anonymous and facts[SECURE_BOOT].value:
-        yield Clue(cause="secure-boot-blocks-module", quotes=merged(_lines(log, anonymous), some(facts[SECURE_BOOT])[:1]))
-
-
-def _lines(log: Fact[KernelLog], events: list[KernelEvent]) -> Quotes:
-    return tuple(event_line(log, event) for event in events[:3])
+    if named or (anonymous and facts[SECURE_BOOT].value):
+        lines = tuple(event_line(log, event) for event in (named or anonymous)[:3])
+        setting = some(facts[SECURE_BOOT])[:1] if not named else ()
+        yield Clue(cause="secure-boot-blocks-module", quotes=merged(lines, setting))
 
 
 def _names_nothing(text: str) -> bool:
@@ -107,25 +88,16 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     module = facts[LOADED_DRIVER]
     if module.value is None or elsewhere(facts, module) is not None:
         return
-    ignorance: NotKnown | None = None
-    for side in (_libcuda_side, _nvml_side, _smi_side):
-        try:
-            found = side(facts)
-        except NotKnown as unknown:
-            ignorance = ignorance or unknown
-            continue
-        if found is not None and not same_release(module.value.version, found.version):
-            yield _mismatch(module, module.value, found)
-            return
-    if ignorance is not None:
-        raise ignorance
+    loaded = module.value.version
 
+    def other(side: Callable[[Facts], Side | None]) -> Side | None:
+        found = side(facts)
+        return found if found is not None and not same_release(loaded, found.version) else None
 
-def _mismatch(module: Fact[LoadedDriver], loaded: LoadedDriver, side: Side) -> Clue:
-    values = {"module": loaded.version.text, "library": side.version.text}
-    if side.path is not None:
-        values["path"] = side.path
-    return Clue(cause="driver-version-mismatch", quotes=merged(some(module)[:1], side.quotes), values=values)
+    side = first_true(*(partial(other, place) for place in (_libcuda_side, _nvml_side, _smi_side)))
+    if side:
+        values = {"module": loaded.text, "library": side.version.text, **({"path": side.path} if side.path is not None else {})}
+        yield Clue(cause="driver-version-mismatch", quotes=merged(some(module)[:1], side.quotes), values=values)
 
 
 def same_release(one: Version, other: Version) -> bool:
@@ -177,24 +149,22 @@ def _smi_side(facts: Facts) -> Side | None:
 # ---------------------------------------------------------------- branch and GPU
 def too_new(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver's branch came after the last one that drives this GPU."""
-    for gpu, name, _, last, driver in _pairs(facts, knowledge):
-        if last is not None and last < driver.branch and not _works(facts, gpu):
-            yield _misfit("driver-too-new-for-gpu", gpu, driver, name, last)
+    for gpu, family, driver in _pairs(facts, knowledge):
+        last = family.last_driver_branch
+        if last is not None and last < driver.branch and not seen_to_work(facts, gpu):
+            yield _misfit("driver-too-new-for-gpu", gpu, driver, family.name, last)
 
 
 def too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver's branch came before the first one that drives this GPU, and the GPU does not work."""
-    for gpu, name, first, _, driver in _pairs(facts, knowledge):
-        if first is not None and first > driver.branch and not _works(facts, gpu):
-            yield _misfit("driver-too-old-for-gpu", gpu, driver, name, first)
+    for gpu, family, driver in _pairs(facts, knowledge):
+        first = family.first_driver_branch
+        if first is not None and first > driver.branch and not seen_to_work(facts, gpu):
+            yield _misfit("driver-too-old-for-gpu", gpu, driver, family.name, first)
 
 
-def _works(facts: Facts, gpu: Gpu) -> bool:
-    return facts[PCI].origin != "text" and works_now(facts, gpu.address)
-
-
-def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, str, int | None, int | None, traces.Installed]]:
-    """Each GPU whose type is known, its architecture's first and last branch, and the driver installed here."""
+def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, Architecture, traces.Installed]]:
+    """Each GPU whose type is known, and the driver installed here."""
     bus = facts[PCI]
     if elsewhere(facts, bus) is not None:
         return
@@ -207,13 +177,11 @@ def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, str, int |
             raise not_known(LOADED_DRIVER, "the text shows no driver")
         if driver is None:
             return
-        yield gpu, family.name, family.first_driver_branch, family.last_driver_branch, driver
+        yield gpu, family, driver
 
 
 def _misfit(cause: str, gpu: Gpu, driver: traces.Installed, architecture: str, branch: int) -> Clue:
-    values = {
-        "address": gpu.address, "device": gpu.device or "", "architecture": architecture, "driver": driver.version, "branch": str(branch),
-    }  # fmt: skip
+    values = {**gpu.values, "architecture": architecture, "driver": driver.version, "branch": str(branch)}
     return Clue(cause=cause, quotes=merged(gpu.quotes[:1], driver.quotes), subject=gpu.subject, values=values)
 
 
@@ -225,7 +193,10 @@ def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if entry.item == "nvidia-smi" and driver_answers(facts):
             continue
         if (entry.item in ASKED or entry.step in DRIVER_STEPS) and not _no_driver_here(facts):
-            yield Clue(cause="driver-hung", quotes=(_no_answer(entry),), values={"what": entry.what, "seconds": f"{entry.seconds:g}"})
+            place = f" in step {entry.step}" if entry.step is not None else ""
+            stuck = ", and it could not be ended" if entry.uninterruptible else ""
+            quote = Quote(source=entry.what, text=f"no answer within {round(entry.seconds, 1):g} s{place}{stuck}")
+            yield Clue(cause="driver-hung", quotes=(quote,), values={"what": entry.what, "seconds": f"{entry.seconds:g}"})
             return
     silent = [name for name in (*ASKED, "ladder") if fact.value is None or name not in fact.value.asked]
     if silent:
@@ -234,8 +205,8 @@ def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _no_driver_here(facts: Facts) -> bool:
     """Whether a machine has neither an NVIDIA GPU on the bus nor the module: what is slow there is the machine."""
-    bus = facts.get(PCI)
-    if isinstance(bus, Unknown) or bus.value is None or bus.origin == "text" or elsewhere(facts, bus) is not None:
+    bus = facts.there(PCI)
+    if bus is None or bus.origin == "text" or elsewhere(facts, bus) is not None:
         return False
     return not gpus(facts) and driver_is_out(facts, bus)
 
@@ -244,12 +215,6 @@ def driver_answers(facts: Facts) -> bool:
     """Whether NVML and cuInit answered: then nvidia-smi is slow, as it is on many GPUs without persistence mode, and the driver is well."""
     nvml, ladder = answer(facts, NVML, "nvml"), answer(facts, LADDER, "ladder")
     return nvml is not None and nvml.code == 0 and ladder is not None and passed(ladder, "init")
-
-
-def _no_answer(entry: Hang) -> Quote:
-    place = f" in step {entry.step}" if entry.step is not None else ""
-    stuck = ", and it could not be ended" if entry.uninterruptible else ""
-    return Quote(source=entry.what, text=f"no answer within {round(entry.seconds, 1):g} s{place}{stuck}")
 
 
 RULES: tuple[Rule, ...] = (

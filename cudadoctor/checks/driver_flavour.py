@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import traces
-from cudadoctor.checks.base import Rule
+from cudadoctor.checks.base import Function, Rule
 from cudadoctor.checks.gpu import architecture_of
-from cudadoctor.checks.reading import Gpu, Quotes, elsewhere, gpus, line_of, merged, some, statements, told, unknown, works_now
+from cudadoctor.checks.reading import elsewhere, gpus, line_of, merged, seen_to_work, some, statements, told, unknown
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DRIVER_PACKAGES, LOADED_DRIVER, PCI, TEGRA, WSL, DriverPackages, LoadedDriver, Package
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import DRIVER_PACKAGES, LOADED_DRIVER, PCI, TEGRA, WSL, DriverPackages, Package
 
 REQUIRED, UNSUPPORTED = "open-module-required", "open-module-unsupported-gpu"
 CONFLICT, PLATFORM = "driver-packages-conflict", "driver-wrong-platform"
@@ -33,48 +30,35 @@ _DESKTOP = lazy(
 
 
 # ---------------------------------------------------------------- open or proprietary
-def _flavour(facts: Facts) -> tuple[Fact[LoadedDriver], str] | None:
-    """The loaded module's flavour, from whichever source says it."""
-    for fact in statements(facts, LOADED_DRIVER):
-        if fact.value is not None and fact.value.flavour is not None:
-            return fact, fact.value.flavour
-    return None
+def _wrong_flavour(cause: str, loaded: str, support: str) -> Function:
+    """The modules of one flavour are loaded, and this generation of GPUs runs with those of the other only."""
+
+    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        bus = facts[PCI]
+        if elsewhere(facts, bus) is not None:
+            return
+        drivers = statements(facts, LOADED_DRIVER) if told(facts, LOADED_DRIVER, bus) is not None else ()
+        fact = next((driver for driver in drivers if driver.need().flavour is not None), None)
+        if fact is None and bus.origin == "text":
+            raise unknown(LOADED_DRIVER, "the text does not show which flavour of the modules is loaded")
+        if fact is None or fact.need().flavour != loaded:
+            return
+        version = fact.need().version
+        for gpu in gpus(facts):
+            family = architecture_of(gpu, knowledge)
+            if family is None or family.open_modules != support or seen_to_work(facts, gpu):
+                continue
+            if family.last_driver_branch is not None and version.major > family.last_driver_branch:
+                continue  # no flavour of this branch drives it
+            values = {**gpu.values, "architecture": family.name, "driver": version.text}
+            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], some(fact)[:1]), subject=gpu.subject, values=values)
+
+    rule.__name__ = cause
+    return rule
 
 
-def _unused(facts: Facts, gpu: Gpu) -> bool:
-    """Whether the driver is not seen to work on this GPU; a text tells of the time when it did not."""
-    return facts[PCI].origin == "text" or not works_now(facts, gpu.address)
-
-
-def open_required(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The proprietary modules are loaded, and this generation of GPUs runs with the open ones only."""
-    yield from _wrong_flavour(facts, knowledge, REQUIRED, "proprietary", "required")
-
-
-def open_unsupported(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The open modules are loaded, and this generation of GPUs runs with the proprietary ones only."""
-    yield from _wrong_flavour(facts, knowledge, UNSUPPORTED, "open", "unsupported")
-
-
-def _wrong_flavour(facts: Facts, knowledge: Knowledge, cause: str, loaded: str, support: str) -> Iterator[Clue]:
-    bus = facts[PCI]
-    if elsewhere(facts, bus) is not None:
-        return
-    flavour = _flavour(facts) if told(facts, LOADED_DRIVER, bus) is not None else None
-    if flavour is None and bus.origin == "text":
-        raise unknown(LOADED_DRIVER, "the text does not show which flavour of the modules is loaded")
-    if flavour is None or flavour[1] != loaded:
-        return
-    fact = flavour[0]
-    branch = fact.need().version.major
-    for gpu in gpus(facts):
-        family = architecture_of(gpu, knowledge)
-        if family is None or family.open_modules != support or not _unused(facts, gpu):
-            continue
-        if family.last_driver_branch is not None and branch > family.last_driver_branch:
-            continue  # no flavour of this branch drives it
-        values = {"address": gpu.address, "device": gpu.device or "", "architecture": family.name, "driver": fact.need().version.text}
-        yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], some(fact)[:1]), subject=gpu.subject, values=values)
+open_required = _wrong_flavour(REQUIRED, "proprietary", "required")
+open_unsupported = _wrong_flavour(UNSUPPORTED, "open", "unsupported")
 
 
 # ---------------------------------------------------------------- packages
@@ -87,9 +71,8 @@ def packages_conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         packages = [entry for entry in listing.need().packages if traces.is_driver_package(entry)]
         broken = [entry for entry in packages if len(entry.state) > 1 and entry.state[1] in _BROKEN]
         if broken:
-            lines = tuple(quote for entry in broken[:2] for quote in line_of(listing, entry.line))
             values = {"package": broken[0].name, "state": _BROKEN[broken[0].state[1]]}
-            yield Clue(cause=CONFLICT, quotes=merged(lines), values=values)
+            yield Clue(cause=CONFLICT, quotes=merged(*(line_of(listing, entry.line) for entry in broken[:2])), values=values)
             return
         yield from _two_releases(listing, packages)
 
@@ -117,8 +100,8 @@ def wrong_platform(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for listing in statements(facts, DRIVER_PACKAGES):
         found = [entry for entry in listing.need().packages if _DESKTOP.match(entry.name) and traces.is_driver_package(entry)]
         if found:
-            lines: Quotes = merged(*(line_of(listing, entry.line) for entry in found[:2]))
-            yield Clue(cause=PLATFORM, quotes=merged(lines, some(board)[:1]), values={"package": found[0].name})
+            quotes = merged(*(line_of(listing, entry.line) for entry in found[:2]), some(board)[:1])
+            yield Clue(cause=PLATFORM, quotes=quotes, values={"package": found[0].name})
             return
 
 

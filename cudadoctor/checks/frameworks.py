@@ -7,12 +7,15 @@ what is found here blocks. None of these rules clears its causes: what files do 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import driver_cuda, line_with, python_subject, source_of
-from cudadoctor.checks.toolkit import Capable, capabilities
-from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
+from cudadoctor.checks.common import driver_cuda, in_python, line_with, source_of
+from cudadoctor.checks.reading import unknown
+from cudadoctor.checks.toolkit import capabilities
+from cudadoctor.inventory.devices import cuda_answered
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.frameworks import build_words, run_words
 from cudadoctor.model.pattern import lazy
@@ -33,9 +36,6 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
 NEWER, LACKS_ARCH = "toolkit-newer-than-driver", "framework-lacks-gpu-arch"
 LIBRARIES, CUDNN, NVCC_MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched", "toolkit-missing"
 ANY_MINOR = 11  # from this CUDA on a driver serves every minor version of its major version
@@ -47,8 +47,8 @@ _TAG = lazy(r"^(\d{2})\.(\d)")
 # ---------------------------------------------------------------- what was tried
 def run_of(facts: Facts, name: str) -> FrameworkRun | None:
     """The trial of one framework; None where nobody asked for it."""
-    found = facts.get(FRAMEWORK_RUNS)
-    return found.value.find(name) if not isinstance(found, Unknown) and found.value is not None else None
+    found = facts.value(FRAMEWORK_RUNS)
+    return found.find(name) if found is not None else None
 
 
 def seen(facts: Facts, *names: str) -> Literal["failed", "unseen"]:
@@ -59,25 +59,22 @@ def seen(facts: Facts, *names: str) -> Literal["failed", "unseen"]:
 
 def all_computed(facts: Facts) -> bool:
     """Whether frameworks were tried, and each computed on a GPU."""
-    found = facts.get(FRAMEWORK_RUNS)
-    runs = found.value.runs if not isinstance(found, Unknown) and found.value is not None else ()
-    return bool(runs) and all(run.status == "pass" for run in runs)
+    found = facts.value(FRAMEWORK_RUNS)
+    return found is not None and bool(found.runs) and all(run.status == "pass" for run in found.runs)
 
 
 def asked(facts: Facts, name: str) -> bool:
     """Whether the user asked for this framework: by --frameworks, or by a text that names it."""
-    named = facts.get(ASKED_FRAMEWORKS)
-    return run_of(facts, name) is not None or (not isinstance(named, Unknown) and name in (named.value or ()))
+    return run_of(facts, name) is not None or name in (facts.value(ASKED_FRAMEWORKS) or ())
 
 
 def gpu_here(facts: Facts) -> bool:
     """Whether this machine has an NVIDIA GPU: without one a build for the processor is the right one."""
-    ladder = facts.get(LADDER)
-    if not isinstance(ladder, Unknown) and ladder.value is not None and ladder.value.devices:
+    if cuda_answered(facts):
         return True
     bus = facts[PCI]
     if bus.value is None:
-        raise NotKnown(Unknown(key=LADDER.name, why="no device answered, and this system shows no PCI bus"))
+        raise unknown(LADDER, "no device answered, and this system shows no PCI bus")
     return bool(bus.value.nvidia_gpus)
 
 
@@ -100,28 +97,23 @@ def build_quote(fact: Fact[FrameworkBuilds], build: FrameworkBuild) -> Quote:
 
 
 def _clue(facts: Facts, cause: str, build: FrameworkBuild, quotes: tuple[Quote, ...], **values: str) -> Clue:
-    python, runs = facts[PYTHON], facts.get(FRAMEWORK_RUNS)
-    subject = python_subject(python.need()) if python.value is not None else "machine"
-    if seen(facts, build.name) == "failed" and not isinstance(runs, Unknown):
-        quotes = (line_with(runs, f"{build.name}: ", words=f"{build.name} failed"), *quotes)
+    python, how = facts[PYTHON], seen(facts, build.name)
+    if how == "failed":
+        quotes = (line_with(facts[FRAMEWORK_RUNS], f"{build.name}: ", words=f"{build.name} failed"), *quotes)
     values = {"framework": build.name, "package": build.package, "version": build.version.text, **values}
-    if python.value is not None:
-        values["python"] = python.value.path
-    return Clue(cause=cause, quotes=quotes, subject=subject, seen=seen(facts, build.name), asked=asked(facts, build.name), values=values)
+    if python.value is None:
+        return Clue(cause=cause, quotes=quotes, seen=how, asked=asked(facts, build.name), values=values)
+    return in_python(cause, python, quotes, values, seen=how, asked=asked(facts, build.name))
 
 
 # ---------------------------------------------------------------- toolkit-newer-than-driver
 def newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A build for a major version of CUDA that this driver does not serve."""
     fact, builds = _doubtful(facts)
-    builds = [build for build in builds if build.cuda is not None]
-    driver = driver_cuda(facts) if builds else None
-    if driver is None:
-        return
-    cuda, shown = driver
+    driver = driver_cuda(facts) if any(build.cuda is not None for build in builds) else None
     for build in builds:
-        if build.cuda is not None and not serves(cuda, build.cuda):
-            yield _clue(facts, NEWER, build, (build_quote(fact, build), shown), driver_cuda=cuda.text)
+        if build.cuda is not None and driver is not None and not serves(driver[0], build.cuda):
+            yield _clue(facts, NEWER, build, (build_quote(fact, build), driver[1]), driver_cuda=driver[0].text)
 
 
 def serves(driver: CudaVersion, cuda: ToolkitVersion) -> bool:
@@ -135,27 +127,17 @@ def serves(driver: CudaVersion, cuda: ToolkitVersion) -> bool:
 def lacks_architecture(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A build whose machine code is for other generations of GPUs: by its own list, PyTorch also by the index that it comes from."""
     fact, builds = _doubtful(facts)
+    kernel = facts.value(KERNEL)
+    in_table = kernel is not None and kernel.machine in ("x86_64", "AMD64")  # what the table of PyTorch's indexes is about
     for build in builds:
-        if not build.architectures and not (build.name == "torch" and _common_machine(facts)):
+        if not build.architectures and not (build.name == "torch" and in_table):
             continue
-        for gpu in capabilities(facts, knowledge):
-            if _lacks(build, gpu.capability, knowledge):
-                yield _without_code(facts, fact, build, gpu)
-                break
-
-
-def _without_code(facts: Facts, fact: Fact[FrameworkBuilds], build: FrameworkBuild, gpu: Capable) -> Clue:
-    listed = ", ".join(build.architectures)
-    words = f"{build.name} {build.version.text.partition('+')[0]} holds code for {listed}"
-    shown = (Quote(source=source_of(fact), text=words),) if listed else ()
-    quotes = (build_quote(fact, build), *shown, gpu.quote)
-    return _clue(facts, LACKS_ARCH, build, quotes, gpu=gpu.name, capability=gpu.capability.text)
-
-
-def _common_machine(facts: Facts) -> bool:
-    """x86-64: what the table of indexes is about."""
-    kernel = facts.get(KERNEL)
-    return not isinstance(kernel, Unknown) and kernel.value is not None and kernel.value.machine in ("x86_64", "AMD64")
+        gpu = next((gpu for gpu in capabilities(facts, knowledge) if _lacks(build, gpu.capability, knowledge)), None)
+        if gpu is not None:
+            words = f"{build.name} {build.version.text.partition('+')[0]} holds code for {', '.join(build.architectures)}"
+            shown = (Quote(source=source_of(fact), text=words),) if build.architectures else ()
+            quotes = (build_quote(fact, build), *shown, gpu.quote)
+            yield _clue(facts, LACKS_ARCH, build, quotes, gpu=gpu.name, capability=gpu.capability.text)
 
 
 def _lacks(build: FrameworkBuild, capability: ComputeCapability, knowledge: Knowledge) -> bool:
@@ -234,10 +216,9 @@ def nvcc_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     build = fact.value.find("pycuda") if fact.value is not None else None
     if build is not None and _computed(facts, build):
         return
-    nvcc = facts[NVCC] if build is not None else None
-    if build is not None and nvcc is not None and nvcc.value is None:
-        quotes = (build_quote(fact, build), nvcc.quotes[0] if nvcc.quotes else Quote(source="nvcc", text="nvcc: command not found"))
-        yield _clue(facts, NVCC_MISSING, build, quotes, parts="nvcc")
+    if build is not None and not facts[NVCC].present:
+        absent = facts[NVCC].quotes[:1] or (Quote(source="nvcc", text="nvcc: command not found"),)
+        yield _clue(facts, NVCC_MISSING, build, (build_quote(fact, build), *absent), parts="nvcc")
 
 
 RULES = (

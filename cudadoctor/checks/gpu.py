@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.reading import (
@@ -21,23 +20,24 @@ from cudadoctor.checks.reading import (
     passed,
     plain_address,
     same_address,
+    seen_to_work,
     some,
+    source_of,
     statements,
+    subject_of,
     told,
     told_where_asked,
     unknown,
     works_now,
 )
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture, Chip
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, KERNEL_LOG, LADDER, MODULES, NVML, PCI, PCI_NAMES, SMI, KernelEvent, PciBus, PciFunction
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture, Chip
-
-OFF_THE_BUS = 79  # Xid
+OFF, OFF_THE_BUS = "gpu-fell-off-bus", 79  # Xid
 MOST_ADAPTERS = 4  # of other makers, that a report names
 _LOST = lazy(r"fallen off the bus|from D3cold to D0, device inaccessible")
 _REFUSED = {
@@ -66,9 +66,10 @@ def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _none_listed(bus: Fact[PciBus]) -> Quotes:
     """That none is there, said in words, and what drives a display or computes instead."""
-    source = bus.quotes[0].source if bus.quotes else "PCI bus"
     count = len(bus.need().functions)
-    words = Quote(source=source, text=f"{count} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)")
+    words = Quote(
+        source=source_of(bus, "PCI bus"), text=f"{count} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)"
+    )
     return merged((words,), *(_lines_about(bus, function) for function in _adapters(bus)[:MOST_ADAPTERS]))
 
 
@@ -110,27 +111,15 @@ def _shown_otherwise(facts: Facts, bus: Fact[PciBus]) -> bool:
 
 def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The GPU's configuration space reads as all ones: the listing shows revision ff."""
+    bus = facts[PCI]
     for gpu in gpus(facts):
-        if gpu.revision == "ff" and not _works(facts, gpu.address):
-            yield Clue(
-                cause="gpu-fell-off-bus",
-                quotes=gpu.quotes,
-                subject=gpu.subject,
-                basis=_unless_switched_off(facts),
-                text=facts[PCI].origin == "text",
-                values={"address": gpu.address},
-            )
-
-
-def _works(facts: Facts, address: str) -> bool:
-    """As works_now; in a text the listing stands for itself."""
-    return facts[PCI].origin != "text" and works_now(facts, address)
-
-
-def _unless_switched_off(facts: Facts) -> Basis:
-    """bbswitch switches a laptop's GPU off on purpose; revision ff is then no fault of the hardware."""
-    modules = told(facts, MODULES, facts[PCI])
-    return "suspected" if modules is not None and module_named(facts, "bbswitch") else "derived"
+        if gpu.revision == "ff" and not seen_to_work(facts, gpu):
+            # bbswitch switches a laptop's GPU off on purpose; revision ff is then no fault of the hardware.
+            switched_off = told(facts, MODULES, bus) is not None and module_named(facts, "bbswitch")
+            basis: Basis = "suspected" if switched_off else "derived"
+            values = {"address": gpu.address}
+            text = bus.origin == "text"
+            yield Clue(cause=OFF, quotes=gpu.quotes, subject=gpu.subject, basis=basis, text=text, values=values)
 
 
 def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -138,32 +127,26 @@ def logged_off_the_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     What a pasted text says of the past is left to the signs: nobody can ask that machine what works now.
     """
-    log = facts[KERNEL_LOG]
-    if log.value is None or log.origin == "text":
-        return
-    for address, events in by_address(log.value.events).items():
-        said = (event for event in events if not log.value.past(event.line, address))
-        lost = [event for event in said if event.xid == OFF_THE_BUS or _LOST.search(event.text)]
-        if lost and not works_now(facts, address):
-            quotes = tuple(event_line(log, event) for event in lost[:2])
-            yield Clue(cause="gpu-fell-off-bus", quotes=quotes, subject=subject_of(address), values={"address": address or ""})
+    for address, lost in logged(facts, lambda event: event.xid == OFF_THE_BUS or _LOST.search(event.text) is not None):
+        yield Clue(cause=OFF, quotes=lost[:2], subject=subject_of(address), values={"address": address or ""})
 
 
 def refused_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """This boot's kernel log names a reason that lies before the driver: a power plug, a memory window, a GPU that is switched off."""
+    for cause, words in _REFUSED.items():
+        for address, said in logged(facts, lambda event, words=words: words.search(event.text) is not None):  # type: ignore[misc]
+            yield Clue(cause=cause, quotes=said[:2], subject=subject_of(address), values={"address": address} if address else {})
+
+
+def logged(facts: Facts, says: Callable[[KernelEvent], bool]) -> Iterator[tuple[str | None, Quotes]]:
+    """The lines of this boot's kernel log that say so, for each GPU that is not seen to work now."""
     log = facts[KERNEL_LOG]
     if log.value is None or log.origin == "text":
         return
-    for cause, words in _REFUSED.items():
-        for address, events in by_address(log.value.events).items():
-            said = [event for event in events if words.search(event.text) and not log.value.past(event.line, address)]
-            if said and not works_now(facts, address):
-                yield Clue(
-                    cause=cause,
-                    quotes=tuple(event_line(log, event) for event in said[:2]),
-                    subject=subject_of(address),
-                    values={"address": address} if address else {},
-                )
+    for address, events in by_address(log.value.events).items():
+        said = [event for event in events if says(event) and not log.value.past(event.line, address)]
+        if said and not works_now(facts, address):
+            yield address, tuple(event_line(log, event) for event in said)
 
 
 def by_address(events: tuple[KernelEvent, ...]) -> dict[str | None, list[KernelEvent]]:
@@ -172,11 +155,6 @@ def by_address(events: tuple[KernelEvent, ...]) -> dict[str | None, list[KernelE
     for event in events:
         grouped.setdefault(plain_address(event.address) if event.address is not None else None, []).append(event)
     return grouped
-
-
-def subject_of(address: str | None) -> str:
-    """The finding's subject: the GPU at this address, the machine where the source gives none."""
-    return f"gpu:{plain_address(address)}" if address is not None else "machine"
 
 
 def gone_since_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -188,9 +166,9 @@ def gone_since_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         spoken = [event for event in events if _NVIDIA_SPEAKS.search(event.text)]
         if address is None or not spoken or _on_the_bus(facts, address) or works_now(facts, address):
             continue
-        gone = Quote(source=bus.quotes[0].source if bus.quotes else "PCI bus", text=f"{address}: not on the bus")
+        gone = Quote(source=source_of(bus, "PCI bus"), text=f"{address}: not on the bus")
         quotes = (event_line(log, spoken[0]), gone)
-        yield Clue(cause="gpu-fell-off-bus", quotes=quotes, subject=f"gpu:{address}", values={"address": address})
+        yield Clue(cause=OFF, quotes=quotes, subject=f"gpu:{address}", values={"address": address})
 
 
 def _on_the_bus(facts: Facts, address: str) -> bool:
@@ -208,7 +186,7 @@ def reported_lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for gpu in fact.value.gpus if fact.value is not None else ():
         if gpu.handle_error is not None and "gpu is lost" in gpu.handle_error.lower():
             quotes = lines_with(fact, "GPU is lost", gpu.handle_error)[:1]
-            yield Clue(cause="gpu-fell-off-bus", quotes=quotes, subject=subject_of(gpu.address), values={"index": str(gpu.index)})
+            yield Clue(cause=OFF, quotes=quotes, subject=subject_of(gpu.address), values={"index": str(gpu.index)})
 
 
 # ---------------------------------------------------------------- the line
@@ -226,20 +204,15 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         others = listed(_called(function, knowledge) for function in _adapters(bus)[:MOST_ADAPTERS])
         return Line(f"no NVIDIA GPU among {len(bus.need().functions)} PCI functions" + (f", but {others}" if others else ""), some(bus))
     grouped: dict[str, list[Gpu]] = {}
+    names = facts.value(PCI_NAMES) or {}  # the products, as this machine's pci.ids calls them
     for gpu in found:
-        grouped.setdefault(kind_of(gpu, knowledge, _named(facts, gpu)), []).append(gpu)
+        grouped.setdefault(kind_of(gpu, knowledge, names.get(gpu.device or "")), []).append(gpu)
     words = "; ".join(f"{kind} at {listed(gpu.address for gpu in group)}" for kind, group in grouped.items())
     head = "1 NVIDIA GPU" if len(found) == 1 else f"{len(found)} NVIDIA GPUs"
     return Line(f"{head}: {words}", merged(*(gpu.quotes for gpu in found[:4])))
 
 
-def _named(facts: Facts, gpu: Gpu) -> str | None:
-    """The product, as this machine's pci.ids calls it."""
-    names = facts.get(PCI_NAMES)
-    return names.value.get(gpu.device or "") if isinstance(names, Fact) and names.value is not None else None
-
-
-def kind_of(gpu: Gpu, knowledge: Knowledge, named: str | None = None) -> str:
+def kind_of(gpu: Gpu, knowledge: Knowledge, named: str | None) -> str:
     """H200 SXM 141GB, 10de:2335 (Hopper, 9.0)."""
     name = f"10de:{gpu.device}" if gpu.device is not None else gpu.name or "of unknown type"
     name = f"{named}, {name}" if named is not None else name
@@ -270,10 +243,10 @@ CHECK = Check(
     rules=(
         Rule("gpu", ("no-nvidia-gpu",), no_gpu),
         Rule("health", tuple(_REFUSED), refused_at_start),
-        Rule("health", ("gpu-fell-off-bus",), unreadable),
-        Rule("health", ("gpu-fell-off-bus",), logged_off_the_bus),
-        Rule("health", ("gpu-fell-off-bus",), gone_since_boot),
-        Rule("health", ("gpu-fell-off-bus",), reported_lost),
+        Rule("health", (OFF,), unreadable),
+        Rule("health", (OFF,), logged_off_the_bus),
+        Rule("health", (OFF,), gone_since_boot),
+        Rule("health", (OFF,), reported_lost),
     ),
     describe=describe,
 )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks import device_state, links, memory_errors
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.gpu import by_address, subject_of
-from cudadoctor.checks.reading import event_line, lines_with, listed, merged, some, unknown, works_now
+from cudadoctor.checks.benchmark import CLOCKS
+from cudadoctor.checks.gpu import by_address, logged
+from cudadoctor.checks.reading import lines_with, listed, merged, some, subject_of, unknown
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, NVML, NvmlGpu
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 _INIT_FAILED = lazy(r"RmInitAdapter failed|rm_init_adapter failed")
 # What the driver says where it knows why: each of these is a cause of its own.
@@ -32,17 +30,11 @@ def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     Where the log also gives a reason, that reason is the cause, and this is no more than a suspicion.
     """
-    log = facts[KERNEL_LOG]
-    if log.value is None or log.origin == "text":
-        return
-    for address, events in by_address(log.value.events).items():
-        fatal = [event for event in events if _INIT_FAILED.search(event.text) and not log.value.past(event.line, address)]
-        if not fatal or works_now(facts, address):
-            continue
-        near = [event for event in log.value.events if event.address is None or event in events]
+    for address, fatal in logged(facts, lambda event: _INIT_FAILED.search(event.text) is not None):
+        grouped = by_address(facts[KERNEL_LOG].need().events)
+        near = (*grouped.get(None, ()), *grouped[address])
         basis: Basis = "suspected" if any(_REASON_GIVEN.search(event.text) for event in near) else "derived"
-        quotes = tuple(event_line(log, event) for event in fatal[-2:])
-        yield Clue(cause="gpu-init-failed", quotes=quotes, subject=subject_of(address), basis=basis, values={"address": address or ""})
+        yield Clue(cause="gpu-init-failed", quotes=fatal[-2:], subject=subject_of(address), basis=basis, values={"address": address or ""})
 
 
 # ---------------------------------------------------------------- the line
@@ -101,10 +93,10 @@ CHECK = Check(
         Rule("health", (memory_errors.ECC,), memory_errors.uncorrected_counted),
         Rule("health", (memory_errors.ROWS,), memory_errors.remapping_counted),
         Rule("health", (memory_errors.RESET,), memory_errors.reset_asked),
-        Rule("health", (memory_errors.CLOCKS,), memory_errors.clocks_held),
+        Rule("health", (CLOCKS,), memory_errors.clocks_held),
         Rule("health", (links.NVLINK,), links.nvlink_counted),
         Rule("health", (links.PCIE,), links.pcie_under_load),
-        Rule("health", (memory_errors.ECC, memory_errors.ROWS, memory_errors.RESET, memory_errors.CLOCKS), memory_errors.shown),
+        Rule("health", (memory_errors.ECC, memory_errors.ROWS, memory_errors.RESET, CLOCKS), memory_errors.shown),
         Rule("health", (links.PCIE,), links.pcie_shown),
         Rule("health", (links.NVLINK,), links.nvlink_shown),
         *device_state.OF_HEALTH,

@@ -5,29 +5,16 @@ driver and the last reset of its GPU, and where nothing that the machine shows a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from cudadoctor.checks.reading import event_line, plain_address, same_address
+from cudadoctor.checks.reading import event_line, plain_address, same_address, subject_of
 from cudadoctor.inventory.rungs import Rungs
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    KERNEL_LOG,
-    KILLED_FOR_MEMORY,
-    KILLED_FOR_MEMORY_AFTER,
-    LADDER,
-    NVML,
-    KernelEvent,
-    KernelLog,
-    NvmlGpu,
-    RungName,
-)
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import KERNEL_LOG, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, NVML, KernelEvent, KernelLog, RungName
 
 CEILING = "process-limits"
 FAULT, WRONG = "program-memory-fault", "gpu-computes-wrong"
@@ -42,8 +29,8 @@ def split(clues: Iterable[Clue], facts: Facts, knowledge: Knowledge, rungs: Rung
     """What the kernel log states, divided into what may hold now and what is past."""
     now: list[Clue] = []
     past: list[Clue] = []
-    found = facts.get(KERNEL_LOG)
-    log = found.value if isinstance(found, Fact) and found.origin != "text" else None
+    found = facts.there(KERNEL_LOG)
+    log = found.value if found is not None and found.origin != "text" else None
     for clue in clues:
         cause = knowledge.causes.get(clue.cause)
         if cause is None:
@@ -63,10 +50,9 @@ def _placed(clue: Clue, log: KernelLog) -> Clue:
     """The clue about the GPU that its lines name, where they all name one."""
     lines = {quote.first for quote in clue.quotes}
     named = {event.address for event in log.events if event.line in lines}
-    address = next(iter(named)) if len(named) == 1 else None
-    if clue.subject != "machine" or address is None:
+    if clue.subject != "machine" or len(named) != 1:
         return clue
-    return msgspec.structs.replace(clue, subject=f"gpu:{plain_address(address)}")
+    return msgspec.structs.replace(clue, subject=subject_of(named.pop()))
 
 
 def _before(clue: Clue, log: KernelLog) -> bool:
@@ -87,9 +73,12 @@ def _ended(clue: Clue, layer: str, facts: Facts, rungs: Rungs, breaks: Sequence[
 
 def _counted_now(clue: Clue, facts: Facts) -> bool | None:
     """What NVML counts of it at present on this GPU, or the kernel in this control group; None where neither says."""
-    if clue.cause == CEILING:
-        return _killed_now(facts)
-    gpu = _of_nvml(clue.subject.removeprefix("gpu:"), facts)
+    if clue.cause == CEILING:  # a log tells of every group's processes, the counter of this group's during this check
+        before, after = facts.value(KILLED_FOR_MEMORY), facts.value(KILLED_FOR_MEMORY_AFTER)
+        return after > before if before is not None and after is not None else None
+    address, found = clue.subject.removeprefix("gpu:"), facts.there(NVML)
+    gpus = found.need().gpus if found is not None and found.origin != "text" else ()
+    gpu = next((gpu for gpu in gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)
     if gpu is None:
         return None
     if clue.cause == "ecc-uncorrectable":
@@ -100,28 +89,13 @@ def _counted_now(clue: Clue, facts: Facts) -> bool | None:
     return None
 
 
-def _killed_now(facts: Facts) -> bool | None:
-    """Whether a process of this control group was killed for memory during this check: a log tells of every group's."""
-    before, after = facts.get(KILLED_FOR_MEMORY), facts.get(KILLED_FOR_MEMORY_AFTER)
-    if not isinstance(before, Fact) or not isinstance(after, Fact) or before.value is None or after.value is None:
-        return None
-    return after.value > before.value
-
-
-def _of_nvml(address: str, facts: Facts) -> NvmlGpu | None:
-    found = facts.get(NVML)
-    if isinstance(found, Unknown) or found.value is None or found.origin == "text":
-        return None
-    return next((gpu for gpu in found.value.gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)
-
-
 def _computed(address: str, facts: Facts) -> bool:
     """Whether the driver's own kernel ran on this GPU and computed rightly."""
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None or found.origin == "text":
+    found = facts.there(LADDER)
+    if found is None or found.origin == "text":
         return False
-    places = {device.index for device in found.value.devices if same_address(device.address, address)}
-    return any(entry.status == "pass" and entry.gpu in places for entry in found.value.result("ptx-kernel"))
+    places = {device.index for device in found.need().devices if same_address(device.address, address)}
+    return any(entry.status == "pass" and entry.gpu in places for entry in found.need().result("ptx-kernel"))
 
 
 # ---------------------------------------------------------------- a user's text

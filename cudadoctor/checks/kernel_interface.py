@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote
-from cudadoctor.checks.limits import PROCESSES, REFUSED, tight
+from cudadoctor.checks.limits import PROCESSES, REFUSALS, REFUSED, tight
 from cudadoctor.checks.reading import line_of
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import CGROUP_LIMITS, KERNEL_INTERFACE, LADDER, LIMITS, Ladder
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import CGROUP_LIMITS, KERNEL_INTERFACE, LADDER, LIMITS
 
 WITHHELD = "kernel-interface-withheld"
-CODES = (2, 304, 999)  # cuInit where the system refuses it something
 THREADS = "clone3"
 
 
@@ -37,18 +33,17 @@ def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _failure(facts: Facts) -> Quote | None:
     """cuInit's refusal, or the words of an interpreter that could start no thread."""
-    silent = facts.get(LADDER)
-    if isinstance(silent, Unknown) and any(words in silent.why for words in REFUSED):
-        return Quote(source=silent.key, text=silent.why)
+    silent = facts.why_unknown(LADDER)
+    if silent is not None and any(words in silent for words in REFUSED):
+        return Quote(source=LADDER.name, text=silent)
     climb = facts[LADDER]
-    failed = [result for result in broken(climb.value or Ladder(), "init") if result.code in CODES]
+    failed = [result for result in broken(climb.value, "init") if result.code in REFUSALS]
     return rung_quote(climb, failed[0]) if failed else None
 
 
 def _few_processes(facts: Facts) -> bool:
     """Whether a limit says why no thread can be started (checks/limits.py)."""
-    found = (facts.get(key) for key in (LIMITS, CGROUP_LIMITS))
-    low = [tight(fact.value) for fact in found if isinstance(fact, Fact) and fact.value is not None]
+    low = [tight(limits) for limits in (facts.value(LIMITS), facts.value(CGROUP_LIMITS)) if limits is not None]
     return any(entry is not None and entry.name in PROCESSES for entry in low)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,13 +11,11 @@ from cudadoctor.checks import kernel_interface, limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
-from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LADDER, LIBRARIES, LOADED_DRIVER, NVML, SMI, TEGRA, Ladder, RungResult
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import DRIVER_FILES, ENVIRONMENT, LADDER, LIBRARIES, LOADED_DRIVER, NVML, SMI, TEGRA, Ladder
 
 MISSING, STUB = "libcuda-missing", "libcuda-stub-loaded"
 MANAGER, MANAGERS_MODULE = "vgpu-manager-without-cuda", "nvidia_vgpu_vfio"
@@ -47,26 +44,27 @@ def _loader_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact, ladder = _climb(facts)
     for result in broken(ladder, "libcuda"):
         quote = rung_quote(fact, result)
-        bad, missing = _UNREADABLE.search(result.output), _NOT_FOUND.search(result.output)
-        if bad is not None:
-            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": bad.group(1), "reason": bad.group(2)})
+        if (bad := _UNREADABLE.search(result.output)) is not None:
+            library, reason = bad.groups()
         elif (refused := _REFUSED_DLL.search(result.output)) is not None:
-            values = {"library": "nvcuda.dll", "reason": f"{refused['words'].strip()} (WinError {refused['number']})"}
-            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values=values)
-        elif missing is not None and missing.group(1).startswith("libcuda.so"):
+            library, reason = "nvcuda.dll", f"{refused['words'].strip()} (WinError {refused['number']})"
+        elif (missing := _NOT_FOUND.search(result.output)) is not None:
+            library, reason = missing[1], "not found"
+        else:
+            continue
+        if reason == "not found" and library.startswith("libcuda.so"):
             yield _nowhere(facts, quote)
-        elif missing is not None:
-            # libcuda itself was found; a library that it needs was not.
-            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": missing.group(1), "reason": "not found"})
+        else:  # also where libcuda itself was found, and a library that it needs was not
+            yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": library, "reason": reason})
 
 
 def _nowhere(facts: Facts, quote: Quote) -> Clue:
     """libcuda-missing; where a copy lies outside the loader's path, its place is worth saying."""
     for key in (DRIVER_FILES, LIBRARIES):
-        found = facts.get(key)
-        if isinstance(found, Unknown) or found.value is None:
+        found = facts.there(key)
+        if found is None:
             continue
-        copies = [file for file in found.value.find("libcuda.so") if not _STUBS.search(file.path) and not _COMPAT.search(file.path)]
+        copies = [file for file in found.need().find("libcuda.so") if not _STUBS.search(file.path) and not _COMPAT.search(file.path)]
         foreign = next((file for file in copies if file.foreign is not None), None)
         if foreign is not None:
             values = {"library": "libcuda.so.1", "path": foreign.path, "reason": f"made for {foreign.foreign}"}
@@ -100,10 +98,6 @@ def _nvml_not_found(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     works = tuple(rung_quote(ladder, result) for result in ladder.value.result("devices")[:1])
     yield Clue(cause=INCOMPLETE, quotes=(*some(nvml)[:1], *works), values={"library": "libnvidia-ml.so.1", "reason": "not found"})
-
-
-def _incomplete(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _loader_refused, _nvml_not_found)
 
 
 # ---------------------------------------------------------------- the wrong file
@@ -145,11 +139,11 @@ def _compat(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if ladder.library_path is not None and _COMPAT.search(ladder.library_path):
         clue = Clue(cause=COMPAT, quotes=(quote, *_loaded(ladder)), from_rung="init", values={"path": ladder.library_path})
         yield _with_library_path(facts, clue, _COMPAT)
-        return
-    yield from _above_the_branch(facts, knowledge, fact, refused[0], quote)
+    else:
+        yield from _above_the_branch(facts, knowledge, quote)
 
 
-def _above_the_branch(facts: Facts, knowledge: Knowledge, fact: Fact[Ladder], result: RungResult, quote: Quote) -> Iterator[Clue]:
+def _above_the_branch(facts: Facts, knowledge: Knowledge, quote: Quote) -> Iterator[Clue]:
     """nvidia-smi shows a newer CUDA than the loaded module's branch carries: only a compat library can say so."""
     driver, smi = facts[LOADED_DRIVER], facts[SMI]
     if driver.value is None or smi.value is None or smi.value.cuda is None:
@@ -171,12 +165,12 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line(said[:200], (rung_quote(fact, refused[0]),))
     name = f"libcuda {ladder.library}" if ladder.library is not None else "libcuda"
     where = f" ({ladder.library_path})" if ladder.library_path else ""
-    for result in (*broken(ladder, "init"), *broken(ladder, "devices")):
+    for result in broken(ladder, "init", "devices"):
         call = "cuInit" if result.rung == "init" else "counting devices"
         answer = f"{result.name or 'code'} ({result.code})" if result.code is not None else result.why or result.status
         return Line(f"{name}{where}: {call} ends with {answer}", (rung_quote(fact, result),))
     if not passed(ladder, "init"):
-        raise NotKnown(Unknown(key=LADDER.name, why="cuInit was not reached"))
+        raise unknown(LADDER, "cuInit was not reached")
     cuda = f", CUDA {ladder.cuda}" if ladder.cuda is not None else ""
     quotes = tuple(rung_quote(fact, result) for result in ladder.result("devices")[:1])
     return Line(f"{name}{where}{cuda}: cuInit finds {plural(len(ladder.devices), 'GPU')}", quotes)
@@ -187,18 +181,10 @@ CHECK = Check(
     title="CUDA driver library",
     looks_at="the libcuda that the loader finds, cuInit and the number of devices",
     items=(
-        "ladder",
-        "ldconfig",
-        "driver-libraries",
-        "modules",
-        "nvml",
-        "limits",
-        "control-group",
-        "control-group-after",
-        "kernel-interface",
+        "ladder", "ldconfig", "driver-libraries", "modules", "nvml", "limits", "control-group", "control-group-after", "kernel-interface",
     ),
     rules=(
-        Rule("libcuda", (MISSING, INCOMPLETE), _incomplete),
+        Rule("libcuda", (MISSING, INCOMPLETE), any_of(_loader_refused, _nvml_not_found)),
         Rule("libcuda", (MANAGER,), _for_guests_only),
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),
@@ -206,4 +192,4 @@ CHECK = Check(
         *kernel_interface.RULES,
     ),
     describe=_describe,
-)
+)  # fmt: skip

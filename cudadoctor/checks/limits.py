@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Literal, NamedTuple
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote
-from cudadoctor.checks.reading import Quotes, line_of, statements, told
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.checks.reading import line_of, statements, told
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
-from cudadoctor.model.values import (
-    CGROUP_LIMITS,
-    KILLED_FOR_MEMORY,
-    KILLED_FOR_MEMORY_AFTER,
-    LADDER,
-    LIMITS,
-    NVML,
-    Limits,
-    RungName,
-    RungResult,
-)
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, LIMITS, NVML, Limits
 
 CEILING = "process-limits"
-KERNELS: tuple[RungName, ...] = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
+KERNELS = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
 SIGKILL = "SIGKILL"  # as the ladder's end says it
 OF_GROUP = "memory of the control group"
-OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN = 2, 304, 999
+REFUSALS = (2, 304, 999)  # CUDA_ERROR_OUT_OF_MEMORY, _OPERATING_SYSTEM, _UNKNOWN
 FREE_SHARE = 0.1  # of a GPU's memory: with less left, the GPU itself is full
 # CUDA maps the whole address range of all GPUs and of the host at its start: any limit on it that a person would set is too low.
 LEAST: dict[str, int] = {
@@ -65,92 +53,84 @@ def tight(limits: Limits) -> Low | None:
     return None
 
 
+def _clue(first: Quote, limits: Fact[Limits], low: Low, seen: Literal["failed"] | None = "failed") -> Clue:
+    values = {"limit": low.name, "amount": low.words}
+    return Clue(cause=CEILING, quotes=(first, *line_of(limits, low.line)), seen=seen, values=values)
+
+
+def _ended_by(facts: Facts, *signals: str) -> list[Quote]:
+    """The ladder's lines about tries that one of these signals ended."""
+    climb = facts[LADDER]
+    crashes = [entry for entry in (climb.value.rungs if climb.value is not None else ()) if entry.status == "crash"]
+    return [rung_quote(climb, entry) for entry in crashes if any(signal in (entry.why or "") for signal in signals)]
+
+
 def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The ladder was killed, and in the same seconds the kernel counted a process that it killed for its control group's memory."""
-    climb = facts[LADDER]
-    ended = [entry for entry in climb.value.rungs if entry.status == "crash" and SIGKILL in (entry.why or "")] if climb.value else []
+    ended = _ended_by(facts, SIGKILL)
     if not ended or facts[KILLED_FOR_MEMORY_AFTER].need() <= facts[KILLED_FOR_MEMORY].need():
         return
     group = facts[CGROUP_LIMITS]
     memory = next((entry for entry in group.need().entries if entry.name == OF_GROUP), None)
     shown = line_of(group, memory.line) if memory is not None else ()
     values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
-    quotes = (rung_quote(climb, ended[0]), *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
+    quotes = (ended[0], *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
     yield Clue(cause=CEILING, quotes=quotes, seen="failed", values=values)
 
 
 def out_of_time(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The ladder was killed, and its process may use so little CPU time that it can hardly have got further."""
-    climb = facts[LADDER]
-    ended = [entry for entry in climb.value.rungs if entry.status == "crash" and _killed(entry.why or "")] if climb.value else []
-    limits = facts[LIMITS] if ended else None
-    low = next((entry for entry in limits.need().entries if entry.name == CPU_TIME), None) if limits is not None else None
-    if limits is not None and low is not None and low.value < LEAST_SECONDS:
-        values = {"limit": CPU_TIME, "amount": f"{low.value} s"}
-        yield Clue(cause=CEILING, quotes=(rung_quote(climb, ended[0]), *line_of(limits, low.line)), seen="failed", values=values)
-
-
-def _killed(why: str) -> bool:
-    return SIGKILL in why or "SIGXCPU" in why
+    ended = _ended_by(facts, SIGKILL, "SIGXCPU")
+    for entry in facts[LIMITS].need().entries if ended else ():
+        if entry.name == CPU_TIME and entry.value < LEAST_SECONDS:
+            yield _clue(ended[0], facts[LIMITS], Low(CPU_TIME, f"{entry.value} s", entry.line))
+            return
 
 
 def refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No further process or thread could be started, and few are allowed."""
-    asked = (facts.get(key) for key in (LADDER, NVML))
-    said = [one for one in asked if isinstance(one, Unknown) and any(words in one.why for words in REFUSED)]
-    for fact in (facts.get(key) for key in (LIMITS, CGROUP_LIMITS) if said):
-        low = tight(fact.value) if isinstance(fact, Fact) and fact.value is not None else None
-        if isinstance(fact, Fact) and low is not None and low.name in PROCESSES:
-            quotes = (Quote(source=said[0].key, text=said[0].why), *line_of(fact, low.line))
-            yield Clue(cause=CEILING, quotes=quotes, seen="failed", values={"limit": low.name, "amount": low.words})
+    why = {LADDER.name: facts.why_unknown(LADDER), NVML.name: facts.why_unknown(NVML)}
+    said = [Quote(source=key, text=text) for key, text in why.items() if text is not None and any(words in text for words in REFUSED)]
+    for fact in (facts.there(LIMITS), facts.there(CGROUP_LIMITS)) if said else ():
+        low = tight(fact.need()) if fact is not None else None
+        if fact is not None and low is not None and low.name in PROCESSES:
+            yield _clue(said[0], fact, low)
             return
 
 
 def starved(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A kernel's step was killed or did not end, in a control group with less memory than such a program takes."""
-    climb, group = facts[LADDER], facts.get(CGROUP_LIMITS)
+    climb, group = facts[LADDER], facts.there(CGROUP_LIMITS)
     ended = [entry for entry in climb.value.rungs if entry.rung in KERNELS and entry.status in ("crash", "hang")] if climb.value else []
-    if not ended or not isinstance(group, Fact) or group.value is None:
-        return
-    low = tight(group.value)
-    if low is not None and low.name == OF_GROUP:
-        quotes = (rung_quote(climb, ended[0]), *line_of(group, low.line))
-        yield Clue(cause=CEILING, quotes=quotes, seen="failed", values={"limit": low.name, "amount": low.words})
+    low = tight(group.need()) if ended and group is not None else None
+    if group is not None and low is not None and low.name == OF_GROUP:
+        yield _clue(rung_quote(climb, ended[0]), group, low)
 
 
 def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """CUDA's start failed as it does where the system refuses memory, threads or files, and a limit is too low for it."""
     climb = facts[LADDER]
-    if climb.value is None:
-        return
-    rungs: tuple[RungName, ...] = ("init", "context", "memory", "numba-kernel")
-    failed = [result for rung in rungs for result in broken(climb.value, rung) if _may_be_a_limit(result)]
+    in_driver = [one for one in broken(climb.value, "init", "context", "memory") if one.code in REFUSALS or one.status == "crash"]
+    in_numba = [one for one in broken(climb.value, "numba-kernel") if any(words in one.output for words in NO_MEMORY)]
+    failed = in_driver + in_numba
     if not failed or _gpu_is_full(facts):
         return
     ceilings = (fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None)
     for found in ceilings:  # one by one: a limit that is found needs no other to be known
         low = tight(found.need())
         if low is not None:
-            shown: Quotes = line_of(found, low.line)
-            values = {"limit": low.name, "amount": low.words}
-            yield Clue(cause=CEILING, quotes=(rung_quote(climb, failed[0]), *shown), values=values)
+            yield _clue(rung_quote(climb, failed[0]), found, low, seen=None)
             return
-
-
-def _may_be_a_limit(result: RungResult) -> bool:
-    if result.rung == "numba-kernel":
-        return any(words in result.output for words in NO_MEMORY)
-    return result.code in (OUT_OF_MEMORY, OPERATING_SYSTEM, UNKNOWN) or result.status == "crash"
 
 
 def _gpu_is_full(facts: Facts) -> bool:
     """Whether the memory that is missing is the GPU's own."""
     nvml = told(facts, NVML, facts[LADDER])
-    gpus = nvml.gpus if nvml is not None and nvml.code == 0 else ()
-    known = [
-        (gpu.memory_used_bytes, gpu.memory_total_bytes) for gpu in gpus if gpu.memory_total_bytes and gpu.memory_used_bytes is not None
-    ]
-    return any(total - used < FREE_SHARE * total for used, total in known if used is not None and total is not None)
+    for gpu in nvml.gpus if nvml is not None and nvml.code == 0 else ():
+        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        if used is not None and total and total - used < FREE_SHARE * total:
+            return True
+    return False
 
 
 RULES = (

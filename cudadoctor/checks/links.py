@@ -7,32 +7,16 @@ shows is no ignorance about the machine: rules about texts read `facts.all`, whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from cudadoctor.checks.benchmark import assess
 from cudadoctor.checks.common import spoken
-from cudadoctor.checks.reading import Quotes, lines_with, plain_address, single_lines, some
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.checks.reading import Quotes, lines_at, lines_with, some, subject_of
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import (
-    COPY_RATES,
-    LADDER,
-    NVML,
-    PCI_LINKS,
-    SMI_CSV,
-    SMI_DETAILS,
-    CopyRates,
-    Ladder,
-    Measurement,
-    PciLink,
-    PciLinks,
-    SmiCsv,
-    SmiDetails,
-)
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import COPY_RATES, LADDER, NVML, PCI_LINKS, SMI_CSV, SMI_DETAILS, Measurement, PciLinks, SmiCsv, SmiDetails
 
 PCIE, NVLINK = "pcie-link-degraded", "nvlink-error"
 BUSY = 20  # percent of utilisation from which a GPU is at work
@@ -52,22 +36,15 @@ def pcie_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[LADDER]
     if fact.value is None:
         return
-    for gpu, figures in _by_gpu(fact.value.benchmark).items():
-        for figure in figures:
-            words = _degraded(figure, knowledge)
-            if words is not None:
-                address = _address(fact.value, gpu)
-                quote = spoken("benchmark", figure.line, f"GPU {gpu}: {words}")
-                yield Clue(cause=PCIE, quotes=(quote,), subject=_subject(address), values={"address": address or ""})
-                break
-
-
-def _by_gpu(figures: Iterable[Measurement]) -> dict[int, list[Measurement]]:
-    grouped: dict[int, list[Measurement]] = {}
-    for figure in figures:
-        if figure.name in ("h2d_pinned", "d2h_pinned"):
-            grouped.setdefault(figure.gpu, []).append(figure)
-    return grouped
+    told: set[int] = set()
+    for figure in fact.value.benchmark:
+        copies = figure.name in ("h2d_pinned", "d2h_pinned") and figure.gpu not in told
+        words = _degraded(figure, knowledge) if copies else None
+        if words is not None:
+            told.add(figure.gpu)
+            address = fact.value.address(figure.gpu)
+            quote = spoken("benchmark", figure.line, f"GPU {figure.gpu}: {words}")
+            yield Clue(cause=PCIE, quotes=(quote,), subject=subject_of(address), values={"address": address or ""})
 
 
 def _degraded(figure: Measurement, knowledge: Knowledge) -> str | None:
@@ -82,25 +59,21 @@ def _degraded(figure: Measurement, knowledge: Knowledge) -> str | None:
     return f"PCIe {now['generation']}.0 x{now['width']} while copying, card and slot can do PCIe {best['generation']}.0 x{best['width']}"
 
 
-def _address(ladder: Ladder, gpu: int) -> str | None:
-    return next((device.address for device in ladder.devices if device.index == gpu), None)
-
-
-def _subject(address: str | None) -> str:
-    return f"gpu:{plain_address(address)}" if address else "machine"
-
-
 def pcie_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """What a user's text shows of the link, by nvidia-smi, by lspci, or by the rate of copies."""
     for details in facts.all(SMI_DETAILS):
         yield from _by_smi(details)
     for table in facts.all(SMI_CSV):
-        yield from _by_csv(table)
-        yield from _slow_at_work(table)
+        if table.value is not None:
+            yield from _narrow_in_table(table, table.value)
+            yield from _slow_at_work(table, table.value)
     for links in facts.all(PCI_LINKS):
         yield from _by_lspci(links)
-    for rates in facts.all(COPY_RATES):
-        yield from _by_copies(rates, facts)
+    best = _rate_of_links(facts)
+    for copies in facts.all(COPY_RATES):
+        known = [rate for rate in (copies.need().to_device, copies.need().from_device) if rate is not None] if copies.present else []
+        if best is not None and known and max(known) < SLOW_COPY * best[0]:
+            yield Clue(cause=PCIE, quotes=(*some(copies), *best[1]), text=copies.origin == "text")
 
 
 def _by_smi(fact: Fact[SmiDetails]) -> Iterator[Clue]:
@@ -115,11 +88,10 @@ def _by_smi(fact: Fact[SmiDetails]) -> Iterator[Clue]:
             yield _shown(fact, lines, gpu.address, "derived")
 
 
-def _by_csv(fact: Fact[SmiCsv]) -> Iterator[Clue]:
+def _narrow_in_table(fact: Fact[SmiCsv], table: SmiCsv) -> Iterator[Clue]:
     """`--query-gpu=pcie.link.width.current,...`: a card whose neighbours have all their lanes has lost its own."""
-    table = fact.value
-    now, most = (table.column("pcie.link.width.current"), table.column("pcie.link.width.max")) if table is not None else (None, None)
-    if table is None or now is None or most is None:
+    now, most = table.column("pcie.link.width.current"), table.column("pcie.link.width.max")
+    if now is None or most is None:
         return
     pairs = [(int(one), int(other)) if one.isdecimal() and other.isdecimal() else None for one, other in zip(now, most, strict=True)]
     full = any(pair is not None and pair[0] == pair[1] for pair in pairs)
@@ -128,61 +100,37 @@ def _by_csv(fact: Fact[SmiCsv]) -> Iterator[Clue]:
             yield _shown(fact, (table.line, table.line + row), None, "derived" if full else _sure(*pair))
 
 
-def _slow_at_work(fact: Fact[SmiCsv]) -> Iterator[Clue]:
+def _slow_at_work(fact: Fact[SmiCsv], table: SmiCsv) -> Iterator[Clue]:
     """A GPU at work whose link stays at an older generation than it could have: at idle that saves power, at work it is a fault."""
-    table = fact.value
-    if table is None:
-        return
     busy, now, newest = (table.column(name) for name in ("utilization.gpu", "pcie.link.gen.current", "pcie.link.gen.max"))
     if busy is None or now is None or newest is None:
         return
     for row, (load, one, most) in enumerate(zip(busy, now, newest, strict=True), 1):
-        at_work = _number(load)
-        if at_work is not None and at_work >= BUSY and one.isdecimal() and most.isdecimal() and int(one) < int(most):
+        percent = load.removesuffix("%").strip()  # `97 %`, or `97` where units were left out
+        if all(text.isdecimal() for text in (percent, one, most)) and int(percent) >= BUSY and int(one) < int(most):
             yield _shown(fact, (table.line, table.line + row), None, "derived")
 
 
-def _number(value: str) -> int | None:
-    """`97 %`, or `97` where units were left out."""
-    words = value.removesuffix("%").strip()
-    return int(words) if words.isdecimal() else None
-
-
 def _by_lspci(fact: Fact[PciLinks]) -> Iterator[Clue]:
-    for link in fact.value.links if fact.value is not None else ():
-        if fact.value is not None and _narrow(link, fact.value.slots):
-            yield _shown(fact, link.lines, link.address, _sure(link.width or 1, link.width_max or CARD))
-
-
-def _narrow(link: PciLink, slots: Sequence[PciLink]) -> bool:
     """Narrower than the card, unless a bridge of this very width is shown: then the slot has no more lanes."""
-    if link.width is None or not (link.narrowed or (link.width_max is not None and link.width < link.width_max)):
-        return False
-    return not any(slot.width_max == link.width == slot.width and slot.rate == link.rate for slot in slots)
-
-
-def _by_copies(fact: Fact[CopyRates], facts: Facts) -> Iterator[Clue]:
-    rates = fact.value
-    best = _rate_of_links(facts)
-    if rates is None or best is None:
-        return
-    known = [rate for rate in (rates.to_device, rates.from_device) if rate is not None]
-    if known and max(known) < SLOW_COPY * best[0]:
-        yield Clue(cause=PCIE, quotes=(*some(fact), *best[1]), text=fact.origin == "text")
+    slots = fact.value.slots if fact.value is not None else ()
+    for link in fact.value.links if fact.value is not None else ():
+        narrow = link.width is not None and (link.narrowed or (link.width_max is not None and link.width < link.width_max))
+        if narrow and not any(slot.width_max == link.width == slot.width and slot.rate == link.rate for slot in slots):
+            yield _shown(fact, link.lines, link.address, _sure(link.width or 1, link.width_max or CARD))
 
 
 def _rate_of_links(facts: Facts) -> tuple[float, Quotes] | None:
     """GB/s that the widest GPU link of the text could carry."""
-    links, details = facts.get(PCI_LINKS), facts.get(SMI_DETAILS)
-    if not isinstance(links, Unknown) and links.value is not None:
-        found = [_LANES.get(link.rate_max or 0, 0.0) * (link.width_max or 0) for link in links.value.links]
-        if found and max(found) > 0:
-            return max(found), lines_with(links, "LnkCap")[:1]
-    if not isinstance(details, Unknown) and details.value is not None:
-        found = [_GENERATIONS.get(gpu.pcie_generation_max or 0, 0.0) * (gpu.pcie_width_max or 0) for gpu in details.value.gpus]
-        if found and max(found) > 0:
-            return max(found), some(details)[:1]
-    return None
+    links, details = facts.there(PCI_LINKS), facts.there(SMI_DETAILS)
+    known: list[tuple[float, Quotes]] = []
+    if links is not None:
+        found = [_LANES.get(link.rate_max or 0, 0.0) * (link.width_max or 0) for link in links.need().links]
+        known.append((max(found, default=0.0), lines_with(links, "LnkCap")[:1]))
+    if details is not None:
+        found = [_GENERATIONS.get(gpu.pcie_generation_max or 0, 0.0) * (gpu.pcie_width_max or 0) for gpu in details.need().gpus]
+        known.append((max(found, default=0.0), some(details)[:1]))
+    return next((rate for rate in known if rate[0] > 0), None)
 
 
 def _sure(width: int, most: int, *, beside: bool = False) -> Basis:
@@ -192,10 +140,8 @@ def _sure(width: int, most: int, *, beside: bool = False) -> Basis:
 
 
 def _shown(fact: Fact[Any], lines: Iterable[int], address: str | None, basis: Basis) -> Clue:
-    wanted = set(lines)
-    quotes = tuple(quote for quote in single_lines(fact) if quote.first in wanted) or some(fact)[:1]
-    values = {"address": address} if address else {}
-    return Clue(cause=PCIE, quotes=quotes, subject=_subject(address), basis=basis, text=fact.origin == "text", values=values)
+    quotes, values = lines_at(fact, set(lines)), {"address": address} if address else {}
+    return Clue(cause=PCIE, quotes=quotes, subject=subject_of(address), basis=basis, text=fact.origin == "text", values=values)
 
 
 # ---------------------------------------------------------------- NVLink
@@ -224,8 +170,7 @@ def nvlink_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         gpus = []
         for gpu in fact.value.gpus if fact.value is not None else ():
             if gpu.nvlinks_inactive is not None:
-                places = {gpu.line, gpu.lines.get("nvlinks_inactive", gpu.line)}
-                quotes = tuple(quote for quote in single_lines(fact) if quote.first in places) or some(fact)[:1]
+                quotes = lines_at(fact, {gpu.line, gpu.lines.get("nvlinks_inactive", gpu.line)})
                 gpus.append(_Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, quotes))
         yield from _down(gpus, text=fact.origin == "text")
 
@@ -235,4 +180,4 @@ def _down(gpus: Sequence[_Links], *, text: bool) -> Iterator[Clue]:
     for gpu in gpus:
         if 0 < gpu.inactive < gpu.active or (gpu.inactive and gpu.active < most):
             index = {"index": str(gpu.number)} if gpu.number is not None else {}
-            yield Clue(cause=NVLINK, quotes=gpu.quotes, subject=_subject(gpu.address), text=text, values=index)
+            yield Clue(cause=NVLINK, quotes=gpu.quotes, subject=subject_of(gpu.address), text=text, values=index)

@@ -7,21 +7,17 @@ machine: rules about texts read `facts.all`, which is empty there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudadoctor.checks.base import Function
-from cudadoctor.checks.gpu import subject_of
-from cudadoctor.checks.reading import Quotes, lines_with, single_lines, some
+from cudadoctor.checks.benchmark import CLOCKS, GRAVE_REASONS
+from cudadoctor.checks.reading import Quotes, lines_at, lines_with, some, subject_of
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import NVML, SMI, SMI_CSV, SMI_DETAILS, GpuDetails, NvmlGpu, Smi, SmiCsv, SmiDetails, SmiGpu
+from cudadoctor.model.values import NVML, SMI, SMI_CSV, SMI_DETAILS, GpuDetails, NvmlGpu, SmiGpu
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
-ECC, ROWS, RESET, CLOCKS = "ecc-uncorrectable", "row-remap-needed", "gpu-needs-reset", "thermal-or-power-throttling"
-# Why the hardware itself holds clocks down. A power limit of software is normal under load.
-GRAVE_REASONS = ("hw-slowdown", "hw-thermal-slowdown", "hw-power-brake-slowdown", "sw-thermal-slowdown")
+ECC, ROWS, RESET = "ecc-uncorrectable", "row-remap-needed", "gpu-needs-reset"
 NEAR = 2.0  # degrees Celsius to the limit from which clocks are held down
 RESETS = ("gpu-reset", "node-reboot", "system-reboot", "bus-reset", "drain-p2p")
 REMAPS = ("drain-and-reset",)
@@ -43,11 +39,8 @@ def _counted(cause: str, says: Callable[[NvmlGpu], str | None]) -> Function:
                 values = {"address": gpu.address or "", "index": str(gpu.index)}
                 yield Clue(cause=cause, quotes=quotes[:1], subject=subject_of(gpu.address), values=values)
 
+    rule.__name__ = cause
     return rule
-
-
-def _uncorrected(gpu: NvmlGpu) -> str | None:
-    return "uncorrected ECC errors" if gpu.ecc_uncorrected_volatile else None
 
 
 def _remapping(gpu: NvmlGpu) -> str | None:
@@ -70,42 +63,32 @@ def _throttled(gpu: NvmlGpu) -> str | None:
     return "clocks held by" if set(gpu.throttle_reasons) & set(GRAVE_REASONS) else "slows down from" if hot else None
 
 
+uncorrected_counted = _counted(ECC, lambda gpu: "uncorrected ECC errors" if gpu.ecc_uncorrected_volatile else None)
+remapping_counted = _counted(ROWS, _remapping)
+reset_asked = _counted(RESET, _to_reset)
+clocks_held = _counted(CLOCKS, _throttled)
+
+
 # ---------------------------------------------------------------- what tables and texts show
-def _shown(cause: str, fields: Callable[[GpuDetails], tuple[str, ...]]) -> Function:
-    """A rule about the sections of nvidia-smi. `fields`: those that show the cause, none where it is not at work."""
-
-    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        for fact, gpu in _details(facts):
-            named = fields(gpu)
-            if named:
-                places = {gpu.lines.get(name) for name in named}
-                quotes = tuple(quote for quote in single_lines(fact) if quote.first in places) or some(fact)[:1]
-                yield _clue(cause, quotes[:3], gpu.address, text=fact.origin == "text")
-
-    return rule
+Shown = Callable[[Facts], Iterator[tuple[Fact[Any], Quotes, str | None]]]  # a fact, its lines, and the address of the GPU
 
 
-def _details(facts: Facts) -> Iterator[tuple[Fact[SmiDetails], GpuDetails]]:
-    for fact in facts.all(SMI_DETAILS):
-        for gpu in fact.value.gpus if fact.value is not None else ():
-            yield fact, gpu
+def _in_sections(fields: Callable[[GpuDetails], tuple[str, ...]]) -> Shown:
+    """Sections of nvidia-smi. `fields`: those that show the cause, none where it is not at work."""
 
+    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
+        for fact in facts.all(SMI_DETAILS):
+            for gpu in fact.value.gpus if fact.value is not None else ():
+                named = fields(gpu)
+                if named:
+                    yield fact, lines_at(fact, {gpu.lines.get(name) for name in named})[:3], gpu.address
 
-def _clue(cause: str, quotes: Quotes, address: str | None, *, text: bool) -> Clue:
-    return Clue(cause=cause, quotes=quotes, subject=subject_of(address), text=text, values={"address": address} if address else {})
-
-
-def _uncorrected_shown(gpu: GpuDetails) -> tuple[str, ...]:
-    return ("ecc_uncorrected",) if gpu.ecc_uncorrected else ()
+    return shown
 
 
 def _remapping_shown(gpu: GpuDetails) -> tuple[str, ...]:
     named = [name for name in ("remap_pending", "remap_failed", "retired_pages_pending") if getattr(gpu, name)]
     return (*named, *(["recovery_action"] if gpu.recovery_action in REMAPS else []))
-
-
-def _to_reset_shown(gpu: GpuDetails) -> tuple[str, ...]:
-    return ("recovery_action",) if gpu.recovery_action in RESETS else ()
 
 
 def _throttled_shown(gpu: GpuDetails) -> tuple[str, ...]:
@@ -117,56 +100,31 @@ def _throttled_shown(gpu: GpuDetails) -> tuple[str, ...]:
     return ("temperature_c", "temperature_margin_c") if gpu.temperature_margin_c is not None and gpu.temperature_margin_c < NEAR else ()
 
 
-def _rows(facts: Facts) -> Iterator[tuple[Fact[Smi], SmiGpu]]:
-    for fact in facts.all(SMI):
-        for gpu in fact.value.gpus if fact.value is not None else ():
-            yield fact, gpu
+def _in_table(bad: Callable[[SmiGpu], bool]) -> Shown:
+    """The table that nvidia-smi draws."""
+
+    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
+        for fact in facts.all(SMI):
+            for gpu in fact.value.gpus if fact.value is not None else ():
+                if bad(gpu):
+                    around = (quote for quote in fact.quotes if quote.first is not None and quote.first <= gpu.line <= (quote.last or 0))
+                    yield fact, tuple(around)[:1] or some(fact)[:1], gpu.address
+
+    return shown
 
 
-def _row(fact: Fact[Smi], gpu: SmiGpu) -> Quotes:
-    """The GPU's lines in the table."""
-    around = (quote for quote in fact.quotes if quote.first is not None and quote.first <= gpu.line <= (quote.last or 0))
-    return tuple(around)[:1] or some(fact)[:1]
+def _in_list(columns: tuple[str, ...], bad: Callable[[str], bool]) -> Shown:
+    """`--query-gpu=... --format=csv`."""
 
-
-def _table_counts(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """nvidia-smi's table: its column of volatile uncorrected errors is not 0."""
-    for fact, gpu in _rows(facts):
-        if gpu.ecc_uncorrected:
-            yield _clue(ECC, _row(fact, gpu), gpu.address, text=fact.origin == "text")
-
-
-def _cells_ask(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Values that nvidia-smi cannot read, because the GPU requires a reset."""
-    for fact, gpu in _rows(facts):
-        if any("requires reset" in cell for cell in gpu.errors):
-            yield _clue(RESET, _row(fact, gpu), gpu.address, text=fact.origin == "text")
-
-
-def _listed(cause: str, columns: tuple[str, ...], bad: Callable[[str], bool]) -> Function:
-    """A rule about `--query-gpu=... --format=csv`."""
-
-    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
         for fact in facts.all(SMI_CSV):
-            if fact.value is not None:
-                yield from _in_list(fact, cause, columns, bad)
+            for number, row in enumerate(fact.value.rows if fact.value is not None else (), 1):
+                told, line = dict(zip(fact.need().fields, row, strict=False)), fact.need().line
+                if any(name in told and bad(told[name]) for name in columns):
+                    address = told.get("pci.bus_id") or told.get("gpu_bus_id") or ""
+                    yield fact, lines_at(fact, {line, line + number}), address if address.count(":") == 2 else None
 
-    return rule
-
-
-def _in_list(fact: Fact[SmiCsv], cause: str, columns: tuple[str, ...], bad: Callable[[str], bool]) -> Iterator[Clue]:
-    table = fact.need()
-    for number, row in enumerate(table.rows, 1):
-        told = dict(zip(table.fields, row, strict=False))
-        if any(name in told and bad(told[name]) for name in columns):
-            lines = {table.line, table.line + number}
-            quotes = tuple(quote for quote in single_lines(fact) if quote.first in lines)
-            yield _clue(cause, quotes or some(fact)[:1], _address(told), text=fact.origin == "text")
-
-
-def _address(told: dict[str, Any]) -> str | None:
-    found = str(told.get("pci.bus_id") or told.get("gpu_bus_id") or "")
-    return found if found.count(":") == 2 else None
+    return shown
 
 
 def _asks_reset(value: str) -> bool:
@@ -174,30 +132,28 @@ def _asks_reset(value: str) -> bool:
     return value.split("  ")[0].lower() in ("reset", "reboot", "bus reset", "system reboot", "drain p2p")
 
 
-def _many(value: str) -> bool:
-    return value.isdecimal() and int(value) > 0
-
-
 ECC_COLUMNS = ("ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.volatile.dram", "ecc.errors.uncorrected.volatile.sram")
 PENDING_COLUMNS = ("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending")
-
-
-_SHOWN: dict[str, tuple[Function, ...]] = {
-    ECC: (_shown(ECC, _uncorrected_shown), _table_counts, _listed(ECC, ECC_COLUMNS, _many)),
-    ROWS: (_shown(ROWS, _remapping_shown), _listed(ROWS, PENDING_COLUMNS, lambda value: value in ("Yes", "1"))),
-    RESET: (_shown(RESET, _to_reset_shown), _cells_ask, _listed(RESET, ("gpu_recovery_action",), _asks_reset)),
-    CLOCKS: (_shown(CLOCKS, _throttled_shown), _listed(CLOCKS, _CSV_REASONS, lambda value: value == "Active")),
+_SHOWN: dict[str, tuple[Shown, ...]] = {
+    ECC: (
+        _in_sections(lambda gpu: ("ecc_uncorrected",) if gpu.ecc_uncorrected else ()),
+        _in_table(lambda gpu: bool(gpu.ecc_uncorrected)),  # its column of volatile uncorrected errors
+        _in_list(ECC_COLUMNS, lambda value: value.isdecimal() and int(value) > 0),
+    ),
+    ROWS: (_in_sections(_remapping_shown), _in_list(PENDING_COLUMNS, lambda value: value in ("Yes", "1"))),
+    RESET: (
+        _in_sections(lambda gpu: ("recovery_action",) if gpu.recovery_action in RESETS else ()),
+        _in_table(lambda gpu: any("requires reset" in cell for cell in gpu.errors)),
+        _in_list(("gpu_recovery_action",), _asks_reset),
+    ),
+    CLOCKS: (_in_sections(_throttled_shown), _in_list(_CSV_REASONS, lambda value: value == "Active")),
 }
 
 
 def shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """What tables, sections and lists of nvidia-smi show of all this."""
-    for branches in _SHOWN.values():
-        for branch in branches:
-            yield from branch(facts, knowledge)
-
-
-uncorrected_counted = _counted(ECC, _uncorrected)
-remapping_counted = _counted(ROWS, _remapping)
-reset_asked = _counted(RESET, _to_reset)
-clocks_held = _counted(CLOCKS, _throttled)
+    for cause, places in _SHOWN.items():
+        for place in places:
+            for fact, quotes, address in place(facts):
+                values = {"address": address} if address else {}
+                yield Clue(cause=cause, quotes=quotes, subject=subject_of(address), text=fact.origin == "text", values=values)

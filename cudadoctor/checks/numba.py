@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from cudadoctor.checks.base import Check, Line, Rule
+from cudadoctor.checks.base import Check, Function, Line, Rule
 from cudadoctor.checks.common import (
     NOT_REACHED,
     any_of,
     broken,
     driver_cuda,
+    in_python,
     last_line,
     line_with,
     numba_kernel_worked,
+    numba_state,
     package_of,
     package_quote,
     passed,
     plural,
-    python_subject,
     requirements_of,
     rung_quote,
     variable_quote,
@@ -27,13 +28,11 @@ from cudadoctor.checks.common import (
 )
 from cudadoctor.checks.reading import Quotes, some
 from cudadoctor.checks.toolkit import component_quote
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import ENVIRONMENT, LADDER, PYTHON, TOOLKITS, Ladder, NumbaState, PythonEnvironment, PythonPackage
+from cudadoctor.model.values import ENVIRONMENT, LADDER, PYTHON, TOOLKITS, Ladder, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 SIMULATOR, DISABLED = "numba-simulator-enabled", "numba-cuda-disabled"
 TARGET_MISSING, TOO_OLD, MISMATCH = "numba-cuda-target-missing", "numba-too-old", "numba-toolkit-mismatch"
@@ -54,7 +53,7 @@ def switched_on(value: str) -> bool:
         return False
 
 
-def _switch(facts: Facts, knowledge: Knowledge, variable: str, key: str, cause: str) -> Iterator[Clue]:
+def _switch(variable: str, key: str, cause: str) -> Function:
     """A switch in the environment or, where it is not set there, in a .numba_config.yaml."""
 
     def in_environment(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -64,8 +63,8 @@ def _switch(facts: Facts, knowledge: Knowledge, variable: str, key: str, cause: 
             yield Clue(cause=cause, quotes=(variable_quote(environment, variable),), values={"variable": variable, "value": value})
 
     def in_file(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        python, environment = facts[PYTHON], facts[ENVIRONMENT]
-        if variable in variables_of(environment) or _answers_for_real(facts):
+        python, environment, climb = facts[PYTHON], facts[ENVIRONMENT], facts.value(LADDER)
+        if variable in variables_of(environment) or passed(climb, "numba-kernel"):
             return  # the environment outranks the file, which counts only where PyYAML is installed
         for entry in python.value.numba_config if python.value is not None else ():
             found = re.match(rf"\s*{key}\s*:\s*['\"]?(\w+)", entry.text, re.IGNORECASE)
@@ -74,13 +73,7 @@ def _switch(facts: Facts, knowledge: Knowledge, variable: str, key: str, cause: 
                 values = {"variable": key, "value": found.group(1), "numba_config": entry.path}
                 yield Clue(cause=cause, quotes=(quote,), values=values)
 
-    yield from any_of(facts, knowledge, in_environment, in_file)
-
-
-def _answers_for_real(facts: Facts) -> bool:
-    """Whether Numba was seen to run its kernel on a GPU."""
-    ladder = facts.get(LADDER)
-    return not isinstance(ladder, Unknown) and ladder.value is not None and passed(ladder.value, "numba-kernel")
+    return any_of(in_environment, in_file)
 
 
 def _simulator_answers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -89,18 +82,6 @@ def _simulator_answers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     quote = line_with(ladder, "its simulator", words="Numba answers from its simulator")
     yield Clue(cause=SIMULATOR, quotes=(quote,), from_rung="numba-kernel", values={"variable": "NUMBA_ENABLE_CUDASIM"})
-
-
-def _simulator(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _simulator_asked_for, _simulator_answers)
-
-
-def _simulator_asked_for(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from _switch(facts, knowledge, "NUMBA_ENABLE_CUDASIM", "enable_cudasim", SIMULATOR)
-
-
-def _disabled(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from _switch(facts, knowledge, "NUMBA_DISABLE_CUDA", "disable_cuda", DISABLED)
 
 
 # ---------------------------------------------------------------- the target
@@ -115,6 +96,19 @@ class _Installed(NamedTuple):
     def nameless(self) -> bool:
         """A numba-cuda acts whose metadata are gone: nobody knows its version."""
         return self.target is None and bool(self.python.need().numba_cuda_redirects)
+
+    @property
+    def compiling(self) -> PythonPackage:
+        """The package whose CUDA target compiles."""
+        return self.target if self.target is not None else self.numba
+
+    def toolkits(self, knowledge: Knowledge) -> tuple[ToolkitVersion | None, int | None]:
+        """The oldest toolkit that this target accepts, and the newest major version that it knows."""
+        if self.target is not None:
+            return (ToolkitVersion("12.0"), None) if self.target.version >= CUDA_13_SINCE else (ToolkitVersion("11.2"), 12)
+        release = knowledge.numba_release(self.numba.version)
+        oldest, newest = release.toolkits if release is not None and release.toolkits is not None else (None, None)
+        return oldest, newest.major if newest is not None else None
 
 
 def _installed(facts: Facts) -> _Installed | None:
@@ -134,8 +128,7 @@ def _bindings_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if missing:
         words = f"{' and '.join(missing)}: not installed"
         quotes = (package_quote(python, target), Quote(source=python.need().path, text=words))
-        values = {"package": " ".join(missing), "wanted_by": f"{target.name} {target.version}", "python": python.need().path}
-        yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+        yield in_python(TARGET_MISSING, python, quotes, {"package": " ".join(missing), "wanted_by": f"{target.name} {target.version}"})
 
 
 def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -143,17 +136,16 @@ def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = _installed(facts)
     if found is None or found.target is None:
         return
-    python, target = found.python, found.target
-    values = {"package": "numba-cuda", "python": python.need().path, "reason": "its start-up hook does not act"}
-    ladder = facts.get(LADDER)
-    state = _state(facts)
-    if state is not None and state.implementation is not None and not isinstance(ladder, Unknown):
+    python = found.python
+    state, shown = numba_state(facts), None
+    if state is not None and state.implementation is not None:
         if state.implementation == BUILT_IN:
-            quotes = (line_with(ladder, BUILT_IN, words="numba.cuda.implementation is Built-in"), package_quote(python, target))
-            yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+            shown = line_with(facts[LADDER], BUILT_IN, words="numba.cuda.implementation is Built-in")
     elif python.need().numba_cuda_redirects is False:
-        quotes = (line_with(python, "start-up hook", words="numba-cuda's start-up hook is not in place"), package_quote(python, target))
-        yield Clue(cause=TARGET_MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+        shown = line_with(python, "start-up hook", words="numba-cuda's start-up hook is not in place")
+    if shown is not None:
+        quotes = (shown, package_quote(python, found.target))
+        yield in_python(TARGET_MISSING, python, quotes, {"package": "numba-cuda", "reason": "its start-up hook does not act"})
 
 
 def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -164,20 +156,8 @@ def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     python, numba = found.python, found.numba
     release = knowledge.numba_release(numba.version)
     if release is not None and release.builtin_cuda is False:
-        values = {"package": "numba-cuda", "wanted_by": f"numba {numba.version}", "python": python.need().path}
-        yield Clue(cause=TARGET_MISSING, quotes=(package_quote(python, numba),), subject=python_subject(python.need()), values=values)
-
-
-def _target_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _bindings_missing, _not_redirected, _no_target)
-
-
-def _state(facts: Facts) -> NumbaState | None:
-    """What the examined interpreter's Numba said about itself, None where it was not imported (or another's was)."""
-    ladder = facts.get(LADDER)
-    if isinstance(ladder, Unknown) or ladder.value is None or ladder.value.numba is None or ladder.value.numba.python is not None:
-        return None
-    return ladder.value.numba
+        quotes = (package_quote(python, numba),)
+        yield in_python(TARGET_MISSING, python, quotes, {"package": "numba-cuda", "wanted_by": f"numba {numba.version}"})
 
 
 # ---------------------------------------------------------------- numba-too-old
@@ -198,26 +178,13 @@ def _older_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = _installed(facts)
     if found is None or found.nameless:
         return
-    toolkits = facts[TOOLKITS]
-    python, numba, target = found.python, found.numba, found.target
-    parts = [part for part in (toolkits.value.components if toolkits.value is not None else ()) if part.name in ("nvvm", "nvrtc", "cudart")]
-    versions = [part for part in parts if part.version is not None]
-    newest = _newest_toolkit(numba, target, knowledge)
-    for part in versions if newest is not None else ():
-        if part.version is not None and newest is not None and part.version.major > newest:
-            shown = component_quote(toolkits, part)
-            subject = target if target is not None else numba
-            reason = f"{subject.name} {subject.version} knows toolkits up to {newest}, {part.name} is {part.version}"
-            yield _old(python, subject, (package_quote(python, subject), shown), reason)
+    toolkits, python, package = facts[TOOLKITS], found.python, found.compiling
+    newest = found.toolkits(knowledge)[1]
+    for part in toolkits.value.components if toolkits.value is not None and newest is not None else ():
+        if part.name in ("nvvm", "nvrtc", "cudart") and part.version is not None and newest is not None and part.version.major > newest:
+            reason = f"{package.name} {package.version} knows toolkits up to {newest}, {part.name} is {part.version}"
+            yield _old(python, package, (package_quote(python, package), component_quote(toolkits, part)), reason)
             return
-
-
-def _newest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledge: Knowledge) -> int | None:
-    """The newest major version of the toolkit that this target knows."""
-    if target is not None:
-        return 12 if target.version < CUDA_13_SINCE else None
-    release = knowledge.numba_release(numba.version)
-    return release.toolkits[1].major if release is not None and release.toolkits is not None else None
 
 
 def _newer_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -225,23 +192,13 @@ def _newer_than_toolkit(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = _installed(facts)
     if found is None or found.nameless or numba_kernel_worked(facts):
         return
-    toolkits = facts[TOOLKITS]
-    python, package = found.python, found.target if found.target is not None else found.numba
-    oldest = _oldest_toolkit(found.numba, found.target, knowledge)
+    toolkits, python, package = facts[TOOLKITS], found.python, found.compiling
+    oldest = found.toolkits(knowledge)[0]
     for part in toolkits.value.components if toolkits.value is not None else ():
         if oldest is not None and part.name in ("nvvm", "cudart") and part.version is not None and part.version < oldest:
-            values = {"package": package.name, "version": part.version.text, "minimum": oldest.text, "python": python.need().path}
-            quotes = (package_quote(python, package), component_quote(toolkits, part))
-            yield Clue(cause=MISMATCH, quotes=quotes, subject=python_subject(python.need()), values=values)
+            values = {"package": package.name, "version": part.version.text, "minimum": oldest.text}
+            yield in_python(MISMATCH, python, (package_quote(python, package), component_quote(toolkits, part)), values)
             return
-
-
-def _oldest_toolkit(numba: PythonPackage, target: PythonPackage | None, knowledge: Knowledge) -> ToolkitVersion | None:
-    """The oldest toolkit that this target accepts."""
-    if target is not None:
-        return ToolkitVersion("12.0") if target.version >= CUDA_13_SINCE else ToolkitVersion("11.2")
-    release = knowledge.numba_release(numba.version)
-    return release.toolkits[0] if release is not None and release.toolkits is not None else None
 
 
 def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -253,35 +210,24 @@ def _crashes_on_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     driver = driver_cuda(facts)
     if driver is None or driver[0].major < CRASHING_CUDA:
         return
-    ladder = facts.get(LADDER)
-    crashes = () if isinstance(ladder, Unknown) or ladder.value is None else broken(ladder.value, "numba-kernel")
-    seen = [entry for entry in crashes if entry.status == "crash"]
-    reason = "Numba's own CUDA target crashes on drivers of CUDA 13; numba-cuda does not"
-    if seen and not isinstance(ladder, Unknown):
-        yield _old(python, numba, (rung_quote(ladder, seen[0]), package_quote(python, numba), driver[1]), reason)
-    elif numba.version < CRASH_MENDED_IN and not _uses_nvidia_binding(facts):
-        yield _old(python, numba, (package_quote(python, numba), driver[1]), reason)
-
-
-def _uses_nvidia_binding(facts: Facts) -> bool:
-    return switched_on(variables_of(facts[ENVIRONMENT]).get("NUMBA_CUDA_USE_NVIDIA_BINDING", "0"))
+    crashes = [entry for entry in broken(facts.value(LADDER), "numba-kernel") if entry.status == "crash"]
+    seen = tuple(rung_quote(facts[LADDER], entry) for entry in crashes[:1])
+    if not seen and numba.version >= CRASH_MENDED_IN:
+        return
+    if seen or not switched_on(variables_of(facts[ENVIRONMENT]).get("NUMBA_CUDA_USE_NVIDIA_BINDING", "0")):
+        reason = "Numba's own CUDA target crashes on drivers of CUDA 13; numba-cuda does not"
+        yield _old(python, numba, (*seen, package_quote(python, numba), driver[1]), reason)
 
 
 def _old(python: Fact[PythonEnvironment], package: PythonPackage, quotes: Quotes, reason: str) -> Clue:
-    values = {"package": package.name, "version": package.version.text, "reason": reason, "python": python.need().path}
-    return Clue(cause=TOO_OLD, quotes=quotes, subject=python_subject(python.need()), values=values)
-
-
-def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _older_than_target_wants, _older_than_toolkit, _crashes_on_driver)
+    return in_python(TOO_OLD, python, quotes, {"package": package.name, "version": package.version.text, "reason": reason})
 
 
 # ---------------------------------------------------------------- the row's line
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     python = facts[PYTHON]
     found = _installed(facts)
-    ladder = facts.get(LADDER)
-    climb = None if isinstance(ladder, Unknown) else ladder.value
+    climb, silent = facts.value(LADDER), facts.why_unknown(LADDER)
     if found is None:
         return Line(_none_here(climb), some(python)[:1], skip="no Numba here")
     numba, target = found.numba, found.target
@@ -289,9 +235,9 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     quotes = tuple(package_quote(python, entry) for entry in (numba, target) if entry is not None)
     if climb is not None and climb.quick:
         return Line(f"{said}; not imported", quotes, skip="--quick")
-    if isinstance(ladder, Unknown):
-        return Line(f"{said}; whether it works is not known", quotes, because=ladder.why)
-    failed = broken(climb, "numba-kernel") if climb is not None else ()
+    if silent is not None:
+        return Line(f"{said}; whether it works is not known", quotes, because=silent)
+    failed = broken(climb, "numba-kernel")
     if climb is None or not (failed or passed(climb, "numba-kernel")):
         return Line(f"{said}; its kernel was not reached", quotes, because=NOT_REACHED)
     if climb.numba is not None and climb.numba.simulator:
@@ -299,7 +245,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if failed:
         last = last_line(failed[0].output) or failed[0].why or failed[0].name or failed[0].status
         how = f"a kernel ends with {last}" if failed[0].status == "fail" else f"a kernel's process: {last}"
-        return Line(f"{said}: {how}"[:240], (rung_quote(ladder, failed[0]), *quotes))
+        return Line(f"{said}: {how}"[:240], (rung_quote(facts[LADDER], failed[0]), *quotes))
     return Line(f"{said} sees {plural(len(climb.devices), 'GPU')}", quotes)
 
 
@@ -317,10 +263,10 @@ CHECK = Check(
     looks_at="numba.cuda.gpus: the CUDA target in use, its switches, and a kernel on each GPU",
     items=("python-env", "ladder", "ladder-own", "environment"),
     rules=(
-        Rule("numba", (SIMULATOR,), _simulator),
-        Rule("numba", (DISABLED,), _disabled),
-        Rule("numba", (TARGET_MISSING,), _target_missing),
-        Rule("numba", (TOO_OLD,), _too_old),
+        Rule("numba", (SIMULATOR,), any_of(_switch("NUMBA_ENABLE_CUDASIM", "enable_cudasim", SIMULATOR), _simulator_answers)),
+        Rule("numba", (DISABLED,), _switch("NUMBA_DISABLE_CUDA", "disable_cuda", DISABLED)),
+        Rule("numba", (TARGET_MISSING,), any_of(_bindings_missing, _not_redirected, _no_target)),
+        Rule("numba", (TOO_OLD,), any_of(_older_than_target_wants, _older_than_toolkit, _crashes_on_driver)),
         Rule("numba", (MISMATCH,), _newer_than_toolkit),
     ),
     describe=_describe,

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import partial
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import passed, plural, rung_quote, variables_of
-from cudadoctor.checks.reading import Quotes, first_true, lines_with, marks_of_container, merged, off_the_bus, some, unknown
+from cudadoctor.checks.reading import Quotes, first_true, line_if, lines_with, marks_of_container, merged, off_the_bus, some, unknown
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, SMI, Smi
 from cudadoctor.model.values.driver import UNFIT
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 MISSING = "nvidia-smi-missing"
 NO_PATH = "PATH is empty, and nvidia-smi is in none of the usual folders"
@@ -27,7 +25,9 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if _no_path(facts):
         raise unknown(SMI, NO_PATH)
-    works = first_true(lambda: _loaded_here(facts, smi), lambda: _cuda_answers(facts))
+    # The loaded module may be the host's where this could be a container: there libcuda must answer.
+    loaded_here = partial(line_if, facts, LOADED_DRIVER, lambda driver: not marks_of_container(facts, smi))
+    works = first_true(loaded_here, lambda: _cuda_answers(facts))
     if works:
         values = {"unfit": "nvidia-smi"} if _unfit(smi) else {}
         yield Clue(cause=MISSING, quotes=merged(some(smi), works), values=values)
@@ -40,23 +40,13 @@ def _unfit(smi: Fact[Smi]) -> bool:
 
 def _no_path(facts: Facts) -> bool:
     """PATH names no folder: then nobody knows where nvidia-smi would be."""
-    environment = facts.get(ENVIRONMENT)
-    return isinstance(environment, Fact) and variables_of(environment).get("PATH") == ""
-
-
-def _loaded_here(facts: Facts, smi: Fact[Smi]) -> Quotes:
-    """The loaded module. It may be the host's where this could be a container: there libcuda must answer."""
-    driver = facts[LOADED_DRIVER]
-    if not driver.present or marks_of_container(facts, smi):
-        return ()
-    return some(driver)[:1]
+    return variables_of(facts.there(ENVIRONMENT)).get("PATH") == ""
 
 
 def _cuda_answers(facts: Facts) -> Quotes:
     ladder = facts[LADDER]
-    if ladder.value is None or not passed(ladder.value, "init"):
-        return ()
-    return tuple(rung_quote(ladder, result) for result in ladder.value.result("init")[:1])
+    results = ladder.need().result("init") if passed(ladder.value, "init") else ()
+    return tuple(rung_quote(ladder, result) for result in results[:1])
 
 
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
 
 from cudadoctor.checks import device_state
 from cudadoctor.checks.base import Check, Line
 from cudadoctor.checks.common import plural
 from cudadoctor.checks.reading import some
-from cudadoctor.model.facts import Facts, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.units import size
 from cudadoctor.model.values import NVML, TEGRA, NvmlGpu
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 
 def _name(gpu: NvmlGpu) -> str:
@@ -21,17 +19,9 @@ def _name(gpu: NvmlGpu) -> str:
     return f"{gpu.name or f'GPU {gpu.index}'}{memory}"
 
 
-def _named(gpus: tuple[NvmlGpu, ...]) -> str:
-    """Equal GPUs once, with their number."""
-    counts: dict[str, int] = {}
-    for gpu in gpus:
-        counts[_name(gpu)] = counts.get(_name(gpu), 0) + 1
-    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in counts.items())
-
-
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
-    found, tegra = facts[NVML], facts.get(TEGRA)
-    if not isinstance(tegra, Unknown) and tegra.value and (found.value is None or found.value.code != 0):
+    found = facts[NVML]
+    if facts.value(TEGRA) and (found.value is None or found.value.code != 0):
         return Line("no NVML, as usual on older JetPack", some(found), skip="Jetson")
     if found.value is None:
         return Line("the driver's libnvidia-ml.so.1 is not there", some(found))
@@ -42,9 +32,9 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if not nvml.gpus:
         return Line(f"NVML{driver} answers and lists no GPU", some(found))
     lost = [gpu for gpu in nvml.gpus if gpu.handle_error is not None]
-    usable = tuple(gpu for gpu in nvml.gpus if gpu.handle_error is None)
-    said = f"NVML{driver} answers for {plural(len(usable), 'GPU')}"
-    said += f": {_named(usable)}" if usable else ""
+    usable = Counter(_name(gpu) for gpu in nvml.gpus if gpu.handle_error is None)  # equal GPUs once, with their number
+    said = f"NVML{driver} answers for {plural(usable.total(), 'GPU')}"
+    said += ": " + ", ".join(name if count == 1 else f"{count} x {name}" for name, count in usable.items()) if usable else ""
     said += f"; {plural(len(lost), 'GPU')} cannot be opened ({lost[0].handle_error})" if lost else ""
     return Line(said, some(found))
 

@@ -6,13 +6,14 @@ NVML's list is joined with the process table. A small, listed, running process (
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, broken, line_with, plural, rung_quote
-from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, plain_address, same_address, some, unknown
+from cudadoctor.checks.common import answering_gpus, any_of, broken, line_with, plural, rung_quote
+from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, same_address, some, subject_of, unknown
 from cudadoctor.inventory.devices import cuda_answered, devices_of
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
 from cudadoctor.model.values import (
@@ -21,20 +22,14 @@ from cudadoctor.model.values import (
     KERNEL,
     KERNEL_LOG,
     LADDER,
-    NVML,
     PROCESSES,
     WSL,
     GpuProcess,
-    Ladder,
     Nvml,
     NvmlGpu,
     Process,
     Processes,
-    RungResult,
 )
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 OTHERS, ZOMBIE, HUNG, SHARED = "gpu-memory-held-by-others", "zombie-gpu-process", "driver-hung", "unified-memory-exhausted"
 _NO_MEMORY = "returned from _memdescAllocInternal("  # open kernel modules, src/nvidia/src/kernel/gpu/mem_mgr/mem_desc.c
@@ -42,8 +37,10 @@ MUCH = 0.10  # of a GPU's memory: so much of others' may stand in a program's wa
 LITTLE = 0.20  # of a GPU's memory: where more is left, a GPU is shared and nothing is wrong with it
 IDLE_LIMIT = 300 << 20  # bytes in use beyond the driver's reserve that an idle GPU does not reach
 OUT_OF_MEMORY, OUT_OF_MEMORY_NAME = 2, "CUDA_ERROR_OUT_OF_MEMORY"
+UNLISTED = "NVML does not start, so nobody lists the processes on the GPUs"
 NOT_FOUND = "[Not Found]"  # NVML names so a process that is not there, or that another PID namespace holds
 NODE = "/dev/nvidia"
+SHOWN = 3  # processes that are named
 CONTEXT_NODE = "/dev/nvidia-uvm"  # held by whoever has a CUDA context; monitors and persistenced do without
 
 
@@ -56,34 +53,22 @@ class Holder(NamedTuple):
     process: Process | None
 
     @property
-    def subject(self) -> str:
-        return _subject(self.gpu)
-
-    @property
     def bytes(self) -> int | None:
         return self.listed.memory_bytes if self.listed is not None else None
 
 
-def _subject(gpu: NvmlGpu) -> str:
-    return f"gpu:{plain_address(gpu.address)}" if gpu.address is not None else "machine"
-
-
-def _gpus(facts: Facts) -> tuple[Fact[Nvml], tuple[NvmlGpu, ...]]:
-    nvml = facts[NVML]
-    if nvml.value is None or nvml.value.code != 0:
-        raise unknown(NVML, "NVML does not start, so nobody lists the processes on the GPUs")
-    return nvml, tuple(gpu for gpu in nvml.value.gpus if gpu.handle_error is None)
-
-
-def _is_on(entry: GpuProcess, gpu: NvmlGpu) -> bool:
-    return entry.gpu == str(gpu.index) or same_address(entry.gpu if ":" in entry.gpu else None, gpu.address)
+def _table(facts: Facts) -> tuple[Fact[Processes], Processes]:
+    table = facts[PROCESSES]
+    if table.value is None:
+        raise unknown(PROCESSES, "there is no process table")
+    return table, table.value
 
 
 def _listed(nvml: Nvml, gpu: NvmlGpu) -> list[GpuProcess]:
     """The processes that NVML names for a GPU, each once."""
     found: dict[int, GpuProcess] = {}
     for entry in nvml.processes:
-        if _is_on(entry, gpu):
+        if entry.gpu == str(gpu.index) or same_address(entry.gpu if ":" in entry.gpu else None, gpu.address):
             known = found.get(entry.pid)
             found[entry.pid] = entry if known is None or (known.memory_bytes or 0) < (entry.memory_bytes or 0) else known
     return list(found.values())
@@ -116,8 +101,9 @@ def _stranded(holder: Holder, processes: Processes) -> str | None:
     return "stopped, its parent is gone" if process.state == "stopped" and alone else None
 
 
-def _compute(holder: Holder) -> bool:
-    return holder.listed is not None and (holder.listed.kind is None or "C" in holder.listed.kind)
+def computing(holder: Holder) -> bool:
+    """Whether NVML lists it as a process that computes, or says no kind."""
+    return holder.listed is not None and "C" in (holder.listed.kind or "C")
 
 
 def _quotes(nvml: Fact[Nvml], table: Fact[Processes], holder: Holder) -> Quotes:
@@ -151,27 +137,18 @@ def _values(found: list[Holder], gpu: NvmlGpu) -> dict[str, str]:
 # ---------------------------------------------------------------- gpu-memory-held-by-others
 def _held(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Living compute processes hold a good part of a GPU, or any part of one that ran out of memory."""
-    nvml, gpus = _gpus(facts)
+    nvml, gpus = answering_gpus(facts, UNLISTED)
     for gpu in gpus:
-        if _hidden(facts, gpu):
-            continue
-        listed = _listed(nvml.need(), gpu)
+        if cuda_answered(facts) and any(device.index == gpu.index and device.number is None for device in devices_of(facts)):
+            continue  # CUDA shows other GPUs and not this one: what is on it stands in nobody's way here
         failure = _out_of_memory(facts, gpu, len(gpus) == 1)
-        if not listed and failure is None:
-            continue
-        yield from _held_on(facts, nvml, gpus, gpu, failure)
-
-
-def _hidden(facts: Facts, gpu: NvmlGpu) -> bool:
-    """Whether CUDA shows other GPUs and not this one: what is on it stands in nobody's way here."""
-    return cuda_answered(facts) and any(device.index == gpu.index and device.number is None for device in devices_of(facts))
+        if failure is not None or _listed(nvml.need(), gpu):
+            yield from _held_on(facts, nvml, gpus, gpu, failure)
 
 
 def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: NvmlGpu, failure: Quote | None) -> Iterator[Clue]:
-    table = facts[PROCESSES]
-    if table.value is None:
-        raise unknown(PROCESSES, "there is no process table")
-    alive = [entry for entry in holders(nvml.need(), table.value, gpus, gpu) if _compute(entry) and _stranded(entry, table.value) is None]
+    table, listed = _table(facts)
+    alive = [entry for entry in holders(nvml.need(), listed, gpus, gpu) if computing(entry) and _stranded(entry, listed) is None]
     untold = any(entry.bytes is None for entry in alive) and _shares_are_untold(facts)
     alive = [entry for entry in alive if entry.bytes is not None or not untold]
     alive.sort(key=lambda entry: -(entry.bytes or 0))
@@ -179,12 +156,16 @@ def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvm
     held = _share(alive, gpu)
     if alive and (failure is not None or (held >= MUCH and 1 - max(held, _used(gpu)) < LITTLE)):
         quotes = (*said, *(quote for entry in alive[:2] for quote in _quotes(nvml, table, entry)))
-        yield Clue(cause=OTHERS, quotes=quotes, subject=_subject(gpu), values=_values(alive, gpu))
+        yield Clue(cause=OTHERS, quotes=quotes, subject=subject_of(gpu.address), values=_values(alive, gpu))
     elif failure is not None and (untold or not _listed(nvml.need(), gpu)) and _unseen(facts, gpu):
         # A container's or WSL's table does not show the host's processes; the memory that they hold is counted all the same.
-        used = line_with(nvml, f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(gpu.memory_used_bytes or 0)} in use")
         values = {"gpu": str(gpu.index), "memory": size(gpu.memory_used_bytes or 0)}
-        yield Clue(cause=OTHERS, quotes=(*said, used), subject=_subject(gpu), values=values)
+        yield Clue(cause=OTHERS, quotes=(*said, _in_use(nvml, gpu)), subject=subject_of(gpu.address), values=values)
+
+
+def _in_use(nvml: Fact[Nvml], gpu: NvmlGpu) -> Quote:
+    """NVML's line about the memory of a GPU."""
+    return line_with(nvml, f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(gpu.memory_used_bytes or 0)} in use")
 
 
 def _shares_are_untold(facts: Facts) -> bool:
@@ -215,30 +196,23 @@ def _unseen(facts: Facts, gpu: NvmlGpu) -> bool:
 
 def _out_of_memory(facts: Facts, gpu: NvmlGpu, alone: bool) -> Quote | None:
     """The ladder's line where it ran out of memory on this GPU."""
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
+    climb = facts.there(LADDER)
+    if climb is None:
         return None
-    for rung in ("context", "memory", "ptx-kernel", "numba-kernel"):
-        for result in broken(found.value, rung):
-            full = result.code == OUT_OF_MEMORY or OUT_OF_MEMORY_NAME in result.output
-            if full and (alone or _same_gpu(found.value, result, gpu)):
-                return rung_quote(found, result)
+    for result in broken(climb.value, "context", "memory", "ptx-kernel", "numba-kernel"):
+        full = result.code == OUT_OF_MEMORY or OUT_OF_MEMORY_NAME in result.output
+        # CUDA numbers the visible devices, NVML all of them: the address joins the two.
+        if full and (alone or same_address(climb.need().address(result.gpu), gpu.address)):
+            return rung_quote(climb, result)
     return None
-
-
-def _same_gpu(ladder: Ladder, result: RungResult, gpu: NvmlGpu) -> bool:
-    """CUDA numbers the visible devices, NVML all of them: the address joins the two."""
-    device = next((entry for entry in ladder.devices if entry.index == result.gpu), None)
-    return device is not None and same_address(device.address, gpu.address)
 
 
 # ---------------------------------------------------------------- zombie-gpu-process
 def _released(facts: Facts, gpu: NvmlGpu) -> bool:
     """Whether the memory that NVML saw in use was free again when our own context was made: its holder was just ending."""
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
-        return False
-    free = next((device.memory_free_bytes for device in found.value.devices if same_address(device.address, gpu.address)), None)
+    climb = facts.value(LADDER)
+    devices = climb.devices if climb is not None else ()
+    free = next((device.memory_free_bytes for device in devices if same_address(device.address, gpu.address)), None)
     if free is None or gpu.memory_used_bytes is None or gpu.memory_total_bytes is None or gpu.memory_reserved_bytes is None:
         return False
     return gpu.memory_total_bytes - gpu.memory_reserved_bytes - free < gpu.memory_used_bytes
@@ -246,24 +220,22 @@ def _released(facts: Facts, gpu: NvmlGpu) -> bool:
 
 def _left_over(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A holder that nobody waits for: defunct, orphaned, or stopped with its parent gone."""
-    nvml, gpus = _gpus(facts)
-    table = facts[PROCESSES]
-    if table.value is None:
-        raise unknown(PROCESSES, "there is no process table")
+    nvml, gpus = answering_gpus(facts, UNLISTED)
+    table, listed = _table(facts)
     for gpu in gpus:
         if _released(facts, gpu):
             continue
-        dead = [entry for entry in holders(nvml.need(), table.value, gpus, gpu) if _stranded(entry, table.value) is not None]
+        dead = [entry for entry in holders(nvml.need(), listed, gpus, gpu) if _stranded(entry, listed) is not None]
         dead.sort(key=lambda entry: -(entry.bytes or 0))
         if dead:
             quotes = tuple(quote for entry in dead[:2] for quote in _quotes(nvml, table, entry))
-            values = {**_values(dead, gpu), "state": _stranded(dead[0], table.value) or ""}
-            yield Clue(cause=ZOMBIE, quotes=quotes, subject=_subject(gpu), values=values)
+            values = {**_values(dead, gpu), "state": _stranded(dead[0], listed) or ""}
+            yield Clue(cause=ZOMBIE, quotes=quotes, subject=subject_of(gpu.address), values=values)
 
 
 def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Memory is in use and nobody holds it, on a system that could list its holders."""
-    nvml, gpus = _gpus(facts)
+    nvml, gpus = answering_gpus(facts, UNLISTED)
     for gpu in gpus:
         used = gpu.memory_used_bytes
         # Without the reserve's figure the driver's own share is counted as used; with MIG each slice keeps some.
@@ -280,20 +252,13 @@ def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             raise unknown(PROCESSES, "other users' open files could not be read")
         if any(CONTEXT_NODE in entry.devices for entry in table.value.processes):
             continue
-        shown = line_with(nvml, f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(used)} in use")
+        shown = _in_use(nvml, gpu)
         quotes = (shown, Quote(source=shown.source, text=f"GPU {gpu.index}: no living process is listed"), *some(table)[:1])
         values = {"gpu": str(gpu.index), "memory": size(used), "state": "not listed"}
-        yield Clue(cause=ZOMBIE, quotes=quotes, subject=_subject(gpu), values=values)
-
-
-def _zombie(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _left_over, _nobody)
+        yield Clue(cause=ZOMBIE, quotes=quotes, subject=subject_of(gpu.address), values=values)
 
 
 # ---------------------------------------------------------------- driver-hung
-_SHOWN = 3  # processes that are named
-
-
 def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Processes in uninterruptible sleep in the driver while a probe of it got no answer. Alone such a sleep is any wait for a disk; where
     nobody may read the kernel's stack of a process, the driver's files that it holds speak for the driver.
@@ -305,8 +270,8 @@ def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue
     asleep = [entry for entry in (table.value.processes if table.value is not None else ()) if entry.state == "uninterruptible"]
     waiting = [entry for entry in asleep if (entry.in_driver if entry.in_driver is not None else entry.devices)]
     if waiting:
-        shown = (line_with(table, f"process {entry.pid},", words=f"process {entry.pid}, uninterruptible") for entry in waiting[:_SHOWN])
-        more = (Quote(source=table.quotes[0].source, text=f"{len(waiting)} processes wait in the driver"),) if len(waiting) > _SHOWN else ()
+        shown = (line_with(table, f"process {entry.pid},", words=f"process {entry.pid}, uninterruptible") for entry in waiting[:SHOWN])
+        more = (Quote(source=table.quotes[0].source, text=f"{len(waiting)} processes wait in the driver"),) if len(waiting) > SHOWN else ()
         values = {"pid": str(waiting[0].pid), "command": waiting[0].command or ""}
         yield Clue(cause=HUNG, quotes=(*some(hangs)[:1], *shown, *more), values=values)
 
@@ -314,7 +279,7 @@ def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue
 # ---------------------------------------------------------------- unified-memory-exhausted
 def _shared_memory_gone(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver got no memory, for a GPU that has none of its own: NVML has no figure for it, since the host's memory is its memory."""
-    _, gpus = _gpus(facts)
+    _, gpus = answering_gpus(facts, UNLISTED)
     if not any(gpu.memory_total_bytes is None and gpu.errors.get("memory") == "Not Supported" for gpu in gpus):
         return
     log = facts[KERNEL_LOG]
@@ -326,7 +291,7 @@ def _shared_memory_gone(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 # ---------------------------------------------------------------- the row's line
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
-    nvml, gpus = _gpus(facts)
+    nvml, gpus = answering_gpus(facts, UNLISTED)
     said, quotes = [], []
     for gpu in gpus:
         listed = _listed(nvml.need(), gpu)
@@ -350,7 +315,7 @@ CHECK = Check(
     items=("nvml", "processes", "ladder", "kernel-log", "cgroup", "dockerenv"),
     rules=(
         Rule("processes", (OTHERS,), _held),
-        Rule("processes", (ZOMBIE,), _zombie),
+        Rule("processes", (ZOMBIE,), any_of(_left_over, _nobody)),
         Rule("driver", (HUNG,), _waiting_for_the_driver),
         Rule("processes", (SHARED,), _shared_memory_gone),
     ),

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from cudadoctor.checks import broken_package, frameworks, startup_hooks
+from cudadoctor.checks import broken_package, frameworks
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import any_of, line_with, package_quote, python_subject, requirements_of, without_places
+from cudadoctor.checks.common import (
+    any_of,
+    broken,
+    in_python,
+    line_with,
+    package_quote,
+    requirements_of,
+    rung_quote,
+    spoken,
+    without_places,
+)
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.frameworks import NAMES
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage
+from cudadoctor.model.values import LADDER, NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage, RungName
 from cudadoctor.model.version import PackageVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynvml-conflict"
 SILENT = "python-does-not-start"
@@ -33,6 +40,11 @@ LAST_WITH_ROW_STACK, NUMPY_WITHOUT_ROW_STACK = PackageVersion("0.30.4"), Package
 BOUND = ("numpy", "llvmlite", "cuda-bindings", "cuda-core", "cuda-pathfinder")
 # What an import would have found, by the beginning of the packages' names: without one of them a file of the module's name hides nothing.
 BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "pynvml": ("nvidia-ml-py", "pynvml")}
+# What the interpreter's own start does to CUDA's variables (.pth files, sitecustomize, usercustomize), which no shell shows.
+HOOK = "python-startup-sets-variable"
+HOOKED: tuple[RungName, ...] = ("init", "devices", "context", "memory", "ptx-kernel", "numba-kernel")
+# The variable, and what cuInit says where its value shows no GPU, or none that is there.
+VISIBLE, SHOWS_NONE = "CUDA_VISIBLE_DEVICES", (100, 101)
 _SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings")
 _WRONG_MODULE = lazy(r"has no attribute|deprecated distribution|not the NVML binding")
 
@@ -43,8 +55,9 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     python = fact.value
     if python is None:
         return
-    if (clue := _row_stack(fact, python)) is not None:
-        yield clue
+    target, numpy = python.package("numba-cuda"), python.package("numpy")
+    if target is not None and numpy is not None and target.version <= LAST_WITH_ROW_STACK and numpy.version >= NUMPY_WITHOUT_ROW_STACK:
+        yield _unfit(fact, target, numpy, "numpy<2.5")
     for name in ("numba", "numba-cuda"):
         package = python.package(name)
         if package is None:
@@ -58,34 +71,16 @@ def _mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             if not requirement.specifier.contains(other.version.text, prereleases=True):
                 yield _unfit(fact, package, other, f"{other.name}{requirement.specifier}")
         if name == "numba" and "numpy" not in stated:
-            yield from _by_table(fact, python, package, knowledge)
-
-
-def _row_stack(fact: Fact[PythonEnvironment], python: PythonEnvironment) -> Clue | None:
-    target, numpy = python.package("numba-cuda"), python.package("numpy")
-    if target is None or numpy is None or target.version > LAST_WITH_ROW_STACK or numpy.version < NUMPY_WITHOUT_ROW_STACK:
-        return None
-    return _unfit(fact, target, numpy, "numpy<2.5")
+            # The metadata of an old Numba set no upper bound: the table does.
+            release = knowledge.numba_release(package.version)
+            if numpy is not None and release is not None and release.numpy and not within(numpy.version, release.numpy):
+                yield _unfit(fact, package, numpy, "numpy<" + upper_bound(release.numpy))
 
 
 def _unfit(fact: Fact[PythonEnvironment], package: PythonPackage, other: PythonPackage, wanted: str) -> Clue:
-    values = {
-        "package": other.name,
-        "version": other.version.text,
-        "wanted_by": f"{package.name} {package.version}",
-        "requirement": wanted,
-        "python": fact.need().path,
-    }
     quotes = (package_quote(fact, package), package_quote(fact, other))
-    return Clue(cause=ABI, quotes=quotes, subject=python_subject(fact.need()), values=values)
-
-
-def _by_table(fact: Fact[PythonEnvironment], python: PythonEnvironment, numba: PythonPackage, knowledge: Knowledge) -> Iterator[Clue]:
-    """NumPy against the range of an old Numba, whose metadata sets no upper bound."""
-    numpy = python.package("numpy")
-    release = knowledge.numba_release(numba.version)
-    if numpy is not None and release is not None and release.numpy and not within(numpy.version, release.numpy):
-        yield _unfit(fact, numba, numpy, "numpy<" + upper_bound(release.numpy))
+    values = {"package": other.name, "version": other.version.text, "wanted_by": f"{package.name} {package.version}", "requirement": wanted}
+    return in_python(ABI, fact, quotes, values)
 
 
 def within(version: PackageVersion, ranges: str) -> bool:
@@ -124,7 +119,7 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             folder = shadow.path.rpartition("/")[0]
             brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
             values = {"module": shadow.module, "path": shadow.path, **{name: text for name, text in brought.items() if text}}
-            yield Clue(cause=SHADOWED, quotes=(quote, *quotes), subject=python_subject(fact.value), values=values)
+            yield in_python(SHADOWED, fact, (quote, *quotes), values)
 
 
 def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -133,9 +128,8 @@ def _two_bindings(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     old, new = fact.value.package("pynvml"), fact.value.package("nvidia-ml-py")
     if old is not None and new is not None:
-        values = {"package": old.name, "version": old.version.text, "python": fact.value.path}
         quotes = (package_quote(fact, old), package_quote(fact, new))
-        yield Clue(cause=CONFLICT, quotes=quotes, subject=python_subject(fact.value), values=values)
+        yield in_python(CONFLICT, fact, quotes, {"package": old.name, "version": old.version.text})
 
 
 def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -146,8 +140,28 @@ def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause=CONFLICT, quotes=(line_with(fact, error[:60], words=error),), values={"package": "pynvml", "reason": error})
 
 
-def _conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _two_bindings, _wrong_binding)
+# ---------------------------------------------------------------- python-startup-sets-variable
+def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A rung failed, and before it began the interpreter had changed a variable that CUDA or Numba reads."""
+    fact = facts[LADDER]
+    climb = fact.value
+    failed = broken(climb, *HOOKED)
+    python = facts.value(PYTHON)
+    hooks = python.hooks if python is not None else ()
+    for changed in climb.changed if climb is not None and failed else ():
+        certain = changed.name == VISIBLE and failed[0].code in SHOWS_NONE
+        assignment = f"{changed.name}={changed.value}" if changed.value is not None else f"{changed.name} is gone"
+        hook = next((hook for hook in hooks if changed.name in hook.text), None)
+        quotes = (
+            spoken("ladder", changed.line, f"once the interpreter had started: {assignment}"),
+            *((spoken(hook.path, hook.line, hook.text),) if hook is not None else ()),
+            *(spoken("loader", changed.line, f"preloaded: {path}") for path in (changed.preloaded[:2] if hook is None else ())),
+            rung_quote(fact, failed[0]),
+        )
+        values = {"variable": changed.name, **({"path": hook.path} if hook is not None else {})}
+        if hook is None and changed.preloaded:
+            values["preloaded"] = changed.preloaded[0]
+        yield Clue(cause=HOOK, quotes=quotes, from_rung=failed[0].rung, basis="derived" if certain else "suspected", values=values)
 
 
 # ---------------------------------------------------------------- the row's line
@@ -182,13 +196,13 @@ CHECK = Check(
         Rule("python", (SILENT,), _silent),
         Rule("python", (ABI,), _mismatch),
         Rule("python", (SHADOWED,), _shadowed),
-        Rule("nvml", (CONFLICT,), _conflict),
+        Rule("nvml", (CONFLICT,), any_of(_two_bindings, _wrong_binding)),
         Rule("python", (CPU,), cpu_build),
         Rule("toolkit", (MIXED,), mixed),
         Rule("python", (PATH,), library_path),
         *frameworks.RULES,
         *broken_package.RULES,
-        *startup_hooks.RULES,
+        Rule("python", (HOOK,), set_at_start),
     ),
     describe=_describe,
 )

@@ -6,7 +6,7 @@ by name: a pasted text that does not speak of something (nobody can ask that mac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple, TypeVar
 
 from cudadoctor.inventory.devices import plain_address as plain_address  # callers find them here
@@ -41,56 +41,50 @@ QUOTES_AT_MOST = 3  # lines that one fact gives to a clue
 # ---------------------------------------------------------------- three-valued questions
 def told(facts: Facts, key: Key[T], base: Fact[B]) -> T | None:
     """The value, None where it is known to be absent. Beside a pasted text, what the text does not say is None too."""
-    found = facts.get(key)
-    if isinstance(found, Unknown):
-        if base.origin == "text" or _nobody_climbed(facts, key):
-            return None
-        raise NotKnown(found)
-    return found.value
+    return _unless_excused(facts, key, base.origin == "text")
 
 
 def told_where_asked(facts: Facts, key: Key[T], base: Fact[B]) -> T | None:
     """As `told`; in a bundle None also where its tool asked nobody."""
-    return None if facts.why_unknown(key) is not None and not isinstance(facts.get(BUNDLE), Unknown) else told(facts, key, base)
+    return _unless_excused(facts, key, base.origin == "text" or _in_bundle(facts))
 
 
 def answer(facts: Facts, key: Key[T], item: str) -> T | None:
     """What a probe said, None where it hung: a probe that gave no answer contradicts nothing."""
-    found = facts.get(key)
-    if isinstance(found, Unknown):
-        if hung(facts, item) or _nobody_climbed(facts, key):
-            return None
-        raise NotKnown(found)
-    return found.value
+    return _unless_excused(facts, key, hung(facts, item))
 
 
-def _nobody_climbed(facts: Facts, key: Key[T]) -> bool:
-    """In what another tool collected no ladder was climbed, and that is known: NVML alone speaks for the GPUs there."""
-    return key.name == LADDER.name and not isinstance(facts.get(BUNDLE), Unknown)
+def _unless_excused(facts: Facts, key: Key[T], excused: bool) -> T | None:
+    """The value; None where it is absent, and where nobody knows and that is no wonder."""
+    # In what another tool collected no ladder was climbed, and that is known: NVML alone speaks for the GPUs there.
+    excused = excused or (key.name == LADDER.name and _in_bundle(facts))
+    return None if excused and facts.why_unknown(key) is not None else facts[key].value
+
+
+def _in_bundle(facts: Facts) -> bool:
+    return facts.why_unknown(BUNDLE) is None
 
 
 def hung(facts: Facts, item: str) -> bool:
     """Whether it is known that this probe gave no answer within its limit."""
-    found = facts.get(HANGS)
-    if isinstance(found, Unknown) or found.value is None:
-        return False
-    return any(entry.item == item for entry in found.value.entries)
+    hangs = facts.value(HANGS)
+    return hangs is not None and any(entry.item == item for entry in hangs.entries)
 
 
-def first_true(*questions: Callable[[], Quotes]) -> Quotes:
-    """The lines of the first question that is answered yes, () where all are answered no.
+def first_true(*questions: Callable[[], T]) -> T | tuple[()]:
+    """The answer of the first question that is answered yes (by lines as a rule), () where all are answered no.
 
     Undecided where none says yes and one is unknown.
     """
     ignorance: NotKnown | None = None
     for question in questions:
         try:
-            lines = question()
+            found = question()
         except NotKnown as unknown:
             ignorance = ignorance or unknown
             continue
-        if lines:
-            return lines
+        if found:
+            return found
     if ignorance is not None:
         raise ignorance
     return ()
@@ -101,6 +95,13 @@ def statements(facts: Facts, key: Key[T]) -> tuple[Fact[T], ...]:
     best = facts[key]
     beside = (fact for fact in facts.all(key) if (fact.origin == "text") == (best.origin == "text"))
     return tuple(fact for fact in beside if fact.value is not None)
+
+
+def need_whole_list(facts: Facts, key: Key[T], why: str = "the listing is not whole") -> None:
+    """Absence needs a whole listing. No listing at all here: the thing that would list is known to be absent."""
+    listings = statements(facts, key)
+    if listings and not any(fact.whole for fact in listings):
+        raise unknown(key, why)
 
 
 def unknown(key: Key[T], why: str) -> NotKnown:
@@ -127,6 +128,22 @@ def some(fact: Fact[T]) -> Quotes:
     return fact.quotes[:QUOTES_AT_MOST] or (Quote(source=fact.key, text=f"{fact.key}: known, without a line"),)
 
 
+def source_of(fact: Fact[T], unnamed: str | None = None) -> str:
+    """Where a fact comes from, as a person would call it; `unnamed` where it quotes nothing."""
+    return fact.quotes[0].source if fact.quotes else unnamed or fact.key
+
+
+def line_if(facts: Facts, key: Key[T], so: Callable[[T], object]) -> Quotes:
+    """A line of a fact whose value is so; () where it is absent or not so."""
+    fact = facts[key]
+    return some(fact)[:1] if fact.value is not None and so(fact.value) else ()
+
+
+def lines_at(fact: Fact[T], lines: Container[int | None]) -> Quotes:
+    """The lines with these numbers; the fact's first quote where it has none of them."""
+    return tuple(quote for quote in single_lines(fact) if quote.first in lines) or some(fact)[:1]
+
+
 def line_of(fact: Fact[T], line: int) -> Quotes:
     """The one line on which a fact's entry stands; the fact's first quotes where it cannot be found."""
     found = tuple(quote for quote in single_lines(fact) if quote.first == line) if line else ()
@@ -141,8 +158,7 @@ def lines_with(fact: Fact[T], *words: str) -> Quotes:
 
 def event_line(log: Fact[KernelLog], event: KernelEvent) -> Quote:
     """A line of the kernel log. The fact quotes only a few of them; each event keeps its own."""
-    source = log.quotes[0].source if log.quotes else "kernel log"
-    return Quote(source=source, first=event.line, last=event.line, text=event.text)
+    return Quote(source=source_of(log, "kernel log"), first=event.line, last=event.line, text=event.text)
 
 
 def merged(*groups: Quotes) -> Quotes:
@@ -153,10 +169,8 @@ def merged(*groups: Quotes) -> Quotes:
 # ---------------------------------------------------------------- surroundings
 def elsewhere(facts: Facts, base: Fact[T] | None = None) -> str | None:
     """`Windows`, `WSL` or `Jetson` where the GPU is not on the PCI bus behind a kernel module of Linux, else None."""
-    kernel = facts.get(KERNEL)
-    if not isinstance(kernel, Unknown) and kernel.value is not None and kernel.value.system == WINDOWS:
-        return WINDOWS
-    return off_the_bus(facts, base)
+    kernel = facts.value(KERNEL)
+    return WINDOWS if kernel is not None and kernel.system == WINDOWS else off_the_bus(facts, base)
 
 
 def off_the_bus(facts: Facts, base: Fact[T] | None = None) -> str | None:
@@ -188,6 +202,16 @@ class Gpu(NamedTuple):
     @property
     def subject(self) -> str:
         return f"gpu:{self.address}"
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What a recipe needs to name it."""
+        return {"address": self.address, "device": self.device or ""}
+
+
+def subject_of(address: str | None) -> str:
+    """The finding's subject: the GPU at this address, the machine where the source gives none."""
+    return f"gpu:{plain_address(address)}" if address else "machine"
 
 
 def gpus(facts: Facts) -> tuple[Gpu, ...]:
@@ -255,14 +279,17 @@ def unbound(facts: Facts) -> tuple[Gpu, ...]:
 # ---------------------------------------------------------------- the kernel module
 def module_named(facts: Facts, name: str) -> Quotes:
     """The line of a loaded kernel module, () where it is known not to be loaded."""
-    listings = statements(facts, MODULES)
-    for fact in listings:
+    for fact in statements(facts, MODULES):
         module = fact.need().find(name)
         if module is not None:
             return line_of(fact, module.line)
-    if listings and not any(fact.whole for fact in listings):
-        raise unknown(MODULES, "the list of kernel modules is not whole")
+    need_whole_list(facts, MODULES, "the list of kernel modules is not whole")
     return ()
+
+
+def not_loaded_line(facts: Facts, module: str) -> Quotes:
+    """That a kernel module is not loaded, said in words by the list that would show it."""
+    return (Quote(source=source_of(facts[MODULES], "/proc/modules"), text=f"{module}: not among the loaded kernel modules"),)
 
 
 def driver_runs(facts: Facts) -> Quotes:
@@ -271,16 +298,9 @@ def driver_runs(facts: Facts) -> Quotes:
         lambda: some(facts[LOADED_DRIVER]) if facts[LOADED_DRIVER].present else (),
         lambda: module_named(facts, "nvidia"),
         lambda: next((gpu.quotes for gpu in gpus(facts) if gpu.driver == "nvidia"), ()),
-        lambda: _shown_by_smi(facts),
+        # A table with GPUs is drawn by a running driver only. Without one this says nothing.
+        lambda: some(facts[SMI])[:1] if (smi := facts.value(SMI)) is not None and smi.gpus else (),
     )
-
-
-def _shown_by_smi(facts: Facts) -> Quotes:
-    """A table with GPUs is drawn by a running driver only. Without one this says nothing."""
-    found = facts.get(SMI)
-    if isinstance(found, Unknown) or found.value is None or not found.value.gpus:
-        return ()
-    return some(found)[:1]
 
 
 def driver_is_out(facts: Facts, base: Fact[T]) -> bool:
@@ -300,6 +320,11 @@ def failed(ladder: Ladder | None, rung: str) -> bool:
     return ladder is not None and any(entry.rung == rung and entry.status not in ("pass", "skip") for entry in ladder.rungs)
 
 
+def seen_to_work(facts: Facts, gpu: Gpu) -> bool:
+    """As works_now; a text's listing tells of the time when it did not."""
+    return facts[PCI].origin != "text" and works_now(facts, gpu.address)
+
+
 def works_now(facts: Facts, address: str | None) -> bool:
     """Whether NVML or the ladder got an answer from this GPU; without an address: from every GPU that they count."""
     nvml, ladder = answer(facts, NVML, "nvml"), answer(facts, LADDER, "ladder")
@@ -307,7 +332,8 @@ def works_now(facts: Facts, address: str | None) -> bool:
     bad: list[str | None] = []
     if nvml is not None and nvml.code == 0:
         bad += [gpu.address for gpu in nvml.gpus if gpu.handle_error is not None]
-        good += [gpu.address for gpu in nvml.gpus if gpu.handle_error is None and _answered(gpu.temperature_c, gpu.memory_used_bytes)]
+        answered = [gpu for gpu in nvml.gpus if gpu.temperature_c is not None or gpu.memory_used_bytes is not None]
+        good += [gpu.address for gpu in answered if gpu.handle_error is None]
     if ladder is not None and passed(ladder, "devices"):
         broken = {entry.gpu for entry in ladder.rungs if entry.status not in ("pass", "skip")}
         for device in ladder.devices:
@@ -315,10 +341,6 @@ def works_now(facts: Facts, address: str | None) -> bool:
     if address is None:
         return bool(good) and not bad and not failed(ladder, "init") and not failed(ladder, "devices")
     return any(same_address(address, one) for one in good) and not any(same_address(address, one) for one in bad)
-
-
-def _answered(*values: object) -> bool:
-    return any(value is not None for value in values)
 
 
 def listed(names: Iterable[str]) -> str:

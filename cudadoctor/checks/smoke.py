@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_REACHED, passed, plural, spoken
-from cudadoctor.checks.reading import Quotes
-from cudadoctor.inventory.devices import plain_address
+from cudadoctor.checks.reading import subject_of
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import LADDER, Ladder, SmokeStep
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.values import LADDER, SmokeStep
 
 PRINTS = "device print"
 NAMES = {"increment": "increment", "vector add": "vector add", "float32 exp": "exp"}
@@ -30,13 +26,6 @@ def _steps_right(steps: tuple[SmokeStep, ...]) -> str:
     return "; ".join(said + ([f"{', '.join(right)} right"] if right else []))
 
 
-def _where(ladder: Ladder) -> str:
-    """In whose Python the kernels ran, where it is not the examined one."""
-    if ladder.numba is None or ladder.numba.python is None:
-        return ""
-    return f" (in the doctor's own Python {ladder.numba.python}: no Numba in the examined one)"
-
-
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact = facts[LADDER]
     ladder = fact.value
@@ -46,9 +35,9 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         return Line("no kernel was run", skip=QUICK)
     bad = [step for step in ladder.smoke if step.status == "fail"]
     if bad:
-        step = bad[0]
-        where = f" on GPU {step.gpu}" if step.gpu is not None else ""
-        return Line(f"{step.step} went wrong{where}: {step.why or 'no reason given'}"[:240], _quotes(tuple(bad)))
+        where = f" on GPU {bad[0].gpu}" if bad[0].gpu is not None else ""
+        said = f"{bad[0].step} went wrong{where}: {bad[0].why or 'no reason given'}"
+        return Line(said[:240], tuple(_quote(step) for step in bad[:4]))
     if not ladder.smoke:
         if not passed(ladder, "ptx-kernel"):
             return Line("no kernel was run", fact.quotes[:1], because=NOT_REACHED)
@@ -57,11 +46,9 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     skipped = [step for step in ladder.smoke if step.status == "skip"]
     said = f"{_steps_right(ladder.smoke) or 'nothing was carried out'} on {plural(len(gpus), 'GPU')}"
     said += f"; {plural(len(skipped), 'step')} skipped ({skipped[0].why})" if skipped else ""
-    return Line(said + _where(ladder), _quotes(ladder.smoke))
-
-
-def _quotes(steps: tuple[SmokeStep, ...]) -> Quotes:
-    return tuple(_quote(step) for step in steps[:4])
+    if ladder.numba is not None and ladder.numba.python is not None:
+        said += f" (in the doctor's own Python {ladder.numba.python}: no Numba in the examined one)"
+    return Line(said, tuple(_quote(step) for step in ladder.smoke[:4]))
 
 
 def _quote(step: SmokeStep) -> Quote:
@@ -71,12 +58,10 @@ def _quote(step: SmokeStep) -> Quote:
 
 def peers_wrong(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A copy from one GPU to another that arrived wrong, never, or was refused although the driver offers it."""
-    fact = facts[LADDER]
-    ladder = fact.value
+    ladder = facts[LADDER].value
     for step in ladder.smoke if ladder is not None else ():
         if step.step.startswith(PEER) and step.status == "fail":
-            address = next((device.address for device in ladder.devices if device.index == step.gpu), None) if ladder is not None else None
-            subject = f"gpu:{plain_address(address)}" if address else "machine"
+            subject = subject_of(ladder.address(step.gpu) if ladder is not None else None)
             yield Clue(cause=PEER_CAUSE, quotes=(_quote(step),), subject=subject, seen="failed")
 
 

@@ -5,32 +5,44 @@ A machine that has only wheels, without nvcc and CUDA_HOME, is healthy; so is on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
     any_of,
     broken,
     driver_cuda,
+    in_python,
     line_with,
     need_whole,
     numba_kernel_worked,
+    numba_state,
     package_of,
     package_quote,
-    python_subject,
     rung_quote,
     source_of,
 )
-from cudadoctor.checks.reading import plain_address, some, unknown
+from cudadoctor.checks.reading import some, subject_of, unknown
 from cudadoctor.inventory.rungs import needed_parts
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
-from cudadoctor.model.values import LADDER, NVCC, NVML, PCI, PYTHON, TOOLKITS, Component, PythonEnvironment, Toolkit, Toolkits
+from cudadoctor.model.values import (
+    LADDER,
+    NVCC,
+    NVML,
+    PCI,
+    PYTHON,
+    TOOLKITS,
+    Component,
+    CudaDevice,
+    NvmlGpu,
+    PythonEnvironment,
+    Toolkit,
+    Toolkits,
+)
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 MISSING, NEWER = "toolkit-missing", "toolkit-newer-than-driver"
 DROPPED, TOO_OLD = "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
@@ -82,21 +94,15 @@ def _parts_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     target = python.need().package("numba-cuda") or python.need().package("numba")
     if missing and target is not None:
         quotes = (*(component_quote(toolkits, part) for part in missing), package_quote(python, target))
-        values = {
-            "parts": " ".join(part.name for part in missing),
-            "target": target.name,
-            "extra": _extra(facts, python.need()),
-            "python": python.need().path,
-        }
-        yield Clue(cause=MISSING, quotes=quotes, subject=python_subject(python.need()), values=values)
+        names = " ".join(part.name for part in missing)
+        values = {"parts": names, "target": target.name, "extra": _extra(facts, python.need())}
+        yield in_python(MISSING, python, quotes, values)
 
 
 def _resolved(facts: Facts) -> tuple[str, ...]:
     """Parts for which Numba's own search named a file."""
-    ladder = facts.get(LADDER)
-    if isinstance(ladder, Unknown) or ladder.value is None or ladder.value.numba is None or ladder.value.numba.python is not None:
-        return ()
-    return tuple(name for name, path in ladder.value.numba.components.items() if path.startswith("/"))
+    state = numba_state(facts)
+    return tuple(name for name, path in state.components.items() if path.startswith("/")) if state is not None else ()
 
 
 def _extra(facts: Facts, python: PythonEnvironment) -> str:
@@ -105,8 +111,8 @@ def _extra(facts: Facts, python: PythonEnvironment) -> str:
     cu12 serves every driver from 525 on, so it is the answer where the driver's CUDA is not known.
     """
     bindings = python.package("cuda-bindings")
-    asked = [facts.get(LADDER), facts.get(NVML)]
-    majors = [found.value.cuda.major for found in asked if not isinstance(found, Unknown) and found.value and found.value.cuda]
+    asked = (facts.value(LADDER), facts.value(NVML))
+    majors = [found.cuda.major for found in asked if found is not None and found.cuda is not None]
     return "cu13" if bindings is not None and bindings.version.major >= 13 and majors[:1] >= [13] else "cu12"
 
 
@@ -123,10 +129,6 @@ def _stale(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if not harmless:
             yield Clue(cause=MISSING, quotes=(folder_quote(toolkits, entry),), values={"path": entry.path})
             return
-
-
-def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    yield from any_of(facts, knowledge, _parts_missing, _stale)
 
 
 # ---------------------------------------------------------------- toolkit against driver and GPU
@@ -151,9 +153,9 @@ def _newer_than_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if newer or refused:
         part = (newer or refused)[0]
         values = {"component": part.name, "version": str(part.version), "path": part.path or ""}
-        values |= {"driver_cuda": cuda.text, "extra": f"cu{cuda.major}", "python": python.need().path}
+        values |= {"driver_cuda": cuda.text, "extra": f"cu{cuda.major}"}
         quotes = (component_quote(toolkits, part), shown)
-        yield Clue(cause=NEWER, quotes=quotes, subject=python_subject(python.need()), values=values, advice=not newer)
+        yield in_python(NEWER, python, quotes, values, advice=not newer)
 
 
 class Capable(NamedTuple):
@@ -167,23 +169,19 @@ class Capable(NamedTuple):
 
 def capabilities(facts: Facts, knowledge: Knowledge) -> list[Capable]:
     """The GPUs' compute capabilities: from libcuda, else NVML, else the PCI ids."""
-    ladder, nvml = facts.get(LADDER), facts.get(NVML)
-    if not isinstance(ladder, Unknown) and ladder.value is not None:
-        known = [_capable(ladder, gpu.address, gpu.name, gpu.compute_capability) for gpu in ladder.value.devices]
-        if any(known):
-            return [gpu for gpu in known if gpu is not None]
-    if not isinstance(nvml, Unknown) and nvml.value is not None:
-        known = [_capable(nvml, gpu.address, gpu.name, gpu.compute_capability) for gpu in nvml.value.gpus]
-        if any(known):
-            return [gpu for gpu in known if gpu is not None]
-    return _by_chip(facts, knowledge)
+    ladder, nvml = facts.there(LADDER), facts.there(NVML)
+    of_cuda = _capable(ladder, ladder.need().devices) if ladder is not None else []
+    return of_cuda or (_capable(nvml, nvml.need().gpus) if nvml is not None else []) or _by_chip(facts, knowledge)
 
 
-def _capable(fact: Fact[Any], address: str | None, name: str | None, capability: ComputeCapability | None) -> Capable | None:
-    if address is None or capability is None:
-        return None
-    quote = Quote(source=source_of(fact), text=f"{address} {name or 'GPU'}: compute capability {capability}")
-    return Capable(f"gpu:{plain_address(address)}", name or "GPU", capability, quote)
+def _capable(fact: Fact[Any], gpus: Iterable[CudaDevice | NvmlGpu]) -> list[Capable]:
+    known = []
+    for gpu in gpus:
+        if gpu.address is not None and gpu.compute_capability is not None:
+            words = f"{gpu.address} {gpu.name or 'GPU'}: compute capability {gpu.compute_capability}"
+            quote = Quote(source=source_of(fact), text=words)
+            known.append(Capable(subject_of(gpu.address), gpu.name or "GPU", gpu.compute_capability, quote))
+    return known
 
 
 def _by_chip(facts: Facts, knowledge: Knowledge) -> list[Capable]:
@@ -193,7 +191,7 @@ def _by_chip(facts: Facts, knowledge: Knowledge) -> list[Capable]:
         chip = knowledge.chip(function.device) if function.device is not None else None
         if chip is not None and chip.compute_capability is not None:
             quote = line_with(bus, function.address, words=f"{function.address}: device {function.device}")
-            known.append(Capable(f"gpu:{plain_address(function.address)}", function.name or "GPU", chip.compute_capability, quote))
+            known.append(Capable(subject_of(function.address), function.name or "GPU", chip.compute_capability, quote))
     return known
 
 
@@ -219,17 +217,8 @@ def _compiler(facts: Facts) -> tuple[ToolkitVersion, Quote] | None:
 def _dropped(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The GPU is older than the oldest that this toolkit compiles for."""
     compiler = _compiler(facts)
-    if compiler is None or numba_kernel_worked(facts):
-        return
-    version, shown = compiler
-    info = knowledge.toolkit(version)
-    if info is None:
-        return
-    oldest = ComputeCapability(str(info.cc_min))
-    for gpu in capabilities(facts, knowledge):
-        if gpu.capability < oldest:
-            values = {"version": version.text, "capability": gpu.capability.text, "oldest": oldest.text, "gpu": gpu.name}
-            yield Clue(cause=DROPPED, quotes=(shown, gpu.quote), subject=gpu.subject, values=values)
+    if compiler is not None and not numba_kernel_worked(facts):
+        yield from _unserved(DROPPED, compiler, (), facts, knowledge)
 
 
 def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -238,20 +227,27 @@ def _too_old(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     Both are asked for: from a known older target the driver compiles for a newer GPU, so the age alone breaks nothing.
     """
     ladder = facts[LADDER]
-    tries = broken(ladder.value, "numba-kernel") if ladder.value is not None else ()
+    tries = broken(ladder.value, "numba-kernel")
     failed = [entry for entry in tries if entry.code == NO_BINARY_FOR_GPU or NO_BINARY in entry.output]
-    if not failed:
+    compiler = _compiler(facts) if failed else None
+    if compiler is not None:
+        yield from _unserved(TOO_OLD, compiler, (rung_quote(ladder, failed[0]),), facts, knowledge)
+
+
+def _unserved(
+    cause: str, compiler: tuple[ToolkitVersion, Quote], first: tuple[Quote, ...], facts: Facts, knowledge: Knowledge
+) -> Iterator[Clue]:
+    """The GPUs beyond what this compiler compiles for: older than the oldest, or newer than the newest."""
+    version, shown = compiler
+    info = knowledge.toolkit(version)
+    if info is None:
         return
-    compiler = _compiler(facts)
-    info = knowledge.toolkit(compiler[0]) if compiler is not None else None
-    if compiler is None or info is None:
-        return
-    newest = ComputeCapability(str(info.cc_max))
+    side, limit = ("oldest", info.cc_min) if cause == DROPPED else ("newest", info.cc_max)
+    bound = ComputeCapability(str(limit))
     for gpu in capabilities(facts, knowledge):
-        if gpu.capability > newest:
-            values = {"version": compiler[0].text, "capability": gpu.capability.text, "newest": newest.text, "gpu": gpu.name}
-            quotes = (rung_quote(ladder, failed[0]), compiler[1], gpu.quote)
-            yield Clue(cause=TOO_OLD, quotes=quotes, subject=gpu.subject, values=values)
+        if gpu.capability < bound if cause == DROPPED else gpu.capability > bound:
+            values = {"version": version.text, "capability": gpu.capability.text, side: bound.text, "gpu": gpu.name}
+            yield Clue(cause=cause, quotes=(*first, shown, gpu.quote), subject=gpu.subject, values=values)
 
 
 # ---------------------------------------------------------------- the row's line
@@ -264,12 +260,10 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     folders = [entry for entry in (toolkits.value.toolkits if toolkits.value is not None else ()) if usable(entry)]
     for entry in folders[:1]:
         said.append(f"toolkit {entry.version or 'of unknown version'} in {entry.path}")
-    nvcc = facts.get(NVCC)
-    if not isinstance(nvcc, Unknown) and nvcc.value is not None:
-        said.append(f"nvcc {nvcc.value.version}")
-    if not said:
-        return Line("no toolkit, and nothing in the examined Python needs one", some(toolkits))
-    return Line("; ".join(said), some(toolkits))
+    nvcc = facts.value(NVCC)
+    if nvcc is not None:
+        said.append(f"nvcc {nvcc.version}")
+    return Line("; ".join(said) or "no toolkit, and nothing in the examined Python needs one", some(toolkits))
 
 
 def _listed(parts: dict[str, Component]) -> str:
@@ -287,7 +281,7 @@ CHECK = Check(
     looks_at="NVVM, libdevice, NVRTC and cudart as Numba finds them, toolkit folders, nvcc",
     items=("python-env", "nvcc", "ladder", "nvml", "pci"),
     rules=(
-        Rule("toolkit", (MISSING,), _missing),
+        Rule("toolkit", (MISSING,), any_of(_parts_missing, _stale)),
         Rule("toolkit", (NEWER,), _newer_than_driver),
         Rule("toolkit", (DROPPED,), _dropped),
         Rule("toolkit", (TOO_OLD,), _too_old),

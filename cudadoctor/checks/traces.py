@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple, TypeVar
 
-from cudadoctor.checks.reading import (
-    Quotes,
-    first_true,
-    line_of,
-    lines_with,
-    passed,
-    some,
-    statements,
-    told,
-    unknown,
-)
-from cudadoctor.model.facts import Fact, Facts, Key, Unknown
+from cudadoctor.checks.reading import Quotes, first_true, line_if, line_of, lines_with, need_whole_list, passed, some, statements, told
+from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DKMS,
@@ -68,12 +60,11 @@ def of_the_driver(path: str) -> bool:
 
 # ---------------------------------------------------------------- questions, each with the lines that answer it yes
 def package(facts: Facts) -> Quotes:
-    listings = statements(facts, DRIVER_PACKAGES)
-    for fact in listings:
+    for fact in statements(facts, DRIVER_PACKAGES):
         for entry in fact.need().packages:
             if is_driver_package(entry):
                 return line_of(fact, entry.line)
-    _whole(listings, DRIVER_PACKAGES)
+    need_whole_list(facts, DRIVER_PACKAGES)
     return ()
 
 
@@ -85,45 +76,40 @@ def dkms_entry(facts: Facts) -> Quotes:
 
 def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[ModuleFiles], ModuleFile], ...]:
     """NVIDIA's module files, for whichever kernel."""
-    listings = statements(facts, MODULE_FILES)
-    found = tuple((fact, file) for fact in listings for file in fact.need().files if is_driver_module(file))
+    found = tuple((fact, file) for fact in statements(facts, MODULE_FILES) for file in fact.need().files if is_driver_module(file))
     if not found:
-        _whole(listings, MODULE_FILES)
+        need_whole_list(facts, MODULE_FILES)
     return found
 
 
 def module_for_kernel(facts: Facts, release: str) -> Quotes:
     """The lines of a module file that the running kernel can load."""
-    running = facts.get(MODULE_FOR_RUNNING)
-    if not isinstance(running, Unknown) and running.value is False:
+    if facts.value(MODULE_FOR_RUNNING) is False:
         return ()
-    found = [(fact, file) for fact, file in modules_on_disk(facts) if file.kernel == release]
-    if not found:
-        _whole(statements(facts, MODULE_FILES), MODULE_FILES)
-        return ()
-    fact, file = found[0]
-    return lines_with(fact, file.path)[:1]
+    for fact, file in modules_on_disk(facts):
+        if file.kernel == release:
+            return lines_with(fact, file.path)[:1]
+    need_whole_list(facts, MODULE_FILES)
+    return ()
 
 
 def any_module_file(facts: Facts) -> Quotes:
-    found = modules_on_disk(facts)
-    return lines_with(found[0][0], found[0][1].path)[:1] if found else ()
+    return next((lines_with(fact, file.path)[:1] for fact, file in modules_on_disk(facts)), ())
 
 
 def smi(facts: Facts) -> Quotes:
-    return some(facts[SMI])[:1] if facts[SMI].present else ()
+    return line_if(facts, SMI, lambda smi: True)
 
 
 def library(facts: Facts, name: str) -> Quotes:
     """The lines that show a library of the driver (libcuda.so, libnvidia-ml.so)."""
 
     def among(key: Key[Libraries]) -> Quotes:
-        listings = statements(facts, key)
-        for fact in listings:
+        for fact in statements(facts, key):
             for file in fact.need().find(name):
                 if of_the_driver(file.path):
                     return line_of(fact, file.line) if file.line else lines_with(fact, file.path)[:1]
-        _whole(listings, key)
+        need_whole_list(facts, key)
         return ()
 
     loaded, sought = (loaded_libcuda, libcuda_not_found) if name.startswith("libcuda") else (loaded_libnvidia_ml, libnvidia_ml_not_found)
@@ -137,32 +123,26 @@ def library(facts: Facts, name: str) -> Quotes:
 
 def libcuda_not_found(facts: Facts) -> bool:
     """Whether the loader found no file of libcuda at all."""
-    fact = facts.get(LADDER)
-    climb = fact.value if isinstance(fact, Fact) else None
+    climb = facts.value(LADDER)
     failed = [entry for entry in climb.result("libcuda") if entry.status == "fail"] if climb is not None else []
     return any(f"libcuda.so.1: {NO_FILE}" in entry.output for entry in failed)
 
 
 def libnvidia_ml_not_found(facts: Facts) -> bool:
     """The same for NVML's library."""
-    fact = facts.get(NVML)
-    said = fact.value.message if isinstance(fact, Fact) and fact.value is not None else None
-    return f"libnvidia-ml.so.1: {NO_FILE}" in (said or "")
+    nvml = facts.value(NVML)
+    return nvml is not None and f"libnvidia-ml.so.1: {NO_FILE}" in (nvml.message or "")
 
 
 def loaded_libcuda(facts: Facts) -> Quotes:
     """The lines that show that the driver's libcuda was loaded, wherever it lies."""
     fact = facts[LADDER]
-    if fact.value is None or not passed(fact.value, "libcuda") or not of_the_driver(fact.value.library_path or ""):
-        return ()
-    return lines_with(fact, "libcuda")[:1]
+    good = passed(fact.value, "libcuda") and of_the_driver(fact.need().library_path or "")
+    return lines_with(fact, "libcuda")[:1] if good else ()
 
 
 def loaded_libnvidia_ml(facts: Facts) -> Quotes:
-    fact = facts[NVML]
-    if fact.value is None or fact.value.code < 0 or fact.value.code == NO_LIBRARY:
-        return ()
-    return some(fact)[:1]
+    return line_if(facts, NVML, lambda nvml: nvml.code >= 0 and nvml.code != NO_LIBRARY)
 
 
 def any_library(facts: Facts) -> Quotes:
@@ -171,19 +151,7 @@ def any_library(facts: Facts) -> Quotes:
 
 def any_trace(facts: Facts) -> Quotes:
     """The lines of the first trace of a driver, () where every place was looked at and holds none."""
-    return first_true(
-        lambda: dkms_entry(facts),
-        lambda: any_module_file(facts),
-        lambda: package(facts),
-        lambda: smi(facts),
-        lambda: any_library(facts),
-    )
-
-
-def _whole(listings: tuple[Fact[T], ...], key: Key[T]) -> None:
-    """Absence needs a whole listing. No listing at all here: the thing that would list is known to be absent."""
-    if listings and not any(fact.whole for fact in listings):
-        raise unknown(key, "the listing is not whole")
+    return first_true(*(partial(question, facts) for question in (dkms_entry, any_module_file, package, smi, any_library)))
 
 
 # ---------------------------------------------------------------- which branch
@@ -192,7 +160,6 @@ class Installed(NamedTuple):
 
     branch: int
     version: str
-    loaded: bool
     quotes: Quotes
 
 
@@ -201,35 +168,23 @@ def installed_branch(facts: Facts, base: Fact[T]) -> Installed | None:
     if told(facts, LOADED_DRIVER, base) is not None:
         fact = facts[LOADED_DRIVER]
         version = fact.need().version
-        return Installed(version.major, version.text, True, some(fact)[:1])
-    return _from_files(facts, base) or _from_dkms(facts, base) or _from_packages(facts, base)
+        return Installed(version.major, version.text, some(fact)[:1])
+    return next(_on_disk(facts, base), None)
 
 
-def _from_files(facts: Facts, base: Fact[T]) -> Installed | None:
-    if told(facts, MODULE_FILES, base) is None:
-        return None
-    kernel = told(facts, KERNEL, base)
-    for fact, file in modules_on_disk(facts):
-        if file.version is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
-            return Installed(file.version.major, file.version.text, False, lines_with(fact, file.version.text)[:1])
-    return None
-
-
-def _from_dkms(facts: Facts, base: Fact[T]) -> Installed | None:
+def _on_disk(facts: Facts, base: Fact[T]) -> Iterator[Installed]:
+    if told(facts, MODULE_FILES, base) is not None:
+        kernel = told(facts, KERNEL, base)
+        for fact, file in modules_on_disk(facts):
+            if file.version is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
+                yield Installed(file.version.major, file.version.text, lines_with(fact, file.version.text)[:1])
     status = told(facts, DKMS, base)
     for entry in status.entries if status is not None else ():
         number = _VERSION.search(entry.version)
         if entry.module.startswith("nvidia") and number is not None:
-            return Installed(int(number[1]), entry.version, False, line_of(facts[DKMS], entry.line))
-    return None
-
-
-def _from_packages(facts: Facts, base: Fact[T]) -> Installed | None:
-    if told(facts, DRIVER_PACKAGES, base) is None:
-        return None
-    for fact in statements(facts, DRIVER_PACKAGES):
-        for entry in fact.need().packages:
-            number = _BRANCH_IN_NAME.search(entry.name) or _VERSION.search(entry.version)
-            if is_driver_package(entry) and number is not None:
-                return Installed(int(number[1]), entry.version, False, line_of(fact, entry.line))
-    return None
+            yield Installed(int(number[1]), entry.version, line_of(facts[DKMS], entry.line))
+    for listing in statements(facts, DRIVER_PACKAGES) if told(facts, DRIVER_PACKAGES, base) is not None else ():
+        for package in listing.need().packages:
+            number = _BRANCH_IN_NAME.search(package.name) or _VERSION.search(package.version)
+            if is_driver_package(package) and number is not None:
+                yield Installed(int(number[1]), package.version, line_of(listing, package.line))

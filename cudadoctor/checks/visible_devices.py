@@ -7,21 +7,19 @@ the list ends at the first entry that cannot be used, and what stands before it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
 from cudadoctor.checks.device_numbers import numbers
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, NVML, PCI, WSL, Environment
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
@@ -55,7 +53,6 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     mig: tuple[str, ...] = ()
     code: int = 0
     bad: str | None = None  # the first entry that cannot be used
-    place: int | None = None  # its place in the list, from 0
     reason: Reason | None = None
     rest: tuple[str, ...] = ()  # entries behind it that are dropped with it
     unread: tuple[str, ...] = ()  # entries of which only the first number is read, though a second follows
@@ -80,42 +77,37 @@ def resolve(value: str, uuids: Sequence[str | None] | None, *, mig_uuids: Sequen
     mig: list[str] = []
     unread: list[str] = []
     guessed = False
-    kind: str | None = None
+    names: bool | None = None  # whether the list holds names or numbers
     for place, entry in enumerate(entries):
+        named = entry.startswith(("MIG-", "GPU-"))
         try:
-            form, found, sure = _entry(entry, uuids, mig_uuids, mig_possible)
-            if kind is not None and form != kind:
+            found, sure = _entry(entry, uuids, mig_uuids, mig_possible)
+            if names not in (None, named):
                 raise _StopError("mixed")
         except _StopError as stop:
             return Resolution(
-                visible=tuple(visible), mig=tuple(mig), code=0 if visible or mig else NO_DEVICE, bad=entry, place=place, reason=stop.reason,
+                visible=tuple(visible), mig=tuple(mig), code=0 if visible or mig else NO_DEVICE, bad=entry, reason=stop.reason,
                 rest=tuple(entries[place + 1 :]), unread=tuple(unread), judged=not guessed,
             )  # fmt: skip
-        kind = form
+        names = named
         guessed = guessed or not sure
         if isinstance(found, int) and found >= 0 and found in visible:
-            return Resolution(code=BAD_ORDINAL, bad=entry, place=place, reason="duplicate", rest=tuple(entries[place + 1 :]))
+            return Resolution(code=BAD_ORDINAL, bad=entry, reason="duplicate", rest=tuple(entries[place + 1 :]))
         if isinstance(found, str):
             mig.append(found)
         else:
             visible.append(found)
-        if form == "number" and _JOINED.match(entry):
+        if not named and _JOINED.match(entry):
             unread.append(entry)
     return Resolution(visible=tuple(visible), mig=tuple(mig), unread=tuple(unread), judged=not guessed)
 
 
-def _entry(
-    entry: str, uuids: Sequence[str | None] | None, mig_uuids: Sequence[str], mig_possible: bool
-) -> tuple[Literal["name", "number"], int | str, bool]:
-    """The form of an entry, what it names (a place in the list, or a MIG device), and whether that is known to be there."""
+def _entry(entry: str, uuids: Sequence[str | None] | None, mig_uuids: Sequence[str], mig_possible: bool) -> tuple[int | str, bool]:
+    """What an entry names (a place in the list, or a MIG device), and whether that is known to be there."""
     if entry.startswith("MIG-"):
         name = _mig(entry, mig_uuids, mig_possible)
-        return "name", name, name in mig_uuids
-    if entry.startswith("GPU-"):
-        place, sure = _named(entry, uuids)
-        return "name", place, sure
-    place, sure = _numbered(entry, uuids)
-    return "number", place, sure
+        return name, name in mig_uuids
+    return _named(entry, uuids) if entry.startswith("GPU-") else _numbered(entry, uuids)
 
 
 def _numbered(entry: str, uuids: Sequence[str | None] | None) -> tuple[int, bool]:
@@ -187,9 +179,9 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
 
 def gpus_of(facts: Facts) -> Gpus:
     """The machine's GPUs from NVML, else their number from the PCI bus; unknown otherwise."""
-    nvml = facts.get(NVML)
-    if not isinstance(nvml, Unknown) and nvml.value is not None and nvml.value.code == 0 and nvml.value.gpus:
-        gpus = nvml.value.gpus
+    nvml = facts.there(NVML)
+    gpus = nvml.need().gpus if nvml is not None and nvml.need().code == 0 else ()
+    if nvml is not None and gpus:
         names = ", ".join(gpu.uuid or f"GPU {gpu.index}" for gpu in gpus)
         return Gpus(
             uuids=tuple(gpu.uuid for gpu in gpus),
@@ -197,15 +189,14 @@ def gpus_of(facts: Facts) -> Gpus:
             mig_possible=any(gpu.mig_mode == "enabled" for gpu in gpus),
             quote=Quote(source=source_of(nvml), text=f"{plural(len(gpus), 'GPU')}: {names}"),
         )
-    unknown = nvml if isinstance(nvml, Unknown) else Unknown(key=NVML.name, why="NVML does not list the GPUs")
-    bus, wsl = facts.get(PCI), facts.get(WSL)
+    unknown = Unknown(key=NVML.name, why=facts.why_unknown(NVML) or "NVML does not list the GPUs")
+    bus = facts.there(PCI)
+    listed = bus.need().nvidia_gpus if bus is not None and bus.whole else ()
     # WSL has no GPU on its bus, and a partial listing counts too few: neither tells how many there are.
-    if isinstance(bus, Unknown) or isinstance(wsl, Unknown) or bus.value is None or wsl.value or not bus.whole or not bus.value.nvidia_gpus:
+    if bus is None or not listed or facts.why_unknown(WSL) is not None or facts.value(WSL):
         return Gpus(uuids=None, unknown=unknown, mig_possible=True)
-    count = len(bus.value.nvidia_gpus)
-    address = bus.value.nvidia_gpus[0].address
-    quote = line_with(bus, address, "10de", words=f"{plural(count, 'NVIDIA GPU')} on the PCI bus")
-    return Gpus(uuids=(None,) * count, quote=quote, unknown=unknown, mig_possible=True)
+    quote = line_with(bus, listed[0].address, "10de", words=f"{plural(len(listed), 'NVIDIA GPU')} on the PCI bus")
+    return Gpus(uuids=(None,) * len(listed), quote=quote, unknown=unknown, mig_possible=True)
 
 
 # ---------------------------------------------------------------- rules
@@ -213,7 +204,8 @@ def _judge(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     environment = facts[ENVIRONMENT]
     variables = variables_of(environment)
     if variables.get(ORDER) == "" and not _devices_seen(facts, 1):
-        yield _clue(environment, INVALID, ORDER, "", "cuInit refuses an empty CUDA_DEVICE_ORDER", ())
+        values = _values(ORDER, "", "", "cuInit refuses an empty CUDA_DEVICE_ORDER")
+        yield Clue(cause=INVALID, quotes=(variable_quote(environment, ORDER),), values=values)
         return
     value = variables.get(VARIABLE)
     if value is None:
@@ -238,13 +230,13 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
         # Entries before the bad one serve, so it matters only if something that was meant is dropped.
         if found.reason in ("empty", "negative") and not any(entry.strip() for entry in found.rest):
             return
-        ladder = facts[LADDER]
-        if ladder.value is None or not passed(ladder.value, "devices"):
+        if not passed(facts[LADDER].value, "devices"):
             return
     elif _devices_seen(facts, 1):
         return
     hidden = value in HIDDEN_BY_SCHEDULERS
-    if not works and (found.reason in NAMES_NOTHING or hidden) and _inside_job(environment) and (hidden or not _given(environment)):
+    in_job, given = _sets_one(environment, JOB_VARIABLES), _sets_one(environment, GPU_LISTS)
+    if not works and in_job and (hidden or (found.reason in NAMES_NOTHING and not given)):
         yield _scheduler(environment, VARIABLE)
         return
     cause = HIDES if found.reason in NAMES_NOTHING else INVALID
@@ -253,39 +245,24 @@ def _accuse(facts: Facts, environment: Fact[Environment], value: str, found: Res
     extra = (gpus.quote,) if gpus.quote is not None and cause == INVALID else ()
     # Many hide all GPUs on purpose: a text has to show that something failed for want of one (checks/ties).
     basis: Basis = "suspected" if environment.origin == "text" and not works else "derived"
-    yield _clue(environment, cause, VARIABLE, entry, why, extra, gpus, basis)
-
-
-def _clue(
-    environment: Fact[Environment],
-    cause: str,
-    name: str,
-    entry: str,
-    why: str,
-    extra: tuple[Quote, ...],
-    gpus: Gpus | None = None,
-    basis: Basis = "derived",
-) -> Clue:
-    values = {"variable": name, "value": variables_of(environment).get(name, ""), "entry": entry, "reason": why}
-    if gpus is not None and gpus.uuids is not None:
+    values = _values(VARIABLE, value, entry, why)
+    if gpus.uuids is not None:
         values["valid"] = ",".join(str(place) for place in range(len(gpus.uuids)))
-    return Clue(cause=cause, quotes=(variable_quote(environment, name), *extra), basis=basis, values=values)
+    yield Clue(cause=cause, quotes=(variable_quote(environment, VARIABLE), *extra), basis=basis, values=values)
+
+
+def _values(name: str, value: str, entry: str, why: str) -> dict[str, str]:
+    return {"variable": name, "value": value, "entry": entry, "reason": why}
 
 
 def _devices_seen(facts: Facts, wanted: int) -> bool:
     """Whether libcuda was seen to show at least so many GPUs under this environment."""
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
-        return False
-    return passed(found.value, "devices") and len(found.value.devices) >= wanted
+    climb = facts.value(LADDER)
+    return climb is not None and passed(climb, "devices") and len(climb.devices) >= wanted
 
 
-def _inside_job(environment: Fact[Environment]) -> bool:
-    return any(variables_of(environment).get(name) for name in JOB_VARIABLES)
-
-
-def _given(environment: Fact[Environment]) -> bool:
-    return any(variables_of(environment).get(name) for name in GPU_LISTS)
+def _sets_one(environment: Fact[Environment], names: Iterable[str]) -> bool:
+    return any(variables_of(environment).get(name) for name in names)
 
 
 def _scheduler(environment: Fact[Environment], shown: str, *more: Quote) -> Clue:
@@ -297,15 +274,12 @@ def _scheduler(environment: Fact[Environment], shown: str, *more: Quote) -> Clue
 
 def _job_without_gpu(facts: Facts, environment: Fact[Environment]) -> Iterator[Clue]:
     """A job whose scheduler names no GPU and hides the devices by other means: the driver is loaded and cuInit finds none."""
-    if not _inside_job(environment) or _given(environment):
+    if not _sets_one(environment, JOB_VARIABLES) or _sets_one(environment, GPU_LISTS):
         return
     driver, ladder = facts[LOADED_DRIVER], facts[LADDER]
-    if not driver.present or ladder.value is None:
-        return
-    for result in broken(ladder.value, "init") + broken(ladder.value, "devices"):
-        if result.code == NO_DEVICE:
-            yield _scheduler(environment, "SLURM_JOB_GPUS", rung_quote(ladder, result))
-            return
+    refused = [result for result in broken(ladder.value, "init", "devices") if result.code == NO_DEVICE]
+    if driver.present and refused:
+        yield _scheduler(environment, "SLURM_JOB_GPUS", rung_quote(ladder, refused[0]))
 
 
 # ---------------------------------------------------------------- the row's line

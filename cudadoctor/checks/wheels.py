@@ -6,20 +6,17 @@ Rules of the rows python and toolkit that read package lists. Nothing is importe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from cudadoctor.checks.common import line_with, package_of, package_quote, python_subject, variable_quote, variables_of
+from cudadoctor.checks.common import in_python, line_with, package_of, package_quote, variable_quote, variables_of
 from cudadoctor.checks.frameworks import all_computed, asked, gpu_here, seen
 from cudadoctor.checks.reading import unknown
 from cudadoctor.checks.toolkit import folder_quote
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, FRAMEWORK_BUILDS, PYTHON, TOOLKITS, PythonEnvironment, PythonPackage
 from cudadoctor.model.version import ToolkitVersion
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 CPU, MIXED, PATH = "framework-cpu-build", "toolkit-libraries-mixed", "library-path-conflict"
 _SERIES = lazy(r"^(?P<name>nvidia-[a-z0-9-]+)-cu(?P<major>1\d)$")
@@ -68,11 +65,10 @@ def _without_cuda(
     fact: Fact[PythonEnvironment], framework: str, package: str, version: str, *, asked: bool = False, frameworks: str = ""
 ) -> Clue:
     """`frameworks`: all that were built so, as the title and the steps name them."""
-    values = {"package": package, "version": version, "framework": framework, "python": fact.need().path}
-    values["frameworks"] = frameworks or framework
+    values = {"package": package, "version": version, "framework": framework, "frameworks": frameworks or framework}
     entry = fact.need().package(package)
     quote = package_quote(fact, entry) if entry is not None else line_with(fact, f"{package} ", words=f"{package} {version}")
-    return Clue(cause=CPU, quotes=(quote,), subject=python_subject(fact.need()), asked=asked, values=values)
+    return in_python(CPU, fact, (quote,), values, asked=asked)
 
 
 # ---------------------------------------------------------------- toolkit-libraries-mixed
@@ -119,7 +115,7 @@ def _from_conda(python: PythonEnvironment) -> dict[str, list[PythonPackage]]:
 
 def _mixed(facts: Facts, fact: Fact[PythonEnvironment], copies: list[PythonPackage]) -> Clue:
     of_conda = [package for package in copies if _of_conda(package)]
-    values = {"package": copies[0].name, "python": fact.need().path}
+    values = {"package": copies[0].name}
     for framework, there in (("cupy", _CUPY.match(copies[0].name)), ("torch", fact.need().package("torch"))):
         if there is not None:
             values.setdefault("framework", framework)
@@ -130,8 +126,7 @@ def _mixed(facts: Facts, fact: Fact[PythonEnvironment], copies: list[PythonPacka
     harmless = same or (not _CUPY.match(copies[0].name) and all_computed(facts))
     quotes = tuple(package_quote(fact, package) for package in copies[:2])
     names = ("torch", "tensorflow", "jax", "cupy", "onnxruntime", "bitsandbytes")
-    subject = python_subject(fact.need())
-    return Clue(cause=MIXED, quotes=quotes, subject=subject, seen=seen(facts, *names), advice=harmless, values=values)
+    return in_python(MIXED, fact, quotes, values, advice=harmless, seen=seen(facts, *names))
 
 
 # ---------------------------------------------------------------- library-path-conflict
@@ -151,8 +146,7 @@ def library_path(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         older = toolkit.version is not None and toolkit.version.major == version.major and toolkit.version.major_minor < version.major_minor
         if inside and older:
             quotes = (variable_quote(environment, "LD_LIBRARY_PATH"), folder_quote(toolkits, toolkit), package_quote(fact, package))
-            values = {"variable": "LD_LIBRARY_PATH", "path": toolkit.path, "framework": "torch", "python": fact.value.path}
-            yield Clue(cause=PATH, quotes=quotes, subject=python_subject(fact.value), values=values)
+            yield in_python(PATH, fact, quotes, {"variable": "LD_LIBRARY_PATH", "path": toolkit.path, "framework": "torch"})
             return
 
 

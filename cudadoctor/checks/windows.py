@@ -6,19 +6,16 @@ They stand in the rows `driver` and `health`, beside the rules about kernel modu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cudadoctor.checks.base import Function, Line, Rule
-from cudadoctor.checks.reading import Quotes, merged, single_lines, some, statements, told, works_now
-from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
+from cudadoctor.checks.reading import WINDOWS, Quotes, merged, single_lines, some, statements, subject_of, told, works_now
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DISPLAY_ADAPTERS, KERNEL, LOADED_DRIVER, SMI, DisplayAdapter, DisplayAdapters
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 NOT_INSTALLED = "driver-not-installed"
 OF_THE_DRIVER = (NOT_INSTALLED, "driver-not-loaded", "gpu-init-failed", "secure-boot-blocks-module", "driver-packages-conflict")
@@ -32,11 +29,10 @@ Known = tuple[DisplayAdapter, Quotes]
 
 def on_windows(facts: Facts) -> bool:
     """Whether this system is known to be Windows, or a text lists Windows' adapters. Where nobody knows, other rules are undecided."""
-    kernel = facts.get(KERNEL)
-    if not isinstance(kernel, Unknown) and kernel.value is not None and kernel.origin != "text":
-        return kernel.value.system == "Windows"
-    found = facts.get(DISPLAY_ADAPTERS)
-    return not isinstance(found, Unknown) and found.origin == "text"
+    kernel, adapters = facts.there(KERNEL), facts.get(DISPLAY_ADAPTERS)
+    if kernel is not None and kernel.origin != "text":
+        return kernel.need().system == WINDOWS
+    return isinstance(adapters, Fact) and adapters.origin == "text"
 
 
 def nvidia_adapters(facts: Facts) -> tuple[Known, ...]:
@@ -67,9 +63,12 @@ def without_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Windows itself drives the adapter, with the driver that every screen gets: NVIDIA's is not installed."""
     if not on_windows(facts):
         return
+    # For wording: that nvidia-smi, which every driver of NVIDIA's brings, is not there either.
+    smi = facts.get(SMI)
+    no_smi = smi.quotes[:1] if isinstance(smi, Fact) and not smi.present else ()
     for adapter, lines in nvidia_adapters(facts):
         if adapter.problem in (None, 0) and _driven_by_windows(adapter) and not _works(facts, adapter):
-            yield _clue(NOT_INSTALLED, adapter, merged(lines, _no_smi(facts)), {"reason": "it runs with Windows' own display driver"})
+            yield _clue(NOT_INSTALLED, adapter, merged(lines, no_smi), {"reason": "it runs with Windows' own display driver"})
 
 
 def _driven_by_windows(adapter: DisplayAdapter) -> bool:
@@ -105,8 +104,7 @@ def _clue(cause: str, adapter: DisplayAdapter, quotes: Quotes, more: dict[str, s
     values = {"device": adapter.device or "", "instance": adapter.instance, **more}
     if adapter.address is not None:
         values["address"] = adapter.address
-    subject = f"gpu:{adapter.address}" if adapter.address is not None else "machine"
-    return Clue(cause=cause, quotes=quotes, subject=subject, values=values)
+    return Clue(cause=cause, quotes=quotes, subject=subject_of(adapter.address), values=values)
 
 
 def _works(facts: Facts, adapter: DisplayAdapter) -> bool:
@@ -116,12 +114,6 @@ def _works(facts: Facts, adapter: DisplayAdapter) -> bool:
         return works_now(facts, adapter.address)
     smi = told(facts, SMI, listing)
     return smi is not None and bool(smi.gpus)
-
-
-def _no_smi(facts: Facts) -> Quotes:
-    """For wording: that nvidia-smi, which every driver of NVIDIA's brings, is not there either."""
-    smi = facts.get(SMI)
-    return smi.quotes[:1] if not isinstance(smi, Unknown) and smi.value is None else ()
 
 
 # ---------------------------------------------------------------- the line
@@ -143,8 +135,8 @@ def _state(adapter: DisplayAdapter, facts: Facts, knowledge: Knowledge) -> str:
         return f"Windows says that {row.meaning} (code {row.code})" if row is not None else f"Windows' problem code {adapter.problem}"
     if _driven_by_windows(adapter):
         return "Windows' own display driver, none of NVIDIA's"
-    loaded = facts.get(LOADED_DRIVER)
-    version = adapter.driver or (loaded.value.version if not isinstance(loaded, Unknown) and loaded.value is not None else None)
+    loaded = facts.value(LOADED_DRIVER)
+    version = adapter.driver or (loaded.version if loaded is not None else None)
     return f"driver {version}" if version is not None else "a driver of unknown version"
 
 

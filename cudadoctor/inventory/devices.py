@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import msgspec
 
 from cudadoctor.model.addresses import normal_address
-from cudadoctor.model.facts import Facts, Unknown
-from cudadoctor.model.values import LADDER, NVML, CudaDevice, Ladder, Nvml, NvmlGpu
+from cudadoctor.model.facts import Facts
+from cudadoctor.model.values import LADDER, NVML, CudaDevice, NvmlGpu
 
 
 def plain_address(address: str) -> str:
@@ -60,8 +60,9 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
         return (self.uuid or "").startswith("MIG-")
 
 
-def joined(ladder: Ladder | None, nvml: Nvml | None) -> tuple[Device, ...]:
-    """CUDA's devices in their order, then the GPUs that only NVML shows."""
+def devices_of(facts: Facts) -> tuple[Device, ...]:
+    """The machine's devices as far as somebody named them: CUDA's in their order, then the GPUs that only NVML shows."""
+    ladder, nvml = facts.value(LADDER), facts.value(NVML)
     shown = ladder.devices if ladder is not None else ()
     gpus = nvml.gpus if nvml is not None and nvml.code == 0 else ()
     pairs = tuple(Device(cuda=device, nvml=_of_nvml(device, gpus)) for device in shown)
@@ -74,16 +75,10 @@ def _of_nvml(device: CudaDevice, gpus: Iterable[NvmlGpu]) -> NvmlGpu | None:
     return by_address or next((gpu for gpu in gpus if gpu.uuid is not None and gpu.uuid == device.uuid), None)
 
 
-def devices_of(facts: Facts) -> tuple[Device, ...]:
-    """The machine's devices as far as somebody named them."""
-    ladder, nvml = facts.get(LADDER), facts.get(NVML)
-    return joined(None if isinstance(ladder, Unknown) else ladder.value, None if isinstance(nvml, Unknown) else nvml.value)
-
-
 def cuda_answered(facts: Facts) -> bool:
     """Whether CUDA listed its devices, so that one which it does not show is hidden and not merely unasked."""
-    ladder = facts.get(LADDER)
-    return not isinstance(ladder, Unknown) and ladder.value is not None and bool(ladder.value.devices)
+    ladder = facts.value(LADDER)
+    return ladder is not None and bool(ladder.devices)
 
 
 def other_order(devices: Iterable[Device]) -> bool:

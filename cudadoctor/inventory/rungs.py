@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,14 +23,13 @@ from cudadoctor.model.values import (
     TEGRA,
     TOOLKITS,
     WSL,
-    Nvml,
-    NvmlGpu,
     PythonEnvironment,
     RungName,
 )
 from cudadoctor.model.version import PackageVersion
 
 Seen = Literal["worked", "failed"]
+Looks = dict[RungName, tuple[Seen, tuple[Quote, ...]]]
 LADDER_ORDER: tuple[RungName, ...] = (
     "pci", "driver", "nodes", "libcuda", "init", "devices", "context", "memory", "ptx-kernel", "numba-kernel",
 )  # fmt: skip
@@ -101,7 +100,7 @@ class Rungs(msgspec.Struct, frozen=True):
 
 def observe(facts: Facts, *, shown_failing: Iterable[RungName] = ()) -> Rungs:
     """The rungs as the facts show them. `shown_failing`: rungs that a failing rung's own output says are broken."""
-    looks: dict[RungName, tuple[Seen, tuple[Quote, ...]]] = {}
+    looks: Looks = {}
     for look in (_pci, _driver, _nodes, _nvml, _toolkit, _ladder, _frameworks):
         looks.update(look(facts))
     for rung in shown_failing:
@@ -118,129 +117,96 @@ def observe(facts: Facts, *, shown_failing: Iterable[RungName] = ()) -> Rungs:
     return Rungs({rung: seen for rung, (seen, _) in looks.items()}, {rung: quotes for rung, (_, quotes) in looks.items()})
 
 
-Looks = dict[RungName, tuple[Seen, tuple[Quote, ...]]]
+def _look(rung: RungName, worked: bool, fact: Fact[Any]) -> Looks:
+    return {rung: ("worked" if worked else "failed", fact.quotes)}
 
 
 def _bus_speaks(facts: Facts) -> bool:
     """Whether a GPU of this machine would stand on the PCI bus with nodes under /dev/nvidia* (not in WSL, not on Jetson)."""
-    for key in (WSL, TEGRA):
-        found = facts.get(key)
-        if not isinstance(found, Unknown) and found.value:
-            return False
-    return True
+    return not facts.value(WSL) and not facts.value(TEGRA)
 
 
 def _pci(facts: Facts) -> Looks:
-    found = facts.get(PCI)
-    if isinstance(found, Unknown) or found.value is None or not _bus_speaks(facts):
+    bus = facts.there(PCI)
+    if bus is None or not _bus_speaks(facts):
         return {}
-    if found.value.nvidia_gpus:
-        return {"pci": ("worked", found.quotes)}
-    return {"pci": ("failed", found.quotes)} if found.whole else {}
+    shown = bool(bus.need().nvidia_gpus)
+    return _look("pci", shown, bus) if shown or bus.whole else {}
 
 
 def _driver(facts: Facts) -> Looks:
     if not _bus_speaks(facts):
         return {}
-    loaded = facts.get(LOADED_DRIVER)
-    bus = facts.get(PCI)
-    gpus = [gpu for gpu in bus.value.nvidia_gpus if gpu.driver_known] if not isinstance(bus, Unknown) and bus.value is not None else []
-    if gpus:  # a module that is loaded and drives no GPU is no working driver
-        return {"driver": ("worked" if any(gpu.driver == "nvidia" for gpu in gpus) else "failed", bus.quotes)}  # type: ignore[union-attr]
-    if not isinstance(loaded, Unknown) and loaded.value is not None:
-        return {"driver": ("worked", loaded.quotes)}
-    return {}
+    bus, loaded = facts.there(PCI), facts.there(LOADED_DRIVER)
+    drivers = [gpu.driver for gpu in bus.need().nvidia_gpus if gpu.driver_known] if bus is not None else []
+    if bus is not None and drivers:  # a module that is loaded and drives no GPU is no working driver
+        return _look("driver", "nvidia" in drivers, bus)
+    return _look("driver", True, loaded) if loaded is not None else {}
 
 
 def _nodes(facts: Facts) -> Looks:
-    found, kernel = facts.get(DEVICE_NODES), facts.get(KERNEL)
-    if isinstance(found, Unknown) or not _bus_speaks(facts):
+    found, kernel = facts.get(DEVICE_NODES), facts.value(KERNEL)
+    windows = kernel is not None and kernel.system == "Windows"  # it reaches the GPU without device files
+    if isinstance(found, Unknown) or windows or not _bus_speaks(facts):
         return {}
-    if not isinstance(kernel, Unknown) and kernel.value is not None and kernel.value.system == "Windows":
-        return {}  # it reaches the GPU without device files
     paths = {node.path for node in found.value.nodes} if found.value is not None else set()
-    complete = {"/dev/nvidiactl", "/dev/nvidia-uvm"} <= paths and any(
-        path[11:].isdigit() for path in paths if path.startswith("/dev/nvidia")
-    )
-    if complete:
-        return {"nodes": ("worked", found.quotes)}
-    return {"nodes": ("failed", found.quotes)} if found.whole else {}
+    of_gpus = [path for path in paths if path.startswith("/dev/nvidia") and path[11:].isdigit()]
+    complete = {"/dev/nvidiactl", "/dev/nvidia-uvm"} <= paths and bool(of_gpus)
+    return _look("nodes", complete, found) if complete or found.whole else {}
 
 
 def _nvml(facts: Facts) -> Looks:
     found = facts.get(NVML)
     if isinstance(found, Unknown):
-        hangs = facts.get(HANGS)
-        if isinstance(hangs, Unknown) or hangs.value is None or all(entry.item != "nvml" for entry in hangs.value.entries):
-            return _nvml_behind_dcgm(facts)
-        return {"nvml": ("failed", hangs.quotes)}
+        hangs, diag = facts.there(HANGS), facts.there(DCGM)
+        if hangs is not None and any(entry.item == "nvml" for entry in hangs.need().entries):
+            return _look("nvml", False, hangs)
+        # DCGM asks NVML for its GPUs: where one of its tests passed, NVML answered it.
+        return _look("nvml", True, diag) if diag is not None and diag.need().passed else {}
     if found.value is None or found.value.code != 0:
-        return {"nvml": ("failed", found.quotes)}
-    usable = [gpu for gpu in found.value.gpus if gpu.handle_error is None]
-    if isinstance(facts.get(BUNDLE), Unknown):
-        return {"nvml": ("worked", found.quotes)} if usable else {}
-    return _nvml_of_bundle(found, usable, facts)
-
-
-def _nvml_of_bundle(found: Fact[Nvml], usable: Iterable[NvmlGpu], facts: Facts) -> Looks:
-    """NVML speaks for the GPUs that it lists, and no ladder for the others: one of the bus that is missing was not seen to work. Where it
-    lists none of them, the driver started none."""
-    bus = facts.get(PCI)
-    known = {gpu.address for gpu in bus.value.nvidia_gpus} if not isinstance(bus, Unknown) and bus.value is not None else set()
-    answering = {gpu.address for gpu in usable}
+        return _look("nvml", False, found)
+    answering = {gpu.address for gpu in found.value.gpus if gpu.handle_error is None}
+    if facts.why_unknown(BUNDLE) is not None:
+        return _look("nvml", True, found) if answering else {}
+    # In a bundle NVML speaks for the GPUs that it lists, and no ladder for the others: one of the bus that is missing was not seen to work.
+    # Where it lists none of them, the driver started none.
+    bus = facts.value(PCI)
+    known = {gpu.address for gpu in bus.nvidia_gpus} if bus is not None else set()
     if answering and known <= answering:
-        return {"nvml": ("worked", found.quotes)}
-    return {"init": ("failed", found.quotes)} if known and not answering else {}
-
-
-def _nvml_behind_dcgm(facts: Facts) -> Looks:
-    """DCGM asks NVML for its GPUs: where one of its tests passed, NVML answered it."""
-    found = facts.get(DCGM)
-    if isinstance(found, Unknown) or found.value is None or not found.value.passed:
-        return {}
-    return {"nvml": ("worked", found.quotes)}
+        return _look("nvml", True, found)
+    return _look("init", False, found) if known and not answering else {}
 
 
 def _toolkit(facts: Facts) -> Looks:
-    python, toolkits = facts.get(PYTHON), facts.get(TOOLKITS)
-    if isinstance(python, Unknown) or isinstance(toolkits, Unknown) or python.value is None or toolkits.value is None:
+    python, toolkits = facts.value(PYTHON), facts.there(TOOLKITS)
+    if python is None or toolkits is None or python.package("numba") is None:
         return {}
-    if python.value.package("numba") is None:
-        return {}
-    entries = [toolkits.value.component(name) for name in needed_parts(python.value)]
-    if any(entry is None for entry in entries):
+    entries = [toolkits.need().component(name) for name in needed_parts(python)]
+    parts = [entry for entry in entries if entry is not None]
+    if len(parts) < len(entries):
         return {}  # not recorded by this worker
-    complete = all(entry is not None and entry.path is not None for entry in entries)
-    return {"toolkit": ("worked" if complete else "failed", toolkits.quotes)}
+    return _look("toolkit", all(part.path is not None for part in parts), toolkits)
 
 
 def _failed_on_a_gpu(facts: Facts) -> frozenset[RungName]:
     """The rungs that are climbed on each GPU by itself and broke on one."""
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
-        return frozenset()
-    return frozenset(entry.rung for entry in found.value.rungs if entry.gpu is not None and entry.status not in ("pass", "skip"))
+    ladder = facts.value(LADDER)
+    rungs = ladder.rungs if ladder is not None else ()
+    return frozenset(entry.rung for entry in rungs if entry.gpu is not None and entry.status not in ("pass", "skip"))
 
 
 def _ladder(facts: Facts) -> Looks:
-    found = facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
+    climb = facts.there(LADDER)
+    if climb is None:
         return {}
-    looks: Looks = {}
-    for rung in LADDER_ORDER:
-        results = [entry for entry in found.value.result(rung) if entry.status != "skip"]
-        if results:
-            good = all(entry.status == "pass" for entry in results)
-            looks[rung] = ("worked" if good else "failed", found.quotes)
-    return looks
+    states = {rung: {entry.status for entry in climb.need().result(rung)} - {"skip"} for rung in LADDER_ORDER}
+    return {rung: ("worked" if seen == {"pass"} else "failed", climb.quotes) for rung, seen in states.items() if seen}
 
 
 def _frameworks(facts: Facts) -> Looks:
     """Those that the user asked for. One that gave no answer in time says nothing: an import may wait for a slow disk."""
-    found = facts.get(FRAMEWORK_RUNS)
-    if isinstance(found, Unknown) or found.value is None:
+    found = facts.there(FRAMEWORK_RUNS)
+    states = {run.status for run in found.need().runs} if found is not None else set()
+    if found is None or not (states & {"fail", "crash"} or states == {"pass"}):
         return {}
-    if any(run.status in ("fail", "crash") for run in found.value.runs):
-        return {"framework": ("failed", found.quotes)}
-    good = bool(found.value.runs) and all(run.status == "pass" for run in found.value.runs)
-    return {"framework": ("worked", found.quotes)} if good else {}
+    return _look("framework", states == {"pass"}, found)

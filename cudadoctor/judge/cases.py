@@ -8,7 +8,7 @@ import msgspec
 
 from cudadoctor.inventory.rungs import LISTED, ORDER, Rungs, below
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import LAYERS, Clue, Effect, Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Cause
@@ -62,7 +62,7 @@ def cases_of(clues: Sequence[Clue], facts: Facts, knowledge: Knowledge, rungs: R
     """One case for each cause and subject: the strongest basis counts, the quotes of all are kept."""
     groups: dict[tuple[str, str], list[Clue]] = {}
     addresses = _gpu_addresses(facts)
-    in_bundle = not isinstance(facts.get(BUNDLE), Unknown)
+    in_bundle = facts.why_unknown(BUNDLE) is None
     for clue in clues:
         if clue.cause in knowledge.causes:
             # One interpreter is examined, and with one GPU what befalls it befalls the machine: only several GPUs are kept apart.
@@ -121,12 +121,10 @@ def _rung(group: Sequence[Clue], cause: Cause, failed: Sequence[RungName]) -> Ru
 
 def _gpu_addresses(facts: Facts) -> frozenset[str]:
     """The GPUs of the bus; where it is not seen, those that CUDA lists."""
-    bus, ladder = facts.get(PCI), facts.get(LADDER)
-    if not isinstance(bus, Unknown) and bus.value is not None:
-        return frozenset(gpu.address for gpu in bus.value.nvidia_gpus)
-    if isinstance(ladder, Unknown) or ladder.value is None:
-        return frozenset()
-    return frozenset(device.address for device in ladder.value.devices if device.address is not None)
+    bus, ladder = facts.value(PCI), facts.value(LADDER)
+    if bus is not None:
+        return frozenset(gpu.address for gpu in bus.nvidia_gpus)
+    return frozenset(device.address for device in (ladder.devices if ladder is not None else ()) if device.address is not None)
 
 
 def _quotes(group: Sequence[Clue]) -> tuple[Quote, ...]:
@@ -147,13 +145,9 @@ def in_order(cases: Iterable[Case]) -> list[Case]:
     return sorted(cases, key=lambda case: (EFFECT_ORDER[case.finding.effect], *place(case)))
 
 
-def _covers(a: Case, b: Case) -> bool:
-    return a.scope in ("machine", b.scope)
-
-
 def explains(a: Case, b: Case) -> bool:
     """Whether finding `a` accounts for finding `b`."""
-    if a is b or a.finding.effect != "blocks" or not _covers(a, b) or b.finding.proof is not None:
+    if a is b or a.finding.effect != "blocks" or a.scope not in ("machine", b.scope) or b.finding.proof is not None:
         return False  # what was proven by an experiment is no consequence of anything else
     if a.finding.proof is not None and (a.rung == b.rung or b.rung in below(a.rung)):
         return True
@@ -163,12 +157,8 @@ def explains(a: Case, b: Case) -> bool:
         return False
     if a.rung in below(b.rung):
         return True
-    if a.rung != b.rung:
-        return False
-    stated_a, stated_b = a.from_rung is not None, b.from_rung is not None
-    if stated_a != stated_b:
-        return stated_a
-    return place(a) < place(b)
+    # At one rung what the rung itself states accounts for what only a rule found.
+    return a.rung == b.rung and (a.from_rung is None, place(a)) < (b.from_rung is None, place(b))
 
 
 def root_of(blocking: Sequence[Case]) -> Case:

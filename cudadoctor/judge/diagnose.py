@@ -7,6 +7,7 @@ to work, and has its file's effect where nobody looked. The root is the first bl
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,9 +17,8 @@ from cudadoctor.judge.cases import EFFECT_ORDER, FRAMEWORK, Case, cases_of, expl
 from cudadoctor.judge.verdict import Grounds, verdict
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Ask, Conclusion, Crash, Diagnosis, Judged, Verdict
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Clue, Ignored, Outcome
-from cudadoctor.model.recipe import Cause
 from cudadoctor.model.requirements import Ignore, Requirements
 from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, PYTHON_RAN, RungName
 
@@ -57,7 +57,10 @@ def diagnose(seen: Seen, knowledge: Knowledge, wanted: Requirements) -> Judged:
     has_machine = seen.goal is not None
     every = cases_of((*seen.clues, *seen.tried.clues), seen.facts, knowledge, seen.rungs)
     aside = _expected(every, wanted.expected, seen.rungs, has_machine=has_machine)
-    expected = [_marked(every[number], by) for number, by in aside.items()]
+    expected = [
+        _with(every[number], ignored=Ignored(cause=by.cause, reason=by.reason, until=by.until.isoformat() if by.until else None))
+        for number, by in aside.items()
+    ]
     cases = [case for number, case in enumerate(every) if number not in aside]
     sure = [case for case in cases if case.finding.basis != "suspected"]
     blocking, not_now = _blocking(sure, seen.rungs, has_machine=has_machine)
@@ -100,7 +103,7 @@ def _judged(found: _Found, seen: Seen, knowledge: Knowledge, *, excused: bool) -
     root = root_of(found.blocking) if found.verdict == "broken" else None
     if found.verdict == "degraded" and any(case.finding.effect == "degrades" for case in found.sure):
         root = gravest(found.sure)
-    possible = [_suspicion(root_of(found.blocking))] if undecided and found.blocking else []  # Ctrl-C came before it was sure
+    possible = [_with(root_of(found.blocking), basis="suspected")] if undecided and found.blocking else []  # Ctrl-C came before it was sure
     suspects = possible + (found.open or _hinted(found.sure, has_machine=has_machine)) if undecided else []
     explained = explained_by(root, [case for case in found.sure if not case.past]) if root is not None and found.verdict == "broken" else []
     shown = {case.finding.cause for case in suspects}
@@ -135,13 +138,18 @@ def _judged(found: _Found, seen: Seen, knowledge: Knowledge, *, excused: bool) -
 def _asks(found: _Found, suspects: Sequence[Case], seen: Seen, knowledge: Knowledge) -> tuple[Ask, ...]:
     """What would settle an open verdict, or tell why figures are slow."""
     if found.verdict == "undecided":
-        candidates, log_read = _candidates(suspects, found.not_now), not isinstance(seen.facts.get(KERNEL_LOG), Unknown)
+        candidates = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
+        if not candidates and found.not_now is not None:
+            candidates = [(found.not_now.cause, "the text speaks of it, and it is not so at present")]
+        log_read = seen.facts.why_unknown(KERNEL_LOG) is None
         return open_questions.asks(candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read)
     return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
 
 
 def _blocking(sure: Sequence[Case], rungs: Rungs, *, has_machine: bool) -> tuple[list[Case], Case | None]:
-    return _present([case for case in sure if case.finding.effect == "blocks"], rungs, has_machine=has_machine)
+    """A log's driver-side fault whose rung works on this machine now is no cause of today; what the program says of itself is."""
+    past = [case for case in sure if case.finding.effect == "blocks" and has_machine and _not_so_now(case, rungs)]
+    return [case for case in sure if case.finding.effect == "blocks" and case not in past], min(past, key=place, default=None)
 
 
 def _expected(cases: Sequence[Case], ignores: Sequence[Ignore], rungs: Rungs, *, has_machine: bool) -> dict[int, Ignore]:
@@ -157,37 +165,23 @@ def _expected(cases: Sequence[Case], ignores: Sequence[Ignore], rungs: Rungs, *,
     return {number: by[root.finding.cause] for number, case in enumerate(cases) if case in explained} | named
 
 
-def _marked(case: Case, by: Ignore) -> Case:
-    """The case with the reason why it does not count."""
-    ignored = Ignored(cause=by.cause, reason=by.reason, until=by.until.isoformat() if by.until is not None else None)
-    return msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, ignored=ignored))
-
-
-def _suspicion(case: Case) -> Case:
-    return msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, basis="suspected"))
+def _with(case: Case, **changes: Any) -> Case:
+    """The case with its finding changed."""
+    return msgspec.structs.replace(case, finding=msgspec.structs.replace(case.finding, **changes))
 
 
 # ---------------------------------------------------------------- verdict
 def _reached(goal: RungName | None, facts: Facts, rungs: Rungs) -> bool:
     if goal is None:
-        return not isinstance(facts.get(COMPUTED), Unknown)
+        return facts.why_unknown(COMPUTED) is None
     if goal == "numba-kernel":
-        ladder, silent = facts.get(LADDER), facts.get(PYTHON_RAN)
-        if isinstance(silent, Fact) and silent.value is not None:
-            return False  # the doctor's own Python computed, and that is not what was asked
-        if isinstance(ladder, Unknown) or ladder.value is None or not ladder.value.devices:
+        ladder = facts.value(LADDER)
+        # Where the examined Python was silent, the doctor's own computed, and that is not what was asked.
+        if facts.there(PYTHON_RAN) is not None or ladder is None or not ladder.devices:
             return False
-        ran = {result.gpu for result in ladder.value.result("numba-kernel") if result.status == "pass"}
-        return rungs.worked(goal) and {device.index for device in ladder.value.devices} <= ran
+        ran = {result.gpu for result in ladder.result("numba-kernel") if result.status == "pass"}
+        return rungs.worked(goal) and {device.index for device in ladder.devices} <= ran
     return rungs.worked(goal)
-
-
-def _present(blocking: Sequence[Case], rungs: Rungs, *, has_machine: bool) -> tuple[list[Case], Case | None]:
-    """A log's driver-side fault whose rung works on this machine now is no cause of today; what the program says of itself is."""
-    if not has_machine:
-        return list(blocking), None
-    past = [case for case in blocking if _not_so_now(case, rungs)]
-    return [case for case in blocking if case not in past], min(past, key=place) if past else None
 
 
 def _may_hold_on(case: Case, goal: RungName | None, rungs: Rungs) -> bool:
@@ -221,7 +215,7 @@ def _hinted(sure: Sequence[Case], *, has_machine: bool) -> list[Case]:
     """What a text only warns of, where it says nothing graver: the first thing to look at, and no more than a suspicion."""
     hints = [] if has_machine else [case for case in sure if case.finding.effect != "blocks" and not case.past]
     hints.sort(key=lambda case: EFFECT_ORDER[case.finding.effect])
-    return [_suspicion(case) for case in hints]
+    return [_with(case, basis="suspected") for case in hints]
 
 
 def _cleared(outcomes: Sequence[Outcome], sure: Sequence[Case], *, has_machine: bool) -> frozenset[str]:
@@ -240,15 +234,6 @@ def _ruled_out(cleared: frozenset[str], knowledge: Knowledge, rung: RungName | N
     if rung is None:
         return ()
     near = below(rung) | {rung}
-    known = [knowledge.causes[cause] for cause in cleared if cause in knowledge.causes]
-    listed = [cause for cause in known if any(broken in near for broken in cause.breaks)]
-    return tuple(
-        cause.id for cause in sorted(listed, key=lambda cause: (min(map(ORDER.index, cause.breaks)), LAYERS.index(cause.layer), cause.id))
-    )
-
-
-def _candidates(suspects: Sequence[Case], not_now: Case | None) -> list[tuple[Cause, str]]:
-    """The causes between which it is open, with the reason for asking."""
-    if not suspects and not_now is not None:
-        return [(not_now.cause, "the text speaks of it, and it is not so at present")]
-    return [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
+    listed = [cause for cause in map(knowledge.causes.get, cleared) if cause is not None and near & set(cause.breaks)]
+    listed.sort(key=lambda cause: (min(map(ORDER.index, cause.breaks)), LAYERS.index(cause.layer), cause.id))
+    return tuple(cause.id for cause in listed)

@@ -25,18 +25,17 @@ def judged(
 ) -> tuple[Report, Judgement]:
     """The report, and the judgement that it tells. At least one machine."""
     guard, wanted = guard or Guard(), requirements or Requirements()
-    reports = [_one(machine, knowledge, wanted, guard.of(number)) for number, machine in enumerate(machines)]
+    reports = []
+    for number, machine in enumerate(machines):
+        own = guard.of(number)
+        found = weighed(machine, knowledge, wanted, own)
+        reports.append((report_on(found, knowledge, wanted, own), found))
     if len(reports) == 1:
         return reports[0]
     worst, judgement = min(reports, key=lambda pair: _WORST_FIRST.index(pair[0].verdict))
     others = [report for report, _ in reports if report is not worst]
     said = (f"The bundle holds {len(reports)} nodes; this is the report on {worst.origin.node}.", *map(_in_short, others))
     return msgspec.structs.replace(worst, notes=(*said, *worst.notes)), judgement
-
-
-def _one(machine: Evidence, knowledge: Knowledge, wanted: Requirements, guard: Guard) -> tuple[Report, Judgement]:
-    found = weighed(machine, knowledge, wanted, guard)
-    return report_on(found, knowledge, wanted, guard), found
 
 
 def _in_short(report: Report) -> str:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from cudadoctor.inventory.rungs import Rungs
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Ask, Undecided
 from cudadoctor.model.findings import Outcome
 from cudadoctor.model.recipe import Cause
+from cudadoctor.model.report import BenchmarkResult
 from cudadoctor.model.values import RungName
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
 MAX_ASKS = 4
+# What is looked at first where figures of a class are slow.
+_SLOWED_BY = {
+    "pcie": ("pcie-link-degraded",),
+    "memory": ("row-remap-needed", "thermal-or-power-throttling"),
+    "arithmetic": ("thermal-or-power-throttling",),
+    "tensor": ("thermal-or-power-throttling",),
+    "shared": ("thermal-or-power-throttling",),
+    "peer": ("nvlink-error", "peer-access-broken"),
+}
 FRESH = (
     "python3 -m venv ~/cuda-fresh && ~/cuda-fresh/bin/python -m pip install 'numba-cuda[cu12]' 'numpy<2.5'"
     " && cudadoctor check --python ~/cuda-fresh/bin/python"
@@ -37,23 +44,31 @@ def asks(
     goal: RungName | None,
     rungs: Rungs,
     *,
-    log_read: bool = True,
+    log_read: bool,
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
     open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
-    return telling_apart(open_) or (_otherwise(goal, rungs, log_read=log_read),)
+    return _telling_apart(open_)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read),)
 
 
-def telling_apart(candidates: Sequence[tuple[Cause, str]]) -> tuple[Ask, ...]:
+def why_slow(figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> tuple[Ask, ...]:
+    """What would tell why figures were slow. Where a cause agrees (a degraded link, held clocks), its own rule has found it."""
+    causes = []
+    for result in figures:
+        row = knowledge.figure(result.name)
+        title = row.title if row is not None else result.name
+        why = f"{title} is slow on GPU {result.gpu} ({result.share:.0%} of its limit, in each of {len(result.runs)} runs)"
+        causes += [(knowledge.cause(cause), why) for cause in _SLOWED_BY.get(row.of if row is not None else "", ())]
+    return _telling_apart(causes)
+
+
+def _telling_apart(candidates: Sequence[tuple[Cause, str]]) -> tuple[Ask, ...]:
     """The commands of these causes, each with the reason for asking."""
     commands: dict[str, tuple[str, list[str]]] = {}
     for cause, why in candidates:
         commands.setdefault(cause.tell_apart, (why, []))[1].append(cause.id)
-    return tuple(
-        Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes)))
-        for command, (why, causes) in list(commands.items())[:MAX_ASKS]
-    )
+    return tuple(Ask(command=command, why=why, tells_apart=tuple(dict.fromkeys(causes))) for command, (why, causes) in commands.items())
 
 
 def _lacking(outcomes: Sequence[Outcome], knowledge: Knowledge) -> Iterator[tuple[Cause, str]]:
@@ -67,18 +82,18 @@ def _otherwise(goal: RungName | None, rungs: Rungs, *, log_read: bool) -> Ask:
     """What to do next where no cause says it."""
     nothing_failed = rungs.first_failed() is None
     if goal is None and nothing_failed:
-        why = "the text shows no failure that is known; on the machine itself far more can be seen"
-        return Ask(command="cudadoctor check", why=why, tells_apart=())
-    if rungs.failed("framework"):
-        return Ask(command="cudadoctor check --frameworks -v", why="a framework failed in words that name no known cause", tells_apart=())
-    if nothing_failed and goal == "numba-kernel":
-        why = "nothing failed, and no Numba kernel ran: it prints what is missing for one"
-        return Ask(command="cudadoctor fix --suggest", why=why, tells_apart=())
-    if rungs.failed("numba-kernel") and not rungs.failed("ptx-kernel"):
+        command, why = "cudadoctor check", "the text shows no failure that is known; on the machine itself far more can be seen"
+    elif rungs.failed("framework"):
+        command, why = "cudadoctor check --frameworks -v", "a framework failed in words that name no known cause"
+    elif nothing_failed and goal == "numba-kernel":
+        command, why = "cudadoctor fix --suggest", "nothing failed, and no Numba kernel ran: it prints what is missing for one"
+    elif rungs.failed("numba-kernel") and not rungs.failed("ptx-kernel"):
+        command = FRESH
         why = "the driver's own kernel ran: whether Numba's runs in a fresh environment tells the machine from the packages of this Python"
-        return Ask(command=FRESH, why=why, tells_apart=())
-    if not log_read:
+    elif not log_read:
+        command = "sudo dmesg | grep -iE 'nvrm|xid|nvidia' | tail -n 40"
         why = "the kernel log could not be read; the driver says there why it refused"
-        return Ask(command="sudo dmesg | grep -iE 'nvrm|xid|nvidia' | tail -n 40", why=why, tells_apart=())
-    why = "the driver refused, and neither its answer nor the kernel log says why: its own report holds more"
-    return Ask(command="sudo nvidia-bug-report.sh && cudadoctor explain nvidia-bug-report.log.gz", why=why, tells_apart=())
+    else:
+        command = "sudo nvidia-bug-report.sh && cudadoctor explain nvidia-bug-report.log.gz"
+        why = "the driver refused, and neither its answer nor the kernel log says why: its own report holds more"
+    return Ask(command=command, why=why, tells_apart=())

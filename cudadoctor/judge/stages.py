@@ -11,7 +11,7 @@ import msgspec
 from cudadoctor import __version__, prescribe
 from cudadoctor.checks import rows
 from cudadoctor.inventory.rungs import Rungs, observe
-from cudadoctor.judge import assemble, experiments, slowness
+from cudadoctor.judge import assemble, experiments, open_questions
 from cudadoctor.judge.diagnose import Seen, diagnose, rungs_shown_failing
 from cudadoctor.judge.verdict import action, exit_code
 from cudadoctor.knowledge.load import Knowledge
@@ -29,6 +29,7 @@ from cudadoctor.parsers.literals import Literals
 from cudadoctor.sources import pasted
 from cudadoctor.texts import long_texts, statements
 
+_OF_EVIDENCE = ("python", "quick", "redacted", "host", "boot_id", "time", "bundle", "node")
 _NOTHING = Judged(verdict="undecided", diagnosis=Diagnosis(), values={})
 
 
@@ -65,7 +66,8 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
     rungs = guard.run("rungs", "observe", Rungs({}, {}), observe, facts, shown_failing=rungs_shown_failing(clues, knowledge))
     present, past = statements.of_kernel_log(short, facts, knowledge, rungs, guard)
     figures = guard.run("assemble", "benchmark", (), assemble.benchmark, facts, knowledge)
-    slow = slowness.slow(figures)
+    # A machine that was slow in every run is degraded, also where no known cause agrees.
+    slow = [result for result in figures if result.verdict == "slow" and len(result.runs) > 1]
     seen = Seen(
         clues=(*clues, *present),
         outcomes=outcomes,
@@ -74,7 +76,7 @@ def weighed(evidence: Evidence, knowledge: Knowledge, wanted: Requirements, guar
         goal=_goal(short, wanted),
         unexplained=guard.run("texts", "dcgm", False, statements.unexplained, facts, knowledge),
         slow=bool(slow),
-        why_slow=guard.run("assemble", "slowness", (), slowness.asks, slow, knowledge),
+        why_slow=guard.run("assemble", "slowness", (), open_questions.why_slow, slow, knowledge),
     )
     nothing_expected = msgspec.structs.replace(wanted, expected=())
     before = _decided(seen, evidence, numbering, knowledge, nothing_expected, guard)
@@ -137,17 +139,7 @@ def _assembled(found: Judgement, knowledge: Knowledge, wanted: Requirements, gua
     of_text = guard.run("assemble", "text", None, assemble.text_row, evidence, knowledge, judged)
     shown = report.Report(
         tool=report.Tool(name="cudadoctor", version=__version__),
-        origin=report.ReportOrigin(
-            kind=evidence.origin,
-            python=evidence.python,
-            quick=evidence.quick,
-            redacted=evidence.redacted,
-            host=evidence.host,
-            boot_id=evidence.boot_id,
-            time=evidence.time,
-            bundle=evidence.bundle,
-            node=evidence.node,
-        ),
+        origin=report.ReportOrigin(kind=evidence.origin, **{name: getattr(evidence, name) for name in _OF_EVIDENCE}),
         verdict=judged.verdict,
         exit_code=0,
         action="none",

@@ -28,6 +28,11 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     raised_limits: bool = False
     own_python: bool = False  # the doctor's own interpreter: it proves nothing about the examined one's packages
 
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Those that are unset, or lose a place of their list."""
+        return tuple(dict.fromkeys((*self.unset, *(entry.variable for entry in self.left_out))))
+
 
 SAME = Change()
 UNCHANGED = "nothing changed"  # the words for it

@@ -100,6 +100,11 @@ class Facts:
         found = self.get(key)
         return None if isinstance(found, Unknown) else found.value
 
+    def there(self, key: Key[T]) -> Fact[T] | None:
+        """The fact where it is known and its value is there."""
+        found = self.get(key)
+        return found if isinstance(found, Fact) and found.present else None
+
     def all(self, key: Key[T]) -> tuple[Fact[T], ...]:
         """Every known statement of this fact, in the order of the parsers."""
         return tuple(self._known.get(key.name, ()))  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def _of_python(clue: Clue, knowledge: Knowledge, python: str | None) -> Clue:
 def _of_gpu(clue: Clue, knowledge: Knowledge, ladder: Ladder, gpu: int | None) -> Clue:
     """A fault of one device belongs to the GPU whose rung showed it: the others may work, or have faults of their own."""
     cause = knowledge.causes.get(clue.cause)
-    address = next((device.address for device in ladder.devices if device.index == gpu), None)
+    address = ladder.address(gpu)
     if cause is None or cause.layer not in GPU_LAYERS or address is None or clue.subject != "machine":
         return clue
     return msgspec.structs.replace(clue, subject=f"gpu:{normal_address(address) or address}")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
+from typing import Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from cudadoctor.checks import rows
 from cudadoctor.checks.benchmark import assess_all, figure
-from cudadoctor.judge.assemble.known import value
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
@@ -19,61 +20,34 @@ from cudadoctor.model.values import LADDER, NVML, Ladder, Measurement
 
 def smoke(facts: Facts, explain: Callable[[str], report.Planted]) -> tuple[report.SmokeResult, ...]:
     """Each step on each visible GPU, from the context to the last Numba kernel. `explain`: what the doctor makes of a text."""
-    ladder = value(facts, LADDER)
+    ladder = facts.value(LADDER)
     if ladder is None:
         return ()
-    rungs = [
-        report.SmokeResult(
-            gpu=entry.gpu,
-            step=entry.rung,
-            status="pass" if entry.status == "pass" else "skip" if entry.status == "skip" else "fail",
-            why=entry.why or (entry.name if entry.status != "pass" else None),
-            seconds=entry.seconds,
-        )
-        for entry in ladder.rungs
-        if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel")
-    ]
-    steps = [
-        report.SmokeResult(
-            gpu=step.gpu,
-            step=step.step,
-            status=step.status,
-            why=step.why,
-            seconds=step.seconds,
-            said=step.said,
-            planted=explain(step.planted) if step.planted else None,
-        )
-        for step in ladder.smoke
-    ]
-    return tuple(rungs + steps)
+    results = []
+    for entry in ladder.rungs:
+        if entry.rung in ("context", "memory", "ptx-kernel", "numba-kernel"):
+            status: Literal["pass", "skip", "fail"] = entry.status if entry.status in ("pass", "skip") else "fail"
+            why = entry.why or (entry.name if status != "pass" else None)
+            results.append(report.SmokeResult(gpu=entry.gpu, step=entry.rung, status=status, why=why, seconds=entry.seconds))
+    for step in ladder.smoke:
+        known = {name: value for name, value in asdict(step).items() if name != "line"}
+        results.append(report.SmokeResult(**{**known, "planted": explain(step.planted) if step.planted else None}))
+    return tuple(results)
 
 
 def lessons(facts: Facts) -> tuple[report.LessonResult, ...]:
     """What a timer measures: the same computation by the CPU, by the GPU with copies, by its kernel, and by the launch call alone."""
-    ladder = value(facts, LADDER)
-    if ladder is None:
-        return ()
+    ladder = facts.value(LADDER)
     return tuple(
-        report.LessonResult(
-            gpu=one.gpu,
-            step=one.step,
-            elements=one.elements,
-            cpu_us=one.cpu_us,
-            gpu_us=one.gpu_us,
-            kernel_us=one.kernel_us,
-            launch_us=one.launch_us,
-            first_us=one.first_us,
-            python_us=figure(one.python_us),
-            compiled_us=figure(one.compiled_us),
-        )
-        for one in ladder.lessons
+        report.LessonResult(**{**asdict(one), "python_us": figure(one.python_us), "compiled_us": figure(one.compiled_us)})
+        for one in (ladder.lessons if ladder is not None else ())
         if all(isfinite(figure) for figure in (one.cpu_us, one.gpu_us, one.kernel_us, one.launch_us, one.first_us))
     )
 
 
 def sustained(facts: Facts) -> tuple[report.SustainedSample, ...]:
     """How a long load went, moment by moment."""
-    ladder = value(facts, LADDER)
+    ladder = facts.value(LADDER)
     return tuple(
         report.SustainedSample(
             gpu=one.gpu,
@@ -92,7 +66,7 @@ def sustained(facts: Facts) -> tuple[report.SustainedSample, ...]:
 
 def benchmark(facts: Facts, knowledge: Knowledge) -> tuple[report.BenchmarkResult, ...]:
     """Each figure with its share of what the hardware can do, in the order of the table."""
-    ladder = value(facts, LADDER)
+    ladder = facts.value(LADDER)
     if ladder is None:
         return ()
     order = {row.name: place for place, row in enumerate(knowledge.figures)}
@@ -119,8 +93,7 @@ def _with_memory_limit(figure: Measurement, ladder: Ladder, facts: Facts, knowle
 
 def _memory_limit(index: int, ladder: Ladder, facts: Facts) -> tuple[float | None, str | None]:
     """Memory clock x bus width x 2 (double data rate), in GB/s, as NVML states them."""
-    nvml = value(facts, NVML)
-    address = next((device.address for device in ladder.devices if device.index == index), None)
+    nvml, address = facts.value(NVML), ladder.address(index)
     gpu = next((entry for entry in nvml.gpus if entry.address == address), None) if nvml is not None else None
     if gpu is None or not gpu.memory_clock_max_mhz or not gpu.memory_bus_bits:
         return None, None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from cudadoctor.judge.assemble.known import value
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
 from cudadoctor.model.evidence import Evidence
@@ -16,9 +15,9 @@ SHOWN_PACKAGES = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "
 
 
 def machine(facts: Facts, evidence: Evidence, knowledge: Knowledge) -> report.Machine:
-    kernel, system = value(facts, KERNEL), value(facts, OPERATING_SYSTEM)
-    nvml, ladder, loaded = value(facts, NVML), value(facts, LADDER), value(facts, LOADED_DRIVER)
-    python, marks = value(facts, PYTHON), value(facts, CONTAINER_MARKS)
+    kernel, system = facts.value(KERNEL), facts.value(OPERATING_SYSTEM)
+    nvml, ladder, loaded = facts.value(NVML), facts.value(LADDER), facts.value(LOADED_DRIVER)
+    python, marks = facts.value(PYTHON), facts.value(CONTAINER_MARKS)
     library = (ladder.library if ladder else None) or (nvml.library if nvml else None)
     cuda = (ladder.cuda if ladder else None) or (nvml.cuda if nvml else None)
     packages = {entry.name: str(entry.version) for entry in python.packages if entry.name.lower() in SHOWN_PACKAGES} if python else {}
@@ -27,7 +26,7 @@ def machine(facts: Facts, evidence: Evidence, knowledge: Knowledge) -> report.Ma
         kernel=kernel.release if kernel else None,
         distribution=" ".join(part for part in (system.id, system.version_id) if part) or None if system and system.id else None,
         container=", ".join(marks) if marks else None,
-        wsl=value(facts, WSL),
+        wsl=facts.value(WSL),
         driver=report.MachineDriver(
             module=str(loaded.version) if loaded else None,
             library=str(library) if library else None,
@@ -45,9 +44,9 @@ def machine(facts: Facts, evidence: Evidence, knowledge: Knowledge) -> report.Ma
 
 def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
     """One entry for each GPU that the bus, NVML or CUDA shows, joined by PCI address."""
-    bus, nvml, ladder = value(facts, PCI), value(facts, NVML), value(facts, LADDER)
-    names = value(facts, PCI_NAMES) or {}
-    by_address: dict[str, dict[str, object]] = {}
+    bus, nvml, ladder = facts.value(PCI), facts.value(NVML), facts.value(LADDER)
+    names = facts.value(PCI_NAMES) or {}
+    by_address: dict[str, dict[str, Any]] = {}
     for gpu in bus.nvidia_gpus if bus else ():
         chip = knowledge.chip(gpu.device) if gpu.device else None
         by_address[gpu.address] = {
@@ -58,13 +57,14 @@ def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
     for entry in nvml.gpus if nvml else ():
         target = by_address.setdefault(entry.address or f"index {entry.index}", {})
         target.update(index=entry.index, uuid=entry.uuid, name=entry.name or target.get("name"), memory_bytes=entry.memory_total_bytes)
-        target.update(ecc=entry.ecc_mode, mig=entry.mig_mode, persistence=entry.persistence, vbios=entry.vbios)
-        target["power_limit_w"] = entry.power_limit_w
+        target.update(
+            ecc=entry.ecc_mode, mig=entry.mig_mode, persistence=entry.persistence, vbios=entry.vbios, power_limit_w=entry.power_limit_w
+        )
         if entry.compute_capability is not None:
             target["compute_capability"] = str(entry.compute_capability)
     for device in ladder.devices if ladder else ():
         target = by_address.setdefault(device.address or f"CUDA {device.index}", {})
-        target.update(name=device.name or target.get("name"), visible=True)
+        target["name"] = device.name or target.get("name")
         target.setdefault("uuid", device.uuid)
         target.setdefault("cuda_index", device.index)
         target.setdefault("memory_bytes", device.memory_total_bytes)
@@ -76,20 +76,8 @@ def _gpus(facts: Facts, knowledge: Knowledge) -> tuple[report.MachineGpu, ...]:
     return tuple(
         report.MachineGpu(
             address=address if ":" in address else None,
-            index=_as(int, known.get("index")),
-            cuda_index=_as(int, known.get("cuda_index")),
-            uuid=_as(str, known.get("uuid")),
-            name=_as(str, known.get("name")),
-            architecture=_as(str, known.get("architecture")),
-            compute_capability=_as(str, known.get("compute_capability")),
-            memory_bytes=_as(int, known.get("memory_bytes")),
-            visible=bool(known.get("visible")) if looked else None,
-            **{name: _as(str, known.get(name)) for name in ("ecc", "mig", "persistence", "vbios")},
-            power_limit_w=_as(float, known.get("power_limit_w")),
+            visible="cuda_index" in known if looked else None,
+            **{"index": None, "uuid": None, "architecture": None, "compute_capability": None, "memory_bytes": None, **known},
         )
         for address, known in sorted(by_address.items())
     )
-
-
-def _as(kind: type[T], thing: object) -> T | None:
-    return thing if isinstance(thing, kind) else None

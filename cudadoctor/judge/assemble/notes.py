@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cudadoctor.checks import device_numbers, driver_fit
-from cudadoctor.judge.assemble import spaced
-from cudadoctor.judge.assemble.known import said, value
+from cudadoctor.judge.assemble.rows import said
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Judged
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.facts import Facts, NotKnown, Quote, Unknown
+from cudadoctor.model.facts import Facts, NotKnown, Quote
 from cudadoctor.model.findings import Finding
-from cudadoctor.model.values import DCGM, DEVICE_NODES, DEVICE_NODES_AFTER, HANGS, LADDER, NVIDIA_MODPROBE, NVML, PROCESSES, PYTHON, Ladder
+from cudadoctor.model.values import (
+    DCGM,
+    DEVICE_NODES,
+    DEVICE_NODES_AFTER,
+    HANGS,
+    LADDER,
+    NVIDIA_MODPROBE,
+    NVML,
+    PROCESSES,
+    PYTHON,
+    SPACED_NAMES,
+    Ladder,
+    SpacedName,
+)
 
 _SLOW = (
     ", while NVML and cuInit answered: the driver is well. Without persistence mode nvidia-smi starts every GPU anew, which takes a second "
@@ -29,23 +41,23 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
         out.append(f"No Python was examined: {evidence.python_why}.")
     out.extend(_nodes_note(facts))
     out.extend(_stand_ins(facts))
-    python = value(facts, PYTHON)
+    python = facts.value(PYTHON)
     if python is not None and python.package("numba") is None and python.others_with_numba:
         out.append(
             f"The examined Python has no Numba, but {', '.join(python.others_with_numba)} has: "
             "name it with --python if your program runs there."
         )
-    ladder = value(facts, LADDER)
+    ladder = facts.value(LADDER)
     if ladder is not None and ladder.numba is not None and ladder.numba.python and ladder.result("numba-kernel"):
         out.append(_stand_in(ladder, ladder.numba.python))
-    hangs = value(facts, HANGS)
+    hangs = facts.value(HANGS)
     for hang in hangs.entries if hangs is not None else ():
         stuck = " and could not be ended" if hang.uninterruptible else ""
         slow = hang.item == "nvidia-smi" and _driver_answers(facts)
         out.append(f"{hang.what} gave no answer within {round(hang.seconds, 1):g} s{stuck}{_SLOW if slow else ''}.")
     order = device_numbers.note(facts)
     out.extend([order] if order is not None else [])
-    out.extend(spaced.notes(facts, knowledge))
+    out.extend(_spaced(facts, knowledge))
     out.extend(_history(judged))
     if judged.not_now is not None:
         out.append(
@@ -69,7 +81,7 @@ def _of_bundle(facts: Facts, evidence: Evidence, judged: Judged) -> list[str]:
         quote = finding.evidence[-1]
         words = f'{quote.source} says: "{quote.text.strip().splitlines()[0]}"'
         out.append(f"{words[:1].upper()}{words[1:]}. That may be {finding.cause}; NVML answers all the same, and no line settles it.")
-    diag = value(facts, DCGM)
+    diag = facts.value(DCGM)
     if diag is not None and diag.skipped:
         out.append(f"DCGM skipped {', '.join(diag.skipped[:6])}.")
     if evidence.bundle is not None and judged.verdict in ("healthy", "degraded"):
@@ -88,8 +100,8 @@ def _stand_in(ladder: Ladder, python: str) -> str:
 def _history(judged: Judged) -> list[str]:
     """What in a text is only the aftermath of the root, and what is the state of before."""
     out = []
-    root, last = judged.diagnosis.root, _last_line(judged.diagnosis.explains)
-    if root is not None and last is not None and last[0] > (_line_of(root) or 0):
+    root, last = judged.diagnosis.root, max(_lines_of(*judged.diagnosis.explains), key=lambda entry: entry[0], default=None)
+    if root is not None and last is not None and last[0] > max((line for line, _ in _lines_of(root)), default=0):
         words = last[1].text.strip().splitlines()[-1]
         out.append(f'The last error of the text ("{words}") is a consequence of the cause: {root.title}.')
     for finding in judged.past:
@@ -99,19 +111,15 @@ def _history(judged: Judged) -> list[str]:
     return out
 
 
-def _line_of(finding: Finding) -> int | None:
-    return max((quote.last for quote in finding.evidence if quote.source == "text" and quote.last is not None), default=None)
-
-
-def _last_line(findings: Sequence[Finding]) -> tuple[int, Quote] | None:
-    """The last line of the user's text that shows one of these."""
-    quotes = [quote for finding in findings for quote in finding.evidence if quote.source == "text" and quote.last is not None]
-    return max(((quote.last or 0, quote) for quote in quotes), key=lambda entry: entry[0], default=None)
+def _lines_of(*findings: Finding) -> list[tuple[int, Quote]]:
+    """The quotes of the user's text that show these, each with its last line."""
+    quotes = (quote for finding in findings for quote in finding.evidence if quote.source == "text")
+    return [(quote.last, quote) for quote in quotes if quote.last is not None]
 
 
 def _stand_ins(facts: Facts) -> list[str]:
     """A package of the doctor's own that is missing or broken, and what served instead."""
-    nvml, processes = value(facts, NVML), value(facts, PROCESSES)
+    nvml, processes = facts.value(NVML), facts.value(PROCESSES)
     out = []
     if nvml is not None and nvml.provider_error is not None:
         asked = nvml.provider or "nobody"
@@ -122,16 +130,44 @@ def _stand_ins(facts: Facts) -> list[str]:
 
 
 def _nodes_note(facts: Facts) -> list[str]:
-    before, after = value(facts, DEVICE_NODES), value(facts, DEVICE_NODES_AFTER)
-    if (before is None and isinstance(facts.get(DEVICE_NODES), Unknown)) or after is None:
-        return []
+    before, after = facts.value(DEVICE_NODES), facts.value(DEVICE_NODES_AFTER)
     had = {node.path for node in before.nodes} if before is not None else set()
-    made = [node.path for node in after.nodes if node.path not in had and node.path.startswith("/dev/nvidia")]
+    known = after.nodes if after is not None and facts.why_unknown(DEVICE_NODES) is None else ()
+    made = [node.path for node in known if node.path not in had and node.path.startswith("/dev/nvidia")]
     if not made:
         return []
-    helper = value(facts, NVIDIA_MODPROBE)
-    by = "nvidia-modprobe" if helper else "the driver's libraries, with the rights of root"
+    by = "nvidia-modprobe" if facts.value(NVIDIA_MODPROBE) else "the driver's libraries, with the rights of root"
     return [f"Opening the driver made {', '.join(made)} (by {by}); the rows show the machine as it was before."]
+
+
+def _spaced(facts: Facts, knowledge: Knowledge) -> list[str]:
+    """Variables that were set to no effect, because a blank stands beside their name: one note for each that is known.
+
+    A note and no finding: no cause of the vocabulary is about a variable that is *not* set (the simulator that somebody wanted is off, the
+    GPU that somebody chose is not chosen), nothing fails for it, and what does fail has a cause of its own.
+    """
+    fact = facts.there(SPACED_NAMES)
+    if fact is None:
+        return []
+    known = ({row.name for row in knowledge.env_vars} | {row.name for row in knowledge.numba_env}) - {"PATH"}  # csh sets that one so
+    lines = {quote.first: quote.text.strip("\r\n") for quote in reversed(fact.quotes)}
+    named = [entry for entry in fact.need() if entry.name.upper() in known]
+    return list(dict.fromkeys(_spaced_note(entry, lines.get(entry.line, entry.name)) for entry in named))
+
+
+def _spaced_note(entry: SpacedName, line: str) -> str:
+    name = entry.name
+    if entry.command == "export":
+        return f'"{line.strip()}" sets nothing: a shell refuses blanks around the = sign. Write: export {name}=VALUE'
+    if entry.command == "set":
+        return (
+            f'"{line.strip()}" sets a variable whose name ends in a blank, and no program reads that one. In cmd write set {name}=VALUE, '
+            f'without blanks around the = sign; in PowerShell $env:{name}="VALUE"; in a Linux shell export {name}=VALUE.'
+        )
+    return (
+        f'The environment holds a variable whose name has a blank beside it ("{line}"): no program reads that one. '
+        f"{name} has to be set without blanks around the = sign."
+    )
 
 
 def _driver_answers(facts: Facts) -> bool:

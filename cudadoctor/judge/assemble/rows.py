@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from cudadoctor.checks.base import Check, Line
 from cudadoctor.checks.rows import describe, of
 from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs, below
 from cudadoctor.judge.assemble.figures import benchmark
-from cudadoctor.judge.assemble.known import said
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
-from cudadoctor.model.diagnosis import Judged
+from cudadoctor.model.diagnosis import Diagnosis, Judged
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.requirements import Requirements
@@ -64,13 +65,18 @@ def rows(
 
 def _found_in(check: Check, judged: Judged, knowledge: Knowledge) -> str | None:
     """What a row fails for, where its own facts are not known: a text named it."""
-    found = (*((judged.diagnosis.root,) if judged.diagnosis.root is not None else ()), *judged.diagnosis.also)
+    found = (*_root(judged.diagnosis), *judged.diagnosis.also)
     named = _rows_of([finding for finding in found if finding.effect == "blocks"], knowledge, check.id)
     return named[0].title if named else None
 
 
-def _rows_of(findings: Sequence[Finding], knowledge: Knowledge, row: str) -> list[Finding]:
-    return [finding for finding in findings if knowledge.causes[finding.cause].row == row]
+def _rows_of(findings: Iterable[Finding], knowledge: Knowledge, row: str) -> list[Finding]:
+    """Those that belong to this row."""
+    return [one for one in findings if one.cause in knowledge.causes and knowledge.causes[one.cause].row == row]
+
+
+def _root(diagnosis: Diagnosis) -> tuple[Finding, ...]:
+    return (diagnosis.root,) if diagnosis.root is not None else ()
 
 
 def _status(
@@ -78,25 +84,19 @@ def _status(
 ) -> tuple[report.RowStatus, str | None]:
     diagnosis = judged.diagnosis
     root = diagnosis.root
-    blocking = [finding for finding in diagnosis.also if finding.effect == "blocks"]
-    if root is not None and root.effect == "blocks" and knowledge.causes[root.cause].row == check.id:
-        return "fail", None
-    if _rows_of(blocking, knowledge, check.id):
+    own = _rows_of((*_root(diagnosis), *diagnosis.also), knowledge, check.id)
+    if any(finding.effect == "blocks" for finding in own):
         return "fail", None
     explained = _rows_of(diagnosis.explains, knowledge, check.id)
     failed = [rung for rung in ROW_RUNGS.get(check.id, ()) if rungs.failed(rung)] or _smi_failed(check, facts)
-    own_degrading = root is not None and root.effect != "blocks" and knowledge.causes[root.cause].row == check.id
-    if root is not None and not own_degrading and (explained or _accounts(root, failed, knowledge, judged.at)):
+    if root is not None and root not in own and (explained or _accounts(root, failed, knowledge, judged.at)):
         return "skip", root.cause
     if line.skip is not None and not explained:
         return "skip", line.skip
     not_run = _not_run(check, facts, evidence, judged, rungs)
     if not_run is not None:
         return "skip", not_run
-    beside = [finding for finding in (*diagnosis.also, *((root,) if root is not None else ())) if finding.effect != "blocks"]
-    if _rows_of(beside, knowledge, check.id) or (
-        check.id == "benchmark" and any(entry.verdict == "slow" for entry in benchmark(facts, knowledge))
-    ):
+    if own or (check.id == "benchmark" and any(entry.verdict == "slow" for entry in benchmark(facts, knowledge))):
         return "warn", None
     if failed:
         return "fail", None  # seen to fail, and nothing known explains it
@@ -135,26 +135,49 @@ def _smi_failed(check: Check, facts: Facts) -> list[RungName]:
     if check.id != "nvidia-smi":
         return []
     smi = facts.get(SMI)
-    return ["nvml"] if not isinstance(smi, Unknown) and (smi.value is None or smi.value.failure is not None) else []
+    return ["nvml"] if isinstance(smi, Fact) and (smi.value is None or smi.value.failure is not None) else []
 
 
 def _not_run(check: Check, facts: Facts, evidence: Evidence, judged: Judged, rungs: Rungs) -> str | None:
     """Why a row's probe was not run: --quick, the row whose rung broke before it, or the root cause."""
-    if check.id not in KERNEL_ROWS:
+    ladder = facts.value(LADDER)
+    if check.id not in KERNEL_ROWS or ladder is None:
         return None
-    ladder = facts.get(LADDER)
-    if isinstance(ladder, Unknown) or ladder.value is None:
-        return None
-    if ladder.value.result("numba-kernel") and check.id != "benchmark":
-        return None
-    if check.id == "benchmark" and ladder.value.benchmark:
+    if ladder.benchmark if check.id == "benchmark" else ladder.result("numba-kernel"):
         return None
     broken = next((rung for rung in LADDER_ORDER[3:-1] if rungs.failed(rung)), None)
     if broken is not None:
         return judged.diagnosis.root.cause if judged.diagnosis.root is not None and judged.verdict == "broken" else "libcuda"
-    if evidence.quick:
-        return "--quick"
-    return None
+    return "--quick" if evidence.quick else None
+
+
+def without_expected(shown: Sequence[report.Row], judged: Judged, before: Judged, knowledge: Knowledge) -> tuple[report.Row, ...]:
+    """Rows beside what a policy expects: one that only expected findings hold back is skipped because of them.
+
+    `before`: the judgement by which the rows were described, without what is expected.
+    """
+    if judged is before:
+        return tuple(shown)
+    return tuple(_as_expected(row, judged.diagnosis, before.diagnosis.root, knowledge) for row in shown)
+
+
+def _as_expected(row: report.Row, diagnosis: Diagnosis, root: Finding | None, knowledge: Knowledge) -> report.Row:
+    if row.status not in ("fail", "warn"):
+        return row
+    aside = [finding for finding in diagnosis.also if finding.ignored is not None]
+    every = (*_root(diagnosis), *diagnosis.explains, *diagnosis.also, *diagnosis.suspects)
+    if _rows_of([finding for finding in every if finding.ignored is None and finding.effect != "advises"], knowledge, row.id):
+        return row
+    own = _rows_of(aside, knowledge, row.id)
+    # A row may also fail at a rung that the expected root broke, without a finding of its own.
+    expected_root = root is not None and any(finding.cause == root.cause and finding.subject == root.subject for finding in aside)
+    by = own[0].ignored if own else aside[0].ignored if expected_root and diagnosis.root is None and row.status == "fail" else None
+    return row if by is None else msgspec.structs.replace(row, status="skip", because=f"expected: {by.cause}")
+
+
+def said(finding: Finding) -> str:
+    """What a text states; where it only hints at a cause, its own words."""
+    return finding.title if finding.basis != "suspected" else finding.evidence[0].text.strip()
 
 
 def text_row(evidence: Evidence, knowledge: Knowledge, judged: Judged) -> report.Row | None:
@@ -164,16 +187,18 @@ def text_row(evidence: Evidence, knowledge: Knowledge, judged: Judged) -> report
         return None
     diagnosis = judged.diagnosis
     past = (judged.not_now,) if judged.not_now is not None else ()
-    everything = (*((diagnosis.root,) if diagnosis.root else ()), *diagnosis.explains, *past, *diagnosis.also, *diagnosis.suspects)
+    everything = (*_root(diagnosis), *diagnosis.explains, *past, *diagnosis.also, *diagnosis.suspects)
     spoken = [finding for finding in everything if any(quote.source == "text" for quote in finding.evidence)]
     quotes: tuple[Quote, ...] = tuple(quote for finding in spoken for quote in finding.evidence if quote.source == "text")[:4]
     lines = len((item.stdout or "").splitlines())
     if not spoken:
         summary = f"{lines} line{'s' if lines != 1 else ''}, none of which names a known cause"
-        return report.Row(
-            id="text", title="What the program said", status="unknown", summary=summary, because="not understood", evidence=()
-        )
+        return _text_row("unknown", summary, because="not understood")
     sure = any(finding.basis != "suspected" for finding in spoken)
     status: report.RowStatus = "fail" if sure and judged.verdict == "broken" else "warn"
     summary = f"{said(spoken[0])}: not so at present" if past and spoken[0] == past[0] else spoken[0].title
-    return report.Row(id="text", title="What the program said", status=status, summary=summary, because=None, evidence=quotes)
+    return _text_row(status, summary, evidence=quotes)
+
+
+def _text_row(status: report.RowStatus, summary: str, *, because: str | None = None, evidence: tuple[Quote, ...] = ()) -> report.Row:
+    return report.Row(id="text", title="What the program said", status=status, summary=summary, because=because, evidence=evidence)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cudadoctor.checks.common import variables_of
 from cudadoctor.checks.reading import hung
 from cudadoctor.inventory.rungs import LADDER_ORDER
-from cudadoctor.judge.assemble.known import value
 from cudadoctor.judge.diagnose import Seen
 from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.knowledge.load import Knowledge
@@ -34,10 +34,11 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     root = judged.diagnosis.root
     if failure is None or _untouchable(seen, root, knowledge) or judged.verdict not in ("broken", "undecided"):
         return None
-    goal = _goal(failure, seen.facts)
-    if goal is None:
+    # A try may climb to a kernel, or where others compute no further than the count of the devices.
+    goal = "devices" if _others_compute(seen.facts) else "numba-kernel"
+    if goal == "devices" and failure.rung in _WITH_CONTEXT:
         return None
-    table, variables = knowledge.experiments, variables_of(seen.facts)
+    table, variables = knowledge.experiments, variables_of(seen.facts.there(ENVIRONMENT))
     job = table.is_job(variables)
     free = {name: text for name, text in variables.items() if not table.kept(name, text, job=job)}
     if root is not None and failure.rung not in (START, *knowledge.cause(root.cause).breaks):
@@ -52,11 +53,12 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     if not proposals and not units:
         return None
     entries = {name: len(table.entries(name, text)) for name, text in free.items() if name in table.lists}
-    toolkits = value(seen.facts, TOOLKITS)
+    toolkits, climb = seen.facts.value(TOOLKITS), seen.facts.value(LADDER)
+    steps = climb.smoke if climb is not None else ()
     return Plan(
         failure=failure,
         goal=goal,
-        step=_step(seen.facts),
+        step=next((step.step for step in steps if step.status == "fail"), "first"),  # the Numba kernel that failed first
         proposals=proposals,
         units=units,
         entries=entries,
@@ -67,7 +69,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
 
 def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
     """The first rung that broke in the examined interpreter, unless it hung or was killed."""
-    climb, item = value(facts, LADDER), evidence.get("ladder")
+    climb, item = facts.value(LADDER), evidence.get("ladder")
     if item is None or item.signal == 9 or item.status in HANGING:
         return None
     if climb is None or not tries.started(item):
@@ -80,12 +82,6 @@ def _failure(facts: Facts, evidence: Evidence) -> Failure | None:
     return tries.failure(result, gpu=next((device.uuid for device in climb.devices if device.index == result.gpu), None))
 
 
-def _step(facts: Facts) -> str:
-    """The Numba kernel that failed first; none of its names: the first is run."""
-    climb = value(facts, LADDER)
-    return next((step.step for step in (climb.smoke if climb is not None else ()) if step.status == "fail"), "first")
-
-
 def _untouchable(seen: Seen, root: Finding | None, knowledge: Knowledge) -> bool:
     """Whether something lies deeper than any surroundings, or the GPU is in a state in which nobody should ask it more."""
     silent = hung(seen.facts, "ladder") or hung(seen.facts, "nvml")
@@ -93,18 +89,11 @@ def _untouchable(seen: Seen, root: Finding | None, knowledge: Knowledge) -> bool
     return silent or of_gpu or (root is not None and root.layer in _BELOW and not knowledge.cause(root.cause).tries)
 
 
-def _goal(failure: Failure, facts: Facts) -> str | None:
-    """How far a try may climb: to a kernel, or where others compute no further than the count of the devices."""
-    if not _others_compute(facts):
-        return "numba-kernel"
-    return "devices" if failure.rung not in _WITH_CONTEXT else None
-
-
 def _others_compute(facts: Facts) -> bool:
     """Whether a context of ours could disturb somebody: a job of theirs, MPS, or a GPU that takes one process alone. Who computes, where
     neither NVML nor nvidia-smi lists it, is not known: then somebody may.
     """
-    nvml, smi, climb = value(facts, NVML), value(facts, SMI), value(facts, LADDER)
+    nvml, smi, climb = facts.value(NVML), facts.value(SMI), facts.value(LADDER)
     listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
     listed += [smi] if smi is not None and smi.process_list else []
     if not listed or (climb is not None and climb.guests):
@@ -127,7 +116,7 @@ def _proposals(causes: Sequence[str], rung: str, free: dict[str, str], facts: Fa
 
 def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experiments) -> Iterator[Change]:
     """The variables, and places in lists, that the words of the failure name, or whose value they hold."""
-    climb, item = value(facts, LADDER), evidence.get("ladder")
+    climb, item = facts.value(LADDER), evidence.get("ladder")
     results = climb.rungs if climb is not None else ()
     outputs = [*(one.output for one in results if one.status != "pass"), (item.stderr or "") if item is not None else ""]
     said = "\n".join(_without_way("\n".join(outputs).split("\n")))
@@ -154,32 +143,21 @@ def _changes(cause: str, free: dict[str, str], facts: Facts, knowledge: Knowledg
         if word == "unset":
             yield from (Change(unset=(name,)) for name in names)
         elif word == "entries":
-            yield from (change for name in names for change in _each(name, free[name], table))
+            for name in names:
+                count = len(table.entries(name, free[name]))
+                single = Change(unset=(name,))  # with a single place, or many, the whole variable; else one after the other
+                places = (Change(left_out=(Entry(variable=name, number=number),)) for number in range(count))
+                yield from places if 1 < count <= _EACH else (single,)
         elif word == "toolkit":
             yield from (Change(toolkit=number) for number in _usable_toolkits(facts))
-        elif word == "limits" and value(facts, LIMITS) is not None:
+        elif word == "limits" and facts.value(LIMITS) is not None:
             yield Change(raised_limits=True)
         elif word == "no-user-site":
             yield Change(no_user_site=True)
 
 
-def _each(name: str, text: str, table: Experiments) -> Iterator[Change]:
-    """One place of a list after the other; with a single one, or many, the whole variable."""
-    count = len(table.entries(name, text))
-    if not 1 < count <= _EACH:
-        yield Change(unset=(name,))
-        return
-    yield from (Change(left_out=(Entry(variable=name, number=number),)) for number in range(count))
-
-
 def _usable_toolkits(facts: Facts) -> Iterator[int]:
-    found = value(facts, TOOLKITS)
+    found = facts.value(TOOLKITS)
     listed = enumerate(found.toolkits if found is not None else ())
     whole = {one.version: number for number, one in listed if one.has_nvvm and one.has_libdevice and not one.stale}
     yield from list(whole.values())[:3]
-
-
-def variables_of(facts: Facts) -> dict[str, str]:
-    """The variables of the environment; none where they are not known."""
-    found = value(facts, ENVIRONMENT)
-    return found.variables if found is not None else {}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cudadoctor.judge.assemble.known import value
-from cudadoctor.judge.experiments.planning import UNFORESEEN, variables_of
+from cudadoctor.checks.common import variables_of
+from cudadoctor.judge.experiments.planning import UNFORESEEN
 from cudadoctor.judge.experiments.search import again
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.diagnosis import Conclusion
@@ -27,15 +27,16 @@ _SAID = {
 def concluded(plan: Plan, runs: Sequence[Ran], facts: Facts, knowledge: Knowledge) -> Conclusion:
     """What follows from the experiments."""
     said = tuple(_tried(plan, run, facts, knowledge) for run in runs)
+    clues: tuple[Clue, ...] = ()
     found = _smallest(plan, runs)
     control = again(found, runs) if found is not None else None
-    if found is None:
-        return Conclusion(tried=said)
-    if control is None:
-        return Conclusion(clues=(_suspected(found),) if found.what.change.unset or found.what.change.left_out else (), tried=said)
-    if control.failed is None or (control.failed.rung, control.failed.kind) != (plan.failure.rung, plan.failure.kind):
-        return Conclusion(tried=said)  # it works without the change too, or fails in another way: that proves nothing
-    return Conclusion(clues=(_proven(plan, found, facts, knowledge),), tried=said)
+    if found is not None and control is None and (found.what.change.variables):
+        clues = (_suspected(found),)
+    # Where it works without the change too, or fails in another way, nothing is proven.
+    failed = control.failed if control is not None else None
+    if found is not None and failed is not None and (failed.rung, failed.kind) == (plan.failure.rung, plan.failure.kind):
+        clues = (_proven(plan, found, facts, knowledge),)
+    return Conclusion(clues=clues, tried=said)
 
 
 def _proven(plan: Plan, found: Ran, facts: Facts, knowledge: Knowledge) -> Clue:
@@ -49,7 +50,7 @@ def _proven(plan: Plan, found: Ran, facts: Facts, knowledge: Knowledge) -> Clue:
 
 
 def _suspected(run: Ran) -> Clue:
-    names = [*run.what.change.unset, *dict.fromkeys(entry.variable for entry in run.what.change.left_out)]
+    names = run.what.change.variables
     shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
     quote = Quote(source="experiment", text=f"without {shown}: {_after(run)}")
     return Clue(cause=UNFORESEEN, quotes=(quote,), basis="suspected", values={"variable": names[0]} if len(names) == 1 else {})
@@ -58,31 +59,31 @@ def _suspected(run: Ran) -> Clue:
 def _cause(plan: Plan, change: Change, knowledge: Knowledge) -> str:
     """The cause for which it was proposed; else the one that names this variable and breaks this rung; else the general one."""
     proposed = next((proposal.cause for proposal in plan.proposals if proposal.change == change), UNFORESEEN)
-    if proposed != UNFORESEEN or not (change.unset or change.left_out):
+    if proposed != UNFORESEEN or not change.variables:
         return proposed
-    name = change.unset[0] if change.unset else change.left_out[0].variable
-    named = [cause.id for cause in knowledge.causes.values() if plan.failure.rung in cause.breaks and f"unset {name}" in cause.tries]
+    tried = f"unset {change.variables[0]}"
+    named = [cause.id for cause in knowledge.causes.values() if plan.failure.rung in cause.breaks and tried in cause.tries]
     return named[0] if len(named) == 1 else UNFORESEEN
 
 
 def _quotes(change: Change, facts: Facts) -> Iterator[Quote]:
-    found = value(facts, ENVIRONMENT)
-    for name in dict.fromkeys((*change.unset, *(entry.variable for entry in change.left_out))):
+    found = facts.value(ENVIRONMENT)
+    for name in change.variables:
         line, text = (found.lines.get(name), found.variables.get(name, "")) if found is not None else (None, "")
         said = f"{name}={text}" if _may_be_shown(name, text) else f"{name} is set (its value is not shown)"
         yield Quote(source="environment", first=line, last=line, text=said)
 
 
 def _values(change: Change, facts: Facts, knowledge: Knowledge) -> dict[str, str]:
-    variables = variables_of(facts)
-    for name in (*change.unset, *(entry.variable for entry in change.left_out)):
-        text = variables.get(name, "")
-        values = {"variable": name, "value": text if _may_be_shown(name, text) else ""}
-        for entry in change.left_out:
-            rest = [place for number, place in _numbered(name, variables, knowledge) if number != entry.number]
-            values.update(entry=_place(entry, variables, knowledge), kept=":".join(rest))
-        return values
-    return {}
+    if not change.variables:
+        return {}
+    variables, name = variables_of(facts.there(ENVIRONMENT)), change.variables[0]
+    text = variables.get(name, "")
+    values = {"variable": name, "value": text if _may_be_shown(name, text) else ""}
+    for entry in change.left_out:
+        rest = [place for number, place in _numbered(name, variables, knowledge) if number != entry.number]
+        values.update(entry=_place(entry, variables, knowledge), kept=":".join(rest))
+    return values
 
 
 def _may_be_shown(name: str, text: str) -> bool:
@@ -110,7 +111,7 @@ def in_words(plan: Plan, change: Change, facts: Facts, knowledge: Knowledge) -> 
     """The change as a phrase that follows `with`."""
     if change == SAME:
         return UNCHANGED
-    variables, parts = variables_of(facts), []
+    variables, parts = variables_of(facts.there(ENVIRONMENT)), []
     if len(change.unset) > 3:
         parts.append(f"{len(change.unset)} variables unset ({', '.join(change.unset[:2])} ...)")
     elif change.unset:

@@ -42,10 +42,7 @@ def _of(change: Change, runs: Sequence[Ran]) -> Ran | None:
 def _single(plan: Plan, runs: Sequence[Ran]) -> Ran | None:
     """The run with the one change that helped, where it cannot be made smaller."""
     proposed = [proposal.change for proposal in plan.proposals]
-    for run in runs:
-        if run.helped(plan.failure) and run.what.change in proposed:
-            return run
-    found = _search(plan, runs)
+    found = next((run for run in runs if run.helped(plan.failure) and run.what.change in proposed), None) or _search(plan, runs)
     return found if isinstance(found, Ran) else None
 
 
@@ -66,18 +63,15 @@ def _search(plan: Plan, runs: Sequence[Ran]) -> Change | Ran | None:
     if not plan.units:
         return None
     every = [list(group) for group in plan.units]
-    if len(every) > 1 and len(every[0]) <= _FEW:  # the likeliest group costs one run, and spares the halving of all
-        likeliest = _of(_removed(every[0]), runs)
-        if likeliest is None:
-            return _removed(every[0])
-        if likeliest.helped(plan.failure):
-            return _within(_halved(every[:1], plan, runs), plan, runs)
-    bare = _of(_removed([unit for group in every for unit in group]), runs)
-    if bare is None:
-        return _removed([unit for group in every for unit in group])
-    if not bare.helped(plan.failure):
-        return None
-    return _within(_halved(every, plan, runs), plan, runs)
+    likely = [every[:1]] if len(every) > 1 and len(every[0]) <= _FEW else []  # they cost one run, and spare the halving of all
+    for groups in (*likely, every):
+        bare = _removed([unit for group in groups for unit in group])
+        run = _of(bare, runs)
+        if run is None:
+            return bare
+        if run.helped(plan.failure):
+            return _within(_halved(groups, plan, runs), plan, runs)
+    return None
 
 
 def _within(found: Change | Ran | None, plan: Plan, runs: Sequence[Ran]) -> Change | Ran | None:

@@ -196,6 +196,10 @@ class Ladder(Value, frozen=True, kw_only=True):
     def result(self, rung: RungName) -> tuple[RungResult, ...]:
         return tuple(entry for entry in self.rungs if entry.rung == rung)
 
+    def address(self, gpu: int | None) -> str | None:
+        """The PCI address of the device that has this number."""
+        return next((device.address for device in self.devices if device.index == gpu), None)
+
 
 class GpuWork(Value, frozen=True, kw_only=True):
     """What the workers of `bench` and `smoke` did on one GPU, or between two: it joins the ladder's own."""
