@@ -246,6 +246,10 @@ def changed_at_start(name: str, rung: str | None, code: int | None) -> Ladder:
     return msgspec.structs.replace(make.ladder(rung, code=code), changed=(Changed(name=name, value="-1", line=2),))
 
 
+def cut_short(name: str) -> tuple[Component, ...]:
+    return tuple(msgspec.structs.replace(part, damage="no LLVM bitcode") if part.name == name else part for part in parts())
+
+
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
     "kernel-interface-withheld": (
         {LADDER: climb("init", code=304), KERNEL_INTERFACE: (Refusal(name="eventfd2", answer="EPERM", line=1),)}, (KERNEL_INTERFACE, LADDER),
@@ -261,6 +265,7 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
     "libcuda-stub-loaded": ({LADDER: msgspec.structs.replace(climb("init", code=34), library_path=STUB_PATH)}, (LADDER,)),
     "driver-libraries-incomplete": ({LADDER: climb("libcuda", output="/usr/lib/libcuda.so.1: file too short")}, (LADDER,)),
     "forward-compat-unsupported": ({LADDER: msgspec.structs.replace(climb("init", code=803), library_path=COMPAT_PATH)}, (LADDER,)),
+    "toolkit-damaged": ({TOOLKITS: toolkits(components=cut_short("libdevice")), **FAILED}, (TOOLKITS, LADDER)),
     "toolkit-missing": ({TOOLKITS: toolkits(components=parts(missing=("nvvm", "libdevice"))), **FAILED}, (TOOLKITS,)),
     "toolkit-newer-than-driver": (
         {TOOLKITS: toolkits(components=parts("13.0.88")), NVML: msgspec.structs.replace(on_gpu(), cuda=CudaVersion("12.4")), SMI: None,
@@ -356,6 +361,11 @@ STATE = {"compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-pr
         ("AttributeError: module 'llvmlite.ir' has no attribute 'PointerType'", "llvmlite.ir", "llvmlite"),
         ("ImportError: libffi.so.8: cannot open shared object file", "llvmlite.binding.__init__", "llvmlite"),
         ("EOFError: marshal data too short", "llvmlite.binding.__init__", "llvmlite"),
+        (
+            "OSError: /lib/libm.so.6: version `GLIBC_2.99' not found (required by /v/site-packages/llvmlite/binding/libllvmlite.so)",
+            "llvmlite.binding.__init__",
+            "llvmlite",
+        ),
     ],
 )
 def test_which_package_is_broken(last: str, module: str, words: str) -> None:
@@ -370,6 +380,11 @@ def test_threads_that_a_limit_or_a_filter_refuses() -> None:
     few = Limits(entries=(Limit(name="processes", value=3, line=1),))
     assert causes({**none, LIMITS: few}) == {"process-limits"}
     assert causes({**none, LADDER: climb("init", code=100)}) == set()
+
+
+def test_what_is_no_libcuda_but_is_called_so() -> None:
+    named = msgspec.structs.replace(climb("init", output="libcuda has no function cuInit"), library_path="/opt/lib/libcudart.so.13")
+    assert clue("driver-libraries-incomplete", {LADDER: named}).values["library"] == "/opt/lib/libcudart.so.13"
 
 
 def test_a_stub_that_numba_alone_loads() -> None:

@@ -11,6 +11,7 @@ from cudadoctor.model.values import KERNEL_INTERFACE
 from cudadoctor.parsers import kernel_interface as parser
 from cudadoctor.parsers.base import Text
 from cudadoctor.sources import kernel_interface
+from cudadoctor.sources.spawning import PipeStream
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the calls are Linux's")
 
@@ -41,3 +42,17 @@ def test_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     text = kernel_interface.read_kernel_interface("")
     assert text == "/proc: not the kernel's\n"
     assert refused(text) == ["/proc"]
+
+
+def test_a_pipe_is_read_where_no_ioctl_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    monkeypatch.setattr(os, "set_blocking", refuse)
+    source, sink = os.pipe()
+    stream = PipeStream(os.fdopen(source, "rb"))
+    assert stream.take() is None
+    os.write(sink, b"x")
+    assert stream.take() == b"x"
+    stream.close()
+    os.close(sink)

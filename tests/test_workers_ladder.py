@@ -381,6 +381,21 @@ def test_numba_that_is_half_there_is_missed(climb: Climb, tmp_path: Path, left: 
     assert said in last_end(events)["output"].splitlines()[-1]
 
 
+def test_a_configuration_that_is_no_yaml_ends_the_rung(smoke: Climb, tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    (tmp_path / ".numba_config.yaml").write_text("disable_cuda: 0\n\tdebug: 1\n")
+    events = smoke(CUDADOCTOR_FOLDER=str(tmp_path))
+    assert ends(events)[-1] == ("numba-kernel", 0, "fail")
+    assert "yaml" in last_end(events)["output"]
+
+
+def test_packages_for_another_python_are_told(stub: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "v", symlinks=True)
+    (tmp_path / "v" / "lib" / "python3.2" / "site-packages" / "numba").mkdir(parents=True)
+    end = last_end(run("--no-benchmark", python=(str(tmp_path / "v" / "bin" / "python"),), LD_LIBRARY_PATH=str(stub))[0])
+    assert "is for another Python than" in end["output"]
+
+
 def test_a_virtual_environment_without_its_file_is_told(stub: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "v", symlinks=True)
     (tmp_path / "v" / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages" / "numba").mkdir()

@@ -32,7 +32,10 @@ _ENDS = lazy(
 )
 _NO_NUMBA = "ModuleNotFoundError: No module named 'numba'"
 # OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
-_DAMAGED = lazy(rf"^[^\n:]{{0,900}}(?:site|dist)-packages/[^\n:]{{1,900}}: (?:{UNUSABLE}|{NOT_THERE})")
+_DAMAGED = lazy(
+    rf"^[^\n:]{{0,900}}(?:site|dist)-packages/[^\n:]{{1,900}}: (?:{UNUSABLE}|{NOT_THERE})|"
+    r"^[^\n:]{1,400}: version `GLIBC_[\d.]{1,12}' not found \(required by [^\n]{1,900}(?:site|dist)-packages/"
+)
 # ImportError: /opt/lib/libstdc++.so.6: file too short. Whoever put that folder in the loader's way did it, and no package.
 _ELSEWHERE = lazy(rf"^(?!/[^\n:]{{0,900}}(?:site|dist)-packages/)/[^\n:]{{1,900}}: (?:{UNUSABLE})")
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")

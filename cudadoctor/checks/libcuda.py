@@ -58,6 +58,15 @@ def _loader_refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield Clue(cause=INCOMPLETE, quotes=(quote,), from_rung="libcuda", values={"library": library, "reason": reason})
 
 
+def _not_the_drivers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What bears libcuda's name lacks its functions: another library, or a link to one."""
+    fact, ladder = _climb(facts)
+    for result in broken(ladder, "init"):
+        if "libcuda has no function" in result.output and ladder.library_path is not None:
+            values = {"library": ladder.library_path, "reason": result.output.strip()}
+            yield Clue(cause=INCOMPLETE, quotes=(rung_quote(fact, result), *_loaded(ladder)), from_rung="init", values=values)
+
+
 def _nowhere(facts: Facts, quote: Quote) -> Clue:
     """libcuda-missing; where a copy lies outside the loader's path, its place is worth saying."""
     for key in (DRIVER_FILES, LIBRARIES):
@@ -184,7 +193,7 @@ CHECK = Check(
         "ladder", "ldconfig", "driver-libraries", "modules", "nvml", "limits", "control-group", "control-group-after", "kernel-interface",
     ),
     rules=(
-        Rule("libcuda", (MISSING, INCOMPLETE), any_of(_loader_refused, _nvml_not_found)),
+        Rule("libcuda", (MISSING, INCOMPLETE), any_of(_loader_refused, _not_the_drivers, _nvml_not_found)),
         Rule("libcuda", (MANAGER,), _for_guests_only),
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),

@@ -44,7 +44,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import ComputeCapability, ToolkitVersion
 
-MISSING, NEWER = "toolkit-missing", "toolkit-newer-than-driver"
+MISSING, NEWER, DAMAGED = "toolkit-missing", "toolkit-newer-than-driver", "toolkit-damaged"
 DROPPED, TOO_OLD = "toolkit-dropped-gpu", "toolkit-too-old-for-gpu"
 NO_BINARY_FOR_GPU, NO_BINARY = 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"
 HOME_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
@@ -80,6 +80,21 @@ def folder_quote(toolkits: Fact[Toolkits], folder: Toolkit) -> Quote:
     """The line that says what a toolkit folder holds."""
     words = f"{folder.rule or 'toolkit'}: {folder.path}"
     return line_with(toolkits, words, words=words)
+
+
+# ---------------------------------------------------------------- toolkit-damaged
+def _damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba's kernel fails, and a file of the toolkit that it loads is not whole."""
+    climb = facts[LADDER]
+    failed = broken(climb.value, "numba-kernel") if climb.value is not None else []
+    found = _parts(facts) if failed else None
+    if found is None:
+        return
+    python, toolkits, parts = found
+    for part in parts.values():
+        if part.damage is not None:
+            quotes = (rung_quote(climb, failed[0]), component_quote(toolkits, part))
+            yield in_python(DAMAGED, python, quotes, {"path": part.path or "", "reason": part.damage})
 
 
 # ---------------------------------------------------------------- toolkit-missing
@@ -282,6 +297,7 @@ CHECK = Check(
     items=("python-env", "nvcc", "ladder", "nvml", "pci"),
     rules=(
         Rule("toolkit", (MISSING,), any_of(_parts_missing, _stale)),
+        Rule("toolkit", (DAMAGED,), _damaged),
         Rule("toolkit", (NEWER,), _newer_than_driver),
         Rule("toolkit", (DROPPED,), _dropped),
         Rule("toolkit", (TOO_OLD,), _too_old),

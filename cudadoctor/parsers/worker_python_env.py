@@ -155,7 +155,8 @@ def _component_words(component: Component) -> str:
         end = f" ({component.rule} is set and holds none)" if component.rule else ""
         return f"{component.name}: not found{end}"
     version = f" {component.version}" if component.version is not None else ""
-    return f"{component.name}{version}: {component.path} ({component.rule or 'unknown rule'})"
+    damage = f", {component.damage}" if component.damage else ""
+    return f"{component.name}{version}: {component.path} ({component.rule or 'unknown rule'}){damage}"
 
 
 def _toolkit_words(toolkit: Toolkit) -> str:

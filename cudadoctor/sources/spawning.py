@@ -93,7 +93,12 @@ class PipeStream:
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self.pipe = pipe
-        os.set_blocking(pipe.fileno(), False)
+        try:
+            os.set_blocking(pipe.fileno(), False)
+        except OSError:  # it takes an ioctl, which a sandbox may not know
+            import fcntl
+
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETFL, fcntl.fcntl(pipe.fileno(), fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def fileno(self) -> int:
         return self.pipe.fileno()

@@ -300,6 +300,9 @@ def as_configured() -> None:
             lines = file.read(CONFIG_LIMIT).split("\n")
     except (OSError, ValueError):
         return
+    import yaml
+
+    yaml.safe_load("\n".join(lines))  # what is no YAML ends Numba's import
     for line in lines:
         key, _, value = line.partition(":")
         if key.strip().lower() in CONFIG_WORDS:
@@ -310,8 +313,8 @@ def as_configured() -> None:
 def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
     global cuda, math, numpy
-    as_configured()
     try:
+        as_configured()
         import numba
     except ModuleNotFoundError as error:
         if error.name != "numba" or "numba" in sys.modules or installed("numba"):
@@ -363,7 +366,20 @@ def remains() -> str | None:
     folder = os.path.dirname(os.path.dirname(sys.executable))
     packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
     made = os.path.exists(os.path.join(folder, "bin", "activate")) and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
-    return "{} has no pyvenv.cfg, so this Python does not see its packages".format(folder) if made and os.path.isdir(packages) else None
+    if made and os.path.isdir(packages):
+        return "{} has no pyvenv.cfg, so this Python does not see its packages".format(folder)
+    return of_another_python()
+
+
+def of_another_python() -> str | None:
+    """A folder of this environment with packages for another version of Python."""
+    library = os.path.join(sys.prefix, "lib")
+    names = sorted(name for name in (os.listdir(library) if os.path.isdir(library) else ()) if name.startswith("python3."))
+    for name in names if sys.prefix != sys.base_prefix else ():
+        path = os.path.join(library, name, "site-packages", "numba")
+        if os.path.isdir(path):
+            return "{} is for another Python than {}.{}, which runs here".format(path, *sys.version_info)
+    return None
 
 
 def simulator_text() -> str:

@@ -143,7 +143,28 @@ def find(places: Places, name: str) -> dict[str, Any]:
             seen.add(places.own.same(entry))
             hides.append(entry)
     version = version_of(places, name, file, found_by) if file else None
-    return {"name": name, "path": file, "version": version, "rule": found_by, "hides": hides}
+    damage = damage_of(places.own.followed(file)) if file else None
+    return {"name": name, "path": file, "version": version, "rule": found_by, "hides": hides, "damage": damage}
+
+
+def damage_of(path: str) -> str | None:
+    """What shows that a library or a file of bitcode is not whole: its first bytes, and where an ELF file says that its sections end."""
+    try:
+        size = os.path.getsize(path)
+        with open(path, "rb") as file:
+            head = file.read(64)
+    except OSError:
+        return None  # what cannot be read is told by whoever loads it
+    if path.endswith(".bc"):
+        return None if head[:4] in (b"BC\xc0\xde", b"\xde\xc0\x17\x0b") else "no LLVM bitcode"
+    if ".so" not in os.path.basename(path):
+        return None
+    if head[:4] != b"\x7fELF":
+        return "no ELF file"
+    if head[4:6] != b"\x02\x01" or len(head) < 64:  # of another width or order of bytes than those of CUDA's hosts
+        return None
+    end = int.from_bytes(head[40:48], "little") + int.from_bytes(head[58:60], "little") * int.from_bytes(head[60:62], "little")
+    return "cut short: {} of {} bytes".format(size, end) if size < end else None
 
 
 # ---------------------------------------------------------------- versions
