@@ -62,8 +62,8 @@ def _not_the_drivers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """What bears libcuda's name lacks its functions: another library, or a link to one."""
     fact, ladder = _climb(facts)
     for result in broken(ladder, "init"):
-        if "libcuda has no function" in result.output and ladder.library_path is not None:
-            values = {"library": ladder.library_path, "reason": result.output.strip()}
+        if "libcuda has no function" in result.output:
+            values = {"library": ladder.library_path or "libcuda.so.1", "reason": result.output.strip()}
             yield Clue(cause=INCOMPLETE, quotes=(rung_quote(fact, result), *_loaded(ladder)), from_rung="init", values=values)
 
 

@@ -105,6 +105,7 @@ def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
 
     from cudadoctor.commands import examining
     from cudadoctor.commands.runner import interpreter
+    from cudadoctor.model import exit_codes
     from cudadoctor.model.requirements import Requirements
     from cudadoctor.prescribe.applying import of_the_shell
     from cudadoctor.report.clean import one_line
@@ -112,6 +113,8 @@ def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
     options = {**_OPTIONS, "python": interpreter(command)}
     answer, _ = examining.judge(options, Requirements(skip=("benchmark",)), time.monotonic())
     report = answer.report
+    if report.exit_code == exit_codes.INTERRUPTED:
+        raise KeyboardInterrupt
     root = report.diagnosis.root
     if root is None:
         return "", "nothing is wrong" if report.verdict == "healthy" else "the cause is not certain"

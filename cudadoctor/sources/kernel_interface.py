@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 
-REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT)
+REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT, errno.ENOTTY)
 ALL_ANSWERED = "all answered"
 
 
@@ -54,6 +54,18 @@ def _pipe() -> None:
         os.close(end)
 
 
+def _ioctl() -> None:
+    import fcntl
+    import termios
+
+    source, sink = os.pipe()
+    try:
+        fcntl.ioctl(source, termios.FIONREAD, bytes(4))  # how much waits in a pipe, which every kernel says
+    finally:
+        os.close(source)
+        os.close(sink)
+
+
 def _socket(bind: bool) -> None:
     from _socket import AF_UNIX, SOCK_DGRAM, socket  # the module socket takes 9 ms to import
 
@@ -74,6 +86,7 @@ def _poll() -> None:
 _CALLS: dict[str, Callable[[], object]] = {
     "eventfd2": _eventfd,
     "pipe2": _pipe,
+    "ioctl": _ioctl,
     "socket": lambda: _socket(bind=False),
     "bind": lambda: _socket(bind=True),
     "poll": _poll,

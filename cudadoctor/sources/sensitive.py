@@ -31,7 +31,7 @@ _KNOWN_FORMS = re.compile(
     r"tskey-[\w-]{16,80}|\d{8,10}:[A-Za-z0-9_-]{34,36}(?![\w-])|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,80}|[\w.~-]{3}\dQ~[\w.~-]{31,36}|"
     r"NRAK-[A-Z0-9]{20,40}|sq0[a-z]{3}-[\w-]{20,60}|dt0[a-z]\d\d\.[A-Z0-9]{16,30}\.[A-Z0-9]{40,70}|pul-[0-9a-f]{30,60}|pnu_\w{20,100}|"
     r"rdme_[a-z0-9]{30,90}|sm_aat_\w{12,60}|a[ks]-(?=[A-Za-z]{0,25}\d)[A-Za-z0-9]{20,30}|"
-    r"whsec_[\w+/-]{16,100}|pscale_(?:tkn|pw|oauth)_[\w.-]{16,100}|rpa_[A-Za-z0-9]{30,60}|(?<![\w+/])[A-Za-z0-9+/]{30,400}={1,2}(?![\w=]))"
+    r"whsec_[\w+/-]{16,100}|pscale_(?:tkn|pw|oauth)_[\w.-]{16,100}|rpa_[A-Za-z0-9]{30,60}|(?<![\w+/])[A-Za-z0-9+/]{30,20000}={1,2}(?![\w=]))"
 )
 # 40 letters of both cases and digits without a separator: what a cloud calls a secret key. Mangled names of C++ have _ before them.
 _OPAQUE = re.compile(
@@ -40,14 +40,14 @@ _OPAQUE = re.compile(
 # Long ones with signs between: many letters of both cases and many digits. A name that a compiler made begins with _Z or ?.
 _LONG_OPAQUE = re.compile(
     r"(?<![\w+/=.?@$-])(?!_Z|[A-Za-z]{0,12}::)(?=(?:[^A-Z\s]{0,40}[A-Z]){4})(?=(?:[^a-z\s]{0,40}[a-z]){4})(?=(?:[^0-9\s]{0,40}[0-9]){3})"
-    r"[A-Za-z0-9+/_-]{40,400}={0,3}(?![\w+/.-])"
+    r"[A-Za-z0-9+/_-]{40,20000}={0,3}(?![\w+/.-])"
 )
 # Shorter ones, wherever they stand: letters and digits by turns, as no word of a program has them; in both cases, or in one where
 # not all are digits of a hexadecimal number; in capitals also base32, and a key in groups.
 _BY_TURNS = re.compile(
     r"(?<![A-Za-z0-9+/?@$])(?!ZT?[NLISV]?K?\d|(?<=_)Z[A-Z]{1,4}[a-z])(?:(?=(?:[^A-Z\s]{0,40}[A-Z]){2})(?=(?:[^a-z\s]{0,40}[a-z]){2})"
-    r"(?=\d{0,20}(?:[A-Za-z]{1,20}\d{1,20}){3})[A-Za-z0-9]{16,400}|(?=[a-z0-9]{0,63}[g-z])(?=\d{0,20}(?:[a-z]{1,40}\d{1,20}){3})[a-z0-9]{20,400}|"
-    r"(?=(?:[A-Z]{1,20}[2-7]{1,20}){2})[A-Z2-7]{16,400}|(?=[A-Z0-9]{0,63}[G-Z])(?=\d{0,20}(?:[A-Z]{1,20}\d{1,20}){3})[A-Z0-9]{12,400}|"
+    r"(?=\d{0,20}(?:[A-Za-z]{1,20}\d{1,20}){3})[A-Za-z0-9]{16,20000}|(?=[a-z0-9]{0,63}[g-z])(?=\d{0,20}(?:[a-z]{1,40}\d{1,20}){3})[a-z0-9]{20,20000}|"
+    r"(?=(?:[A-Z]{1,20}[2-7]{1,20}){2})[A-Z2-7]{16,20000}|(?=[A-Z0-9]{0,63}[G-Z])(?=\d{0,20}(?:[A-Z]{1,20}\d{1,20}){3})[A-Z0-9]{12,20000}|"
     r"(?=[A-Z0-9-]{0,60}[G-Z])(?=(?:[A-Z-]{0,12}\d){4})(?:[A-Z0-9]{4,8}-){3,6}[A-Z0-9]{4,8})(?![A-Za-z0-9])"
 )
 # What a webhook's address ends with lets anybody write there.
@@ -76,7 +76,7 @@ _CHANNEL = re.compile(r"(://[^\s/]{1,200}/t/)[\w-]{6,200}(?=/)")  # conda's way 
 _UUID = re.compile(
     r"\b((?:GPU|MIG)-)([0-9a-fA-F]{2}[0-9a-fA-F-]{0,34})|"
     r"(?:(?<![0-9a-fA-F])|(?<=pod))((?<!-)[0-9a-fA-F]{8}([-_])[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{4}\4[0-9a-fA-F]{12}|"
-    r"[0-9a-f]{32,400}|[0-9A-F]{32,400})(?![0-9a-zA-Z])"
+    r"[0-9a-f]{32,20000}|[0-9A-F]{32,20000})(?![0-9a-zA-Z])"
 )
 # Some sites sort their users by the first letter: /home/a/ada.
 HOME = re.compile(

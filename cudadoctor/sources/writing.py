@@ -11,6 +11,7 @@ from typing import IO
 from cudadoctor.sources import trust
 
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+MOST_LINKS = 40  # as Linux counts
 _OF_SYSTEM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")  # also of >(program): their links are the kernel's
 
 
@@ -23,8 +24,7 @@ def text(path: str, body: str, *, mode: str = "w") -> None:
 def _opened(path: str, mode: str) -> IO[str]:
     if not hasattr(os, "O_PATH") or _OF_SYSTEM.fullmatch(path):
         return open(path, mode, encoding="utf-8")
-    refused(path)
-    descriptor = without_links(os.path.realpath(path), os.O_WRONLY | os.O_CREAT, 0o666)
+    descriptor = _walked(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) and info.st_uid not in (0, os.geteuid()):
@@ -38,6 +38,48 @@ def _opened(path: str, mode: str) -> IO[str]:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _walked(path: str, flags: int, mode: int) -> int:
+    """The file, opened folder by folder. A link is followed by hand, where root or this user made it: what is asked and what is followed is
+    one and the same open link, so nobody can put another in its place in between."""
+    parts, links = os.path.join(os.getcwd(), path).split(os.sep)[::-1], 0
+    folder = os.open(os.sep, os.O_PATH)
+    try:
+        while True:
+            part = parts.pop() if parts else os.curdir
+            if part in ("", os.curdir) and parts:
+                continue
+            last = not any(parts)
+            try:
+                inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            except FileNotFoundError:
+                if not last:
+                    raise
+                return os.open(part, flags | _SAFELY, mode, dir_fd=folder)
+            info = os.fstat(inner)
+            if not stat.S_ISLNK(info.st_mode):
+                if last:
+                    os.close(inner)
+                    return os.open(part, flags | _SAFELY, mode, dir_fd=folder)
+                os.close(folder)
+                folder = inner
+                continue
+            target = os.readlink("", dir_fd=inner)
+            os.close(inner)
+            if info.st_uid not in (0, os.geteuid()):
+                raise OSError(errno.EPERM, f"{part} is a link that another user made", path)
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+            parts.extend(target.split(os.sep)[::-1])
+            if target.startswith(os.sep):
+                os.close(folder)
+                folder = os.open(os.sep, os.O_PATH)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+    finally:
+        os.close(folder)
 
 
 def refused(path: str) -> None:

@@ -8,6 +8,7 @@
 # CUDADOCTOR         the program, where it is not on PATH
 # CUDADOCTOR_POLICY  a file of demands that this runner must meet
 set -u
+cd /  # the last job may have left a policy in the working directory
 "${CUDADOCTOR:-cudadoctor}" check --quick --timeout 5 --format github ${CUDADOCTOR_POLICY:+--policy "$CUDADOCTOR_POLICY"}
 code=$?
 case $code in

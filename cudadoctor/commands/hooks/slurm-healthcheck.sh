@@ -11,6 +11,7 @@
 # CUDADOCTOR_POLICY  a file of demands that this node must meet
 # CUDADOCTOR_DRAIN   1: drain the node where a GPU is broken, with the one line as its reason
 set -u
+cd /  # the last job may have left a policy in the working directory
 unset CUDA_VISIBLE_DEVICES
 PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 export PATH

@@ -10,6 +10,7 @@
 # CUDADOCTOR_POLICY  a file of demands that this node must meet
 # CUDADOCTOR_DRAIN   1: fail, and so drain the node, where a GPU is broken
 set -u
+cd /  # the last job may have left a policy in the working directory
 unset CUDA_VISIBLE_DEVICES # the node's GPUs are looked at, not the job's
 PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 export PATH
