@@ -15,11 +15,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.commands import policy_file
+from cudadoctor.commands import asking_nodes, policy_file
+from cudadoctor.fleet import nodes
+from cudadoctor.model.fleet import Missing, Node
 from cudadoctor.sources import collecting, engines
 from cudadoctor.sources.engines import calling, distant
 from tests.command_line import finished, host, run, start
 from tests.nodes_answering import SICK, doctor
+from tests.test_fleet import report
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-ins are shell scripts")
 
@@ -347,3 +350,22 @@ def test_a_cluster_that_lists_no_pods_is_an_error(script: str, why: str, cluster
 def test_options_that_are_no_shell_words_are_a_wrong_command_line(arguments: tuple[str, ...], cluster: Path) -> None:
     ended = run("fleet", *arguments, "--doctor", str(cluster))
     assert (ended.code, "No closing quotation" in ended.err) == (2, True)
+
+
+def test_two_nodes_that_say_to_be_one_are_neither() -> None:
+    def node(source: str, boot_id: str | None) -> Node:
+        body = json.loads(report("h200-healthy", "gpu1"))
+        body["origin"]["boot_id"] = boot_id
+        found = nodes.one(source, json.dumps(body).encode())
+        assert isinstance(found, Node)
+        return found
+
+    for boot_id in ("another", None):
+        missing = asking_nodes._each_for_itself([node("10.0.0.1", "one"), node("10.0.0.2", boot_id)])
+        assert [one.why for one in missing if isinstance(one, Missing)] == ["10.0.0.1 and 10.0.0.2 both say that they are gpu1"] * 2
+    twice = [node("gpu1", "one"), node("gpu1.example", "one")]
+    assert asking_nodes._each_for_itself(twice) == twice
+
+
+def test_an_address_is_no_name_with_a_domain() -> None:
+    assert [asking_nodes._short(name) for name in ("10.0.0.1", "gpu1.example", "gpu1")] == ["10.0.0.1", "gpu1", "gpu1"]

@@ -566,3 +566,21 @@ def test_verbose_says_every_reason() -> None:
     )
     assert run_text.render(outcome, Style()).count("[cause-") == run_text.MOST_REASONS
     assert run_text.render(outcome, Style(verbose=True)).count("[cause-") == len(reasons)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="setsid")
+def test_a_child_that_goes_on_to_write_does_not_hold_us(tmp_path: Path) -> None:
+    command = f"setsid sh -c 'echo $$ > {tmp_path}/pid; exec yes >&2' & while [ ! -s {tmp_path}/pid ]; do sleep 0.05; done"
+    argv = [sys.executable, "-P", "-m", "cudadoctor", "run", "--quiet", "--", "sh", "-c", command]
+    running = subprocess.Popen(argv, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=ROOT)
+    assert running.stderr is not None
+    try:
+        until = time.monotonic() + 60
+        while running.poll() is None and time.monotonic() < until:
+            os.read(running.stderr.fileno(), 1 << 16)
+            time.sleep(0.01)
+        assert running.returncode == 0
+    finally:
+        running.kill()
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+        running.stderr.close()

@@ -75,7 +75,7 @@ class Asking:
         except KeyboardInterrupt:
             terminal.say("\nInterrupted: what came until now is shown.\n")
         found += [self._read(answer, engine.among, folder) for answer in (*recorded, *gone)]
-        return reading_nodes.parted(found)
+        return reading_nodes.parted(_each_for_itself(found))
 
     def _read(self, answer: Answer, among: list[str], folder: str | None) -> Node | Missing:
         from cudadoctor.fleet import nodes
@@ -166,9 +166,33 @@ def _of_its_own(found: Node | Missing, among: list[str]) -> Node | Missing:
     """An engine may mix answers up, and a node may speak for another: what says that it is of another asked node counts for none."""
     if isinstance(found, Missing):
         return found
-    asked, name = (text.partition(".")[0] for text in (found.source, found.name))
-    others = {text.partition(".")[0] for text in among} - {asked}
+    asked, name = _short(found.source), _short(found.name)
+    others = set(map(_short, among)) - {asked}
     return Missing(source=found.source, why=f"the answer that came is of {name}") if name in others else found
+
+
+def _short(name: str) -> str:
+    """A host's name without its domain; an address is one as a whole."""
+    return name if name.replace(".", "").isdigit() else name.partition(".")[0]
+
+
+def _each_for_itself(found: Sequence[Node | Missing]) -> list[Node | Missing]:
+    """Where two nodes that were asked say that they are the same one, and not by the same start of it, nobody knows which of them is."""
+    starts: dict[str, dict[str, str | None]] = {}
+    for one in found:
+        if isinstance(one, Node):
+            starts.setdefault(one.name, {})[one.source] = one.boot_id
+    twice = {
+        name: sorted(sources)
+        for name, sources in starts.items()
+        if len(sources) > 1 and (None in sources.values() or len({*sources.values()}) > 1)
+    }
+    return [
+        Missing(source=one.source, why=f"{' and '.join(twice[one.name])} both say that they are {one.name}")
+        if isinstance(one, Node) and one.name in twice
+        else one
+        for one in found
+    ]
 
 
 def _keep(folder: str, name: str, body: bytes) -> None:

@@ -96,7 +96,9 @@ policy_options = group(
 nodes_options = group(
     click.option("--slurm", metavar="NODES", help="By srun: node[001-037], or all: the job's nodes in a job, else the cluster's."),
     click.option("--ssh", metavar="NODES", help="By ssh, which asks no questions: node[001-037]."),
-    click.option("--dask", metavar="ADDRESS", help="By a Dask cluster's workers, one a node: the scheduler's address. Each worker can run code as you."),
+    click.option(
+        "--dask", metavar="ADDRESS", help="By a Dask cluster's workers (each of which can run code as you): the scheduler's address."
+    ),
     click.option("--kubernetes", metavar="SELECTOR", help="By pods with this label that print reports: app=cudadoctor (see hook)."),
     click.option("--quick", is_flag=True, help="Nodes launch no kernel and measure nothing."),
     click.option("--busy", is_flag=True, help="Nodes measure GPUs too on which another process computes."),

@@ -23,6 +23,7 @@ from cudadoctor.sources import programs
 
 TAIL = 1 << 20  # bytes of stderr that are kept
 CHUNK = 1 << 16
+LEFT_BEHIND = 1 << 20  # bytes that a channel may hold when the program has ended: the largest pipe of Linux
 NOT_FOUND, NOT_STARTED = 127, 126  # as a shell ends
 _TICK = 0.05  # seconds between looks at a program whose end no signal told
 _PASSED_ON = tuple(
@@ -212,7 +213,7 @@ class _Signals:
 
 
 def _copy(process: subprocess.Popen[bytes], source: int, tail: Tail, signals: _Signals) -> None:
-    """Copy until the program has ended, and what it left behind in the channel."""
+    """Copy until the program has ended, and what it left behind in the channel. A child that goes on to write there does not hold us."""
     os.set_blocking(source, False)
     open_end = True
     with selectors.DefaultSelector() as selector:
@@ -226,8 +227,10 @@ def _copy(process: subprocess.Popen[bytes], source: int, tail: Tail, signals: _S
                 open_end = False
                 selector.unregister(source)
                 os.close(source)
+    left = LEFT_BEHIND
     while open_end:
-        chunk = _take(source)
+        chunk = _take(source) if left > 0 else None
+        left -= len(chunk or b"")
         if not chunk:
             open_end = False
             if chunk is None:
