@@ -77,6 +77,12 @@ class _Pod(msgspec.Struct):
         return self.spec.node_name or self.metadata.name
 
 
+    @property
+    def key(self) -> str:
+        """What no other pod is called: a name is used again in another namespace."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
 class _Pods(msgspec.Struct):
     items: list[_Pod]
 
@@ -127,7 +133,7 @@ def ask(pods: Pods, work: Work, took: Took) -> None:
 
     try:
         while True:
-            left = {pod.metadata.name: pod for pod in pods.listed() if pod.metadata.name not in done}
+            left = {pod.key: pod for pod in pods.listed() if pod.key not in done}
             ended = {name: pods.log(pod) for name, pod in left.items() if _is_over(pod)}
             calling.side_by_side(ended, b"", _PATIENCE, work.fanout, over)
             if not left or time.monotonic() >= until:
