@@ -42,6 +42,7 @@ _UNVERSIONED = (
 )  # fmt: skip
 
 
+_REBUILDS = (None, "rhel", "centos", "rocky", "almalinux", "ol", "scientific")
 OLDEST_OF_TILEIRAS = 80  # tileiras 13.1 to 13.4: --help lists sm_80 and later, no release an earlier one
 
 # The driver's branch fits and its kernel modules are of the wrong kind.
@@ -261,6 +262,10 @@ CONDITIONS: dict[str, Condition] = {
     "layered-image": lambda case: case.system.image is not None,
     "apt": _either(_family("debian"), _family("ubuntu")),
     "pip-refused": pip.refused,
+    # Docker's repository for RHEL is found by the release's number, which its rebuilds share.
+    "docker-ce": lambda case: case.system.family == "rhel" and case.system.id in _REBUILDS,
+    # The driver's libraries are from the AUR, which pacman does not know.
+    "of-aur": lambda case: case.system.family == "arch" and placeholders(case).get("library_packages") != ("nvidia-utils",),
     "module-built-here": lambda case: case.get(DKMS) is not None or "prebuilt_module" not in placeholders(case),
     # The capability to make device files is missing, as in most containers. Another shell of the same machine may have it.
     "nodes-forbidden": lambda case: case.get(MAY_MAKE_NODES) is False,

@@ -27,7 +27,13 @@ _LAYERED = {
         (lazy(r"^(?=zypper (?:addrepo|--gpg-auto-import-keys refresh))"), "transactional-update --continue run "),
     ),
 }
-_MANAGERS = lazy(r"^(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
+# RHEL 7 and older: yum, and its own names for the plugin that adds a repository.
+_YUM = (
+    (lazy(r"(?<![\w-])dnf config-manager(?= )"), "yum-config-manager"),
+    (lazy(r"(?<![\w-])dnf-plugins-core(?![\w-])"), "yum-utils"),
+    (lazy(r"(?<![\w-])dnf(?![\w-])"), "yum"),
+)
+_MANAGERS = lazy(r"^(?:.{1,600}xargs -r )?(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
 # Programs that Windows has under the same name. `{python}` is the interpreter's path.
 _EVERYWHERE = ("{python}", "nvidia-smi", "conda", "nvcc", "pip", "cudadoctor", "docker", "wsl", "cmake")
 _TAKEN_AWAY = lazy(r"Remove-Item Env:(?P<name>\w+) -ErrorAction SilentlyContinue")
@@ -69,7 +75,8 @@ def template_of(step: StepTemplate, system: Distribution) -> str | None:
         return own or _layered(step.shells.get(family) or step.shell, system.image)
     found = step.shells.get(family) or step.shells.get(_PARENT.get(family, "")) or step.shell
     if found is not None and family == "rhel" and (system.major or "8") in ("6", "7"):
-        return re.sub(r"^dnf\b", "yum", found, flags=re.MULTILINE)
+        for pattern, words in _YUM:
+            found = pattern.sub(words, found)
     return found
 
 

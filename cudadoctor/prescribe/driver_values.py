@@ -8,7 +8,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
-from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group
+from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group, suse_parts
 from cudadoctor.prescribe.shellwords import Found, Script, Value
 
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
@@ -69,7 +69,7 @@ _ARCH_KERNELS = ("cachyos", "lts", "zen", "hardened", "rt")
 def _headers(case: Case, release: str) -> tuple[str, ...]:
     family = case.system.family
     if family in ("fedora", "rhel"):
-        return (f"kernel-{'uek-' if 'uek' in release else ''}devel-{release}",)
+        return (_kernel_devel(release),)
     if family == "suse":
         flavour = release.rsplit("-", 1)[-1]
         return (f"kernel-{flavour if flavour in ('azure', 'rt', 'longterm') else 'default'}-devel",)
@@ -82,6 +82,21 @@ def _headers(case: Case, release: str) -> tuple[str, ...]:
     # Debian's kernels of every day have a package that follows them, so that the next kernel finds its headers.
     follows = re.search(r"(?:cloud-)?(?:amd64|arm64)$", release) if family == "debian" else None
     return (f"linux-headers-{release}", *((f"linux-headers-{follows[0]}",) if follows else ()))
+
+
+def _kernel_devel(release: str) -> str:
+    """`uname -r` ends in the variant (+64k, +rt, +debug), and the package begins with it.
+
+    Amazon's kernels after 6.1 have a name for each branch.
+    Source: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (Pre-installation Actions: kernel-64k-devel), and AWS's
+    installation scripts of NVIDIA's driver for Amazon Linux 2023: kernel6.12-devel-$(uname -r)
+    """
+    own, _, variant = release.partition("+")
+    branch = re.match(r"\d{1,2}\.\d{1,3}", release)
+    if ".amzn2023" in release and branch is not None and branch[0] != "6.1":
+        return f"kernel{branch[0]}-devel-{release}"
+    variant = "uek" if "uek" in own else variant
+    return f"kernel-{variant}-devel-{own}" if variant else f"kernel-devel-{own}"
 
 
 def _headers_of_running(case: Case) -> Value | None:
@@ -130,15 +145,14 @@ def libraries(case: Case) -> Found:
     elif family == "debian":
         library, tools = _debian_parts(case, branch)
     elif family == "fedora":
-        legacy = "-470xx" if branch == 470 else "-390xx" if branch == 390 else ""
+        legacy = _of_rpm_fusion(case, branch)
         library, tools = (f"xorg-x11-drv-nvidia{legacy}-cuda-libs",), (f"xorg-x11-drv-nvidia{legacy}-cuda",)
     elif family == "rhel":
         library, tools = ("nvidia-driver-cuda-libs",), ("nvidia-driver-cuda",)
     elif family == "arch":
         library = tools = (f"nvidia-{branch}xx-utils",) if branch in (390, 470, 580) and case.driver.origin == "aur" else ("nvidia-utils",)
     elif family == "suse":
-        group = suse_group(branch)
-        library, tools = (f"nvidia-compute-{group}",), (f"nvidia-compute-utils-{group}",)
+        library, tools = suse_parts(suse_group(branch))
     elif family == "nixos":
         words = "hardware.graphics.enable = true and hardware.nvidia bring it; programs find it in /run/opengl-driver/lib"
         yield from (("library_words", words), ("smi_words", "nvidia-smi, which hardware.nvidia puts on PATH"))
@@ -155,6 +169,16 @@ def libraries(case: Case) -> Found:
     yield "smi_words", " ".join(tools) or words_of(anywhere.format(f"nvidia-utils-{number}", "nvidia-smi", ""), case.system)
 
 
+def _of_rpm_fusion(case: Case, branch: int | None) -> str:
+    """The ending of an old branch's packages: of those that are installed, else of the branch. 580 was the current one before."""
+    named = (re.match(r"(?:akmod-nvidia|xorg-x11-drv-nvidia)(-\d{3}xx)?(?![\w])", package.name) for package in case.packages)
+    found = next((match for match in named if match), None)
+    if found is not None:
+        return found[1] or ""
+    own = next((name for name in case.driver.packages if name.startswith("akmod-nvidia-")), "")
+    return f"-{branch}xx" if branch in (340, 390, 470) or own == f"akmod-nvidia-{branch}xx" else ""
+
+
 def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The packages of the branch that is installed, where this release has that branch; else those of the usual driver."""
     row = case.knowledge.branch(branch) if branch is not None else None
@@ -168,7 +192,11 @@ def _debian_parts(case: Case, branch: int | None) -> tuple[tuple[str, ...], tupl
 
 
 _LINUX_DRIVER = lazy(
-    r"nvidia-(driver|dkms|kernel|utils|compute|firmware|open|prime|settings)|libnvidia-(?!container)|libcuda1|cuda-drivers|xserver-xorg-video-nvidia"
+    r"nvidia-(driver|dkms|kernel|utils|compute|firmware|open|prime|settings|\d{3}xx-)|libnvidia-(?!container)|libcuda1|cuda-drivers"
+    r"|xserver-xorg-video-nvidia"
+    r"|(?:akmod|kmod|dkms|xorg-x11-drv|xorg-x11)-nvidia|nvidia-(?:kmod|modprobe|persistenced|xconfig|libXNVCtrl)"  # Fedora, RHEL
+    r"|x11-video-nvidia|nvidia-(?:gfx|gl|video|common|userspace)"  # SUSE
+    r"|nvidia(?:-lts)?$|(?:lib32-|opencl-){1,2}nvidia|linux\d{2,4}-nvidia|linux-cachyos[a-z-]{0,20}-nvidia"  # Arch and its descendants
 )
 
 
@@ -198,3 +226,11 @@ def fabric_manager(case: Case) -> Found:
         yield "fabric_manager_words", f"{name}, version {version}"
     else:
         yield "fabric_manager_words", f"version {version}"
+
+
+_DOCKERS = {"amzn": "docker", "azurelinux": "moby-engine"}
+
+
+def docker(case: Case) -> Found:
+    """Of the relatives of RHEL that Docker's repository does not serve."""
+    yield "docker_package", _DOCKERS.get(case.system.id or "")

@@ -206,6 +206,13 @@ def suse_driver(group: str, *, open_modules: bool, headless: bool = False) -> tu
     return (kernel, *screen, f"nvidia-compute-utils-{group}")
 
 
+def suse_parts(group: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The packages with libcuda and with nvidia-smi. Source: NVIDIA/zypper-packaging-nvidia-driver, x11-video-nvidiaG05.spec."""
+    if group in ("G04", "G05"):
+        return (f"nvidia-compute{group}",), (f"nvidia-compute{group}",)
+    return (f"nvidia-compute-{group}",), (f"nvidia-compute-utils-{group}",)
+
+
 def suse_group(branch: int | None) -> str:
     """The group that a branch belongs to; the newest where the branch is not known."""
     if branch is None or branch >= 590:

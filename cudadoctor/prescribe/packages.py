@@ -118,5 +118,5 @@ def by_generation(names: str) -> str:
 
 def stream_of(need: Need) -> str:
     if need.high is not None:
-        return f"{need.high}-dkms"
+        return f"{need.high}-{'open' if need.flavour == 'open' else 'dkms'}"
     return "open-dkms" if need.flavour == "open" else "latest-dkms"

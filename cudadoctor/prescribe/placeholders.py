@@ -13,7 +13,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
 from cudadoctor.prescribe import frameworks, free_gpu, launches, pip, settings, without_gpu
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.driver_values import RELEASE, driver, fabric_manager, libraries, linux_driver
+from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.shells import printable
 from cudadoctor.prescribe.shellwords import Found, Script, Value
 from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
@@ -111,7 +111,7 @@ WORDS: dict[str, str] = {
     "started_processes": "more", "gpu_count": "fewer", "launcher": "the launcher", "fitting_option": "one for each GPU",
     "minimum_driver": "of the version that its CUDA asks for", "fits": "",
     "fabric_manager": "nvidia-fabricmanager", "fabric_manager_words": "nvidia-fabricmanager",
-    "amount": "less than CUDA needs", "call": "what the driver calls",
+    "amount": "less than CUDA needs", "call": "what the driver calls", "docker_package": "docker",
     "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
 }  # fmt: skip
 
@@ -322,5 +322,5 @@ def _requirement(text: str | None) -> str | None:
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
     driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, without_gpu.values,
-    launches.values, settings.values, fabric_manager,
+    launches.values, settings.values, fabric_manager, docker,
 )  # fmt: skip
