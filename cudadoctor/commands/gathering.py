@@ -94,9 +94,9 @@ def frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ..
 
 def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, ...] = (), judge: Judge | None = None) -> Evidence:
     """The evidence of this machine. Ends with 3 on a system that the doctor cannot examine."""
-    from cudadoctor.sources.platforms import known
+    from cudadoctor.sources.probes import PROBES
 
-    if not known(sys.platform):
+    if sys.platform not in PROBES:
         terminal.say(
             "This machine cannot be examined: that needs Linux, WSL or Windows. Texts are read here (`cudadoctor explain -`), and so are "
             "reports and recordings (`--replay`, `cudadoctor compare`).\n"

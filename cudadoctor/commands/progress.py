@@ -14,7 +14,7 @@ from typing import TextIO
 from cudadoctor.commands import terminal
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.judgement import RowsWanted
-from cudadoctor.sources.platforms import probes_of
+from cudadoctor.sources.probes import PROBES
 from cudadoctor.within.asking import Judge
 
 OF_WORKERS = {"bench": "benchmark", "smoke": "smoke"}  # the row that waits for the workers on the GPUs
@@ -41,7 +41,7 @@ class Progress:
         self.last = {OF_WORKERS[worker] for worker in on_gpus if worker in OF_WORKERS}
         self.items: dict[str, Item] = {}
         self.shown: set[str] = set()
-        self.expected = {probe.id for probe in probes_of(sys.platform) if not probe.instead_of}
+        self.expected = {probe.id for probe in PROBES[sys.platform] if not probe.instead_of}
 
     def __call__(self, item: Item) -> None:
         self.items[item.id] = item

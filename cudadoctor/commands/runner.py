@@ -74,10 +74,10 @@ class Examination:
     def _examine(self) -> None:
         from cudadoctor.model.judgement import Question
         from cudadoctor.sources.host import Plan, collect
-        from cudadoctor.sources.platforms import known
+        from cudadoctor.sources.probes import PROBES
         from cudadoctor.within.asking import Judge
 
-        if known(sys.platform):
+        if sys.platform in PROBES:
             with closing(Judge(warm=True)) as judge:
                 evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION, more=self.knowledge().more_probes), None)
                 self.found = Examined(judge.answer(Question(machines=(evidence,), every_step=True)), evidence)

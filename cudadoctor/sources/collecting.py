@@ -17,7 +17,7 @@ import msgspec
 
 from cudadoctor import __version__
 from cudadoctor.model.frameworks import NAMES
-from cudadoctor.sources.probes import PROBES, Probe, framework
+from cudadoctor.sources.probes import LINUX, Probe, framework
 
 PACKAGE = Path(__file__).parent.parent
 ROOTS = ("cudadoctor.sources.host", "cudadoctor.sources.redact", "cudadoctor.sources.recording")
@@ -85,7 +85,7 @@ def _imports(node: ast.AST) -> Iterator[str]:
 def files(more: Iterable[Probe] = ()) -> dict[str, str]:
     """The workers of all probes with the parts that they load, and NVML's binding; their paths in the temporary folder."""
     found: dict[str, str] = {}
-    asked = (*PROBES, *(framework(name) for name in NAMES), *more)
+    asked = (*LINUX, *(framework(name) for name in NAMES), *more)
     waiting = [Path(probe.what).stem for probe in asked if probe.kind == "worker" and isinstance(probe.what, str)] + ["supervisor"]
     while waiting:
         name = waiting.pop()

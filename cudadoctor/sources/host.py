@@ -15,8 +15,7 @@ from cudadoctor.sources import gpu_workers, inherited
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper
-from cudadoctor.sources.platforms import probes_of
-from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
+from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import found, lying, refused, search_path
 from cudadoctor.sources.readers import READERS
 from cudadoctor.sources.spawning import ON_WINDOWS, remembered, uninterrupted
@@ -27,7 +26,7 @@ NODE = "CUDADOCTOR_NODE"  # the name of the machine, where its own is another: i
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to collect. `timeout` bounds the whole collection in seconds; `platform` chooses the questions (sources/platforms.py)."""
+    """What to collect. `timeout` bounds the whole collection in seconds; `platform` chooses the questions (sources/probes.py)."""
 
     python: str | None = None
     quick: bool = False
@@ -63,7 +62,7 @@ class Collector:
     ) -> None:
         self.keeper = keeper
         self.plan, self.progress, self.meanwhile = plan, progress, meanwhile
-        self.probes = (*probes_of(plan.platform), *plan.more)
+        self.probes = (*PROBES[plan.platform], *plan.more)
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
         self.identity = identity()
