@@ -217,7 +217,7 @@ def test_the_collection_measures_long_and_not_twice(stubs: Path, monkeypatch: py
         progress(item)
     assert "nothing was measured" not in text.getvalue()
     assert re.search(r"^benchmark +GPU 0: done in \d", text.getvalue(), re.MULTILINE)
-    progress.close()
+    progress.update(final=True)
     assert len(re.findall("^benchmark ", text.getvalue(), re.MULTILINE)) == 2
 
 

@@ -60,10 +60,7 @@ def explain(words: tuple[str, ...], form: str, distro: str | None, **options: An
             body, code = explaining.answer(what, knowledge, judge, form=form, style=style, distro=distro, stdin=sys.stdin.buffer)
         except explaining.NotUnderstoodError as error:
             raise terminal.usage(str(error)) from error
-    if form == "json":
-        terminal.write_json(body, options["plain"])
-    elif not options["quiet"]:
-        terminal.write(body)
+    terminal.write_as(form, body, options)
     sys.exit(code)
 
 
@@ -80,7 +77,4 @@ def causes(form: str, **options: Any) -> None:
     from cudadoctor.commands import explaining
 
     body = explaining.listing(gathering.knowledge(), form)
-    if form == "json":
-        terminal.write_json(body, options["plain"])
-    elif not options["quiet"]:
-        terminal.write(body)
+    terminal.write_as(form, body, options)

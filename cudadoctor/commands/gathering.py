@@ -132,7 +132,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         return collect(plan, watcher if watcher is not None or judge is None else _rehearsal(judge), _warm if judge is not None else None)
     finally:
         if watcher is not None:
-            watcher.close()
+            watcher.update(final=True)
 
 
 def _rehearsal(judge: Judge) -> Callable[[Item], None]:

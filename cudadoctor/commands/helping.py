@@ -46,10 +46,10 @@ class Group(click.Group):
     )
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = [self.commands[name] for name in self.commands]
         for heading in GROUPS:
             with formatter.section(heading):
-                formatter.write_dl([(one.name or "", one.short_help or "") for one in commands if getattr(one, "group", None) == heading])
+                commands = [one for one in self.commands.values() if getattr(one, "group", None) == heading]
+                formatter.write_dl([(one.name or "", one.short_help or "") for one in commands])
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(context, formatter)

@@ -57,9 +57,6 @@ class Progress:
         """With the time since the start, when the row was complete."""
         terminal.fill_in(f"{row:<16} {time.monotonic() - self.started:4.1f} s", line, self.stream, color=self.color)
 
-    def close(self) -> None:
-        self.update(final=True)
-
     def complete(self, row: str, items: tuple[str, ...]) -> bool:
         """Whether all that a row's line needs has arrived.
 

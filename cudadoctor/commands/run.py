@@ -70,7 +70,9 @@ def run(
     if not quiet:
         if ended.tail and not ended.tail.endswith(b"\n"):
             terminal.say("\n")
-        _say(outcome, color, plain, verbose=verbose)
+        from cudadoctor.report import run_text
+
+        terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)), drawn=True)
     if output is not None:
         _write(outcome, output)
     sys.stderr.flush()
@@ -120,12 +122,6 @@ def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
         return "", f"only suspected: {named}"
     found = of_the_shell(report.prescription)
     return found, named if found else f"{named}: nothing in its fix can be done for one program (cudadoctor fix)"
-
-
-def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
-    from cudadoctor.report import run_text
-
-    terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)), drawn=True)
 
 
 def _write(outcome: Outcome, path: str) -> None:
