@@ -67,7 +67,7 @@ def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], fol
         if table is None:
             raise PolicyError(f"--policy {given}: it has no [tool.{TABLE}]")
     elif search:
-        path, table, refused = _found(folder or _working_directory())
+        path, table, refused = _found(folder or trust.working_directory())
     else:
         path = table = None
     if path is None or table is None:
@@ -89,13 +89,6 @@ def written(asked: Policy | None) -> str:
 
 
 # ---------------------------------------------------------------- finding it
-def _working_directory() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:
-        return None  # it was removed
-
-
 def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
     """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
     for path in _candidates(folder):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item, Status, writable
-from cudadoctor.sources import gpu_workers, inherited
+from cudadoctor.sources import gpu_workers, inherited, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper
@@ -141,8 +141,7 @@ class Collector:
 
     def worker_arguments(self, probe: Probe) -> list[str]:
         if probe.id.startswith("ladder"):
-            first = self.items.get("ladder")
-            measured = first is not None and '"benchmark"' in (first.stdout or "")  # once is enough
+            measured = '"benchmark"' in self.said("ladder")  # once is enough
             own = ["--own"] if probe.id == "ladder-own" else []
             without = measured or not self.plan.benchmark or "bench" in self.plan.on_gpus
             flags = {"--quick": self.plan.quick, "--no-benchmark": without, "--busy": self.plan.busy}
@@ -156,13 +155,10 @@ class Collector:
     def finished(self, child: Child) -> None:
         self.keep(child.as_item())
         if child.item == "nvml" and child.status == "ok":
-            self.hurry("nvidia-smi", SMI_LIMIT_AFTER_NVML)
-
-    def hurry(self, item: str, limit: float) -> None:
-        for child in self.children:
-            if child.item == item and child.limit > limit:
-                child.deadline = min(child.deadline, max(child.started + limit, time.monotonic() + 0.5))
-                child.limit = limit
+            for smi in self.children:
+                if smi.item == "nvidia-smi" and smi.limit > SMI_LIMIT_AFTER_NVML:
+                    smi.deadline = min(smi.deadline, max(smi.started + SMI_LIMIT_AFTER_NVML, time.monotonic() + 0.5))
+                    smi.limit = SMI_LIMIT_AFTER_NVML
 
     # ------------------------------------------------------------ waves
     def wave(self, name: str) -> list[Probe]:
@@ -191,6 +187,11 @@ class Collector:
         known = self.items.get(item)
         return known is not None and useful(known)
 
+    def said(self, item: str) -> str:
+        """What is there of its output."""
+        known = self.items.get(item)
+        return (known.stdout or "") if known is not None else ""
+
     def ladder_line(self, line: str) -> None:
         # The worker waits after its last rung of this wave; that a line names the rung is all that is read here.
         if '"end"' in line and '"devices"' in line and '"pass"' in line:
@@ -202,11 +203,11 @@ class Collector:
         try:
             with remembered():
                 self.carry_out()
-        except KeyboardInterrupt:
-            self.stop("interrupted")
-            raise Interrupted(self.evidence(INTERRUPTED)) from None
-        except BaseException:
-            self.stop("interrupted")
+        except BaseException as error:
+            for child in self.children:
+                child.kill("interrupted")
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(self.evidence(INTERRUPTED)) from None
             raise
         return self.evidence()
 
@@ -265,16 +266,12 @@ class Collector:
         item = self.items.get("ladder")
         if item is None or self.plan.quick:
             return
-        started = bool((item.stdout or "").strip())
-        without_numba = '"no Numba here"' in (item.stdout or "")
-        if (without_numba or not started) and self.python != sys.executable and item.status not in ("timed-out", "abandoned"):
-            self.climb_in_own_python()
-
-    def climb_in_own_python(self) -> None:
-        probe = Probe(id="ladder-own", wave="load", kind="worker", what="ladder.py", own_python=True, limit=ANSWER_LIMIT)
-        child = self.start(probe)
-        if child is not None:
-            self.let_go(child)
+        said = self.said("ladder")
+        silent = '"no Numba here"' in said or not said.strip()
+        if silent and self.python != sys.executable and item.status not in ("timed-out", "abandoned"):
+            own = self.start(Probe(id="ladder-own", wave="load", kind="worker", what="ladder.py", own_python=True, limit=ANSWER_LIMIT))
+            if own is not None:
+                self.let_go(own)
 
     def let_go(self, ladder: Child) -> None:
         ladder.limit = max(0.1, self.end - time.monotonic())
@@ -285,12 +282,10 @@ class Collector:
 
     def work_on_gpus(self) -> None:
         """The long benchmark and the further steps of the smoke test, on each GPU whose kernel computed."""
-        ladder = self.items.get("ladder")
-        said = (ladder.stdout or "") if ladder is not None else ""
+        said = self.said("ladder")
         gpus = gpu_workers.devices(said)
         numba = sys.executable if '"no Numba here"' in said else None  # the doctor's own stands in, as on the ladder
-        own = self.items.get("ladder-own")
-        ran = any(gpu_workers.devices(text, rung="numba-kernel") for text in (said, (own.stdout or "") if own is not None else ""))
+        ran = any(gpu_workers.devices(text, rung="numba-kernel") for text in (said, self.said("ladder-own")))
 
         def work(name: str, on: tuple[int, ...], arguments: tuple[str, ...]) -> None:
             python = (numba if name == "smoke" else None) or self.python or sys.executable
@@ -308,10 +303,9 @@ class Collector:
 
         That the listing of the examined Python names a framework is all that is read here; the time left is shared by those that wait.
         """
-        listed = self.items.get("python-env")
-        text = (listed.stdout or "") if listed is not None else ""
-        probes = [framework(name) for name in self.plan.frameworks if f'"framework", "name": "{name}"' in text]
-        probes = [] if self.plan.quick else [probe for probe in probes if probe.id not in self.plan.leave_out]
+        listed = "" if self.plan.quick else self.said("python-env")
+        probes = [framework(name) for name in self.plan.frameworks if f'"framework", "name": "{name}"' in listed]
+        probes = [probe for probe in probes if probe.id not in self.plan.leave_out]
         for place, probe in enumerate(probes):
             left = self.end - time.monotonic()
             if left < LEAST_FOR_FRAMEWORK:
@@ -323,19 +317,13 @@ class Collector:
             if child is not None:
                 watch([child], on_over=self.finished)
 
-    def stop(self, why: str) -> None:
-        for child in self.children:
-            child.kill(why)
-
 
 def stand_somewhere() -> tuple[str, ...]:
     """Where the working directory was deleted, go on in /: programs that ask where they are (Numba does) would fail for that alone."""
-    try:
-        os.getcwd()
-    except OSError:
-        os.chdir(os.sep)
-        return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
-    return ()
+    if trust.working_directory() is not None:
+        return ()
+    os.chdir(os.sep)
+    return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
 
 
 def identity() -> tuple[str | None, str | None, str]:
