@@ -62,9 +62,8 @@ QUESTIONS: Mapping[str, Entry] = {
     "container-gpu": Entry("switch", software.container_gpu, "an engine for containers is set up to hand GPUs on", alone=True),
     **{
         name: Entry("version", software.package(name), f"the package {name} of the examined Python", alone=True)
-        for name in ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "nvidia-ml-py")
+        for name in ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "nvidia-ml-py", *_FRAMEWORKS)
     },
-    **{name: Entry("version", software.package(name), f"the package {name} of the examined Python", alone=True) for name in _FRAMEWORKS},
     **{
         f"{name}-cuda": Entry("version", software.built_for(name), f"the CUDA version that {name} was built for", alone=True)
         for name in _FRAMEWORKS

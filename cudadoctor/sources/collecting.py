@@ -43,14 +43,13 @@ def script(more: Iterable[Probe] = ()) -> str:
 
 
 # ---------------------------------------------------------------- what goes along
-def _text(module: str) -> str:
+def _file(module: str) -> Path:
     path = PACKAGE.joinpath(*module.split(".")[1:])
-    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _is_module(name: str) -> bool:
-    path = PACKAGE.joinpath(*name.split(".")[1:])
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+def _text(module: str) -> str:
+    return _file(module).read_text(encoding="utf-8")
 
 
 def modules() -> dict[str, str]:
@@ -78,7 +77,7 @@ def _imports(node: ast.AST) -> Iterator[str]:
         if isinstance(child, ast.ImportFrom) and (child.module or "").split(".")[0] == "cudadoctor":
             for alias in child.names:
                 inner = f"{child.module}.{alias.name}"
-                yield inner if _is_module(inner) else child.module or ""
+                yield inner if _file(inner).is_file() else child.module or ""
         yield from _imports(child)
 
 

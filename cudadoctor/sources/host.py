@@ -164,8 +164,17 @@ class Collector:
     def wave(self, name: str) -> list[Probe]:
         return [probe for probe in self.probes if probe.wave == name and probe.id not in self.plan.leave_out]
 
-    def run_children(self, probes: list[Probe], until: Callable[[], bool] | None = None) -> None:
-        """Start every probe at once, the longest first; then those that stand in for one that did not answer."""
+    def run_children(self, probes: list[Probe]) -> None:
+        """Start every probe at once, the longest first; then those that stand in for one that did not answer.
+
+        After that all have ended, but for the ladder, which may wait for our word. Package tools and the Python listing open no device, so they
+        need not end before nvidia-smi, NVML and cuInit begin; the list of processes leaves the doctor's own children out.
+        """
+
+        def settled() -> bool:
+            others = all(child.over for child in self.children if child is not self.ladder)
+            return others and (self.ladder is None or self.ladder.over or self.at_gate)
+
         at_once = sorted((probe for probe in probes if not probe.instead_of), key=lambda probe: probe.id != "ladder")
         begun = [self.start(probe) for probe in at_once]
         started = [child for child in begun if child is not None]
@@ -176,7 +185,7 @@ class Collector:
         if self.meanwhile is not None:
             self.meanwhile()
             self.meanwhile = None
-        watch(started, until=until, on_over=self.finished)
+        watch(started, until=settled, on_over=self.finished)
         for probe in probes:
             if probe.instead_of and not any(self.answered(item) for item in probe.instead_of):
                 other = self.start(probe)
@@ -217,7 +226,7 @@ class Collector:
         for probe in look:
             if probe.reader is not None:
                 self.read(probe)
-        self.run_look_and_ask([probe for probe in look if probe.reader is None], [probe for probe in ask if probe.reader is None])
+        self.run_children([probe for probe in (*look, *ask) if probe.reader is None])
         for probe in ask:
             if probe.reader is not None:
                 self.read(probe)
@@ -244,19 +253,6 @@ class Collector:
             time=when,
             remarks=tuple(map(writable, (*self.remarks, *remarks))),
         )
-
-    def run_look_and_ask(self, look: list[Probe], ask: list[Probe]) -> None:
-        """The children of both waves run side by side: what has to be seen as it was is already read.
-
-        Package tools and the Python listing open no device, so they need not end before nvidia-smi, NVML and cuInit begin; the
-        list of processes leaves the doctor's own children out.
-        """
-
-        def settled() -> bool:
-            others = all(child.over for child in self.children if child is not self.ladder)
-            return others and (self.ladder is None or self.ladder.over or self.at_gate)
-
-        self.run_children(look + ask, until=settled)
 
     def load(self) -> None:
         """Contexts, kernels, benchmark: the ladder goes on, unless it ended or only a quick look was asked for."""

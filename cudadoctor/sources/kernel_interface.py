@@ -11,6 +11,8 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 
+from cudadoctor.sources.decoding import beginning
+
 REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT)
 ALL_ANSWERED = "all answered"
 
@@ -31,16 +33,8 @@ def _refusals() -> Iterator[str]:
             yield f"{name}: {error}"
     if not os.path.exists("/proc/self/stat"):
         yield "/proc: not the kernel's"
-    elif not _readable("/proc/cpuinfo"):
+    elif not beginning("/proc/cpuinfo", 1):
         yield "/proc/cpuinfo: cannot be read, or is empty"
-
-
-def _readable(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return bool(file.read(1))
-    except OSError:
-        return False
 
 
 def _eventfd() -> None:

@@ -145,8 +145,8 @@ def _pump(pipe: IO[bytes], sink: socket.socket) -> None:
             pass  # nobody reads any more
 
 
-def stream_of(pipe: IO[bytes], *, windows: bool = ON_WINDOWS) -> PipeStream:
-    return PumpedStream(pipe) if windows else PipeStream(pipe)
+def stream_of(pipe: IO[bytes]) -> PipeStream:
+    return PumpedStream(pipe) if ON_WINDOWS else PipeStream(pipe)
 
 
 def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:

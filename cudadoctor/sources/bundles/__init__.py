@@ -104,21 +104,18 @@ def _of_file(whole: inputs.Content, remarks: tuple[str, ...]) -> Opened:
     content = whole.body
     remarks = (*remarks, *((whole.left_out,) if whole.left_out is not None else ()))
     if bug_report.is_report(content):
-        return Opened(machines=(_named(bug_report.evidence(content, remarks)),))
+        return Opened(machines=(bug_report.evidence(content, remarks),))
     if len(content) > inputs.TEXT:
         said = f"Only the last {inputs.TEXT >> 20} MiB of the text were read, of {len(content) >> 20} MiB."
         whole = inputs.Content(content[-inputs.TEXT :], said)
     evidence = single.evidence(whole.body, remarks)
-    return Opened(machines=(_named(evidence),)) if evidence is not None else Opened(text=whole)
+    return Opened(machines=(evidence,)) if evidence is not None else Opened(text=whole)
 
 
 def _wanted(name: str) -> bool:
-    return sos.wanted(name) or must_gather.wanted(name) or _single(name)
-
-
-def _single(name: str) -> bool:
-    """Files with one tool's output near the top of an archive: `nvidia-smi.txt`, `dcgmi-diag.json`, `report.log`."""
-    return name.count("/") <= 1 and name.endswith((".txt", ".log", ".json", ".xml", ".gz")) and not name.startswith("evidence/")
+    """With files of one tool's output near the top of an archive: `nvidia-smi.txt`, `dcgmi-diag.json`, `report.log`."""
+    of_one_tool = name.count("/") <= 1 and name.endswith((".txt", ".log", ".json", ".xml", ".gz")) and not name.startswith("evidence/")
+    return of_one_tool or sos.wanted(name) or must_gather.wanted(name)
 
 
 def _of_recording(name: str) -> bool:
@@ -135,7 +132,7 @@ def _of_members(found: unpacking.Unpacked, name: str) -> Opened:
         machines = must_gather.evidence(found.members, remarks)
     else:
         machines = _of_singles(found)
-    machines = tuple(_named(machine) for machine in machines if machine.items)
+    machines = tuple(machine for machine in machines if machine.items)
     if not machines:
         known = "a bug report of NVIDIA's, a report of sos, a must-gather of the GPU operator, output of nvidia-smi -q or dcgmi diag -j"
         more = f" And {len(remarks) - _REMARKS} more of the kind." if len(remarks) > _REMARKS else ""
@@ -168,8 +165,3 @@ def _of_singles(found: unpacking.Unpacked) -> tuple[Evidence, ...]:
     names = ", ".join(dict.fromkeys(part.bundle or "" for part in parts))
     together = tuple(item for part in parts for item in part.items)
     return (msgspec.structs.replace(parts[0], items=together, bundle=names, remarks=tuple(remarks)),)
-
-
-def _named(evidence: Evidence) -> Evidence:
-    """A Linux machine, wherever the bundle is read."""
-    return evidence if evidence.platform == "unknown" else msgspec.structs.replace(evidence, platform="linux")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources.bundles import items
 
 _BANNER = re.compile(r"\s{0,16}={8,20}NVSMI LOG={8,20}\s*\n")
@@ -16,30 +16,24 @@ _DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:')
 _FIELD = re.compile(r"^\s{0,80}[A-Za-z0-9][^:]{0,80}(?: :(?: .*)?)?$")
 _HEAD = 64 << 10  # characters within which a file shows what it is
 _FOREIGN = 2  # lines of -q that are neither field nor heading: a notice of the driver's; more are another text
-_NAMES = {"query": "nvidia-smi -q", "xml": "nvidia-smi -q -x", "dcgm": "dcgmi diag"}
 
 
 def evidence(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:
     """The file as evidence of one machine; None where it is no such file."""
     text = items.text_of(content)
-    kind = _kind(text)
-    if kind is None:
+    argv = _printed_by(text)
+    if argv is None:
         return None
-    return Evidence(items=(_item(kind, text),), origin="recording", bundle=_NAMES[kind], remarks=remarks)
+    item = items.command("dcgm-diag" if argv[0] == "dcgmi" else "nvidia-smi-query", *argv, text=text)
+    return Evidence(items=(item,), origin="recording", bundle=" ".join(argv).removesuffix(" -j"), remarks=remarks)
 
 
-def _kind(text: str) -> str | None:
+def _printed_by(text: str) -> tuple[str, ...] | None:
+    """The command line whose output this is."""
     head = text[:_HEAD]
     if _BANNER.match(head):
         lines = (line for line in text.splitlines()[2:] if line.strip() and "NVSMI LOG" not in line)
-        return "query" if sum(1 for line in lines if _FIELD.match(line) is None) <= _FOREIGN else None
+        return ("nvidia-smi", "-q") if sum(1 for line in lines if _FIELD.match(line) is None) <= _FOREIGN else None
     if _XML.match(head):
-        return "xml" if text.rstrip().endswith(("</nvidia_smi_log>", ">")) else None
-    return "dcgm" if head.lstrip()[:1] == "{" and _DCGM.search(text) else None
-
-
-def _item(kind: str, text: str) -> Item:
-    if kind == "dcgm":
-        return items.command("dcgm-diag", "dcgmi", "diag", "-j", text=text)
-    argv = ("nvidia-smi", "-q", "-x") if kind == "xml" else ("nvidia-smi", "-q")
-    return items.command("nvidia-smi-query", *argv, text=text)
+        return ("nvidia-smi", "-q", "-x") if text.rstrip().endswith(">") else None
+    return ("dcgmi", "diag", "-j") if head.lstrip()[:1] == "{" and _DCGM.search(text) else None
