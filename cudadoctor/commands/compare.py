@@ -16,14 +16,11 @@ if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
 
 
-@click.command(
-    cls=helping.Command,
-    group="Measure",
-    summary="Say what differs between two machines or two runs.",
-    examples=(
-        ("cudadoctor compare good.json bad.json", "two reports"),
-        ("cudadoctor compare recording.tar.gz -", "a recording and this machine"),
-    ),
+@helping.command(
+    "Measure",
+    "Say what differs between two machines or two runs.",
+    ("cudadoctor compare good.json bad.json", "two reports"),
+    ("cudadoctor compare recording.tar.gz -", "a recording and this machine"),
 )
 @click.argument("a")
 @click.argument("b")

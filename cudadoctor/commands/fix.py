@@ -14,16 +14,13 @@ from cudadoctor.commands import options as groups
 KINDS = ("reads", "environment", "system")
 
 
-@click.command(
-    cls=helping.Command,
-    group="Cure",
-    summary="Print the steps that cure it, or carry them out.",
-    examples=(
-        ("cudadoctor fix", "the steps for this machine"),
-        ("cudadoctor fix --apply", "carry them out, asking before each"),
-        ("cudadoctor fix --undo", "take that back"),
-        ("cudadoctor fix --for-admin", "a message for the administrator"),
-    ),
+@helping.command(
+    "Cure",
+    "Print the steps that cure it, or carry them out.",
+    ("cudadoctor fix", "the steps for this machine"),
+    ("cudadoctor fix --apply", "carry them out, asking before each"),
+    ("cudadoctor fix --undo", "take that back"),
+    ("cudadoctor fix --for-admin", "a message for the administrator"),
 )
 @click.argument("cause", required=False, shell_complete=examining.causes_of)
 @click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")

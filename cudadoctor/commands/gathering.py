@@ -123,9 +123,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         distro=options["distro"],
         frameworks=frameworks(options, extra),
         busy=bool(options.get("busy") or options.get("on_gpus")),
-        on_gpus=options.get("on_gpus", ()),
-        smoke=options.get("smoke_arguments", ()),
-        sustained=options.get("sustained_arguments", ()),
+        on_gpus=options.get("on_gpus", {}),
         more=knowledge().more_probes,
     )
     try:

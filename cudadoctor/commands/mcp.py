@@ -7,11 +7,10 @@ import click
 from cudadoctor.commands import helping, terminal
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Serve coding agents over standard input and output (MCP).",
-    examples=(("cudadoctor mcp", "started by the agent"),),
+@helping.command(
+    "Share and automate",
+    "Serve coding agents over standard input and output (MCP).",
+    ("cudadoctor mcp", "started by the agent"),
 )
 @click.option("--python", metavar="PATH", help="Interpreter that the user's programs run in; no tool can name one.")
 def mcp(python: str | None) -> None:

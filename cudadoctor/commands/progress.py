@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 from cudadoctor.commands import terminal
@@ -32,7 +32,7 @@ class Progress:
         color: bool,
         rows: Callable[[], Mapping[str, tuple[str, ...]]],
         judge: Judge,
-        on_gpus: tuple[str, ...] = (),
+        on_gpus: Iterable[str] = (),
     ) -> None:
         """`rows`: those to show, each with the evidence that it reads."""
         self.stream, self.color, self.judge, self.patience = stream, color, judge, PATIENCE

@@ -24,15 +24,12 @@ _OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@click.command(
-    cls=helping.Command,
-    group="Diagnose",
-    summary="Run a program, and say whether it used a GPU.",
-    examples=(
-        ("cudadoctor run -- python train.py", "as it is"),
-        ("cudadoctor run --cured -- python train.py", "with what the fix does to a shell"),
-        ("cudadoctor run --require-gpu -- pytest", "exit code 1 where no GPU was used"),
-    ),
+@helping.command(
+    "Diagnose",
+    "Run a program, and say whether it used a GPU.",
+    ("cudadoctor run -- python train.py", "as it is"),
+    ("cudadoctor run --cured -- python train.py", "with what the fix does to a shell"),
+    ("cudadoctor run --require-gpu -- pytest", "exit code 1 where no GPU was used"),
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("--require-gpu", is_flag=True, help="Exit 1 where the program ended with 0 and was not seen to use a GPU.")

@@ -18,14 +18,11 @@ HOOKS = {
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Print what a cluster or CI needs to look at its GPUs.",
-    examples=(
-        ("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),
-        ("cudadoctor hook kubernetes-daemonset > gpu.yaml", "a pod on each GPU node"),
-    ),
+@helping.command(
+    "Share and automate",
+    "Print what a cluster or CI needs to look at its GPUs.",
+    ("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),
+    ("cudadoctor hook kubernetes-daemonset > gpu.yaml", "a pod on each GPU node"),
 )
 @click.argument("name", type=click.Choice(tuple(HOOKS)))
 @groups.shown
@@ -39,11 +36,10 @@ def hook(name: str, **_: Any) -> None:
         terminal.write(file.read())
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Print what completes commands in your shell.",
-    examples=(('eval "$(cudadoctor completion bash)"', "in ~/.bashrc"),),
+@helping.command(
+    "Share and automate",
+    "Print what completes commands in your shell.",
+    ('eval "$(cudadoctor completion bash)"', "in ~/.bashrc"),
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @groups.shown
@@ -59,11 +55,11 @@ def completion(context: click.Context, /, shell: str, **_: Any) -> None:
     terminal.write(kind(root.command, {}, "cudadoctor", "_CUDADOCTOR_COMPLETE").source() + "\n")
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Print the JSON Schema of the report.",
-    examples=(("cudadoctor schema", "of check --format json"), ("cudadoctor schema fleet", "of fleet --format json")),
+@helping.command(
+    "Share and automate",
+    "Print the JSON Schema of the report.",
+    ("cudadoctor schema", "of check --format json"),
+    ("cudadoctor schema fleet", "of fleet --format json"),
 )
 @click.argument("of", type=click.Choice(("report", "fleet")), default="report")
 @groups.shown

@@ -120,10 +120,10 @@ def write_json(body: str, plain: bool) -> None:
 
 
 def write_as(form: str, body: str, options: dict[str, Any]) -> None:
-    """JSON, or a text that --quiet leaves out."""
+    """JSON, or another format; a text only without --quiet."""
     if form == "json":
         write_json(body, options["plain"])
-    elif not options["quiet"]:
+    elif form != "text" or not options["quiet"]:
         write(body)
 
 

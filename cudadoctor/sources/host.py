@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -33,9 +33,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 60.0
     benchmark: bool = True
     busy: bool = False  # measure on GPUs too on which others compute
-    on_gpus: tuple[str, ...] = ()  # the workers that do more on every GPU: bench, smoke, sustained
-    sustained: tuple[str, ...] = ()  # arguments of the last
-    smoke: tuple[str, ...] = ()  # arguments of the smoke worker
+    on_gpus: Mapping[str, tuple[str, ...]] = {}  # the workers that do more on every GPU (bench, smoke, sustained), and their arguments
     leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
     frameworks: tuple[str, ...] = ()  # those to import, where they are installed
     distro: str | None = None
@@ -167,8 +165,8 @@ class Collector:
     def run_children(self, probes: list[Probe]) -> None:
         """Start every probe at once, the longest first; then those that stand in for one that did not answer.
 
-        After that all have ended, but for the ladder, which may wait for our word. Package tools and the Python listing open no device, so they
-        need not end before nvidia-smi, NVML and cuInit begin; the list of processes leaves the doctor's own children out.
+        After that all have ended, but for the ladder, which may wait for our word. Package tools and the Python listing open no device, so
+        they need not end before nvidia-smi, NVML and cuInit begin; the list of processes leaves the doctor's own children out.
         """
 
         def settled() -> bool:
@@ -289,8 +287,8 @@ class Collector:
                 name, on, arguments, python=python, end=self.end, keeper=self.keeper, started=self.children.append, on_over=self.finished
             )
 
-        for name in self.plan.on_gpus if gpus else ():
-            work(name, gpus, (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else self.plan.sustained)
+        for name, arguments in self.plan.on_gpus.items() if gpus else ():
+            work(name, gpus, (*arguments, "--no-numba") if name == "smoke" and not ran else arguments)
         if "bench" in self.plan.on_gpus and gpus and ran:  # what a timer measures, on one GPU
             work("smoke", gpus[:1], ("--lesson-only",))
 
