@@ -1,5 +1,5 @@
 """The commands `hook`, `completion` and `schema`: texts that one sets up once, for a runner, a shell or a program that reads
-the report. They are printed, never installed."""
+the report. They are printed, never installed. And `mcp`, which serves coding agents (serving.py; it needs the extra `mcp`)."""
 
 from __future__ import annotations
 
@@ -70,6 +70,24 @@ def schema(of: str, **options: Any) -> None:
     from cudadoctor.report import json
 
     terminal.write_json(json.schema(Fleet if of == "fleet" else Report), options["plain"])
+
+
+@helping.command(
+    "Share and automate",
+    "Serve coding agents over standard input and output (MCP).",
+    ("cudadoctor mcp", "started by the agent"),
+)
+@click.option("--python", metavar="PATH", help="Interpreter that the user's programs run in; no tool can name one.")
+def mcp(python: str | None) -> None:
+    """Serve coding agents: an MCP server on standard input and output with tools that only read."""
+    try:
+        from cudadoctor.commands import serving
+    except ModuleNotFoundError as error:
+        raise terminal.usage(
+            f"the MCP server needs the extra `mcp` ({error.name} is not installed): pip install '.[mcp]' in its folder"
+        ) from error
+    serving.interpreter = python
+    serving.server.run("stdio")
 
 
 # One word a line: PowerShell has taken the quotes away. The last is the one to complete, empty where it is still to be begun.
