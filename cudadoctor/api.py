@@ -158,9 +158,9 @@ def _replayed(path: str, distro: str | None) -> tuple[Evidence, ...]:
 def _live(python: str | None, quick: bool, frameworks: bool, timeout: float, distro: str | None) -> Evidence:
     from cudadoctor.model.frameworks import NAMES
     from cudadoctor.sources.host import Plan, collect
-    from cudadoctor.sources.platforms import known
+    from cudadoctor.sources.probes import PROBES
 
-    if not known(sys.platform):
+    if sys.platform not in PROBES:
         raise OSError("a live check needs Linux, WSL or Windows; explain and replay work everywhere")
     plan = Plan(
         python=python or sys.executable,

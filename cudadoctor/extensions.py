@@ -35,7 +35,7 @@ from cudadoctor.model.findings import Clue as Clue
 from cudadoctor.parsers.base import Parser as Parser
 from cudadoctor.parsers.base import Text as Text
 from cudadoctor.parsers.read import PARSERS
-from cudadoctor.sources.platforms import every_item
+from cudadoctor.sources.probes import LINUX, WINDOWS
 from cudadoctor.sources.probes import Probe as Probe
 
 LIMIT = 2.0  # seconds for one call of an extension's function, and for its import
@@ -77,7 +77,7 @@ def _refuse_taken(base: Knowledge, extension: Extension) -> None:
         "recipe": (set(extension.recipes), set(base.recipes)),
         "row": ({check.id for check in extension.checks}, {check.id for check in (*CHECKS, *base.more_checks)}),
         "parser": ({parser.name for parser in extension.parsers}, {parser.name for parser in (*PARSERS, *base.more_parsers)}),
-        "evidence": ({probe.id for probe in extension.probes}, every_item() | {probe.id for probe in base.more_probes}),
+        "evidence": ({probe.id for probe in extension.probes}, {probe.id for probe in (*LINUX, *WINDOWS, *base.more_probes)}),
     }
     for kind, (own, others) in taken.items():
         for one in sorted(own & others):

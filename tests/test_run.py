@@ -395,7 +395,7 @@ def examined(evidence: Evidence) -> runner.Examined:
 def told(argv: Sequence[str], *, tail: bytes = b"", code: int = 0, used: str = "no", asked: bool = False) -> Any:
     run = runner.Run(argv, load)
     ended = Ended(code=code, signal=None, seconds=3.0, tail=tail, asked=asked)
-    return run._told(ended, Watched(used=used), require_gpu=False, explained=True)  # type: ignore[arg-type]
+    return run._told(ended, Watched(used=used), require_gpu=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report
 from cudadoctor.sources import children, decoding, interpreters, programs, recording, spawning
 from cudadoctor.sources.host import Plan, collect
-from cudadoctor.sources.platforms import known, probes_of
+from cudadoctor.sources.probes import PROBES
 from cudadoctor.sources.readers import READERS
 from tests.command_line import HOSTS
 
@@ -26,11 +26,9 @@ VERSION = "Microsoft Windows [Version 10.0.19045]\nEdition: Core\nMachine: AMD64
 
 # ---------------------------------------------------------------- the questions
 def test_each_system_has_its_questions() -> None:
-    assert known("linux")
-    assert known("win32")
-    assert not known("darwin")
+    assert set(PROBES) == {"linux", "win32"}
     for platform in ("linux", "win32"):
-        probes = probes_of(platform)
+        probes = PROBES[platform]
         assert {"nvml", "ladder", "python-env", "processes", "nvidia-smi", "nvcc", "environment"} <= {probe.id for probe in probes}
         assert all(probe.reader in READERS for probe in probes if probe.reader is not None)
         first: set[str] = set()
@@ -42,7 +40,7 @@ def test_each_system_has_its_questions() -> None:
 
 def test_the_scripts_survive_windows_command_line() -> None:
     """Python joins the words of a command line with double quotes around; PowerShell's own quotes are single ones."""
-    scripts = [probe.run[-1] for probe in probes_of("win32") if probe.run is not None]
+    scripts = [probe.run[-1] for probe in PROBES["win32"] if probe.run is not None]
     assert len(scripts) == 4
     for script in scripts:
         assert '"' not in script
@@ -87,7 +85,7 @@ def judged(evidence: Evidence) -> Report:
 def test_an_adapter_with_windows_own_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evidence = machine(tmp_path, monkeypatch, "windows-basic-display-adapter")
     assert evidence.platform == "win32"
-    assert {item.id for item in evidence.items} == {probe.id for probe in probes_of("win32")}
+    assert {item.id for item in evidence.items} == {probe.id for probe in PROBES["win32"]}
     inventory = evidence.get("pnp-devices")
     assert inventory is not None
     assert (inventory.status, inventory.source) == ("ok", "Get-CimInstance Win32_PnPEntity")

@@ -203,7 +203,7 @@ def test_workers_run_side_by_side_and_take_turns(stubs: Path, monkeypatch: pytes
 def test_the_collection_measures_long_and_not_twice(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment(stubs).items():
         monkeypatch.setenv(name, value)
-    evidence = Collector(Plan(python=sys.executable, on_gpus=("bench",), busy=True)).collect()
+    evidence = Collector(Plan(python=sys.executable, on_gpus={"bench": ()}, busy=True)).collect()
     ladder, worker = evidence.get("ladder"), evidence.get("benchmark-0")
     assert ladder is not None
     assert '"benchmark"' not in (ladder.stdout or "")
@@ -217,7 +217,7 @@ def test_the_collection_measures_long_and_not_twice(stubs: Path, monkeypatch: py
         progress(item)
     assert "nothing was measured" not in text.getvalue()
     assert re.search(r"^benchmark +GPU 0: done in \d", text.getvalue(), re.MULTILINE)
-    progress.close()
+    progress.update(final=True)
     assert len(re.findall("^benchmark ", text.getvalue(), re.MULTILINE)) == 2
 
 

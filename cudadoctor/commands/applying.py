@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudadoctor import __version__
-from cudadoctor.commands import terminal
+from cudadoctor.commands import examining, gathering, terminal
 from cudadoctor.model import exit_codes
-from cudadoctor.prescribe import CHECK_AGAIN
+from cudadoctor.prescribe import CHECK_AGAIN, undo_of
 from cudadoctor.prescribe import applying as planning
 from cudadoctor.prescribe.applying import Planned
 from cudadoctor.report import words
@@ -51,6 +52,31 @@ class Asking:
         if answer in ("q", "quit", ""):
             raise StoppedError("Ended on request; the steps above stay as they are.")
         return answer in ("y", "yes")
+
+
+def carried_out(report: Report, options: dict[str, Any]) -> int:
+    """Carries the steps out, then checks again. The exit code is that of the last check."""
+    terminal.write(one_line(f"{report.verdict.upper()}  {words.headline(report)}") + "\n")
+    shown = words.proof(report)
+    terminal.write(f"{one_line(shown)}\n" if shown else "")
+    try:
+        acted = apply(report, gathering.knowledge(), Asking(options["yes"]), dry=options["dry_run"])
+    except StoppedError as end:
+        terminal.write(f"\n{end}\n")
+        return report.exit_code
+    left = planning.of_the_shell(report.prescription) if not options["dry_run"] else ""
+    variables = applying.after(left) if left else None
+    if options["dry_run"] or not (acted or variables is not None):
+        return report.exit_code
+    if variables is not None:
+        os.environ.clear()
+        os.environ.update(variables)
+    terminal.write("\nChecking again" + (", as in a shell that was given its commands" if variables is not None else "") + " ...\n")
+    answer, knowledge = examining.judge({**options, "record": None}, examining.requirements(options), time.monotonic())
+    examining.finish(answer.report, knowledge, options)
+    if variables is not None:
+        terminal.write("\nLeft to do in your shell:\n" + "".join(f"  {one_line(line)}\n" for line in left.split("\n")))
+    return answer.report.exit_code
 
 
 def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool) -> bool:
@@ -196,6 +222,21 @@ def _undo(step: Step) -> str:
 
 
 # ---------------------------------------------------------------- undo
+def taken_back(options: dict[str, Any]) -> int:
+    """Undoes what the last --apply changed. The exit code."""
+    knowledge, root = gathering.knowledge(), os.geteuid() == 0
+    try:
+        return undo(
+            knowledge,
+            Asking(options["yes"]),
+            dry=options["dry_run"],
+            render=lambda entry: undo_of(entry.step, entry.values, knowledge, root=root),
+        )
+    except (StoppedError, journal.JournalError) as end:
+        terminal.write(f"\n{end}\n")
+        return exit_codes.UNDECIDED
+
+
 def undo(knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[journal.Entry], str | None]) -> int:
     """Takes back the steps of the last --apply, the last one first. The exit code."""
     left = journal.last_run(journal.read())

@@ -12,15 +12,12 @@ from cudadoctor.commands import examining, helping
 from cudadoctor.commands import options as groups
 
 
-@click.command(
-    cls=helping.Command,
-    group="Measure",
-    summary="Measure every GPU beside what its hardware can do.",
-    examples=(
-        ("cudadoctor bench --save before.json", "keep the figures"),
-        ("cudadoctor bench --against before.json", "compare with them"),
-        ("cudadoctor bench --sustained 60", "which GPU slows down when warm"),
-    ),
+@helping.command(
+    "Measure",
+    "Measure every GPU beside what its hardware can do.",
+    ("cudadoctor bench --save before.json", "keep the figures"),
+    ("cudadoctor bench --against before.json", "compare with them"),
+    ("cudadoctor bench --sustained 60", "which GPU slows down when warm"),
 )
 @click.option("--save", metavar="FILE", help="Keep the figures of this run, for --against.")
 @click.option("--against", metavar="FILE", help="Compare with figures that --save kept.")
@@ -41,10 +38,10 @@ def bench(save: str | None, against: str | None, sustained: float | None, **opti
     from cudadoctor.report import bench_text
 
     saved = saved_figures.read(against) if against is not None else None
-    more: dict[str, Any] = {"on_gpus": ("bench",)}
+    more: dict[str, Any] = {"on_gpus": {"bench": ()}}
     if sustained is not None:
         limit = examining.limit_beside(sustained, options["timeout"])
-        more = {"on_gpus": ("sustained",), "sustained_arguments": ("--seconds", f"{sustained:g}"), "timeout": limit}
+        more = {"on_gpus": {"sustained": ("--seconds", f"{sustained:g}")}, "timeout": limit}
     answer, knowledge = examining.judge({**options, **more}, examining.requirements(options), started)
     report = saved_figures.compared(answer.report, saved, knowledge, strict=options["strict"])
     if save is not None:

@@ -42,16 +42,13 @@ class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return [CompletionItem(row) for row in ROWS if row.startswith(incomplete)]
 
 
-@click.command(
-    cls=helping.Command,
-    group="Diagnose",
-    summary="Examine this machine and name the root cause.",
-    examples=(
-        ("cudadoctor check", "everything, with real kernels"),
-        ("cudadoctor check --quick", "without kernels, in a second"),
-        ("cudadoctor check --log error.txt", "with what your program printed"),
-        ("cudadoctor check --require 'gpus>=2'", "exit code 1 where a demand is not met"),
-    ),
+@helping.command(
+    "Diagnose",
+    "Examine this machine and name the root cause.",
+    ("cudadoctor check", "everything, with real kernels"),
+    ("cudadoctor check --quick", "without kernels, in a second"),
+    ("cudadoctor check --log error.txt", "with what your program printed"),
+    ("cudadoctor check --require 'gpus>=2'", "exit code 1 where a demand is not met"),
 )
 @examining.quick_option
 @examining.frameworks_option

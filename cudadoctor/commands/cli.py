@@ -21,13 +21,28 @@ from cudadoctor.commands.explain import causes, explain
 from cudadoctor.commands.fix import fix
 from cudadoctor.commands.fleet import fleet
 from cudadoctor.commands.guide import guide
-from cudadoctor.commands.mcp import mcp
 from cudadoctor.commands.record import record
 from cudadoctor.commands.run import run
 from cudadoctor.commands.smoke import smoke
 from cudadoctor.model import exit_codes
 
-COMMANDS = (check, fix, fleet, smoke, bench, record, explain, causes, guide, setup.schema, run, compare, setup.hook, setup.completion, mcp)
+COMMANDS = (
+    check,
+    fix,
+    fleet,
+    smoke,
+    bench,
+    record,
+    explain,
+    causes,
+    guide,
+    setup.schema,
+    run,
+    compare,
+    setup.hook,
+    setup.completion,
+    setup.mcp,
+)
 STANDS_ON = ("click", "rich", "msgspec", "psutil", "nvidia-ml-py", "numba", "numba-cuda", "numpy")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cudadoctor.commands import gathering, helping, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 if TYPE_CHECKING:
@@ -16,14 +16,11 @@ if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
 
 
-@click.command(
-    cls=helping.Command,
-    group="Measure",
-    summary="Say what differs between two machines or two runs.",
-    examples=(
-        ("cudadoctor compare good.json bad.json", "two reports"),
-        ("cudadoctor compare recording.tar.gz -", "a recording and this machine"),
-    ),
+@helping.command(
+    "Measure",
+    "Say what differs between two machines or two runs.",
+    ("cudadoctor compare good.json bad.json", "two reports"),
+    ("cudadoctor compare recording.tar.gz -", "a recording and this machine"),
 )
 @click.argument("a")
 @click.argument("b")
@@ -41,17 +38,11 @@ def compare(a: str, b: str, form: str, **options: Any) -> None:
     if a == b == "-":
         raise terminal.usage("this machine now is one side: give a report or a recording as the other")
     from cudadoctor.fleet import comparing
+    from cudadoctor.report import comparison_text, json
 
     comparison = comparing.compare(_side(a, options), _side(b, options), gathering.knowledge())
-    if form == "json":
-        from cudadoctor.report import json
-
-        terminal.write_json(json.render(comparison), options["plain"])
-    elif not options["quiet"]:
-        from cudadoctor.report import comparison_text
-
-        style = terminal.style(options["color"], options["plain"], options["verbose"])
-        terminal.write(comparison_text.render(comparison, style))
+    style = examining.style(options)
+    terminal.write_as(form, json.render(comparison) if form == "json" else comparison_text.render(comparison, style), options)
     sys.exit(0 if comparison.equal else 1)
 
 

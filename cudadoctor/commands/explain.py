@@ -29,16 +29,13 @@ def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
     return lambda: early or start()
 
 
-@click.command(
-    cls=helping.Command,
-    group="Diagnose",
-    summary="Explain a code, a cause, a thing, a log or an error text.",
-    examples=(
-        ("cudadoctor explain Xid 79", "a code"),
-        ("cudadoctor explain train.log", "a log"),
-        ("python train.py 2>&1 | cudadoctor explain -", "what a program prints"),
-        ("cudadoctor explain nouveau-bound", "a cause, with its steps"),
-    ),
+@helping.command(
+    "Diagnose",
+    "Explain a code, a cause, a thing, a log or an error text.",
+    ("cudadoctor explain Xid 79", "a code"),
+    ("cudadoctor explain train.log", "a log"),
+    ("python train.py 2>&1 | cudadoctor explain -", "what a program prints"),
+    ("cudadoctor explain nouveau-bound", "a cause, with its steps"),
 )
 @click.argument("words", metavar="WHAT", nargs=-1, required=True, shell_complete=examining.causes_of)
 @click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
@@ -60,18 +57,14 @@ def explain(words: tuple[str, ...], form: str, distro: str | None, **options: An
             body, code = explaining.answer(what, knowledge, judge, form=form, style=style, distro=distro, stdin=sys.stdin.buffer)
         except explaining.NotUnderstoodError as error:
             raise terminal.usage(str(error)) from error
-    if form == "json":
-        terminal.write_json(body, options["plain"])
-    elif not options["quiet"]:
-        terminal.write(body)
+    terminal.write_as(form, body, options)
     sys.exit(code)
 
 
-@click.command(
-    cls=helping.Command,
-    group="Look up",
-    summary="List the causes that can be named.",
-    examples=(("cudadoctor causes", "each with its layer"),),
+@helping.command(
+    "Look up",
+    "List the causes that can be named.",
+    ("cudadoctor causes", "each with its layer"),
 )
 @click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
 @groups.shown
@@ -80,7 +73,4 @@ def causes(form: str, **options: Any) -> None:
     from cudadoctor.commands import explaining
 
     body = explaining.listing(gathering.knowledge(), form)
-    if form == "json":
-        terminal.write_json(body, options["plain"])
-    elif not options["quiet"]:
-        terminal.write(body)
+    terminal.write_as(form, body, options)

@@ -222,16 +222,13 @@ def document(cause_id: str, knowledge: Knowledge, distro: str | None = None) -> 
     for name, steps in lists.items():
         alike.setdefault(repr(steps), []).append(name)
     shown = [names for names in alike.values() if distro is None or distro in names]
+    called = {} if len(alike) == 1 else SYSTEMS if distro is None else {distro: distro}
     return CauseDocument(
         page=found.cause,
         titles={other: knowledge.cause(other).title for other in named if other in knowledge.causes},
         yielded_by=tuple(others),
-        fixes=tuple(Fix(systems=_called(names, distro) if len(alike) > 1 else (), steps=lists[names[0]]) for names in shown),
+        fixes=tuple(Fix(systems=tuple(called[name] for name in names if name in called), steps=lists[names[0]]) for names in shown),
     )
-
-
-def _called(systems: Sequence[str], distro: str | None) -> tuple[str, ...]:
-    return (distro,) if distro is not None else tuple(SYSTEMS[system] for system in systems)
 
 
 def own_system(knowledge: Knowledge) -> str | None:

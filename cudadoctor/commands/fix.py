@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
-if TYPE_CHECKING:
-    from cudadoctor.model.report import Report
-
 KINDS = ("reads", "environment", "system")
 
 
-@click.command(
-    cls=helping.Command,
-    group="Cure",
-    summary="Print the steps that cure it, or carry them out.",
-    examples=(
-        ("cudadoctor fix", "the steps for this machine"),
-        ("cudadoctor fix --apply", "carry them out, asking before each"),
-        ("cudadoctor fix --undo", "take that back"),
-        ("cudadoctor fix --for-admin", "a message for the administrator"),
-    ),
+@helping.command(
+    "Cure",
+    "Print the steps that cure it, or carry them out.",
+    ("cudadoctor fix", "the steps for this machine"),
+    ("cudadoctor fix --apply", "carry them out, asking before each"),
+    ("cudadoctor fix --undo", "take that back"),
+    ("cudadoctor fix --for-admin", "a message for the administrator"),
 )
 @click.argument("cause", required=False, shell_complete=examining.causes_of)
 @click.option("--suggest", is_flag=True, help="Print the steps; this is what `fix` does anyway. Nothing is changed.")
@@ -47,7 +40,9 @@ def fix(cause: str | None, suggest: bool, **options: Any) -> None:
     _one_thing(cause, options)
     started = time.monotonic()
     if options["undo"]:
-        sys.exit(_undo(options))
+        from cudadoctor.commands import applying
+
+        sys.exit(applying.taken_back(options))
     knowledge = gathering.knowledge()
     if cause is not None and cause not in knowledge.causes:
         from cudadoctor.commands.explaining import nearest
@@ -62,7 +57,9 @@ def fix(cause: str | None, suggest: bool, **options: Any) -> None:
 
     report = answer.report
     if options["apply_"]:
-        sys.exit(_apply(report, options))
+        from cudadoctor.commands import applying
+
+        sys.exit(applying.carried_out(report, options))
     prescription = report.prescription if cause is None else answer.steps.get(cause)
     if options["script"]:
         body = as_script.render(report, prescription, powershell=answer.windows)
@@ -88,55 +85,3 @@ def _one_thing(cause: str | None, options: dict[str, Any]) -> None:
         raise terminal.usage("--yes and --dry-run go with --apply or --undo")
     if acting and sys.platform == "win32":
         raise terminal.usage("on Windows the steps are printed: --apply is for Linux and WSL")
-
-
-def _apply(report: Report, options: dict[str, Any]) -> int:
-    """Carries the steps out, then checks again. The exit code is that of the last check."""
-    from cudadoctor.commands.applying import Asking, StoppedError, apply
-    from cudadoctor.prescribe.applying import of_the_shell
-    from cudadoctor.report import words
-    from cudadoctor.report.clean import one_line
-    from cudadoctor.sources.applying import after
-
-    terminal.write(one_line(f"{report.verdict.upper()}  {words.headline(report)}") + "\n")
-    shown = words.proof(report)
-    terminal.write(f"{one_line(shown)}\n" if shown else "")
-    try:
-        acted = apply(report, gathering.knowledge(), Asking(options["yes"]), dry=options["dry_run"])
-    except StoppedError as end:
-        terminal.write(f"\n{end}\n")
-        return report.exit_code
-    if options["dry_run"]:
-        return report.exit_code
-    left = of_the_shell(report.prescription)
-    variables = after(left) if left else None
-    if not acted and variables is None:
-        return report.exit_code
-    if variables is not None:
-        os.environ.clear()
-        os.environ.update(variables)
-    terminal.write("\nChecking again" + (", as in a shell that was given its commands" if variables is not None else "") + " ...\n")
-    answer, knowledge = examining.judge({**options, "record": None}, examining.requirements(options), time.monotonic())
-    examining.finish(answer.report, knowledge, options)
-    if variables is not None:
-        terminal.write("\nLeft to do in your shell:\n" + "".join(f"  {one_line(line)}\n" for line in left.split("\n")))
-    return answer.report.exit_code
-
-
-def _undo(options: dict[str, Any]) -> int:
-    from cudadoctor.commands.applying import Asking, StoppedError, undo
-    from cudadoctor.model import exit_codes
-    from cudadoctor.prescribe import undo_of
-    from cudadoctor.sources.journal import JournalError
-
-    knowledge = gathering.knowledge()
-    try:
-        return undo(
-            knowledge,
-            Asking(options["yes"]),
-            dry=options["dry_run"],
-            render=lambda entry: undo_of(entry.step, entry.values, knowledge, root=os.geteuid() == 0),
-        )
-    except (StoppedError, JournalError) as end:
-        terminal.write(f"\n{end}\n")
-        return exit_codes.UNDECIDED

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from cudadoctor.commands import gathering, helping, terminal
+from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 from cudadoctor.report.fleet_formats import FORMATS
 
@@ -21,17 +21,14 @@ if TYPE_CHECKING:
     from cudadoctor.report.page import Style
 
 
-@click.command(
-    cls=helping.Command,
-    group="Diagnose",
-    summary="Put many machines' reports into one picture.",
-    examples=(
-        ("cudadoctor fleet reports/", "reports and recordings"),
-        ("jq -c . */gpu.json | cudadoctor fleet -", "reports, one a line"),
-        ("cudadoctor fleet today/ --history runs/", "with earlier runs"),
-        ("cudadoctor fleet --slurm all --quick", "ask Slurm's nodes"),
-        ("cudadoctor fleet --ssh node[001-037] --save today", "and by ssh"),
-    ),
+@helping.command(
+    "Diagnose",
+    "Put many machines' reports into one picture.",
+    ("cudadoctor fleet reports/", "reports and recordings"),
+    ("jq -c . */gpu.json | cudadoctor fleet -", "reports, one a line"),
+    ("cudadoctor fleet today/ --history runs/", "with earlier runs"),
+    ("cudadoctor fleet --slurm all --quick", "ask Slurm's nodes"),
+    ("cudadoctor fleet --ssh node[001-037] --save today", "and by ssh"),
 )
 @click.argument("files", nargs=-1)
 @click.option(
@@ -64,7 +61,7 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     nodes, missing, earlier, figures, slow, repeated, notes = _gathered(files, history, expect, options)
     found = picture.paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=notes)
     seen = Seen(found, nodes, lambda: stragglers.heat(figures))
-    _show(seen, options)
+    terminal.write_as(options["form"], _rendered(options["form"], seen, examining.style(options)), options)
     _write(seen, options, written)
     sys.exit(found.exit_code)
 
@@ -113,25 +110,17 @@ def _soon() -> str:
     return (dt.datetime.now(tz=dt.timezone.utc) + dt.timedelta(minutes=15)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _show(seen: Seen, options: dict[str, Any]) -> None:
-    knowledge = gathering.knowledge()
-    if options["form"] == "json":
-        terminal.write_json(FORMATS["json"](seen, knowledge), options["plain"])
-    elif options["form"] != "text":
-        terminal.write(FORMATS[options["form"]](seen, knowledge))
-    elif not options["quiet"]:
-        terminal.write(_text(seen, terminal.style(options["color"], options["plain"], options["verbose"])))
-
-
 def _write(seen: Seen, options: dict[str, Any], written: Iterable[tuple[str, str]]) -> None:
     from cudadoctor.report.page import Style
 
     style = Style(width=100, ascii=options["plain"], verbose=options["verbose"])
     for form, path in written:
-        terminal.write_file(path, _text(seen, style) if form == "text" else FORMATS[form](seen, gathering.knowledge()))
+        terminal.write_file(path, _rendered(form, seen, style))
 
 
-def _text(seen: Seen, style: Style) -> str:
+def _rendered(form: str, seen: Seen, style: Style) -> str:
+    if form != "text":
+        return FORMATS[form](seen, gathering.knowledge())
     from cudadoctor.report import fleet_text
 
     return fleet_text.render(seen.fleet, gathering.knowledge(), style)

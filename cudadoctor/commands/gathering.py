@@ -94,9 +94,9 @@ def frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ..
 
 def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, ...] = (), judge: Judge | None = None) -> Evidence:
     """The evidence of this machine. Ends with 3 on a system that the doctor cannot examine."""
-    from cudadoctor.sources.platforms import known
+    from cudadoctor.sources.probes import PROBES
 
-    if not known(sys.platform):
+    if sys.platform not in PROBES:
         terminal.say(
             "This machine cannot be examined: that needs Linux, WSL or Windows. Texts are read here (`cudadoctor explain -`), and so are "
             "reports and recordings (`--replay`, `cudadoctor compare`).\n"
@@ -123,16 +123,14 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         distro=options["distro"],
         frameworks=frameworks(options, extra),
         busy=bool(options.get("busy") or options.get("on_gpus")),
-        on_gpus=options.get("on_gpus", ()),
-        smoke=options.get("smoke_arguments", ()),
-        sustained=options.get("sustained_arguments", ()),
+        on_gpus=options.get("on_gpus", {}),
         more=knowledge().more_probes,
     )
     try:
         return collect(plan, watcher if watcher is not None or judge is None else _rehearsal(judge), _warm if judge is not None else None)
     finally:
         if watcher is not None:
-            watcher.close()
+            watcher.update(final=True)
 
 
 def _rehearsal(judge: Judge) -> Callable[[Item], None]:

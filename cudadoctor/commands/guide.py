@@ -21,14 +21,11 @@ def _pages(context: click.Context, parameter: click.Parameter, begun: str) -> li
     return [CompletionItem(name) for name in manual.names() if name.startswith(begun)]
 
 
-@click.command(
-    cls=helping.Command,
-    group="Look up",
-    summary="Print a page of the manual.",
-    examples=(
-        ("cudadoctor guide", "the list of the pages"),
-        ("cudadoctor guide ci", "one of them"),
-    ),
+@helping.command(
+    "Look up",
+    "Print a page of the manual.",
+    ("cudadoctor guide", "the list of the pages"),
+    ("cudadoctor guide ci", "one of them"),
 )
 @click.argument("page", default="index", shell_complete=_pages)
 @click.option("--pages", metavar="DIR", help="Write the whole manual into this folder, with a page for each cause and code, as Markdown.")

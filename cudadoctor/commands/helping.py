@@ -5,7 +5,7 @@ A command names its group and examples where it is defined; options.group() give
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -14,12 +14,21 @@ GROUPS = ("Diagnose", "Cure", "Measure", "Look up", "Share and automate")
 _OTHERS = "Options"
 
 
-class Command(click.Command):
-    """A command of ours. `group`: where it stands in the list; `summary`: its words there; `examples`: (command line, what it does)."""
+class _WithExamples(click.Command):
+    examples: tuple[tuple[str, str], ...]  # (command line, what it does)
 
-    def __init__(self, name: str | None, *, group: str, summary: str, examples: tuple[tuple[str, str], ...], **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-        self.group, self.short_help, self.examples = group, summary, examples
+    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command lines are never wrapped."""
+        width = max(len(line) for line, _ in self.examples)
+        with formatter.section("Examples"):
+            for line, words in self.examples:
+                formatter.write(f"{' ' * formatter.current_indent}{line:<{width}}  # {words}\n")
+
+
+class Command(_WithExamples):
+    """A command of ours, made by `command`."""
+
+    group: str
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         headed: dict[str, list[tuple[str, str]]] = {_OTHERS: []}
@@ -32,11 +41,19 @@ class Command(click.Command):
                 with formatter.section(heading):
                     formatter.write_dl(records)
 
-    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(self.examples, formatter)
+
+def command(group: str, summary: str, *examples: tuple[str, str], **more: Any) -> Callable[[Callable[..., Any]], Command]:
+    """`group`: where it stands in the list; `summary`: its words there; `examples`: (command line, what it does)."""
+
+    def made(function: Callable[..., Any]) -> Command:
+        found = click.command(cls=Command, short_help=summary, **more)(function)
+        found.group, found.examples = group, examples
+        return found
+
+    return made
 
 
-class Group(click.Group):
+class Group(_WithExamples, click.Group):
     """All commands, by group."""
 
     examples = (
@@ -46,24 +63,11 @@ class Group(click.Group):
     )
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        commands = [self.commands[name] for name in self.commands]
         for heading in GROUPS:
             with formatter.section(heading):
-                formatter.write_dl([(one.name or "", one.short_help or "") for one in commands if getattr(one, "group", None) == heading])
+                commands = [one for one in self.commands.values() if getattr(one, "group", None) == heading]
+                formatter.write_dl([(one.name or "", one.short_help or "") for one in commands])
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(context, formatter)
         click.Command.format_options(self, context, formatter)
-
-    def format_epilog(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(self.examples, formatter)
-
-
-def _write_examples(examples: Iterable[tuple[str, str]], formatter: click.HelpFormatter) -> None:
-    """The command lines are never wrapped."""
-    lines = list(examples)
-    if lines:
-        width = max(len(line) for line, _ in lines)
-        with formatter.section("Examples"):
-            for line, words in lines:
-                formatter.write(f"{' ' * formatter.current_indent}{line:<{width}}  # {words}\n")

@@ -7,7 +7,6 @@ strict = true
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 import re
@@ -31,15 +30,9 @@ class PolicyError(Exception):
     """A policy that cannot be read or says something that does not exist; the message names file and place."""
 
 
-class _Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    cause: str
-    reason: str | None = None
-    until: dt.date | None = None
-
-
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     require: list[str] = []
-    ignore: list[str | _Expected] = []
+    ignore: list[str | Ignore] = []
     strict: bool = False
 
 
@@ -67,7 +60,7 @@ def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], fol
         if table is None:
             raise PolicyError(f"--policy {given}: it has no [tool.{TABLE}]")
     elif search:
-        path, table, refused = _found(folder or _working_directory())
+        path, table, refused = _found(folder or trust.working_directory())
     else:
         path = table = None
     if path is None or table is None:
@@ -89,13 +82,6 @@ def written(asked: Policy | None) -> str:
 
 
 # ---------------------------------------------------------------- finding it
-def _working_directory() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:
-        return None  # it was removed
-
-
 def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str | None]:
     """The nearest file with a policy. As root none that another user may write: that user would decide what counts."""
     for path in _candidates(folder):
@@ -172,12 +158,12 @@ def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Po
         raise PolicyError(f"{path}: {error}") from error
     ignores = []
     for place, entry in enumerate(file.ignore, 1):
-        one = _Expected(cause=entry) if isinstance(entry, str) else entry
+        one = Ignore(cause=entry) if isinstance(entry, str) else entry
         if one.cause not in known:
             from cudadoctor.commands.explaining import nearest
 
             raise PolicyError(f"{path}: ignore, entry {place}: {one.cause!r} is no cause{nearest(one.cause, known)}")
-        ignores.append(Ignore(cause=one.cause, reason=one.reason, until=one.until))
+        ignores.append(one)
     try:
         asked = policy.requirements(file.require)
     except policy.RequirementError as error:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TextIO
 
 from cudadoctor.commands import terminal
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.judgement import RowsWanted
-from cudadoctor.sources.platforms import probes_of
+from cudadoctor.sources.probes import PROBES
 from cudadoctor.within.asking import Judge
 
 OF_WORKERS = {"bench": "benchmark", "smoke": "smoke"}  # the row that waits for the workers on the GPUs
@@ -32,7 +32,7 @@ class Progress:
         color: bool,
         rows: Callable[[], Mapping[str, tuple[str, ...]]],
         judge: Judge,
-        on_gpus: tuple[str, ...] = (),
+        on_gpus: Iterable[str] = (),
     ) -> None:
         """`rows`: those to show, each with the evidence that it reads."""
         self.stream, self.color, self.judge, self.patience = stream, color, judge, PATIENCE
@@ -41,7 +41,7 @@ class Progress:
         self.last = {OF_WORKERS[worker] for worker in on_gpus if worker in OF_WORKERS}
         self.items: dict[str, Item] = {}
         self.shown: set[str] = set()
-        self.expected = {probe.id for probe in probes_of(sys.platform) if not probe.instead_of}
+        self.expected = {probe.id for probe in PROBES[sys.platform] if not probe.instead_of}
 
     def __call__(self, item: Item) -> None:
         self.items[item.id] = item
@@ -56,9 +56,6 @@ class Progress:
     def _fill_in(self, row: str, line: str) -> None:
         """With the time since the start, when the row was complete."""
         terminal.fill_in(f"{row:<16} {time.monotonic() - self.started:4.1f} s", line, self.stream, color=self.color)
-
-    def close(self) -> None:
-        self.update(final=True)
 
     def complete(self, row: str, items: tuple[str, ...]) -> bool:
         """Whether all that a row's line needs has arrived.

@@ -10,14 +10,11 @@ from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Write this machine's evidence, redacted, for somebody else.",
-    examples=(
-        ("cudadoctor record -o gpu.tar.gz", "check --replay gpu.tar.gz reads it"),
-        ("cudadoctor record --script > collect.py", "for a machine without the doctor"),
-    ),
+@helping.command(
+    "Share and automate",
+    "Write this machine's evidence, redacted, for somebody else.",
+    ("cudadoctor record -o gpu.tar.gz", "check --replay gpu.tar.gz reads it"),
+    ("cudadoctor record --script > collect.py", "for a machine without the doctor"),
 )
 @click.option("-o", "--output", "target", metavar="PATH", help="A folder, or a file that ends in .tar.gz.")
 @click.option("--script", is_flag=True, help="Print a program that records a machine where only Python 3.6 or later is; see its --help.")

@@ -24,15 +24,12 @@ _OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@click.command(
-    cls=helping.Command,
-    group="Diagnose",
-    summary="Run a program, and say whether it used a GPU.",
-    examples=(
-        ("cudadoctor run -- python train.py", "as it is"),
-        ("cudadoctor run --cured -- python train.py", "with what the fix does to a shell"),
-        ("cudadoctor run --require-gpu -- pytest", "exit code 1 where no GPU was used"),
-    ),
+@helping.command(
+    "Diagnose",
+    "Run a program, and say whether it used a GPU.",
+    ("cudadoctor run -- python train.py", "as it is"),
+    ("cudadoctor run --cured -- python train.py", "with what the fix does to a shell"),
+    ("cudadoctor run --require-gpu -- pytest", "exit code 1 where no GPU was used"),
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("--require-gpu", is_flag=True, help="Exit 1 where the program ended with 0 and was not seen to use a GPU.")
@@ -70,7 +67,9 @@ def run(
     if not quiet:
         if ended.tail and not ended.tail.endswith(b"\n"):
             terminal.say("\n")
-        _say(outcome, color, plain, verbose=verbose)
+        from cudadoctor.report import run_text
+
+        terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)), drawn=True)
     if output is not None:
         _write(outcome, output)
     sys.stderr.flush()
@@ -123,12 +122,6 @@ def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
         return "", f"only suspected: {named}"
     found = of_the_shell(report.prescription)
     return found, named if found else f"{named}: nothing in its fix can be done for one program (cudadoctor fix)"
-
-
-def _say(outcome: Outcome, color: str, plain: bool, *, verbose: bool) -> None:
-    from cudadoctor.report import run_text
-
-    terminal.say(run_text.render(outcome, terminal.style(color, plain, verbose, sys.stderr)), drawn=True)
 
 
 def _write(outcome: Outcome, path: str) -> None:

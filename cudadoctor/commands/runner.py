@@ -74,10 +74,10 @@ class Examination:
     def _examine(self) -> None:
         from cudadoctor.model.judgement import Question
         from cudadoctor.sources.host import Plan, collect
-        from cudadoctor.sources.platforms import known
+        from cudadoctor.sources.probes import PROBES
         from cudadoctor.within.asking import Judge
 
-        if known(sys.platform):
+        if sys.platform in PROBES:
             with closing(Judge(warm=True)) as judge:
                 evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION, more=self.knowledge().more_probes), None)
                 self.found = Examined(judge.answer(Question(machines=(evidence,), every_step=True)), evidence)
@@ -124,21 +124,18 @@ class Run:
         try:
             ended = passing.run(self.started, self._begun)
         finally:
-            self._stop_timer()
+            self.timer.cancel()
+            if self.timer.ident is not None:
+                self.timer.join()
         assert self.watch is not None
-        watched = self.watch.ended(ended.seconds)
-        return self._told(ended, watched, require_gpu=require_gpu, explained=explained), ended
+        return self._told(ended, self.watch.ended(ended.seconds), require_gpu=require_gpu), ended
 
-    def _stop_timer(self) -> None:
-        self.timer.cancel()
-        if self.timer.ident is not None:
-            self.timer.join()
-
-    def _told(self, ended: Ended, watched: Watched, *, require_gpu: bool, explained: bool) -> Outcome:
-        explained = explained and not ended.asked
+    def _told(self, ended: Ended, watched: Watched, *, require_gpu: bool) -> Outcome:
+        explained = self.explained and not ended.asked
         failure = self._failure(ended.tail) if explained and ended.code != 0 else None
         idle = explained and watched.used != "yes" and failure is None
-        reasons = self._why_idle() if idle else ()
+        examined = self.machine.result() if idle else None
+        reasons = () if not idle else self.ahead if self.ahead is not None else self._reasons(examined)
         code = ended.code if ended.code is not None else 128 + (ended.signal or 0)
         return Outcome(
             command=self.argv,
@@ -151,7 +148,7 @@ class Run:
             gpus=watched.gpus,
             not_used=reasons,
             failure=failure,
-            notes=self._without_reason() if idle and not reasons else (),
+            notes=_without_reason(examined) if idle and not reasons else (),
         )
 
     # ------------------------------------------------------------ why it failed
@@ -177,21 +174,8 @@ class Run:
         return reason(named, spoken, self.knowledge(), source="stderr")
 
     # ------------------------------------------------------------ why no GPU was used
-    def _why_idle(self) -> tuple[Reason, ...]:
-        """What lets a program run without a GPU: its source, its variables, its packages, the machine."""
-        examined = self.machine.result()
-        return self.ahead if self.ahead is not None else self._reasons(examined)
-
-    def _without_reason(self) -> tuple[str, ...]:
-        """What can be said where no reason was found: that depends on how much was seen."""
-        examined = self.machine.result()
-        if examined is None:
-            return ("Why is not known: a machine is examined on Linux, WSL and Windows alone.",)
-        if examined.answer.report.verdict == "undecided":
-            return ("Why is not known: not enough of this machine could be seen. `cudadoctor check` says what would settle it.",)
-        return ("Nothing that is known keeps this program from a GPU: it may have no work for one.",)
-
     def _reasons(self, examined: Examined | None) -> tuple[Reason, ...]:
+        """What lets a program run without a GPU: its source, its variables, its packages, the machine."""
         found = []
         own = self._of_source()
         if own is not None:
@@ -232,6 +216,15 @@ class Run:
         every = (diagnosis.root, *diagnosis.explains, *diagnosis.also, *diagnosis.suspects)
         finding = next((one for one in every if one is not None and one.cause == ON_CPU), None)
         return None if finding is None else reason(finding, found, self.knowledge(), source=path)
+
+
+def _without_reason(examined: Examined | None) -> tuple[str, ...]:
+    """What can be said where no reason was found: that depends on how much was seen."""
+    if examined is None:
+        return ("Why is not known: a machine is examined on Linux, WSL and Windows alone.",)
+    if examined.answer.report.verdict == "undecided":
+        return ("Why is not known: not enough of this machine could be seen. `cudadoctor check` says what would settle it.",)
+    return ("Nothing that is known keeps this program from a GPU: it may have no work for one.",)
 
 
 def _timed(judge: Judge, asked: Question, seconds: float) -> tuple[Answer | None, float]:

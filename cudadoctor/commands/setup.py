@@ -1,5 +1,5 @@
 """The commands `hook`, `completion` and `schema`: texts that one sets up once, for a runner, a shell or a program that reads
-the report. They are printed, never installed."""
+the report. They are printed, never installed. And `mcp`, which serves coding agents (serving.py; it needs the extra `mcp`)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,11 @@ HOOKS = {
 SHELLS = ("bash", "zsh", "fish", "powershell")
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Print what a cluster or CI needs to look at its GPUs.",
-    examples=(
-        ("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),
-        ("cudadoctor hook kubernetes-daemonset > gpu.yaml", "a pod on each GPU node"),
-    ),
+@helping.command(
+    "Share and automate",
+    "Print what a cluster or CI needs to look at its GPUs.",
+    ("cudadoctor hook slurm-prolog > prolog.sh", "Prolog= of slurm.conf"),
+    ("cudadoctor hook kubernetes-daemonset > gpu.yaml", "a pod on each GPU node"),
 )
 @click.argument("name", type=click.Choice(tuple(HOOKS)))
 @groups.shown
@@ -39,11 +36,10 @@ def hook(name: str, **_: Any) -> None:
         terminal.write(file.read())
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Print what completes commands in your shell.",
-    examples=(('eval "$(cudadoctor completion bash)"', "in ~/.bashrc"),),
+@helping.command(
+    "Share and automate",
+    "Print what completes commands in your shell.",
+    ('eval "$(cudadoctor completion bash)"', "in ~/.bashrc"),
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @groups.shown
@@ -59,11 +55,11 @@ def completion(context: click.Context, /, shell: str, **_: Any) -> None:
     terminal.write(kind(root.command, {}, "cudadoctor", "_CUDADOCTOR_COMPLETE").source() + "\n")
 
 
-@click.command(
-    cls=helping.Command,
-    group="Share and automate",
-    summary="Print the JSON Schema of the report.",
-    examples=(("cudadoctor schema", "of check --format json"), ("cudadoctor schema fleet", "of fleet --format json")),
+@helping.command(
+    "Share and automate",
+    "Print the JSON Schema of the report.",
+    ("cudadoctor schema", "of check --format json"),
+    ("cudadoctor schema fleet", "of fleet --format json"),
 )
 @click.argument("of", type=click.Choice(("report", "fleet")), default="report")
 @groups.shown
@@ -74,6 +70,24 @@ def schema(of: str, **options: Any) -> None:
     from cudadoctor.report import json
 
     terminal.write_json(json.schema(Fleet if of == "fleet" else Report), options["plain"])
+
+
+@helping.command(
+    "Share and automate",
+    "Serve coding agents over standard input and output (MCP).",
+    ("cudadoctor mcp", "started by the agent"),
+)
+@click.option("--python", metavar="PATH", help="Interpreter that the user's programs run in; no tool can name one.")
+def mcp(python: str | None) -> None:
+    """Serve coding agents: an MCP server on standard input and output with tools that only read."""
+    try:
+        from cudadoctor.commands import serving
+    except ModuleNotFoundError as error:
+        raise terminal.usage(
+            f"the MCP server needs the extra `mcp` ({error.name} is not installed): pip install '.[mcp]' in its folder"
+        ) from error
+    serving.interpreter = python
+    serving.server.run("stdio")
 
 
 # One word a line: PowerShell has taken the quotes away. The last is the one to complete, empty where it is still to be begun.

@@ -18,14 +18,11 @@ if TYPE_CHECKING:
 SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
 
 
-@click.command(
-    cls=helping.Command,
-    group="Measure",
-    summary="Run test kernels on every GPU; each result is checked.",
-    examples=(
-        ("cudadoctor smoke", "0 only where all were right"),
-        ("cudadoctor smoke --memory 90% --duration 60", "more memory, longer"),
-    ),
+@helping.command(
+    "Measure",
+    "Run test kernels on every GPU; each result is checked.",
+    ("cudadoctor smoke", "0 only where all were right"),
+    ("cudadoctor smoke --memory 90% --duration 60", "more memory, longer"),
 )
 @click.option("--memory", default="256MiB", show_default=True, metavar="SIZE", help="Device memory to test: a size or a share as 90%.")
 @click.option("--duration", type=groups.Seconds(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
@@ -51,7 +48,7 @@ def _on_gpus(memory: str, duration: float, *, verbose: bool, timeout: float) -> 
     if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
         raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
     arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if verbose else ()))
-    return {"on_gpus": ("smoke",), "smoke_arguments": arguments, "timeout": examining.limit_beside(duration, timeout)}
+    return {"on_gpus": {"smoke": arguments}, "timeout": examining.limit_beside(duration, timeout)}
 
 
 def required(report: Report) -> Report:

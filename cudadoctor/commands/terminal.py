@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -116,17 +116,25 @@ def write_json(body: str, plain: bool) -> None:
     """JSON to stdout; where that takes no Unicode, or --ascii asks for it, with escapes."""
     from cudadoctor.report import json
 
-    _write(_gated(json.ascii_only(body) if plain or not _takes_unicode(sys.stdout) else body, json=True))
+    _write(gated(json.ascii_only(body) if plain or not _takes_unicode(sys.stdout) else body, json=True, colours=True))
+
+
+def write_as(form: str, body: str, options: dict[str, Any]) -> None:
+    """JSON, or another format; a text only without --quiet."""
+    if form == "json":
+        write_json(body, options["plain"])
+    elif form != "text" or not options["quiet"]:
+        write(body)
 
 
 def write(body: str, *, commands: bool = False) -> None:
     """Text to stdout. A reader that has gone is no error: the exit code still speaks. `commands`: of a CI system, in lines of their own."""
-    _write(_linked(_gated(body, commands=commands)))
+    _write(_linked(gated(body, commands=commands, colours=True)))
 
 
 def screen(body: str) -> None:
     """A page in place of the one before, on a terminal."""
-    _write(f"{CLEAR}{_linked(_gated(body))}")
+    _write(f"{CLEAR}{_linked(gated(body, colours=True))}")
 
 
 def fill_in(head: str, line: str, stream: TextIO, *, color: bool) -> None:
@@ -151,21 +159,17 @@ def _in_place() -> str:
 def say(words: str, stream: TextIO | None = None, *, drawn: bool = False) -> None:
     """Text to stderr, or to another stream for people; nobody has to read it. `drawn`: it may have colours."""
     try:
-        (stream or sys.stderr).write(_gated(words, colours=drawn))
+        (stream or sys.stderr).write(gated(words, colours=drawn))
         (stream or sys.stderr).flush()
     except (OSError, ValueError):
         pass
 
 
-def gated(text: str) -> str:
-    """Text for a stream that another program writes to: nothing in it steers a terminal, or is a command in a job's log."""
-    return _gated(text, colours=False)
+def gated(text: str, *, json: bool = False, commands: bool = False, colours: bool = False) -> str:
+    """Text for a stream that another program may write to: nothing in it steers a terminal, or is a command in a job's log."""
+    from cudadoctor.report import clean
 
-
-def _gated(text: str, *, json: bool = False, commands: bool = False, colours: bool = True) -> str:
-    from cudadoctor.report.clean import gated
-
-    return gated(text, ci=any(os.environ.get(name) for name in _JOBS), json=json, commands=commands, colours=colours)
+    return clean.gated(text, ci=any(os.environ.get(name) for name in _JOBS), json=json, commands=commands, colours=colours)
 
 
 def _linked(text: str) -> str:

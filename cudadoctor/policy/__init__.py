@@ -2,7 +2,7 @@
 
     grammar.py    a requirement's text -> a typed value, or an error with the column
     questions.py  the closed list of what can be required
-    gpus.py, software.py, figures.py   what the machine answers
+    gpus.py, software.py   what the machine answers
 
 `applied` adds to a report what was asked, found and missing. The verdict stays the machine's; a requirement that is not met, or that
 nobody can answer, makes the exit code 1.

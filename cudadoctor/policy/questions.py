@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cudadoctor.model.requirements import Kind
-from cudadoctor.policy import figures, gpus, software
+from cudadoctor.policy import gpus, software
 from cudadoctor.policy.base import Question
 
 
@@ -62,24 +62,23 @@ QUESTIONS: Mapping[str, Entry] = {
     "container-gpu": Entry("switch", software.container_gpu, "an engine for containers is set up to hand GPUs on", alone=True),
     **{
         name: Entry("version", software.package(name), f"the package {name} of the examined Python", alone=True)
-        for name in ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "nvidia-ml-py")
+        for name in ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings", "nvidia-ml-py", *_FRAMEWORKS)
     },
-    **{name: Entry("version", software.package(name), f"the package {name} of the examined Python", alone=True) for name in _FRAMEWORKS},
     **{
         f"{name}-cuda": Entry("version", software.built_for(name), f"the CUDA version that {name} was built for", alone=True)
         for name in _FRAMEWORKS
     },
-    "smoke": Entry("switch", figures.smoke, "Numba kernels ran on every GPU, and every result was right", alone=True),
-    **{name: Entry("rate", figures.figure(figure), meaning) for name, (figure, meaning) in _RATES.items()},
-    **{name.replace("_", "-"): Entry("time", figures.figure(name), f"the benchmark's figure {name}") for name in _TIMES},
-    **{name: Entry("flops", figures.figure(name), f"arithmetic, {name}") for name in ("fp16", "bf16", "fp32", "fp64")},
+    "smoke": Entry("switch", gpus.smoke, "Numba kernels ran on every GPU, and every result was right", alone=True),
+    **{name: Entry("rate", gpus.figure(figure), meaning) for name, (figure, meaning) in _RATES.items()},
+    **{name.replace("_", "-"): Entry("time", gpus.figure(name), f"the benchmark's figure {name}") for name in _TIMES},
+    **{name: Entry("flops", gpus.figure(name), f"arithmetic, {name}") for name in ("fp16", "bf16", "fp32", "fp64")},
     **{
-        f"{what}-{kind}": Entry("operations" if kind == "int8" else "flops", figures.figure(f"{what}_{kind}"), f"{meaning}, {kind}")
+        f"{what}-{kind}": Entry("operations" if kind == "int8" else "flops", gpus.figure(f"{what}_{kind}"), f"{meaning}, {kind}")
         for what, (meaning, kinds) in _TENSOR.items()
         for kind in kinds
     },
     **{
-        name.replace("_", "-"): Entry("operations", figures.figure(name), f"the benchmark's figure {name}")
+        name.replace("_", "-"): Entry("operations", gpus.figure(name), f"the benchmark's figure {name}")
         for name in ("atomics", "atomics_same")
     },
 }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cudadoctor.model.evidence import Item, Kind, Status
 from cudadoctor.sources.decoding import decoded
 from cudadoctor.sources.keeping import Keeper, alone
-from cudadoctor.sources.spawning import PipeStream, PumpedStream, end_tree, obey, stream_of
+from cudadoctor.sources.spawning import PipeStream, end_tree, obey, stream_of
 
 if TYPE_CHECKING:
     from cudadoctor.sources.keeping import Process
@@ -55,7 +55,7 @@ class Child:
         self.seconds = 0.0
         self.dropped = 0
         self.buffers: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-        self.open_pipes: dict[str, PipeStream | PumpedStream] = {}
+        self.open_pipes: dict[str, PipeStream] = {}
         self.on_line: Callable[[str], None] | None = None
         self._line_start = 0
         self.process: Process | None = None

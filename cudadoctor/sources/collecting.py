@@ -17,7 +17,7 @@ import msgspec
 
 from cudadoctor import __version__
 from cudadoctor.model.frameworks import NAMES
-from cudadoctor.sources.probes import PROBES, Probe, framework
+from cudadoctor.sources.probes import LINUX, Probe, framework
 
 PACKAGE = Path(__file__).parent.parent
 ROOTS = ("cudadoctor.sources.host", "cudadoctor.sources.redact", "cudadoctor.sources.recording")
@@ -43,14 +43,13 @@ def script(more: Iterable[Probe] = ()) -> str:
 
 
 # ---------------------------------------------------------------- what goes along
-def _text(module: str) -> str:
+def _file(module: str) -> Path:
     path = PACKAGE.joinpath(*module.split(".")[1:])
-    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _is_module(name: str) -> bool:
-    path = PACKAGE.joinpath(*name.split(".")[1:])
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+def _text(module: str) -> str:
+    return _file(module).read_text(encoding="utf-8")
 
 
 def modules() -> dict[str, str]:
@@ -78,14 +77,14 @@ def _imports(node: ast.AST) -> Iterator[str]:
         if isinstance(child, ast.ImportFrom) and (child.module or "").split(".")[0] == "cudadoctor":
             for alias in child.names:
                 inner = f"{child.module}.{alias.name}"
-                yield inner if _is_module(inner) else child.module or ""
+                yield inner if _file(inner).is_file() else child.module or ""
         yield from _imports(child)
 
 
 def files(more: Iterable[Probe] = ()) -> dict[str, str]:
     """The workers of all probes with the parts that they load, and NVML's binding; their paths in the temporary folder."""
     found: dict[str, str] = {}
-    asked = (*PROBES, *(framework(name) for name in NAMES), *more)
+    asked = (*LINUX, *(framework(name) for name in NAMES), *more)
     waiting = [Path(probe.what).stem for probe in asked if probe.kind == "worker" and isinstance(probe.what, str)] + ["supervisor"]
     while waiting:
         name = waiting.pop()

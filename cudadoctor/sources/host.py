@@ -6,17 +6,16 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item, Status, writable
-from cudadoctor.sources import gpu_workers, inherited
+from cudadoctor.sources import gpu_workers, inherited, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper
-from cudadoctor.sources.platforms import probes_of
-from cudadoctor.sources.probes import ANSWER_LIMIT, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
+from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import found, lying, refused, search_path
 from cudadoctor.sources.readers import READERS
 from cudadoctor.sources.spawning import ON_WINDOWS, remembered, uninterrupted
@@ -27,16 +26,14 @@ NODE = "CUDADOCTOR_NODE"  # the name of the machine, where its own is another: i
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to collect. `timeout` bounds the whole collection in seconds; `platform` chooses the questions (sources/platforms.py)."""
+    """What to collect. `timeout` bounds the whole collection in seconds; `platform` chooses the questions (sources/probes.py)."""
 
     python: str | None = None
     quick: bool = False
     timeout: float = 60.0
     benchmark: bool = True
     busy: bool = False  # measure on GPUs too on which others compute
-    on_gpus: tuple[str, ...] = ()  # the workers that do more on every GPU: bench, smoke, sustained
-    sustained: tuple[str, ...] = ()  # arguments of the last
-    smoke: tuple[str, ...] = ()  # arguments of the smoke worker
+    on_gpus: Mapping[str, tuple[str, ...]] = {}  # the workers that do more on every GPU (bench, smoke, sustained), and their arguments
     leave_out: frozenset[str] = frozenset()  # evidence ids that no chosen row reads
     frameworks: tuple[str, ...] = ()  # those to import, where they are installed
     distro: str | None = None
@@ -63,7 +60,7 @@ class Collector:
     ) -> None:
         self.keeper = keeper
         self.plan, self.progress, self.meanwhile = plan, progress, meanwhile
-        self.probes = (*probes_of(plan.platform), *plan.more)
+        self.probes = (*PROBES[plan.platform], *plan.more)
         self.end = time.monotonic() + (min(plan.timeout, QUICK_LIMIT) if plan.quick else plan.timeout)
         self.items: dict[str, Item] = {}
         self.identity = identity()
@@ -142,8 +139,7 @@ class Collector:
 
     def worker_arguments(self, probe: Probe) -> list[str]:
         if probe.id.startswith("ladder"):
-            first = self.items.get("ladder")
-            measured = first is not None and '"benchmark"' in (first.stdout or "")  # once is enough
+            measured = '"benchmark"' in self.said("ladder")  # once is enough
             own = ["--own"] if probe.id == "ladder-own" else []
             without = measured or not self.plan.benchmark or "bench" in self.plan.on_gpus
             flags = {"--quick": self.plan.quick, "--no-benchmark": without, "--busy": self.plan.busy}
@@ -157,20 +153,26 @@ class Collector:
     def finished(self, child: Child) -> None:
         self.keep(child.as_item())
         if child.item == "nvml" and child.status == "ok":
-            self.hurry("nvidia-smi", SMI_LIMIT_AFTER_NVML)
-
-    def hurry(self, item: str, limit: float) -> None:
-        for child in self.children:
-            if child.item == item and child.limit > limit:
-                child.deadline = min(child.deadline, max(child.started + limit, time.monotonic() + 0.5))
-                child.limit = limit
+            for smi in self.children:
+                if smi.item == "nvidia-smi" and smi.limit > SMI_LIMIT_AFTER_NVML:
+                    smi.deadline = min(smi.deadline, max(smi.started + SMI_LIMIT_AFTER_NVML, time.monotonic() + 0.5))
+                    smi.limit = SMI_LIMIT_AFTER_NVML
 
     # ------------------------------------------------------------ waves
     def wave(self, name: str) -> list[Probe]:
         return [probe for probe in self.probes if probe.wave == name and probe.id not in self.plan.leave_out]
 
-    def run_children(self, probes: list[Probe], until: Callable[[], bool] | None = None) -> None:
-        """Start every probe at once, the longest first; then those that stand in for one that did not answer."""
+    def run_children(self, probes: list[Probe]) -> None:
+        """Start every probe at once, the longest first; then those that stand in for one that did not answer.
+
+        After that all have ended, but for the ladder, which may wait for our word. Package tools and the Python listing open no device, so
+        they need not end before nvidia-smi, NVML and cuInit begin; the list of processes leaves the doctor's own children out.
+        """
+
+        def settled() -> bool:
+            others = all(child.over for child in self.children if child is not self.ladder)
+            return others and (self.ladder is None or self.ladder.over or self.at_gate)
+
         at_once = sorted((probe for probe in probes if not probe.instead_of), key=lambda probe: probe.id != "ladder")
         begun = [self.start(probe) for probe in at_once]
         started = [child for child in begun if child is not None]
@@ -181,7 +183,7 @@ class Collector:
         if self.meanwhile is not None:
             self.meanwhile()
             self.meanwhile = None
-        watch(started, until=until, on_over=self.finished)
+        watch(started, until=settled, on_over=self.finished)
         for probe in probes:
             if probe.instead_of and not any(self.answered(item) for item in probe.instead_of):
                 other = self.start(probe)
@@ -191,6 +193,11 @@ class Collector:
     def answered(self, item: str) -> bool:
         known = self.items.get(item)
         return known is not None and useful(known)
+
+    def said(self, item: str) -> str:
+        """What is there of its output."""
+        known = self.items.get(item)
+        return (known.stdout or "") if known is not None else ""
 
     def ladder_line(self, line: str) -> None:
         # The worker waits after its last rung of this wave; that a line names the rung is all that is read here.
@@ -203,11 +210,11 @@ class Collector:
         try:
             with remembered():
                 self.carry_out()
-        except KeyboardInterrupt:
-            self.stop("interrupted")
-            raise Interrupted(self.evidence(INTERRUPTED)) from None
-        except BaseException:
-            self.stop("interrupted")
+        except BaseException as error:
+            for child in self.children:
+                child.kill("interrupted")
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(self.evidence(INTERRUPTED)) from None
             raise
         return self.evidence()
 
@@ -217,7 +224,7 @@ class Collector:
         for probe in look:
             if probe.reader is not None:
                 self.read(probe)
-        self.run_look_and_ask([probe for probe in look if probe.reader is None], [probe for probe in ask if probe.reader is None])
+        self.run_children([probe for probe in (*look, *ask) if probe.reader is None])
         for probe in ask:
             if probe.reader is not None:
                 self.read(probe)
@@ -245,19 +252,6 @@ class Collector:
             remarks=tuple(map(writable, (*self.remarks, *remarks))),
         )
 
-    def run_look_and_ask(self, look: list[Probe], ask: list[Probe]) -> None:
-        """The children of both waves run side by side: what has to be seen as it was is already read.
-
-        Package tools and the Python listing open no device, so they need not end before nvidia-smi, NVML and cuInit begin; the
-        list of processes leaves the doctor's own children out.
-        """
-
-        def settled() -> bool:
-            others = all(child.over for child in self.children if child is not self.ladder)
-            return others and (self.ladder is None or self.ladder.over or self.at_gate)
-
-        self.run_children(look + ask, until=settled)
-
     def load(self) -> None:
         """Contexts, kernels, benchmark: the ladder goes on, unless it ended or only a quick look was asked for."""
         ladder = self.ladder
@@ -266,16 +260,12 @@ class Collector:
         item = self.items.get("ladder")
         if item is None or self.plan.quick:
             return
-        started = bool((item.stdout or "").strip())
-        without_numba = '"no Numba here"' in (item.stdout or "")
-        if (without_numba or not started) and self.python != sys.executable and item.status not in ("timed-out", "abandoned"):
-            self.climb_in_own_python()
-
-    def climb_in_own_python(self) -> None:
-        probe = Probe(id="ladder-own", wave="load", kind="worker", what="ladder.py", own_python=True, limit=ANSWER_LIMIT)
-        child = self.start(probe)
-        if child is not None:
-            self.let_go(child)
+        said = self.said("ladder")
+        silent = '"no Numba here"' in said or not said.strip()
+        if silent and self.python != sys.executable and item.status not in ("timed-out", "abandoned"):
+            own = self.start(Probe(id="ladder-own", wave="load", kind="worker", what="ladder.py", own_python=True, limit=ANSWER_LIMIT))
+            if own is not None:
+                self.let_go(own)
 
     def let_go(self, ladder: Child) -> None:
         ladder.limit = max(0.1, self.end - time.monotonic())
@@ -286,12 +276,10 @@ class Collector:
 
     def work_on_gpus(self) -> None:
         """The long benchmark and the further steps of the smoke test, on each GPU whose kernel computed."""
-        ladder = self.items.get("ladder")
-        said = (ladder.stdout or "") if ladder is not None else ""
+        said = self.said("ladder")
         gpus = gpu_workers.devices(said)
         numba = sys.executable if '"no Numba here"' in said else None  # the doctor's own stands in, as on the ladder
-        own = self.items.get("ladder-own")
-        ran = any(gpu_workers.devices(text, rung="numba-kernel") for text in (said, (own.stdout or "") if own is not None else ""))
+        ran = any(gpu_workers.devices(text, rung="numba-kernel") for text in (said, self.said("ladder-own")))
 
         def work(name: str, on: tuple[int, ...], arguments: tuple[str, ...]) -> None:
             python = (numba if name == "smoke" else None) or self.python or sys.executable
@@ -299,8 +287,8 @@ class Collector:
                 name, on, arguments, python=python, end=self.end, keeper=self.keeper, started=self.children.append, on_over=self.finished
             )
 
-        for name in self.plan.on_gpus if gpus else ():
-            work(name, gpus, (*self.plan.smoke, *(() if ran else ("--no-numba",))) if name == "smoke" else self.plan.sustained)
+        for name, arguments in self.plan.on_gpus.items() if gpus else ():
+            work(name, gpus, (*arguments, "--no-numba") if name == "smoke" and not ran else arguments)
         if "bench" in self.plan.on_gpus and gpus and ran:  # what a timer measures, on one GPU
             work("smoke", gpus[:1], ("--lesson-only",))
 
@@ -309,10 +297,9 @@ class Collector:
 
         That the listing of the examined Python names a framework is all that is read here; the time left is shared by those that wait.
         """
-        listed = self.items.get("python-env")
-        text = (listed.stdout or "") if listed is not None else ""
-        probes = [framework(name) for name in self.plan.frameworks if f'"framework", "name": "{name}"' in text]
-        probes = [] if self.plan.quick else [probe for probe in probes if probe.id not in self.plan.leave_out]
+        listed = "" if self.plan.quick else self.said("python-env")
+        probes = [framework(name) for name in self.plan.frameworks if f'"framework", "name": "{name}"' in listed]
+        probes = [probe for probe in probes if probe.id not in self.plan.leave_out]
         for place, probe in enumerate(probes):
             left = self.end - time.monotonic()
             if left < LEAST_FOR_FRAMEWORK:
@@ -324,19 +311,13 @@ class Collector:
             if child is not None:
                 watch([child], on_over=self.finished)
 
-    def stop(self, why: str) -> None:
-        for child in self.children:
-            child.kill(why)
-
 
 def stand_somewhere() -> tuple[str, ...]:
     """Where the working directory was deleted, go on in /: programs that ask where they are (Numba does) would fail for that alone."""
-    try:
-        os.getcwd()
-    except OSError:
-        os.chdir(os.sep)
-        return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
-    return ()
+    if trust.working_directory() is not None:
+        return ()
+    os.chdir(os.sep)
+    return ("the working directory was deleted, so this check ran in /; a program that is started there may fail for that alone",)
 
 
 def identity() -> tuple[str | None, str | None, str]:

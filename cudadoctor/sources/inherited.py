@@ -145,7 +145,7 @@ def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
             withheld.append(name)
     if withheld:
         kept[WITHHELD] = " ".join(withheld)
-    return {**kept, FOLDER: _folder()}
+    return {**kept, FOLDER: trust.working_directory() or os.sep}
 
 
 def _handed_on(name: str, value: str) -> str:
@@ -235,13 +235,6 @@ def _holds_something(entry: str) -> bool:
         return False
     except OSError:
         return True
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        return os.sep  # it was deleted
 
 
 def _dotted(folder: str) -> list[str]:

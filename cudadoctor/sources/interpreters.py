@@ -48,10 +48,8 @@ def own_environment() -> dict[str, str]:
 
 def own_packages() -> str:
     """Where the doctor's own packages are found, for a worker that is started without site: never in the working directory."""
-    try:
-        here = os.path.realpath(os.getcwd())
-    except OSError:
-        here = ""  # it was deleted
+    folder = trust.working_directory()
+    here = os.path.realpath(folder) if folder is not None else ""
     return os.pathsep.join(path for path in sys.path if path and os.path.realpath(path) != here)
 
 
@@ -117,10 +115,7 @@ def _of_the_store(path: str) -> bool:
 
 def _store_has_python(folder: str) -> bool:
     """A Python from the Store has a folder of its own beside the aliases."""
-    try:
-        return any(name.startswith("PythonSoftwareFoundation.Python.") for name in os.listdir(folder))
-    except OSError:
-        return False
+    return any(name.startswith("PythonSoftwareFoundation.Python.") for name in _names(folder))
 
 
 def _behind_shim(path: str) -> str | None:

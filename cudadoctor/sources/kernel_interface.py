@@ -11,6 +11,8 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 
+from cudadoctor.sources.decoding import beginning
+
 REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT, errno.ENOTTY)
 ALL_ANSWERED = "all answered"
 
@@ -31,27 +33,14 @@ def _refusals() -> Iterator[str]:
             yield f"{name}: {error}"
     if not os.path.exists("/proc/self/stat"):
         yield "/proc: not the kernel's"
-    elif not _readable("/proc/cpuinfo"):
+    elif not beginning("/proc/cpuinfo", 1):
         yield "/proc/cpuinfo: cannot be read, or is empty"
-
-
-def _readable(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return bool(file.read(1))
-    except OSError:
-        return False
 
 
 def _eventfd() -> None:
     make = getattr(os, "eventfd", None)  # Python 3.10
     if make is not None:
         os.close(make(0))
-
-
-def _pipe() -> None:
-    for end in os.pipe():
-        os.close(end)
 
 
 def _ioctl() -> None:
@@ -85,7 +74,7 @@ def _poll() -> None:
 
 _CALLS: dict[str, Callable[[], object]] = {
     "eventfd2": _eventfd,
-    "pipe2": _pipe,
+    "pipe2": lambda: list(map(os.close, os.pipe())),
     "ioctl": _ioctl,
     "socket": lambda: _socket(bind=False),
     "bind": lambda: _socket(bind=True),

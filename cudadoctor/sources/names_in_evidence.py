@@ -204,7 +204,8 @@ def of(evidence: Evidence) -> Names:
         if item.kind == "environment" and item.stdout:
             _from_environment(names, item.stdout)
         if item.id == "processes" and item.stdout:
-            names.users.update(user.rpartition("\\")[2] for user in _fields(item.stdout, "user"))
+            users = [entry.get("user") for entry in _entries(item.stdout)]
+            names.users.update(user.rpartition("\\")[2] for user in users if isinstance(user, str))
         if item.id == "uname" and item.stdout:
             names.hosts.update(item.stdout.split()[1:2])
     if evidence.node is not None:
@@ -246,13 +247,6 @@ def _entries(text: str) -> Iterator[dict[str, object]]:
             continue
         if isinstance(entry, dict):
             yield entry
-
-
-def _fields(text: str, key: str) -> Iterator[str]:
-    for entry in _entries(text):
-        value = entry.get(key)
-        if isinstance(value, str):
-            yield value
 
 
 def _host_names(host: str) -> Iterator[str]:

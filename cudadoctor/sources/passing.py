@@ -223,41 +223,30 @@ def _copy(process: subprocess.Popen[bytes], source: int, tail: Tail, signals: _S
             ready = {key.fd for key, _ in selector.select(None if open_end else _TICK)}
             if signals.wake in ready:
                 os.read(signals.wake, CHUNK)
-            if source in ready and open_end and not _pump(source, tail):
+            if source in ready and open_end and _pump(source, tail) is False:
                 open_end = False
                 selector.unregister(source)
                 os.close(source)
-    left = LEFT_BEHIND
-    while open_end:
-        chunk = _take(source) if left > 0 else None
-        left -= len(chunk or b"")
-        if not chunk:
-            open_end = False
-            if chunk is None:
-                _leave_to_cat(source)  # a child that goes on without the program still writes there
-            os.close(source)
-        elif not _written(chunk):
-            open_end = False
-            os.close(source)
-        else:
-            tail.add(chunk)
+    if open_end:
+        more: bool | None = True
+        for _ in range(LEFT_BEHIND // CHUNK):
+            more = _pump(source, tail)
+            if not more:
+                break
+        if more is not False:
+            _leave_to_cat(source)  # a child that goes on without the program still writes there
+        os.close(source)
 
 
-def _take(source: int) -> bytes | None:
-    """What is there: b"" at the end (a terminal gives an error then), None where nothing is there yet."""
+def _pump(source: int, tail: Tail) -> bool | None:
+    """Copy one piece: None where nothing is there yet, False at the end, or where nobody reads any more, which the program learns by its
+    own next word."""
     try:
-        return os.read(source, CHUNK)
+        chunk = os.read(source, CHUNK)
     except BlockingIOError:
         return None
-    except OSError:
-        return b""
-
-
-def _pump(source: int, tail: Tail) -> bool:
-    """Copy one piece; False at the end, or where nobody reads any more, which the program learns by its own next word."""
-    chunk = _take(source)
-    if chunk is None:
-        return True
+    except OSError:  # the end of a terminal
+        return False
     if not chunk or not _written(chunk):
         return False
     tail.add(chunk)
@@ -308,10 +297,8 @@ def _run_simply(argv: Sequence[str], started: Callable[[int], None]) -> Ended:
 
 
 def _copy_simply(pipe: IO[bytes], tail: Tail) -> None:
-    while chunk := os.read(pipe.fileno(), CHUNK):
-        tail.add(chunk)
-        if not _written(chunk):
-            break
+    while _pump(pipe.fileno(), tail):
+        pass
 
 
 def end_alike(ended: Ended) -> None:

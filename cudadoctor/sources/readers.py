@@ -5,18 +5,19 @@ A reader raises OSError where the thing cannot be read; sources/host.py turns th
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
 import shutil
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import IO
 
 from cudadoctor.sources.container_stack import read_container_stack
-from cudadoctor.sources.control_group import read_control_group
+from cudadoctor.sources.decoding import beginning
 from cudadoctor.sources.kernel_interface import read_kernel_interface
-from cudadoctor.sources.pci_names import read_pci_names
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.setting_files import list_settings
 
@@ -31,23 +32,30 @@ _MACHINES = {3: "x86", 21: "PowerPC64", 40: "ARM", 62: "x86-64", 183: "AArch64",
 MODULE_NAME = re.compile(r"^(nvidia([-_](current|legacy|tesla|open|\d).*)?|nouveau|nova[-_]core)\.ko(\.|$)")
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows lacks the first two
 NIXOS_MODULES = "/run/booted-system/kernel-modules/lib/modules"  # NixOS has no /lib/modules
+_PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids", "/var/lib/pciutils/pci.ids")
+_BUS = "/sys/bus/pci/devices"
+_NVIDIA = "10de"
+_GROUP_LIMIT = 1 << 16  # characters of one file
+_GROUPS = "/sys/fs/cgroup"
+_GROUP_FILES = {  # by the kind of a tree of version 1; "" is version 2
+    "": ("memory.max", "memory.events", "pids.max"),
+    "memory": ("memory.limit_in_bytes", "memory.oom_control"),
+    "pids": ("pids.max",),
+}
+_DEEPEST = 32  # groups within groups
 
 
 def read_file(path: str) -> str:
-    """At most FILE_LIMIT bytes of a file, as text."""
-    descriptor = os.open(path, _OPEN)
-    try:
-        chunks = []
-        left = FILE_LIMIT
-        while left > 0:
-            chunk = os.read(descriptor, min(left, 1 << 16))
-            if not chunk:
-                break
-            chunks.append(chunk)
-            left -= len(chunk)
-    finally:
-        os.close(descriptor)
-    return b"".join(chunks).decode("utf-8", "replace")
+    """At most FILE_LIMIT bytes of a file, as text. A pipe or a device in its place is an error."""
+    with _opened(path) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "no plain file", path)
+        return stream.read(FILE_LIMIT).decode("utf-8", "replace")
+
+
+def _opened(path: str) -> IO[bytes]:
+    """Without waiting for whoever writes to a pipe."""
+    return open(path, "rb", opener=lambda name, _: os.open(name, _OPEN))
 
 
 def read_container_manager(path: str) -> str:
@@ -180,15 +188,10 @@ def _foreign(path: str) -> str | None:
 def _elf_machine(path: str) -> int | None:
     """e_machine of the ELF header."""
     try:
-        descriptor = os.open(path, _OPEN)
+        with _opened(path) as stream:
+            head = stream.read(20)
     except OSError:
         return None
-    try:
-        head = os.read(descriptor, 20)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
     return int.from_bytes(head[18:20], "little") if len(head) == 20 and head[:4] == b"\x7fELF" else None
 
 
@@ -215,6 +218,81 @@ def find_program(name: str) -> str:
     if found is None:
         raise FileNotFoundError(2, "No such file or directory", name)
     return f"{found}\n"
+
+
+# ---------------------------------------------------------------- the names of pci.ids
+def read_pci_names(_: str) -> str:
+    """The excerpt of this machine's pci.ids on its NVIDIA functions: the vendor's line and one for each of its devices here.
+
+    FileNotFoundError where no pci.ids is installed.
+    """
+    place = next((place for place in _PCI_IDS if os.path.isfile(place)), None)
+    if place is None:
+        raise FileNotFoundError(2, "No such file or directory", "pci.ids")
+    wanted = set(_nvidia_devices())
+    if not wanted:
+        return ""
+    with open(place, encoding="utf-8", errors="replace") as file:
+        lines = [line for line in _of_vendor(file) if line[:1] != "\t" or line[1:5] in wanted]
+    return "".join(line.rstrip("\n")[:200] + "\n" for line in lines)
+
+
+def _nvidia_devices() -> Iterator[str]:
+    for address in sorted(os.listdir(_BUS)) if os.path.isdir(_BUS) else ():
+        vendor, device = (beginning(f"{_BUS}/{address}/{name}", 32).strip().lower().replace("0x", "", 1) for name in ("vendor", "device"))
+        if vendor == _NVIDIA:
+            yield device
+
+
+def _of_vendor(lines: Iterator[str]) -> Iterator[str]:
+    """The vendor's line and those of its devices, without subsystems."""
+    inside = False
+    for line in lines:
+        if line[:1] not in ("\t", "#", "\n"):
+            if inside:
+                return
+            inside = line.startswith(_NVIDIA)
+        if inside and line[:1] != "#" and line[:2] != "\t\t" and line.strip():
+            yield line
+
+
+# ---------------------------------------------------------------- control groups
+def read_control_group(path: str) -> str:
+    """The limits of the control group in which this process runs and of those around it, and how many processes the kernel killed for them.
+
+    As `grep -H . FILE` prints them: `/sys/fs/cgroup/job/memory.max:209715200`. Version 2 keeps all in one tree, version 1 has one for each
+    kind. `path` is /proc/self/cgroup. FileNotFoundError where this kernel has no control groups that may be read.
+    """
+    lines = [line for file in _group_files(beginning(path, _GROUP_LIMIT)) for line in _of_group(file)]
+    if not lines:
+        raise FileNotFoundError(2, "No such file or directory", _GROUPS)
+    return "".join(f"{line}\n" for line in dict.fromkeys(lines))
+
+
+def _group_files(own: str) -> Iterator[str]:
+    """The files to read of each group from the process's own to the outermost that is seen here."""
+    for line in own.split("\n"):
+        kinds, _, group = line.partition(":")[2].partition(":")
+        for kind, names in _GROUP_FILES.items() if group.startswith("/") else ():
+            if kind in kinds.split(","):
+                for top in (f"{_GROUPS}/{kind}",) if kind else (_GROUPS, f"{_GROUPS}/unified"):
+                    yield from (f"{folder}/{name}" for folder in _upwards(top, group) for name in names)
+
+
+def _upwards(top: str, group: str) -> Iterator[str]:
+    """The folders of a group and of those around it. In a container the group's own path may not be seen: then its top is the group."""
+    parts = [part for part in group.split("/") if part]
+    if ".." in parts or not os.path.isdir("/".join((top, *parts))):
+        parts = []
+    for depth in range(min(len(parts), _DEEPEST), -1, -1):
+        yield "/".join((top, *parts[:depth]))
+
+
+def _of_group(path: str) -> Iterator[str]:
+    """A limit, or of the counters the one that tells of kills."""
+    for line in beginning(path, _GROUP_LIMIT).split("\n"):
+        if line and (not path.endswith((".events", "_control")) or line.startswith("oom_kill ")):
+            yield f"{path}:{line}"
 
 
 # ---------------------------------------------------------------- Windows

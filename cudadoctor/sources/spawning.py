@@ -88,11 +88,10 @@ def uninterrupted() -> Iterator[None]:
 
 
 class PipeStream:
-    """A pipe that is read without blocking. What both kinds of streams have: `take` gives b"" at the end of the stream, None where nothing
-    is there yet; `settle` waits a moment for what an ended child had written."""
+    """A pipe that is read without blocking."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
-        self.pipe = pipe
+        self.source: IO[bytes] | socket.socket = pipe
         try:
             os.set_blocking(pipe.fileno(), False)
         except OSError:  # it takes an ioctl, which a sandbox may not know
@@ -101,48 +100,43 @@ class PipeStream:
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETFL, fcntl.fcntl(pipe.fileno(), fcntl.F_GETFL) | os.O_NONBLOCK)
 
     def fileno(self) -> int:
-        return self.pipe.fileno()
+        return self.source.fileno()
 
     def take(self) -> bytes | None:
+        """What is there: b"" at the end of the stream, None where nothing is there yet."""
         try:
-            return os.read(self.pipe.fileno(), CHUNK)
+            return self._read()
         except BlockingIOError:
             return None
         except OSError:
             return b""
 
+    def _read(self) -> bytes:
+        return os.read(self.fileno(), CHUNK)
+
     def settle(self) -> None:
-        pass
+        """Wait a moment for what an ended child had written."""
 
     def close(self) -> None:
-        self.pipe.close()
+        self.source.close()
 
 
-class PumpedStream:
+class PumpedStream(PipeStream):
     """A pipe that a thread hands on to a socket. The thread alone reads and closes the pipe: a read that waits cannot be broken off."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
-        self.socket, sink = socket.socketpair()
-        self.socket.setblocking(False)
+        ours, sink = socket.socketpair()
+        ours.setblocking(False)
+        self.source = ours
         self.thread = threading.Thread(target=_pump, args=(pipe, sink), daemon=True)
         self.thread.start()
 
-    def fileno(self) -> int:
-        return self.socket.fileno()
-
-    def take(self) -> bytes | None:
-        try:
-            return self.socket.recv(CHUNK)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return b""
+    def _read(self) -> bytes:
+        assert isinstance(self.source, socket.socket)
+        return self.source.recv(CHUNK)
 
     def settle(self) -> None:
         self.thread.join(SETTLE)  # a grandchild may hold the other end open for ever
-
-    def close(self) -> None:
-        self.socket.close()
 
 
 def _pump(pipe: IO[bytes], sink: socket.socket) -> None:
@@ -156,8 +150,8 @@ def _pump(pipe: IO[bytes], sink: socket.socket) -> None:
             pass  # nobody reads any more
 
 
-def stream_of(pipe: IO[bytes], *, windows: bool = ON_WINDOWS) -> PipeStream | PumpedStream:
-    return PumpedStream(pipe) if windows else PipeStream(pipe)
+def stream_of(pipe: IO[bytes]) -> PipeStream:
+    return PumpedStream(pipe) if ON_WINDOWS else PipeStream(pipe)
 
 
 def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:

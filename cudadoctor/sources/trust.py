@@ -74,7 +74,7 @@ def _below(root: str) -> str | None:
     """
     find = _find()
     todo, seen = [root], []  # type: list[str], list[str]
-    looked = _Looks()
+    looked = lru_cache(maxsize=None)(_of_root_alone), lru_cache(maxsize=None)(_leads_to)  # its links lead along the same few ways
     try:
         while todo:
             top = todo.pop()
@@ -82,7 +82,7 @@ def _below(root: str) -> str | None:
                 continue
             seen.append(top)
             for path in _walked(top) if find is None else _listed(find, top):
-                if not _is_roots_in(path, looked):
+                if not _is_roots_in(path, *looked):
                     return f"holds {path}, which may be written by another user"
                 if os.path.islink(path) and os.path.isdir(path):
                     todo.append(os.path.realpath(path))
@@ -93,11 +93,15 @@ def _below(root: str) -> str | None:
 
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
-    code, out = _ended(_ahead.pop(root) if root in _ahead else _begun(find, root))
-    if code is None:
-        raise OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s")
+    child = _ahead.pop(root) if root in _ahead else _begun(find, root)
+    try:
+        out, _ = child.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s") from None
     yield from (os.fsdecode(path) for path in out.split(b"\0") if path)
-    if code != 0:
+    if child.returncode != 0:
         raise OSError(errno.EACCES, "not every folder of it can be read")
 
 
@@ -105,17 +109,6 @@ def _begun(find: str, root: str) -> subprocess.Popen[bytes]:
     looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
     quiet = subprocess.DEVNULL
     return subprocess.Popen([find, root, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"})
-
-
-def _ended(child: subprocess.Popen[bytes]) -> tuple[int | None, bytes]:
-    """Its exit code, None where it took too long, and what it listed."""
-    try:
-        out, _ = child.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return None, b""
-    return child.returncode, out
 
 
 def _walked(root: str) -> Iterator[str]:
@@ -128,14 +121,14 @@ def _walked(root: str) -> Iterator[str]:
                     todo.append(entry.path)
 
 
-def _is_roots_in(path: str, looked: _Looks) -> bool:
+def _is_roots_in(path: str, of_root_alone: Callable[[str], bool], leads_to: Callable[[str], str | None]) -> bool:
     """One file or folder of a tree whose way is root's. What a link leads to is asked about with its whole way."""
     info = os.lstat(path)
-    if info.st_uid != 0 and not _is_unmapped(info.st_uid):
+    if not _belongs_to_root(info):
         return False
-    if stat.S_ISLNK(info.st_mode):
-        return _is_roots(path, looked)  # also where it leads back: somebody else's link on the way may lead elsewhere a moment later
-    return not (info.st_mode & stat.S_IWOTH or (info.st_mode & stat.S_IWGRP and _others_of_group(path)))
+    if stat.S_ISLNK(info.st_mode):  # also where it leads back: somebody else's link on the way may lead elsewhere a moment later
+        return _is_roots(path, of_root_alone, leads_to)
+    return not _open_to_others(path, info)
 
 
 def strange_link(path: str) -> str | None:
@@ -168,6 +161,14 @@ def folders(path: str) -> list[str]:
     return [entry for entry in entries if os.path.isabs(entry) and refusal(os.path.join(entry, os.curdir)) is None]
 
 
+def working_directory() -> str | None:
+    """None where it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def as_root() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -184,21 +185,33 @@ def _is_here(folder: str) -> bool:
 
 
 # ---------------------------------------------------------------- what nobody but root may change
-class _Looks:
-    """What was seen of each place, for as long as one tree takes: its links lead along the same few ways."""
-
-    def __init__(self) -> None:
-        self.of_root_alone = lru_cache(maxsize=None)(_of_root_alone)
-        self.leads_to = lru_cache(maxsize=None)(_leads_to)
+def _leads_to(place: str) -> str | None:
+    """Where a link leads; None where the place is none."""
+    return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else None
 
 
-def _is_roots(path: str, looked: _Looks | None = None) -> bool:
+def _of_root_alone(place: str) -> bool:
+    info = os.lstat(place)
+    if not _belongs_to_root(info):
+        return False
+    if stat.S_ISLNK(info.st_mode):
+        return not place.startswith(_OF_PROCESSES)  # the mode of a link means nothing
+    if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
+        return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
+    return not _open_to_others(place, info)
+
+
+def _belongs_to_root(info: os.stat_result) -> bool:
+    return info.st_uid == 0 or _is_unmapped(info.st_uid)
+
+
+def _is_roots(path: str, of_root_alone: Callable[[str], bool] = _of_root_alone, leads_to: Callable[[str], str | None] = _leads_to) -> bool:
     """Whether every folder and link on the way to a file, and the file, are root's alone. In a folder where everybody may make files
     (/tmp) only what is there and root's counts, not the folder, nor what another user may still make. Nobody finds anything in /dev/null.
     """
-    last, of_root_alone = os.sep, _of_root_alone if looked is None else looked.of_root_alone
+    last = os.sep
     try:
-        for last in _way(path, _leads_to if looked is None else looked.leads_to):
+        for last in _way(path, leads_to):
             if last != os.devnull and not of_root_alone(last):
                 return False
     except (FileNotFoundError, NotADirectoryError):
@@ -209,13 +222,8 @@ def _is_roots(path: str, looked: _Looks | None = None) -> bool:
 
 
 def _is_everybodys(place: str) -> bool:
-    mode = os.lstat(place).st_mode
-    return stat.S_ISDIR(mode) and (bool(mode & stat.S_IWOTH) or _others_of_group(place))
-
-
-def _leads_to(place: str) -> str | None:
-    """Where a link leads; None where the place is none."""
-    return os.readlink(place) if stat.S_ISLNK(os.lstat(place).st_mode) else None
+    info = os.lstat(place)
+    return stat.S_ISDIR(info.st_mode) and _open_to_others(place, info)
 
 
 def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterator[str]:
@@ -242,22 +250,11 @@ def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterat
         parts.extend(target.split(os.sep)[::-1])
 
 
-def _of_root_alone(place: str) -> bool:
-    info = os.lstat(place)
-    if info.st_uid != 0 and not _is_unmapped(info.st_uid):
-        return False
-    if stat.S_ISLNK(info.st_mode):
-        return not place.startswith(_OF_PROCESSES)  # the mode of a link means nothing
-    if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
-        return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
+def _open_to_others(place: str, info: os.stat_result) -> bool:
+    """Whether everybody may write there, or a group in which somebody is. With an access list the group's bits are those of everybody whom
+    it names."""
     if info.st_mode & stat.S_IWOTH:
-        return False
-    return not _others_of_group(place)
-
-
-def _others_of_group(place: str) -> bool:
-    """Whether the group may write there and somebody is in it. With an access list its bits are those of everybody whom it names."""
-    info = os.lstat(place)
+        return True
     return bool(info.st_mode & stat.S_IWGRP) and not (_is_nobodys(info.st_gid) and not _has_list(place))
 
 

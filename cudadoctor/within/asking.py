@@ -19,7 +19,7 @@ from cudadoctor.within import FAILED, FRAME, TOLD
 
 if TYPE_CHECKING:
     from cudadoctor.model.evidence import Evidence
-    from cudadoctor.model.judgement import Answer, Asked, Job, Question, RowsWanted, Told
+    from cudadoctor.model.judgement import Answer, Asked, Question, RowsWanted, Told
 
 SECONDS = 30.0  # of CPU time for one question, all attempts together
 SHARES = (0.5, 0.25, 0.25)  # of that, for each attempt
@@ -103,17 +103,12 @@ class Judge:
         """Have the child judge what is known so far, while the rest is collected. Nobody hears the answer: what it compiles and decodes for
         this is ready for the next.
         """
-        import msgspec
-
-        from cudadoctor.model.judgement import Job, Question
+        from cudadoctor.model.judgement import Question
 
         if self.child is not None:
-            question = Question(machines=(so_far,))
-            self.child.rehearse(msgspec.msgpack.encode(Job(asked=question, too_long=frozenset(), seconds=REHEARSAL)))
+            self.child.rehearse(_job(Question(machines=(so_far,)), frozenset(), REHEARSAL))
 
     def _once(self, asked: Asked, too_long: frozenset[str], seconds: float, kind: type[T], until: float | None = None) -> T:
-        from cudadoctor.model.judgement import Job
-
         if self.child is None:
             self.child = _Child(warm=False)
         until = until if until is not None else time.monotonic() + START + SLOWER * seconds
@@ -121,7 +116,7 @@ class Judge:
             self.close()
             self.child = _Child(warm=False)
         try:
-            return self.child.told(Job(asked=asked, too_long=too_long, seconds=seconds), kind, until)
+            return self.child.told(_job(asked, too_long, seconds), kind, until)
         except BaseException:
             self.close()
             raise
@@ -131,7 +126,10 @@ class _Child:
     """One process that answers one question after another."""
 
     def __init__(self, *, warm: bool) -> None:
-        flags = [] if _extended() else ["-S"]  # start-up hooks of packages cost more than the judgement; extensions may need them
+        from cudadoctor import installed
+
+        # Start-up hooks of packages cost more than the judgement; extensions may need them.
+        flags = [] if installed.is_extended() else ["-S"]
         environment = {**inherited.some_of_it(_VARIABLES), "PYTHONPATH": own_packages()}
         with uninterrupted():
             self.process = subprocess.Popen(
@@ -165,12 +163,12 @@ class _Child:
                 self.rehearses = not any(what in (TOLD, FAILED) for what, _ in self._frames())
         return not self.rehearses
 
-    def told(self, job: Job, kind: type[T], until: float) -> T:
+    def told(self, job: bytes, kind: type[T], until: float) -> T:
         """Its answer. Exhausted where its time is over, or it ended for another reason."""
         import msgspec
 
         self.part = None
-        self._send(msgspec.msgpack.encode(job))
+        self._send(job)
         with selectors.DefaultSelector() as selector:
             selector.register(self.stream.fileno(), selectors.EVENT_READ)
             while (left := until - time.monotonic()) > 0:
@@ -219,10 +217,12 @@ class _Child:
         self.process.wait()
 
 
-def _extended() -> bool:
-    from cudadoctor import installed
+def _job(asked: Asked, too_long: frozenset[str], seconds: float) -> bytes:
+    import msgspec
 
-    return installed.is_extended()
+    from cudadoctor.model.judgement import Job
+
+    return msgspec.msgpack.encode(Job(asked=asked, too_long=too_long, seconds=seconds))
 
 
 def _here(asked: Question) -> Answer:

@@ -3,9 +3,11 @@
     bug_report.py   nvidia-bug-report.log and .log.gz
     sos.py          an archive of `sos report`
     must_gather.py  the GPU operator's must-gather, a node each
-    single.py       files that hold one tool's output: `nvidia-smi -q`, `-q -x`, `dcgmi diag -j`
     unpacking.py    archives and compressions, in memory and within limits
     items.py        pieces of evidence with the ids of the live probes
+
+Files that hold the output of one tool and nothing else (`nvidia-smi -q`, `-q -x`, `dcgmi diag -j`) are read here; one that holds anything
+beside it, a prompt or a program's error, is a text and is read as one.
 
 A bundle is recognised by its content. `opened` gives the machines' evidence, or the text in a file that holds none.
 """
@@ -13,17 +15,25 @@ A bundle is recognised by its content. `opened` gives the machines' evidence, or
 from __future__ import annotations
 
 import os
+import re
 from typing import IO
 
 import msgspec
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources import inputs, recording
-from cudadoctor.sources.bundles import bug_report, must_gather, single, sos, unpacking
+from cudadoctor.sources.bundles import bug_report, items, must_gather, sos, unpacking
 from cudadoctor.sources.bundles.unpacking import BundleError as BundleError
 
 RECORDING = recording.MEMBER
 _FOLDERS = ("sos_commands", "must-gather")  # a folder that somebody unpacked shows one of these, or files of a must-gather
+# What a tool's own output looks like.
+_BANNER = re.compile(r"\s{0,16}={8,20}NVSMI LOG={8,20}\s*\n")
+_XML = re.compile(r"\s{0,16}(?:<\?xml[^>]{0,200}\?>\s{0,16})?(?:<!DOCTYPE nvidia_smi_log[^>]{0,200}>\s{0,16})?<nvidia_smi_log>")
+_DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:')
+_FIELD = re.compile(r"^\s{0,80}[A-Za-z0-9][^:]{0,80}(?: :(?: .*)?)?$")
+_HEAD = 64 << 10  # characters within which a file shows what it is
+_FOREIGN = 2  # lines of -q that are neither field nor heading: a notice of the driver's; more are another text
 _REMARKS = 3  # on members of an archive of which nothing is known
 
 
@@ -104,21 +114,18 @@ def _of_file(whole: inputs.Content, remarks: tuple[str, ...]) -> Opened:
     content = whole.body
     remarks = (*remarks, *((whole.left_out,) if whole.left_out is not None else ()))
     if bug_report.is_report(content):
-        return Opened(machines=(_named(bug_report.evidence(content, remarks)),))
+        return Opened(machines=(bug_report.evidence(content, remarks),))
     if len(content) > inputs.TEXT:
         said = f"Only the last {inputs.TEXT >> 20} MiB of the text were read, of {len(content) >> 20} MiB."
         whole = inputs.Content(content[-inputs.TEXT :], said)
-    evidence = single.evidence(whole.body, remarks)
-    return Opened(machines=(_named(evidence),)) if evidence is not None else Opened(text=whole)
+    evidence = _of_one_tool(whole.body, remarks)
+    return Opened(machines=(evidence,)) if evidence is not None else Opened(text=whole)
 
 
 def _wanted(name: str) -> bool:
-    return sos.wanted(name) or must_gather.wanted(name) or _single(name)
-
-
-def _single(name: str) -> bool:
-    """Files with one tool's output near the top of an archive: `nvidia-smi.txt`, `dcgmi-diag.json`, `report.log`."""
-    return name.count("/") <= 1 and name.endswith((".txt", ".log", ".json", ".xml", ".gz")) and not name.startswith("evidence/")
+    """With files of one tool's output near the top of an archive: `nvidia-smi.txt`, `dcgmi-diag.json`, `report.log`."""
+    of_one_tool = name.count("/") <= 1 and name.endswith((".txt", ".log", ".json", ".xml", ".gz")) and not name.startswith("evidence/")
+    return of_one_tool or sos.wanted(name) or must_gather.wanted(name)
 
 
 def _of_recording(name: str) -> bool:
@@ -135,7 +142,7 @@ def _of_members(found: unpacking.Unpacked, name: str) -> Opened:
         machines = must_gather.evidence(found.members, remarks)
     else:
         machines = _of_singles(found)
-    machines = tuple(_named(machine) for machine in machines if machine.items)
+    machines = tuple(machine for machine in machines if machine.items)
     if not machines:
         known = "a bug report of NVIDIA's, a report of sos, a must-gather of the GPU operator, output of nvidia-smi -q or dcgmi diag -j"
         more = f" And {len(remarks) - _REMARKS} more of the kind." if len(remarks) > _REMARKS else ""
@@ -159,7 +166,7 @@ def _of_singles(found: unpacking.Unpacked) -> tuple[Evidence, ...]:
             room -= unpacking.MAX_MEMBER // 8  # it cost something to find that out
             continue
         room -= len(plain) if plain is not content else 0
-        part = single.evidence(plain, ())
+        part = _of_one_tool(plain, ())
         if part is not None and all(part.items[0].id != other.items[0].id for other in parts):
             parts.append(part)
             remarks += [f"{name}: {remark}" for remark in cut]
@@ -170,6 +177,22 @@ def _of_singles(found: unpacking.Unpacked) -> tuple[Evidence, ...]:
     return (msgspec.structs.replace(parts[0], items=together, bundle=names, remarks=tuple(remarks)),)
 
 
-def _named(evidence: Evidence) -> Evidence:
-    """A Linux machine, wherever the bundle is read."""
-    return evidence if evidence.platform == "unknown" else msgspec.structs.replace(evidence, platform="linux")
+def _of_one_tool(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:
+    """The file as evidence of one machine; None where it is no such file."""
+    text = items.text_of(content)
+    argv = _printed_by(text)
+    if argv is None:
+        return None
+    item = items.command("dcgm-diag" if argv[0] == "dcgmi" else "nvidia-smi-query", *argv, text=text)
+    return Evidence(items=(item,), origin="recording", bundle=" ".join(argv).removesuffix(" -j"), remarks=remarks)
+
+
+def _printed_by(text: str) -> tuple[str, ...] | None:
+    """The command line whose output this is."""
+    head = text[:_HEAD]
+    if _BANNER.match(head):
+        lines = (line for line in text.splitlines()[2:] if line.strip() and "NVSMI LOG" not in line)
+        return ("nvidia-smi", "-q") if sum(1 for line in lines if _FIELD.match(line) is None) <= _FOREIGN else None
+    if _XML.match(head):
+        return ("nvidia-smi", "-q", "-x") if text.rstrip().endswith(">") else None
+    return ("dcgmi", "diag", "-j") if head.lstrip()[:1] == "{" and _DCGM.search(text) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.sources.bundles import items
@@ -12,10 +13,6 @@ NAME = "sos report"
 _MARK = "sos_commands/"
 _MISSING = re.compile(r"command not found|No such file or directory|^timeout: failed to run command", re.MULTILINE)
 _HOST = re.compile(r"^sosreport-(?P<host>[\w.-]+?)-(?:\d{4,}-)?\d{4}-\d\d-\d\d")
-
-
-def _file(item_id: str, path: str) -> Callable[[str], Item | None]:
-    return lambda text: items.file(item_id, path, text)
 
 
 def _command(item_id: str, *argv: str, excerpt: bool = False, empty: bool = False) -> Callable[[str], Item | None]:
@@ -62,14 +59,14 @@ _PATHS: tuple[tuple[str, Callable[[str], Item | None]], ...] = (
     (r"sos_commands/logs/journalctl_--no-pager_(?:--catalog_)?--boot", _kernel_lines("journalctl", "--boot")),
     (r"var/log/dmesg", _log("/var/log/dmesg", excerpt=True)),
     (r"var/log/(?:kern\.log|messages|syslog)", _kernel_lines("kernel lines of /var/log")),
-    (r"proc/modules", _file("modules", "/proc/modules")),
+    (r"proc/modules", partial(items.file, "modules", "/proc/modules")),
     (r"sos_commands/kernel/lsmod", _command("lsmod", "lsmod")),
-    (r"proc/version", _file("proc-version", "/proc/version")),
+    (r"proc/version", partial(items.file, "proc-version", "/proc/version")),
     (r"sos_commands/kernel/uname_-a", _command("uname", "uname", "-a")),
-    (r"(?:usr/lib|etc)/os-release", _file("os-release", "/etc/os-release")),
-    (r"proc/driver/nvidia/version", _file("driver-version", "/proc/driver/nvidia/version")),
-    (r"sys/module/nvidia/version", _file("sys-driver-version", "/sys/module/nvidia/version")),
-    (r"etc/nv_tegra_release", _file("tegra", "/etc/nv_tegra_release")),
+    (r"(?:usr/lib|etc)/os-release", partial(items.file, "os-release", "/etc/os-release")),
+    (r"proc/driver/nvidia/version", partial(items.file, "driver-version", "/proc/driver/nvidia/version")),
+    (r"sys/module/nvidia/version", partial(items.file, "sys-driver-version", "/sys/module/nvidia/version")),
+    (r"etc/nv_tegra_release", partial(items.file, "tegra", "/etc/nv_tegra_release")),
     (r"sos_commands/kernel/dkms_status", _command("dkms", "dkms", "status", empty=True)),
     (r"sos_commands/(?:kernel|boot|grub2)/mokutil_--sb-state", _command("mokutil", "mokutil", "--sb-state")),
     (r"sos_commands/kernel/modinfo_ALL_MODULES", _command("modinfo", "modinfo", excerpt=True)),

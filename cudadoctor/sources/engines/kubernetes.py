@@ -21,19 +21,18 @@ _PAUSE = 2.0  # seconds between two looks at the pods
 _STUCK = ("ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError")
 
 
-class _Ended(msgspec.Struct, rename="camel"):
+class _Reason(msgspec.Struct, rename="camel"):
+    """Why a container waits or ended, or how a condition of a pod stands."""
+
     exit_code: int = 0
-    reason: str = ""
-
-
-class _Waiting(msgspec.Struct):
+    status: str = ""
     reason: str = ""
     message: str = ""
 
 
 class _State(msgspec.Struct):
-    terminated: _Ended | None = None
-    waiting: _Waiting | None = None
+    terminated: _Reason | None = None
+    waiting: _Reason | None = None
 
 
 class _Container(msgspec.Struct):
@@ -41,18 +40,11 @@ class _Container(msgspec.Struct):
     state: _State = msgspec.field(default_factory=_State)
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
 class _Status(msgspec.Struct, rename="camel"):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: list[_Condition] = []
+    conditions: list[_Reason] = []
     init_container_statuses: list[_Container] = []
     container_statuses: list[_Container] = []
 
@@ -75,7 +67,6 @@ class _Pod(msgspec.Struct):
     def node(self) -> str:
         """Its node's name; its own as long as it has none."""
         return self.spec.node_name or self.metadata.name
-
 
     @property
     def key(self) -> str:
@@ -161,7 +152,7 @@ def _containers(pod: _Pod) -> Iterator[_Container]:
     yield from (one for one in (*pod.status.init_container_statuses, *pod.status.container_statuses) if one.name == CONTAINER)
 
 
-def _ended(pod: _Pod) -> _Ended | None:
+def _ended(pod: _Pod) -> _Reason | None:
     return next((one.state.terminated for one in _containers(pod) if one.state.terminated is not None), None)
 
 
