@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,13 @@ def test_lines_of_a_file_whose_end_alone_is_read_keep_their_numbers(tmp_path: Pa
         assert (quote.first, quote.text) == (count, NO_DEVICE)
     monkeypatch.setattr(inputs, "COUNTED", 0)
     assert "lines are counted from there" in (inputs.of_path(str(path)).left_out or "")
+
+
+def test_a_line_of_many_messages_takes_as_long_as_as_many_lines() -> None:
+    seconds = []
+    for end in (" ", "\n"):
+        text = f'"TdrDelay"=dword:0000003c{end}' * 2000
+        began = time.process_time()
+        judge(evidence_of(text.encode()), KNOWLEDGE)
+        seconds.append(time.process_time() - began)
+    assert seconds[0] < 10 * seconds[1] + 2

@@ -14,6 +14,7 @@ from cudadoctor.model.pattern import lazy
 
 Standing = Literal["printed", "reported"]
 _BEFORE = 160  # characters before a message in which its quotation mark is looked for
+_NEAR = 400  # characters before a message or its quotation mark that are looked at
 _SAID = 80  # characters before the mark that say whose it is
 _AFTER = 12  # characters behind the quotation: where the verb of Japanese stands
 _PAIRS = {"“": "”", "„": "“”", "«": "»", "‘": "’", "「": "」", "『": "』"}
@@ -48,7 +49,7 @@ class InQuotes:
         mark = opened(line, start) if line[start] not in _MARKS else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
-        before = line[: start if mark is None else mark]
+        before = _up_to(line, start if mark is None else mark)
         said = _SENTENCE.split(before[-_SAID:] if before.strip() else previous[-_SAID:])[-1]
         if self._asks.search(said):
             return None
@@ -63,6 +64,12 @@ class InQuotes:
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
         return "reported" if self._meets.search(said if behind[:1].isascii() else said + behind) else None
+
+
+def _up_to(line: str, end: int) -> str:
+    """What stands before a place of the line. A line may hold a thousand messages: of a long one only what is near, behind a mark that no
+    line begins with."""
+    return line[:end] if end <= _NEAR else f"\0{line[end - _NEAR : end]}"
 
 
 def opened(line: str, start: int) -> int | None:
