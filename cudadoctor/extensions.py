@@ -136,15 +136,23 @@ def _guarded_check(name: str, check: Check, own: frozenset[str]) -> Check:
     """A rule or line that fails leaves its row unknown, with the reason. Only causes of its own are ruled out by a rule's silence."""
 
     def describe(facts: Facts, known: Knowledge) -> Line:
-        return _or_unknown(name, check.id, check.describe, facts, known)
+        return _or_unknown(name, check.id, lambda: _whole(check.describe(facts, known), Line))
 
     def rule(one: Rule) -> Rule:
         def function(facts: Facts, known: Knowledge) -> Iterator[Clue]:
-            yield from _or_unknown(name, check.id, lambda: tuple(_known(clue, known) for clue in one.function(facts, known)))
+            yield from _or_unknown(name, check.id, lambda: tuple(_known(_whole(clue, Clue), known) for clue in one.function(facts, known)))
 
         return Rule(row=check.id, causes=tuple(cause for cause in one.causes if cause in own), function=function)
 
     return msgspec.structs.replace(check, rules=tuple(rule(one) for one in check.rules), describe=describe)
+
+
+def _whole(value: T, kind: type[T]) -> T:
+    """The value, where it is of that kind through and through: who makes one is not asked for its types."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{type(value).__name__} is no {kind.__name__}")
+    msgspec.convert(msgspec.to_builtins(value), kind)
+    return value
 
 
 def _known(clue: Clue, known: Knowledge) -> Clue:

@@ -117,6 +117,16 @@ def test_a_function_that_fails_costs_its_row(wrong: Callable[..., Any], why: str
     assert report.diagnosis.ruled_out == without.diagnosis.ruled_out
 
 
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [(7, "TypeError: int is no Line"), (Line(7), "ValidationError: Expected `str`, got `int` - at `$.summary`")],  # type: ignore[arg-type]
+)
+def test_what_is_of_the_wrong_type_costs_its_row(made: Any, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = judged(with_row(lambda *_: made), monkeypatch)
+    assert (report.verdict, report.exit_code, report.diagnosis.crashes) == ("healthy", 0, ())
+    assert report.checks[-1].because == f"mine: extension mine: {why}"
+
+
 def test_a_rule_cannot_name_what_is_no_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     report = judged(with_row(lambda *_: Line("fine"), lambda *_: [Clue(cause="no-such", quotes=())]), monkeypatch)
     assert (report.verdict, report.diagnosis.crashes) == ("healthy", ())
