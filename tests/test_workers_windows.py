@@ -91,6 +91,7 @@ def test_a_variable_ends_the_search_of_numbas_own_target(machine: Machine) -> No
         "version": None,
         "rule": "CUDA_HOME",
         "hides": [],
+        "damage": None,
     }
     assert search.find(machine.places("built-in"), "cudart")["rule"] == "PATH"
 

@@ -29,6 +29,8 @@ def _refusals() -> Iterator[str]:
         except OSError as error:
             if error.errno in REFUSED:
                 yield f"{name}: {errno.errorcode[error.errno]}"
+        except ImportError:
+            pass  # a Python without that module cannot ask
         except RuntimeError as error:  # the interpreter's word for a thread that could not be started
             yield f"{name}: {error}"
     if not os.path.exists("/proc/self/stat"):

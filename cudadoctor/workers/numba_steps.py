@@ -300,9 +300,7 @@ def as_configured() -> None:
             lines = file.read(CONFIG_LIMIT).split("\n")
     except (OSError, ValueError):
         return
-    import yaml
-
-    yaml.safe_load("\n".join(lines))  # what is no YAML ends Numba's import
+    importlib.import_module("yaml").safe_load("\n".join(lines))  # what is no YAML ends Numba's import
     for line in lines:
         key, _, value = line.partition(":")
         if key.strip().lower() in CONFIG_WORDS:
