@@ -183,7 +183,7 @@ FAULTS = (
         after="kill -9 $HELPER 2>/dev/null", cured="healthy",
     ),
     Fault(
-        name="memory held, some left", root="gpu-memory-held-by-others", verdict="degraded", setup=_hold("0.6", orphan=False),
+        name="memory held, some left", root="gpu-memory-held-by-others", verdict="degraded", setup=_hold("0.9", orphan=False),
         after="kill -9 $HELPER 2>/dev/null", cured="healthy",
     ),
     Fault(
