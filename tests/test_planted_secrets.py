@@ -140,3 +140,9 @@ def test_capitals_and_digits_by_turns_are_no_word(secret: str) -> None:
 )
 def test_names_of_parts_are_words(word: str) -> None:
     assert word in redacted(f"CUDA error\nsee {word} here\n")
+
+
+@pytest.mark.parametrize("length", [300, 401, 5000])
+def test_the_length_of_a_secret_does_not_save_it(length: int) -> None:
+    secret = ("FwoGZXIvYXdz4kT9qLm2" * 250)[:length]
+    assert secret[:40] not in redacted(f"session {secret} is over\n")
