@@ -154,3 +154,18 @@ def test_what_a_child_did_not_get_is_not_absent(name: str, cause: str, variable:
     assert cause not in blamed(report)
     assert (report.verdict, report.diagnosis.root) == ("undecided", None)
     assert f"entries of {variable} were left out" in str(report.diagnosis.ask)
+
+
+def test_a_kernel_that_ran_with_another_driver_library_proves_nothing(knowledge: Knowledge) -> None:
+    """Where the user's program loads a libcuda that others may write, root's check cannot know what becomes of it."""
+    evidence = recording.read(HOSTS / "h200-healthy")
+    assert judge(evidence, knowledge).verdict == "healthy"
+    replaced = tuple(
+        msgspec.structs.replace(
+            item, stdout=(item.stdout or "").replace('"event": "start",', '"event": "start", "replaced": ["LD_LIBRARY_PATH"],')
+        )
+        for item in evidence.items
+    )
+    report = judge(msgspec.structs.replace(evidence, items=replaced), knowledge)
+    assert report.verdict == "undecided"
+    assert report.diagnosis.ask[0].command == "printenv LD_LIBRARY_PATH"

@@ -624,10 +624,64 @@ def test_root_loads_no_library_that_another_user_may_change(how: str, mode: int,
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_library_that_takes_the_place_of_the_drivers_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root's children do without what others may write; with it the user's program may do otherwise than they."""
+    agent = tmp_path / "agent.so"
+    agent.touch()
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", str(agent))
+    assert inherited.environment()["CUDA_INJECTION64_PATH"] == str(agent)
+    assert inherited.REPLACED not in inherited.environment()
+    os.chown(agent, 1000, 1000)
+    inherited._environment.cache_clear()
+    inherited._seen_once.cache_clear()
+    assert inherited.environment()[inherited.REPLACED] == "CUDA_INJECTION64_PATH"
+    (tmp_path / "libjpeg.so.8").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", ":/usr/lib")
+    assert inherited.environment()[inherited.REPLACED] == "CUDA_INJECTION64_PATH"
+    (tmp_path / "libcuda.so.1").touch()
+    inherited._environment.cache_clear()
+    assert inherited.environment()[inherited.REPLACED] == "CUDA_INJECTION64_PATH LD_LIBRARY_PATH"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_roots_own_folder_of_pipes_may_be_open_to_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nvidia-cuda-mps-control makes it."""
+    pipes = tmp_path / "pipes"
+    pipes.mkdir()
+    pipes.chmod(0o777)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
+    assert inherited.environment()["CUDA_MPS_PIPE_DIRECTORY"] == str(pipes)
+    inherited._environment.cache_clear()
+    os.chown(pipes, 1000, 1000)
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in inherited.environment()
+    inherited._environment.cache_clear()
+    os.chown(pipes, 0, 0)
+    tmp_path.chmod(0o777)
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in inherited.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_tilde_in_a_toolkits_place_is_a_name_for_some_and_a_home_for_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", "~/cuda")
+    assert inherited.environment()["CUDA_HOME"] == "~/cuda"  # what a shell that quoted it hands on
+    inherited._environment.cache_clear()
+    tmp_path.chmod(0o777)
+    assert "CUDA_HOME" not in inherited.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_what_an_image_asks_of_the_driver_is_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NVIDIA_REQUIRE_CUDA", "cuda>=13.0 brand=tmp,driver>=535")
+    assert inherited.left_out() == ()
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
 @pytest.mark.parametrize(
     ("name", "value"),
     [("BASH_ENV", "tmp/x.sh"), ("BASH_ENV", "$(id)"), ("BASH_FUNC_echo%%", "() { id; }"), ("PYTHONPLATLIBDIR", "../tmp/x"),
-     ("CUDA_INJECTION64_PATH", "libx.so"), ("OPENSSL_CONF", "x.cnf"), ("PERL5OPT", "-Mx")],
+     ("NVTX_INJECTION64_PATH", "libx.so"), ("OPENSSL_CONF", "x.cnf"), ("PERL5OPT", "-Mx")],
 )  # fmt: skip
 def test_what_is_executed_whatever_it_looks_like_reaches_no_child_of_root(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, value)
@@ -716,10 +770,10 @@ def test_a_pipe_that_nobody_reads_holds_nothing_up(tmp_path: Path) -> None:
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
 def test_what_leads_programs_to_code_and_was_left_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's own program still gets it: a check that is healthy without it must not be silent about it."""
-    monkeypatch.setenv("CUDA_INJECTION64_PATH", "libx.so")
+    monkeypatch.setenv("NVTX_INJECTION64_PATH", "libx.so")
     monkeypatch.setenv("BASH_ENV", "/etc/x")  # no program for CUDA meets it
     said = " ".join(inherited.left_out())
-    assert "CUDA_INJECTION64_PATH leads programs to code" in said
+    assert "NVTX_INJECTION64_PATH leads programs to code" in said
     assert "BASH_ENV" not in said
 
 

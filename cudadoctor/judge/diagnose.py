@@ -141,8 +141,9 @@ def _asks(found: _Found, suspects: Sequence[Case], seen: Seen, knowledge: Knowle
         candidates = [(case.cause, f"{case.finding.title}: possible, not yet shown") for case in suspects]
         if not candidates and found.not_now is not None:
             candidates = [(found.not_now.cause, "the text speaks of it, and it is not so at present")]
-        log_read = seen.facts.why_unknown(KERNEL_LOG) is None
-        return open_questions.asks(candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read)
+        log_read, climb = seen.facts.why_unknown(KERNEL_LOG) is None, seen.facts.value(LADDER)
+        replaced = climb.replaced if climb is not None else ()
+        return open_questions.asks(candidates, seen.outcomes, knowledge, seen.goal, seen.rungs, log_read=log_read, replaced=replaced)
     return seen.why_slow if found.verdict == "degraded" and not any(case.finding.effect == "degrades" for case in found.sure) else ()
 
 

@@ -52,8 +52,13 @@ class Experiments(Table, frozen=True, kw_only=True):
         """Whether a variable stays as it is, whatever is tried."""
         if self._is(name, "keep") or self._is(name, "launcher") or (job and self._is(name, "granted")):
             return True
-        places = self.entries(name, value) if name in self.lists else ()
-        return any(fnmatchcase(entry, pattern) for entry in places for row in self.place for pattern in row.patterns)
+        return name in self.lists and len(self.movable(name, value)) < len(self.entries(name, value))
+
+    def movable(self, variable: str, value: str) -> tuple[int, ...]:
+        """The numbers of a list's places that may be left out: all but those into which a container's runtime put the driver."""
+        kept = [pattern for row in self.place for pattern in row.patterns]
+        places = enumerate(self.entries(variable, value))
+        return tuple(number for number, place in places if not any(fnmatchcase(place, pattern) for pattern in kept))
 
     def grouped(self, names: Iterable[str], rung: str) -> tuple[tuple[str, ...], ...]:
         """The names by groups, the likeliest at this rung first, those of no group last; empty groups left out."""

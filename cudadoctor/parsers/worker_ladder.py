@@ -12,7 +12,7 @@ import msgspec
 
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.values import LADDER, Changed, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
-from cudadoctor.model.values.ladder import left_out
+from cudadoctor.model.values.ladder import REPLACING, left_out
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_of_crash
 
@@ -161,7 +161,7 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
     for entry in entries:
         step = entry.fields.get("step") if entry.event == "end" else None
         if entry.event == "start":
-            fields.update({name: entry.fields.get(name) for name in ("python", "quick", "withheld")})
+            fields.update({name: entry.fields.get(name) for name in ("python", "quick", "withheld", "replaced")})
         elif step == "libcuda":
             fields.update(library_path=entry.fields.get("path"), library=_driver_version(entry.fields.get("library")))
         elif step == "devices":
@@ -169,11 +169,15 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
     return fields
 
 
-def _not_the_users(result: RungResult, withheld: Any) -> RungResult:
-    """A failure without places in which the user's program finds its libraries says nothing of that program."""
-    if result.status == "pass" or not isinstance(withheld, list):
-        return result
-    why = left_out(withheld, _LEADS_TO.get(result.rung, ()))
+def _not_the_users(result: RungResult, heading: dict[str, Any]) -> RungResult:
+    """A failure without places in which the user's program finds its libraries says nothing of that program; nor does success, where it
+    loads another library of the driver's."""
+    withheld, replaced = (names if isinstance(names := heading.get(kind), list) else [] for kind in ("withheld", "replaced"))
+    why = None
+    if result.status != "pass":
+        why = left_out(withheld, _LEADS_TO.get(result.rung, ()))
+    elif result.rung == "numba-kernel" and replaced:
+        why = f"it ran, and {replaced[0]} makes other programs load {REPLACING}"
     return result if why is None else msgspec.structs.replace(result, status="skip", why=why)
 
 
@@ -188,7 +192,7 @@ def parse(text: Text) -> Output:
     if broken_off is not None:
         rungs.append(broken_off)
     heading = _heading(entries)
-    rungs = [_not_the_users(result, heading.get("withheld")) for result in rungs]
+    rungs = [_not_the_users(result, heading) for result in rungs]
     states = of(NumbaState, "numba", entries, True)  # said when Numba was imported, and again with its components
     ladder = build(
         Ladder,

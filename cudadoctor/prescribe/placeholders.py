@@ -45,7 +45,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
         (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
-        (("numba_config",), rf"(?=.*[/\\]\.numba_config\.yaml$){_PLACE}"),
+        (("numba_config",), rf"\.numba_config\.yaml|(?=.*[/\\]\.numba_config\.yaml$)(?:{_PLACE})"),
         # A file of the user's own that has the name of a module; nothing of the system's is renamed.
         (("new_path",), rf"(?!{_OF_SYSTEM})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
         (("kept_path",), rf"(?:{_PLACE})(?:[:;](?:{_PLACE})){{0,60}}"),
@@ -193,7 +193,7 @@ def _cuda_home(case: Case) -> Found:
 
 
 def _numba_config(case: Case) -> str | None:
-    stated = case.value("path")
+    stated = case.value("numba_config") or case.value("path")
     if stated is not None and stated.endswith((".yaml", ".yml")):
         return stated
     lines = case.python.numba_config if case.python is not None else ()

@@ -22,8 +22,9 @@ _EXAMINED = re.compile(
     r"CUDA.*|NVIDIA_.*|NUMBA.*|CUPY_.*|NCCL_.*|XLA_.*|JAX_.*|TF_.*|TORCH.*|PYTORCH.*|TRITON_.*|SLURM_CONF|VIRTUAL_ENV|CONDA_PREFIX"
     r"|PYTHON(?:PATH|HOME|USERBASE)|LD_(?:LIBRARY_PATH|PRELOAD|AUDIT)|HOME|XDG_CONFIG_HOME",
 )
-# Whose folders are root's; what is in them may not be: a daemon's pipes are open to all who may compute.
+# Whose folders are root's; what is in them may not be: the daemon makes its pipes, and their folder, for all who may compute.
 _PIPES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+_NO_PLACES = re.compile(r"NVIDIA_REQUIRE_.*|NVIDIA_DRIVER_CAPABILITIES|(?:CUDA|NVIDIA)_VISIBLE_DEVICES")  # words of which none is a path
 _PLAIN = ("PATH", "HOME", "PWD", "OLDPWD", "SHELL", "TMPDIR", "TMP", "TEMP", "XDG_CONFIG_HOME", *_PIPES)
 _ADDRESS = re.compile(r"(?:https?|socks[45]?[ah]?)://[^\s,;\"'\\]{1,2000}")
 _WORD = re.compile(r"[\w.+-]{0,100}")
@@ -33,10 +34,11 @@ _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
+REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load a library that takes the place of what the child loads
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
 _CODE = re.compile(
     r"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
-    r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|\A.*_INJECTION.*|(?!CUDA|NVCC|XLA|TF_|NUMBA|NCCL|JAX|TORCH).*_OPT(?:ION)?S"
+    r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|(?!CUDA_).*_INJECTION.*|(?!CUDA|NVCC|XLA|TF_|NUMBA|NCCL|JAX|TORCH).*_OPT(?:ION)?S"
     r"|LD_(?!LIBRARY_PATH$|PRELOAD$|AUDIT$).*"
     r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
 )
@@ -83,7 +85,9 @@ def left_out() -> tuple[str, ...]:
 def look_ahead(variables: frozenset[tuple[str, str]]) -> None:
     """Begin to list the places of all variables: a toolkit's takes a second."""
     named = [trust.folders(value) for name, value in variables if name == "PATH"]
-    named += [_entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in (*_PLAIN, *_TOOLKITS)]
+    named += [
+        _entries(name, value) for name, value in variables if _EXAMINED.fullmatch(name) and name not in (*_PLAIN, *_PIPES, *_TOOLKITS)
+    ]
     named += [_parts(entry) for name, value in variables if name in _TOOLKITS for entry in _entries(name, value)]
     trust.begin(entry for entries in named for entry in entries if os.path.isabs(entry))
 
@@ -128,9 +132,10 @@ def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
     """This process's variables for a child, without places in the working directory and, as root, those that other users may write.
 
     Children stand in / (sources/spawning.py); FOLDER tells them where the user stands. WITHHELD names the variables that lost a place
-    which holds something: what a worker does not find may lie there.
+    which holds something: what a worker does not find may lie there. REPLACED names those by which it finds another library than
+    other programs do.
     """
-    kept, withheld = dict(variables), []
+    kept, withheld, replaced = dict(variables), [], []
     if trust.as_root():
         look_ahead(variables)
     for name, value in sorted(variables):
@@ -140,11 +145,12 @@ def _environment(variables: frozenset[tuple[str, str]]) -> dict[str, str]:
         kept[name] = given
         if not given:
             del kept[name]
-        entries = _entries(name, value)
-        if _EXAMINED.fullmatch(name) and any(_holds_something(entry) for entry in entries if entry not in _entries(name, given)):
+        lost = [entry for entry in _entries(name, value) if entry not in _entries(name, given)]
+        if _EXAMINED.fullmatch(name) and any(map(_holds_something, lost)):
             withheld.append(name)
-    if withheld:
-        kept[WITHHELD] = " ".join(withheld)
+        if any(_replaces(name, entry) for entry in lost):
+            replaced.append(name)
+    kept.update({marker: " ".join(names) for marker, names in ((WITHHELD, withheld), (REPLACED, replaced)) if names})
     return {**kept, FOLDER: trust.working_directory() or os.sep}
 
 
@@ -169,13 +175,17 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
         return True
     if not trust.as_root():
         return os.path.isabs(entry) or name not in _LISTS or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
-    if "$" in entry or "~" in entry or (name in _LISTS and not os.path.isabs(entry)):
+    place, home = os.path.join(os.sep, entry), os.path.expanduser(entry)  # children stand in /: there a relative path is an absolute one
+    if "$" in entry or "~" in home or (name in _LISTS and not os.path.isabs(entry)):
         return False  # what a loader or a program makes of it is not known here
-    place = os.path.join(os.sep, entry)  # children stand in /: there a relative path is an absolute one
+    if name in _PIPES:
+        return trust.made_by_root(place)
     if name in _PLAIN:
         return trust.changeable(place) is None
-    if name in _TOOLKITS:
-        return _toolkit(place) is None
+    if name in _TOOLKITS:  # some programs take ~ for a home, others for a name
+        return _toolkit(place) is None and (home == entry or _toolkit(home) is None)
+    if home != entry:
+        return False
     if os.sep not in entry and _EXAMINED.fullmatch(name) is None:
         return all(trust.changeable(os.sep + name) is None for name in _bare(entry))  # USER=root, where /root happens to be a folder
     within = (entry[at:] for at in range(1, len(entry)) if entry[at] == "/" and entry[at - 1] not in _IN_PATH)  # -I /home/ada
@@ -184,7 +194,7 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
 
 def _entries(name: str, value: str) -> list[str]:
     """The places that a variable names: its entries where it is a list of places, else every word that may be a path."""
-    if not value:
+    if not value or _NO_PLACES.fullmatch(name):
         return []
     if name in _LISTS:
         loader = name.startswith("LD_") and not ON_WINDOWS
@@ -235,6 +245,16 @@ def _holds_something(entry: str) -> bool:
         return False
     except OSError:
         return True
+
+
+def _replaces(name: str, entry: str) -> bool:
+    """Whether programs that get this find another libcuda there, or a library that the driver loads whenever it starts."""
+    if "_INJECTION" in name:
+        return os.path.isfile(entry)
+    try:
+        return name == "LD_LIBRARY_PATH" and any(file.startswith("libcuda.so") for file in os.listdir(entry or os.curdir))
+    except OSError:
+        return False
 
 
 def _dotted(folder: str) -> list[str]:

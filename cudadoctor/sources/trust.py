@@ -39,6 +39,16 @@ def changeable(path: str) -> str | None:
     return "may be written by another user" if as_root() and not _is_roots(path) else None
 
 
+def made_by_root(folder: str) -> bool:
+    """Whether a folder is root's and nobody else may put another in its place, though others may write into it."""
+    try:
+        places = list(_way(folder))
+        info = os.lstat(places[-1])
+        return stat.S_ISDIR(info.st_mode) and _belongs_to_root(info) and all(map(_of_root_alone, places[:-1]))
+    except OSError:
+        return False
+
+
 def tree(folder: str) -> str | None:
     """For root: whether somebody else may change anything in this folder, however deep, or make it."""
     why = changeable(folder)

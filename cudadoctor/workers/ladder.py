@@ -366,8 +366,8 @@ def climb(worker: Worker, arguments: list[str]) -> None:
     timer = limit_life(limit) if limit else None
     if "--raise-limits" in arguments:
         sibling("limits").raise_all()
-    withheld = os.environ.pop("CUDADOCTOR_WITHHELD", "").split()
-    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, withheld=withheld)
+    not_given = {name: os.environ.pop("CUDADOCTOR_" + name.upper(), "").split() for name in ("withheld", "replaced")}
+    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, **not_given)
     for name, value in changed_variables():
         worker.emit("changed", name=name, value=value, preloaded=preloaded())
     found: dict[str, Any] = {}

@@ -8,6 +8,7 @@ and run on every GPU: device printf, double precision in place, 32-bit integers,
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import sys
 import time
@@ -297,10 +298,12 @@ def as_configured() -> None:
         if not os.path.isfile(path) or importlib.util.find_spec("yaml") is None:
             return  # Numba reads it where PyYAML is installed
         with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read(CONFIG_LIMIT).split("\n")
+            stream = io.StringIO(file.read(CONFIG_LIMIT))
     except (OSError, ValueError):
         return
-    importlib.import_module("yaml").safe_load("\n".join(lines))  # what is no YAML ends Numba's import
+    stream.name = path  # which PyYAML names in an error
+    lines = stream.getvalue().split("\n")
+    importlib.import_module("yaml").safe_load(stream)  # what is no YAML ends Numba's import
     for line in lines:
         key, _, value = line.partition(":")
         if key.strip().lower() in CONFIG_WORDS:

@@ -69,8 +69,8 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
             "No message of this text is known: the possible causes rest on its words alone, likeliest first. "
             "Ask the machine before you change anything."
         )
-    out.extend(f"From the kernel log, of the past: {line}" for line in past)
     out.extend(_of_bundle(facts, evidence, judged))
+    out.extend(f"From the kernel log, of the past: {line}" for line in past)
     return tuple(out)
 
 

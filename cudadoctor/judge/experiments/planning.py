@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cudadoctor.checks.common import variables_of
 from cudadoctor.checks.reading import hung
@@ -19,8 +19,10 @@ from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, SMI, TOOL
 from cudadoctor.parsers import tries
 from cudadoctor.parsers.worker_ladder import HANGING
 
+Places = Mapping[str, Sequence[int]]  # by variable that lists places, the numbers of those that may be left out
 UNFORESEEN = "environment-variable-breaks-cuda"
 _BELOW = ("hardware", "bus", "kernel", "node", "container")  # layers that no variable cures
+_BY_THE_LOADER = (START, "libcuda")
 _WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
 _TELLING = 5  # characters of a value that are enough to be meant
 _SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
@@ -41,11 +43,16 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     table, variables = knowledge.experiments, variables_of(seen.facts.there(ENVIRONMENT))
     job = table.is_job(variables)
     free = {name: text for name, text in variables.items() if not table.kept(name, text, job=job)}
+    listed = {name: variables[name] for name in table.lists if name in variables and (name in free or not table.kept(name, "", job=job))}
+    places = {name: table.movable(name, text) for name, text in listed.items()}
     if root is not None and failure.rung not in (START, *knowledge.cause(root.cause).breaks):
         root = None  # it is no cause of what failed here
     accused = (root,) if root is not None else judged.diagnosis.suspects[:_SUSPECTS]
-    proposals = tuple(_proposals([one.cause for one in accused], failure.rung, free, seen.facts, knowledge))
-    if root is None:
+    causes = [one.cause for one in accused]
+    if root is None and failure.rung in _BY_THE_LOADER:
+        causes.append(UNFORESEEN)  # one place of a list may be at fault, and another be needed: taking all away helps nobody
+    proposals = tuple(_proposals(causes, failure.rung, free, places, seen.facts, knowledge))
+    if root is None or "environment" in knowledge.cause(root.cause).tries:
         proposals += tuple(Proposal(cause=UNFORESEEN, change=change) for change in _named(free, seen.facts, evidence, table))
     stated = root is not None and root.basis == "stated"  # by what the rung itself said: then only its own changes are tried
     units = table.grouped(free, failure.rung) if root is None or (proposals and not stated) else ()
@@ -102,13 +109,15 @@ def _others_compute(facts: Facts) -> bool:
     return bool(modes - {"default"}) or any(process.kind != "G" for one in listed for process in one.processes)
 
 
-def _proposals(causes: Sequence[str], rung: str, free: dict[str, str], facts: Facts, knowledge: Knowledge) -> Iterator[Proposal]:
+def _proposals(
+    causes: Sequence[str], rung: str, free: Collection[str], places: Places, facts: Facts, knowledge: Knowledge
+) -> Iterator[Proposal]:
     """What the files of these causes name; where one may come from the environment, what may bring it. Each change once."""
     seen: list[Change] = []
     for cause in causes:
         meant = (cause, UNFORESEEN) if "environment" in knowledge.cause(cause).tries else (cause,)
         for one in meant if rung in (START, *knowledge.cause(cause).breaks) else ():
-            for change in _changes(one, free, facts, knowledge):
+            for change in _changes(one, free, places, facts, knowledge):
                 if change not in seen:
                     seen.append(change)
                     yield Proposal(cause=one, change=change)
@@ -135,19 +144,18 @@ def _without_way(lines: Sequence[str]) -> Iterator[str]:
     yield from (line for number, line in enumerate(lines) if number not in places[:-1])
 
 
-def _changes(cause: str, free: dict[str, str], facts: Facts, knowledge: Knowledge) -> Iterator[Change]:
+def _changes(cause: str, free: Collection[str], places: Places, facts: Facts, knowledge: Knowledge) -> Iterator[Change]:
     """The changes that a cause's file names, as far as there is anything to change here."""
-    table = knowledge.experiments
     for word, _, rest in (one.partition(" ") for one in knowledge.cause(cause).tries):
         names = [name for name in rest.split() if name in free]
         if word == "unset":
             yield from (Change(unset=(name,)) for name in names)
         elif word == "entries":
-            for name in names:
-                count = len(table.entries(name, free[name]))
-                single = Change(unset=(name,))  # with a single place, or many, the whole variable; else one after the other
-                places = (Change(left_out=(Entry(variable=name, number=number),)) for number in range(count))
-                yield from places if 1 < count <= _EACH else (single,)
+            for name, numbers in ((name, places[name]) for name in rest.split() if name in places):
+                if name in free and not 1 < len(numbers) <= _EACH:
+                    yield Change(unset=(name,))  # with a single place, or many, the whole variable; else one after the other
+                else:
+                    yield from (Change(left_out=(Entry(variable=name, number=number),)) for number in numbers[:_EACH])
         elif word == "toolkit":
             yield from (Change(toolkit=number) for number in _usable_toolkits(facts))
         elif word == "limits" and facts.value(LIMITS) is not None:

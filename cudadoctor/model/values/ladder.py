@@ -157,6 +157,9 @@ class NumbaState(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
+REPLACING = "a library that other users may write and this check, as root, does not load"
+
+
 def left_out(withheld: Iterable[str], variables: Iterable[str]) -> str | None:
     """The sentence for the first of the withheld variables that is one of these."""
     name = next((name for name in withheld if name in variables), None)
@@ -192,6 +195,7 @@ class Ladder(Value, frozen=True, kw_only=True):
     quick: bool = False
     changed: tuple[Changed, ...] = ()
     withheld: tuple[str, ...] = ()  # variables of the user's of which the climb did not get all
+    replaced: tuple[str, ...] = ()  # those of them by which other programs load another libcuda, or one more library into it
 
     def result(self, rung: RungName) -> tuple[RungResult, ...]:
         return tuple(entry for entry in self.rungs if entry.rung == rung)
