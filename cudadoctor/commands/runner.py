@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
     from cudadoctor.model.evidence import Evidence
     from cudadoctor.model.findings import Finding
-    from cudadoctor.model.judgement import Answer, Question
+    from cudadoctor.model.judgement import Answer
     from cudadoctor.within.asking import Judge
 
 IDLE = 5.0  # seconds without a GPU after which the machine is examined beside the program
@@ -151,23 +151,30 @@ class Run:
             notes=_without_reason(examined) if idle and not reasons else (),
         )
 
+    def _judged(self, judge: Judge, evidence: Evidence) -> Answer | None:
+        """The answer where it takes no longer than the seconds that are left for reading."""
+        from cudadoctor.model.judgement import Question
+
+        began = time.monotonic()
+        answer = judge.quickly(Question(machines=(evidence,), every_step=True), until=began + self.left)
+        self.left -= time.monotonic() - began
+        return answer
+
     # ------------------------------------------------------------ why it failed
     def _failure(self, tail: bytes) -> Reason | None:
         """What its own words name; with the steps for this machine, where its state does not speak against them."""
-        from cudadoctor.model.judgement import Question
         from cudadoctor.sources import pasted
         from cudadoctor.within.asking import Judge
 
         with closing(Judge()) as judge:
-            spoken, self.left = _timed(judge, Question(machines=(pasted.evidence_of(tail, printed=True),), every_step=True), self.left)
+            spoken = self._judged(judge, pasted.evidence_of(tail, printed=True))
             diagnosis = spoken.report.diagnosis if spoken is not None else None
             named = diagnosis.root or next(iter(diagnosis.suspects), None) if diagnosis is not None else None
             if spoken is None or diagnosis is None or named is None or diagnosis.by_words:
                 return None  # words alone are no reason: what keeps the program from its GPU says more
             examined = self.machine.result()
             if examined is not None:
-                both = examined.evidence.completed((pasted.output_of(tail),))
-                whole, self.left = _timed(judge, Question(machines=(both,), every_step=True), self.left)
+                whole = self._judged(judge, examined.evidence.completed((pasted.output_of(tail),)))
                 root = whole.report.diagnosis.root if whole is not None else None
                 if whole is not None and root is not None and root.cause == named.cause:
                     return reason(root, whole, self.knowledge(), source="stderr")
@@ -197,7 +204,6 @@ class Run:
         path = script(self.argv)
         if path is None:
             return None
-        from cudadoctor.model.judgement import Question
         from cudadoctor.sources import pasted
         from cudadoctor.within.asking import Judge
 
@@ -209,7 +215,7 @@ class Run:
         if b"jit(" not in source:
             return None
         with closing(Judge()) as judge:
-            found, self.left = _timed(judge, Question(machines=(pasted.evidence_of(source),), every_step=True), self.left)
+            found = self._judged(judge, pasted.evidence_of(source))
         if found is None:
             return None
         diagnosis = found.report.diagnosis
@@ -225,13 +231,6 @@ def _without_reason(examined: Examined | None) -> tuple[str, ...]:
     if examined.answer.report.verdict == "undecided":
         return ("Why is not known: not enough of this machine could be seen. `cudadoctor check` says what would settle it.",)
     return ("Nothing that is known keeps this program from a GPU: it may have no work for one.",)
-
-
-def _timed(judge: Judge, asked: Question, seconds: float) -> tuple[Answer | None, float]:
-    """The answer where it takes no longer than that, and the seconds that are left."""
-    began = time.monotonic()
-    answer = judge.quickly(asked, until=began + seconds)
-    return answer, seconds - (time.monotonic() - began)
 
 
 def reason(finding: Finding, answer: Answer, knowledge: Knowledge, *, source: str | None = None) -> Reason:

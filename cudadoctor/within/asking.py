@@ -10,6 +10,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from cudadoctor.sources import inherited
@@ -152,15 +153,11 @@ class _Child:
 
     def is_free(self, until: float) -> bool:
         """Waits for the end of what it rehearses; False where that ended it. Before that nothing is sent: both might wait for ever."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.stream.fileno(), selectors.EVENT_READ)
-            while self.rehearses and time.monotonic() < until:
-                selector.select(_TICK)
-                chunk = self.stream.take()
-                if chunk == b"":
-                    return False
-                self.buffer += chunk or b""
-                self.rehearses = not any(what in (TOLD, FAILED) for what, _ in self._frames())
+        try:
+            if self.rehearses:
+                self.rehearses = not any(what in (TOLD, FAILED) for what, _ in self._frames(until))
+        except Exhausted:
+            return False
         return not self.rehearses
 
     def told(self, job: bytes, kind: type[T], until: float) -> T:
@@ -169,20 +166,12 @@ class _Child:
 
         self.part = None
         self._send(job)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self.stream.fileno(), selectors.EVENT_READ)
-            while (left := until - time.monotonic()) > 0:
-                selector.select(min(_TICK, left))
-                chunk = self.stream.take()
-                if chunk == b"":
-                    raise Exhausted(self.part)  # the kernel ended it, or a fault in a library did
-                self.buffer += chunk or b""
-                for what, body in self._frames():
-                    if what == FAILED:
-                        raise RuntimeError(body.decode("utf-8", "replace"))
-                    if what == TOLD:
-                        return msgspec.msgpack.decode(body, type=kind)
-                    self.part = body.decode("utf-8", "replace")
+        for what, body in self._frames(until):
+            if what == FAILED:
+                raise RuntimeError(body.decode("utf-8", "replace"))
+            if what == TOLD:
+                return msgspec.msgpack.decode(body, type=kind)
+            self.part = body.decode("utf-8", "replace")
         raise Exhausted(self.part)
 
     def _send(self, body: bytes) -> None:
@@ -194,17 +183,23 @@ class _Child:
         except (BrokenPipeError, ConnectionResetError):
             pass  # it ended; its end is seen by whoever waits for the answer
 
-    def _frames(self) -> list[tuple[bytes, bytes]]:
-        """What has arrived as a whole."""
-        found, at = [], 0
-        while len(self.buffer) - at >= FRAME.size:
-            what, length = FRAME.unpack_from(self.buffer, at)
-            if len(self.buffer) - at - FRAME.size < length:
-                break
-            found.append((what, bytes(self.buffer[at + FRAME.size : at + FRAME.size + length])))
-            at += FRAME.size + length
-        del self.buffer[:at]
-        return found
+    def _frames(self, until: float) -> Iterator[tuple[bytes, bytes]]:
+        """What arrives as a whole by then. Exhausted where the child ended: the kernel did that, or a fault in a library."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.stream.fileno(), selectors.EVENT_READ)
+            while (left := until - time.monotonic()) > 0:
+                selector.select(min(_TICK, left))
+                chunk = self.stream.take()
+                if chunk == b"":
+                    raise Exhausted(self.part)
+                self.buffer += chunk or b""
+                while len(self.buffer) >= FRAME.size:
+                    what, length = FRAME.unpack_from(self.buffer)
+                    if len(self.buffer) < FRAME.size + length:
+                        break
+                    body = bytes(self.buffer[FRAME.size : FRAME.size + length])
+                    del self.buffer[: FRAME.size + length]
+                    yield what, body
 
     def end(self) -> None:
         end_tree(self.process)
