@@ -1,10 +1,13 @@
-"""Bytes that a program wrote, as text: UTF-8; UTF-16 as Windows' own tools write it; else the code page of Windows' console."""
+"""What a program wrote, as text (UTF-8; UTF-16 as Windows' own tools write it; else the code page of Windows' console), and as JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 _MARKS = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKED_AT = 512  # bytes from which UTF-16 without a mark is recognised
@@ -54,3 +57,14 @@ def beginning(path: str, characters: int) -> str:
             return stream.read(characters)
     except OSError:
         return ""
+
+
+def json_objects(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The lines that are JSON objects; the last one of a program may be half written."""
+    for line in lines:
+        try:
+            entry = json.loads(line) if line[:1] == "{" else None
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict):
+            yield entry

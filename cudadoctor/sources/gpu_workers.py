@@ -6,12 +6,12 @@ no GPU has other work of ours.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 
 from cudadoctor.sources import inherited
 from cudadoctor.sources.children import Child, watch
+from cudadoctor.sources.decoding import json_objects
 from cudadoctor.sources.interpreters import worker_path
 from cudadoctor.sources.keeping import Keeper
 from cudadoctor.sources.spawning import uninterrupted
@@ -22,16 +22,9 @@ LEAST = 3.0
 
 def devices(stdout: str, rung: str = "ptx-kernel") -> tuple[int, ...]:
     """The devices on which the ladder's own kernel computed, or another rung held, by the events that it wrote."""
-    found = []
-    for line in stdout.split("\n"):
-        if f'"{rung}"' in line and '"end"' in line and '"pass"' in line:
-            try:
-                gpu = json.loads(line).get("gpu")
-            except (ValueError, AttributeError):
-                continue
-            if isinstance(gpu, int):
-                found.append(gpu)
-    return tuple(dict.fromkeys(found))
+    ends = (line for line in stdout.split("\n") if f'"{rung}"' in line and '"end"' in line and '"pass"' in line)
+    gpus = (entry.get("gpu") for entry in json_objects(ends))
+    return tuple(dict.fromkeys(gpu for gpu in gpus if isinstance(gpu, int)))
 
 
 class Turns:

@@ -6,13 +6,13 @@ it would take away what a diagnosis reads.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources.common_names import GROUPS, SERVICES, USERS, WORDS
+from cudadoctor.sources.decoding import json_objects
 from cudadoctor.sources.keyed import NAME
 from cudadoctor.sources.private_paths import known
 from cudadoctor.sources.sensitive import GONE, HOME, HOME_OF_WINDOWS, PSEUDONYM, Pseudonyms
@@ -204,7 +204,7 @@ def of(evidence: Evidence) -> Names:
         if item.kind == "environment" and item.stdout:
             _from_environment(names, item.stdout)
         if item.id == "processes" and item.stdout:
-            users = [entry.get("user") for entry in _entries(item.stdout)]
+            users = [entry.get("user") for entry in json_objects(item.stdout.split("\n"))]
             names.users.update(user.rpartition("\\")[2] for user in users if isinstance(user, str))
         if item.id == "uname" and item.stdout:
             names.hosts.update(item.stdout.split()[1:2])
@@ -232,21 +232,11 @@ def _technical(evidence: Evidence) -> str:
 
 
 def _words_of(text: str) -> Iterator[str]:
-    for entry in _entries(text):
+    for entry in json_objects(text.split("\n")):
         for key, value in entry.items():
             yield key
             if isinstance(value, str) and (key == "name" or re.fullmatch(r"[\w.+-]{1,60}", value)):
                 yield value
-
-
-def _entries(text: str) -> Iterator[dict[str, object]]:
-    for line in text.split("\n"):
-        try:
-            entry = json.loads(line) if line[:1] == "{" else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            yield entry
 
 
 def _host_names(host: str) -> Iterator[str]:

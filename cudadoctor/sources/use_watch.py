@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 from cudadoctor.model.use import GpuUse, Watched
 from cudadoctor.sources import inherited
 from cudadoctor.sources.children import Child, watch
+from cudadoctor.sources.decoding import json_objects
 from cudadoctor.sources.interpreters import worker_path
 
 LAST_WORD = 1.0  # seconds that the watcher may take to say what it saw, or to begin with a program that ended at once
@@ -30,15 +30,7 @@ class UseWatch:
     def events(self) -> list[dict[str, Any]]:
         if not self.child.over:
             self.child.read("stdout")
-        found = []
-        for line in self.child.text("stdout").split("\n"):
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue  # the last line may be half written
-            if isinstance(entry, dict):
-                found.append(entry)
-        return found
+        return list(json_objects(self.child.text("stdout").split("\n")))
 
     def saw_use(self) -> bool:
         return any(entry.get("event") == "use" for entry in self.events())
