@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -529,3 +530,66 @@ def test_the_program_gets_the_cure(script: str, said: str, tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", told, *argv], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (4, f"{said}\n")
     assert "cudadoctor: A cause" in done.stderr
+
+
+# ---------------------------------------------------------------- who holds a GPU
+HOLDER = """
+import ctypes, os, sys, threading, time
+os.dup2(os.open(sys.argv[1], os.O_RDONLY), 200)
+def churn():
+    while True:
+        for _ in range(50):
+            os.close(os.open("/dev/null", os.O_RDONLY))
+def wait():
+    print("ready", flush=True)
+    time.sleep(60)
+threading.Thread(target=wait, daemon=True).start()
+if sys.argv[2] == "churns":
+    churn()
+ctypes.CDLL(None).syscall(60, 0)  # the first thread alone ends
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.uname().machine != "x86_64", reason="the number of a system call")
+@pytest.mark.parametrize("how", ["churns", "lost its first thread"])
+def test_a_busy_holder_of_a_gpu_is_seen(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = tmp_path / "nvidia0"
+    node.touch()
+    monkeypatch.setattr(applying, "_NODES", re.compile(re.escape(str(node))))
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(node), how], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "ready\n"
+            time.sleep(0.2)
+            assert [applying.held_by() for _ in range(30)] == [f"process {holder.pid} holds a GPU"] * 30
+        finally:
+            holder.kill()
+
+
+def test_a_gpu_that_somebody_took_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([None, "process 7 holds a GPU"])
+    monkeypatch.setattr(applying, "held_by", lambda: next(looks))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(StoppedError, match="process 7 holds a GPU"):
+        apply(step(f"touch {tmp_path}/gpu-reset"))
+    assert not (tmp_path / "gpu-reset").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be tricked")
+def test_undoing_runs_no_interpreter_whose_packages_another_may_write(tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    packages = tmp_path / "env" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    python.parent.mkdir(parents=True)
+    packages.mkdir(parents=True)
+    python.symlink_to(sys.executable)
+    (tmp_path / "env" / "pyvenv.cfg").write_text(f"home = {os.path.dirname(os.path.realpath(sys.executable))}\n")
+    (packages / "x.pth").write_text(f"import os; open({str(tmp_path / 'executed')!r}, 'w')\n")
+    os.chown(packages, 1000, 1000)
+    entry = journal.Entry(
+        run="1", time=journal.now(), cause="x", number=1, step="reinstall-numba/1", values={}, python=str(python), tool="pip",
+        packages=("numpy==1.0",), state="done", version=__version__,
+    )  # fmt: skip
+    journal.write(entry)
+    with pytest.raises(StoppedError, match="may be written by another user"):
+        undo(dry=True)
+    assert not (tmp_path / "executed").exists()

@@ -312,6 +312,23 @@ def test_a_member_of_roots_group_is_another_user(tmp_path: Path, monkeypatch: py
     assert trust.refusal(str(tool)) == "may be written by another user"
 
 
+@pytest.mark.parametrize(
+    ("switch", "users", "whole"),
+    [
+        (None, "", True),
+        ("passwd: files systemd\ngroup: files [SUCCESS=merge] systemd  # as Debian\nhosts: files dns\n", "", True),
+        ("passwd: files sss\ngroup: files\n", "", False),
+        ("passwd: files\ngroup: files\ninitgroups: ldap\n", "", False),
+        ("passwd: compat\ngroup: compat\n", "root:x:0:0::/root:/bin/sh\n+::::::\n", False),
+    ],
+)
+def test_a_directory_service_need_not_list_who_is_in_a_group(switch: str | None, users: str, whole: bool, tmp_path: Path) -> None:
+    (tmp_path / "passwd").write_text(users)
+    if switch is not None:
+        (tmp_path / "nsswitch.conf").write_text(switch)
+    assert trust._all_are_listed(str(tmp_path / "nsswitch.conf"), (str(tmp_path / "passwd"),)) is whole
+
+
 def test_what_a_relative_entry_finds_is_refused_and_not_absent(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", ".:/nonexistent")
     assert programs.found("nvcc") is None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import answering_gpus, broken, line_with, passed, rung_quote, variable_quote, variables_of
 from cudadoctor.checks.processes import computing, holders
-from cudadoctor.checks.reading import same_address, subject_of, told, unknown
+from cudadoctor.checks.reading import hung, same_address, subject_of, told, unknown
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
@@ -78,18 +78,32 @@ def _holder(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvml
 
 
 def mps(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """CUDA is sent to an MPS daemon and does not start."""
-    environment = facts[ENVIRONMENT]
-    if PIPES not in variables_of(environment):
+    """CUDA is sent to an MPS daemon and does not start: by its code, or, where NVML answers, by no answer at all."""
+    environment, nvml = facts[ENVIRONMENT], facts.value(NVML)
+    pipes = variables_of(environment).get(PIPES)
+    if pipes is None and not hung(facts, "ladder"):
         return
     climb = facts[LADDER]
     if climb.value is None or passed(climb.value, "context"):
         return
     failed = broken(climb.value, "init", "context")
-    codes = [result for result in failed if result.code in MPS_CODES or result.code in OLD_MPS_CODES]
-    if codes:
-        quotes = (rung_quote(climb, codes[0]), variable_quote(environment, PIPES))
-        yield Clue(cause=MPS, quotes=quotes, values={"path": variables_of(environment)[PIPES]})
+    refused = [result for result in failed if pipes is not None and result.code in (*MPS_CODES, *OLD_MPS_CODES)]
+    silent = [result for result in failed if result.status == "hang" and nvml is not None and nvml.code == 0]
+    stopped, pid = _stopped_daemon(facts) if silent else ((), {})
+    if refused or (silent and (pipes is not None or stopped)):
+        shown = (variable_quote(environment, PIPES),) if pipes is not None else ()
+        quotes = (rung_quote(climb, (*refused, *silent)[0]), *shown, *stopped)
+        yield Clue(cause=MPS, quotes=quotes, values={**({"path": pipes} if pipes is not None else {}), **pid})
+
+
+def _stopped_daemon(facts: Facts) -> tuple[tuple[Quote, ...], dict[str, str]]:
+    """A process of MPS that a signal stopped: its line, and its number for the recipe."""
+    table = facts[PROCESSES]
+    listed = table.value.processes if table.value is not None else ()
+    for entry in listed:
+        if entry.state == "stopped" and (entry.command or "").startswith("nvidia-cuda-mps-"):
+            return (line_with(table, f"process {entry.pid},", words=f"process {entry.pid}, stopped"),), {"pid": str(entry.pid)}
+    return (), {}
 
 
 # ---------------------------------------------------------------- MIG

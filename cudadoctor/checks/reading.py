@@ -6,7 +6,8 @@ by name: a pasted text that does not speak of something (nobody can ask that mac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from cudadoctor.inventory.devices import plain_address as plain_address  # callers find them here
@@ -110,17 +111,31 @@ def unknown(key: Key[T], why: str) -> NotKnown:
 
 
 # ---------------------------------------------------------------- lines to quote
-def single_lines(fact: Fact[T]) -> list[Quote]:
+def single_lines(fact: Fact[T]) -> Quotes:
     """The quoted lines of a fact, one quote a line."""
+    return _taken_apart(fact.quotes)
+
+
+@lru_cache(maxsize=64)  # a rule asks for the lines of each of many GPUs, nodes or packages
+def _taken_apart(quotes: Quotes) -> Quotes:
     single: list[Quote] = []
-    for quote in fact.quotes:
+    for quote in quotes:
         if quote.first is None:
             single.append(quote)
             continue
         for offset, text in enumerate(quote.text.split("\n")):
             place = quote.first + offset
             single.append(Quote(source=quote.source, first=place, last=place, text=text))
-    return single
+    return tuple(single)
+
+
+@lru_cache(maxsize=64)
+def _by_number(quotes: Quotes) -> dict[int, Quotes]:
+    numbered: dict[int, list[Quote]] = {}
+    for quote in _taken_apart(quotes):
+        if quote.first is not None:
+            numbered.setdefault(quote.first, []).append(quote)
+    return {number: tuple(found) for number, found in numbered.items()}
 
 
 def some(fact: Fact[T]) -> Quotes:
@@ -139,15 +154,15 @@ def line_if(facts: Facts, key: Key[T], so: Callable[[T], object]) -> Quotes:
     return some(fact)[:1] if fact.value is not None and so(fact.value) else ()
 
 
-def lines_at(fact: Fact[T], lines: Container[int | None]) -> Quotes:
+def lines_at(fact: Fact[T], lines: Iterable[int | None]) -> Quotes:
     """The lines with these numbers; the fact's first quote where it has none of them."""
-    return tuple(quote for quote in single_lines(fact) if quote.first in lines) or some(fact)[:1]
+    numbered, wanted = _by_number(fact.quotes), sorted({line for line in lines if line is not None})
+    return tuple(quote for line in wanted for quote in numbered.get(line, ())) or some(fact)[:1]
 
 
 def line_of(fact: Fact[T], line: int) -> Quotes:
     """The one line on which a fact's entry stands; the fact's first quotes where it cannot be found."""
-    found = tuple(quote for quote in single_lines(fact) if quote.first == line) if line else ()
-    return found[:1] or some(fact)
+    return _by_number(fact.quotes).get(line, ())[:1] or some(fact)
 
 
 def lines_with(fact: Fact[T], *words: str) -> Quotes:

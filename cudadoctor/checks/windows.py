@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cudadoctor.checks.base import Function, Line, Rule
-from cudadoctor.checks.reading import WINDOWS, Quotes, merged, single_lines, some, statements, subject_of, told, works_now
+from cudadoctor.checks.reading import WINDOWS, Quotes, lines_at, merged, some, statements, subject_of, told, works_now
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
@@ -49,7 +49,7 @@ def nvidia_adapters(facts: Facts) -> tuple[Known, ...]:
 
 
 def _joined(before: Known | None, adapter: DisplayAdapter, fact: Fact[DisplayAdapters]) -> Known:
-    lines = tuple(quote for quote in single_lines(fact) if quote.first in adapter.lines) or some(fact)
+    lines = lines_at(fact, adapter.lines)
     if before is None:
         return adapter, lines
     missing = {field: getattr(adapter, field) for field in DisplayAdapter.__struct_fields__ if getattr(before[0], field) is None}

@@ -20,7 +20,7 @@ from cudadoctor.prescribe import applying as planning
 from cudadoctor.prescribe.applying import Planned
 from cudadoctor.report import words
 from cudadoctor.report.clean import one_line
-from cudadoctor.sources import applying, journal, python_packages
+from cudadoctor.sources import applying, interpreters, journal, python_packages
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -142,6 +142,9 @@ class _Doer:
         refused = applying.refused_file(step.values) if changes else None
         if refused is not None:
             raise StoppedError(f"Nothing was run: {one_line(refused)}.")
+        held = applying.held_by() if planning.touches_gpu(step) else None  # somebody may have come since the plan was made
+        if held is not None:
+            raise StoppedError(f"Nothing was run: {held}.")
         entry = self._entry(planned) if changes else None
         self._note(entry, step, "begun")
         try:
@@ -230,6 +233,7 @@ def taken_back(options: dict[str, Any]) -> int:
             knowledge,
             Asking(options["yes"]),
             dry=options["dry_run"],
+            named=options["python"],
             render=lambda entry: undo_of(entry.step, entry.values, knowledge, root=root),
         )
     except (StoppedError, journal.JournalError) as end:
@@ -237,12 +241,18 @@ def taken_back(options: dict[str, Any]) -> int:
         return exit_codes.UNDECIDED
 
 
-def undo(knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[journal.Entry], str | None]) -> int:
-    """Takes back the steps of the last --apply, the last one first. The exit code."""
+def undo(
+    knowledge: Knowledge, asking: Asking, *, dry: bool, render: Callable[[journal.Entry], str | None], named: str | None = None
+) -> int:
+    """Takes back the steps of the last --apply, the last one first. The exit code. `named`: the interpreter of --python."""
     left = journal.last_run(journal.read())
     if not left:
         terminal.write("Nothing to undo: `cudadoctor fix --apply` has changed nothing here that is not undone.\n")
         return exit_codes.HEALTHY
+    for python in sorted({entry.python for entry in left} - {"", named}):
+        why = interpreters.refusal(python)
+        if why is not None:
+            raise StoppedError(f"Nothing was run: {one_line(why)}.")
     taken = [_take_back(entry, knowledge, asking, dry=dry, render=render) for entry in left]
     return exit_codes.HEALTHY if all(taken) else exit_codes.UNDECIDED
 

@@ -39,7 +39,8 @@ class Asking:
             self.asked.update({node.name: (engine, node.source) for node in found})
             nodes += found
             missing += without
-        return nodes, missing
+        one, several = _each_for_itself(nodes)
+        return one, [*several, *missing]
 
     def again(self, names: Iterable[str]) -> list[Node]:
         """These nodes' second answers, of those that give one."""
@@ -51,7 +52,8 @@ class Asking:
             nodes = [name for asks, name in asked if asks is engine and not engine.once]
             if nodes and not self.options["quiet"]:
                 terminal.say(f"Measured again, for a figure is low: {', '.join(nodes)[:200]}\n")
-            found += self._answered(engine, nodes)[0]
+            answers, _ = self._answered(engine, nodes)
+            found += [node for node in answers if self.asked.get(node.name) == (engine, node.source)]  # none in another's name
         return found
 
     def _answered(
@@ -75,7 +77,7 @@ class Asking:
         except KeyboardInterrupt:
             terminal.say("\nInterrupted: what came until now is shown.\n")
         found += [self._read(answer, engine.among, folder) for answer in (*recorded, *gone)]
-        return reading_nodes.parted(_each_for_itself(found))
+        return reading_nodes.parted(found)
 
     def _read(self, answer: Answer, among: list[str], folder: str | None) -> Node | Missing:
         from cudadoctor.fleet import nodes
@@ -176,23 +178,20 @@ def _short(name: str) -> str:
     return name if name.replace(".", "").isdigit() else name.partition(".")[0]
 
 
-def _each_for_itself(found: Sequence[Node | Missing]) -> list[Node | Missing]:
-    """Where two nodes that were asked say that they are the same one, and not by the same start of it, nobody knows which of them is."""
-    starts: dict[str, dict[str, str | None]] = {}
-    for one in found:
-        if isinstance(one, Node):
-            starts.setdefault(one.name, {})[one.source] = one.boot_id
+def _each_for_itself(nodes: Sequence[Node]) -> tuple[list[Node], list[Missing]]:
+    """Where two that were asked say that they are the same node, nobody knows which of them is, unless they say the same of it, and name
+    the same start. A start's number alone proves nothing: every user of a node can read it."""
+    answers: dict[str, dict[str, tuple[str | None, str]]] = {}
+    for node in nodes:
+        answers.setdefault(node.name, {})[node.source] = (node.boot_id, node.verdict)
     twice = {
-        name: sorted(sources)
-        for name, sources in starts.items()
-        if len(sources) > 1 and (None in sources.values() or len({*sources.values()}) > 1)
+        name: " and ".join(sorted(said))
+        for name, said in answers.items()
+        if len(said) > 1 and (len({*said.values()}) > 1 or any(start is None for start, _ in said.values()))
     }
-    return [
-        Missing(source=one.source, why=f"{' and '.join(twice[one.name])} both say that they are {one.name}")
-        if isinstance(one, Node) and one.name in twice
-        else one
-        for one in found
-    ]
+    why = {name: f"{sources} both say that they are {name}" for name, sources in twice.items()}
+    missing = [Missing(source=node.source, why=why[node.name]) for node in nodes if node.name in why]
+    return [node for node in nodes if node.name not in why], missing
 
 
 def _keep(folder: str, name: str, body: bytes) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from cudadoctor import policy
 from cudadoctor.model.requirements import Ignore, Policy
 from cudadoctor.sources import inputs, trust
+from cudadoctor.sources.plain_files import beginning
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
@@ -87,7 +88,7 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
     for path in _candidates(folder):
         if not os.path.isfile(path):
             continue
-        if os.path.basename(path) == PROJECT and TABLE not in _readable(path):
+        if os.path.basename(path) == PROJECT and TABLE not in beginning(path, LARGEST):
             continue  # somebody's project that does not concern us, and that may not even be readable
         by = trust.changeable(os.path.abspath(path))
         if by is not None:
@@ -96,7 +97,7 @@ def _found(folder: str | None) -> tuple[str | None, dict[str, Any] | None, str |
         try:
             table = _table(path, _text(path))
         except PolicyError:
-            if os.path.basename(path) == PROJECT and f"tool.{TABLE}" not in _readable(path):
+            if os.path.basename(path) == PROJECT and f"tool.{TABLE}" not in beginning(path, LARGEST):
                 continue
             raise
         if table is not None:
@@ -123,14 +124,6 @@ def _text(path: str) -> str:
         raise PolicyError(str(error)) from error
     except UnicodeDecodeError as error:
         raise PolicyError(f"{path}: it is not UTF-8") from error
-
-
-def _readable(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(LARGEST)
-    except OSError:
-        return ""
 
 
 def _table(path: str, text: str) -> dict[str, Any] | None:

@@ -50,7 +50,10 @@ def asks(
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
-    open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
+    if replaced and rungs.first_failed() is None:
+        open_ = list(candidates)
+    else:
+        open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
     return _telling_apart(open_)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read, replaced=replaced),)
 
 

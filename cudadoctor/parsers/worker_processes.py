@@ -31,16 +31,17 @@ def _quote(process: Process) -> Quote:
 def parse(text: Text) -> Output:
     """The table. Quoted are those that hold a device or are in an unusual state."""
     head: Processes | None = None
-    head_line = 0
+    head_line: int | None = None
     processes: dict[int, Process] = {}
     for entry in records(text):
         if entry.event == "processes" and head is None:
             head, head_line = build(Processes, entry.fields, processes=()), entry.line
         elif entry.event == "process" and (process := build(Process, entry.fields, line=entry.line)) is not None:
             processes.setdefault(process.pid, process)
-    if head is None:
+    if head is None and not processes:
         yield from nothing_read(text, "the process table", PROCESSES)
         return
+    head = head or Processes(processes=(), complete=False)  # it was not at its end in time
     readable = "could be read" if head.complete else "could not all be read"
     words = f"{head.provider or 'processes'}: open files of other users' processes {readable}"
     quotes = [said(SOURCE, head_line, words + (f"; {head.provider_error}" if head.provider_error else ""))]

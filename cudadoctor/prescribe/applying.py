@@ -76,9 +76,14 @@ def _decided(step: Step, place: str | None, held: str | None) -> tuple[Does, str
         return "stop", "the machine is not restarted from here"
     if step.kind in ("system", "restart", "destructive") and place is not None:
         return "refuse", place
-    if held is not None and _TOUCHES_GPU.search(step.shell):
+    if held is not None and touches_gpu(step):
         return "refuse", held
     return "run", ""
+
+
+def touches_gpu(step: Step) -> bool:
+    """Whether a step takes the GPU from whoever holds it."""
+    return _TOUCHES_GPU.search(step.shell or "") is not None
 
 
 def _not_ours(report: Report, variables: Mapping[str, str]) -> str | None:

@@ -5,6 +5,7 @@ Programs are found as everywhere (programs.py, trust.py), the working directory 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -154,20 +155,34 @@ def _simulated(program: str, option: str, rest: str) -> str:
 
 
 def held_by() -> str | None:
-    """Which other processes hold a GPU, in words; None: none. Only root sees those of others."""
+    """Which other processes hold a GPU, in words, or that this is not known; None: none. Only root sees those of others."""
     try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        seen = {pid: _holds(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid != os.getpid()}
     except OSError:
-        return None
-    holders = [pid for pid in pids if pid != os.getpid() and _holds(pid)]
+        return None  # no /proc
+    holders = [pid for pid, holds in seen.items() if holds]
     if holders:
         return f"process {holders[0]} holds a GPU" + (f", and {len(holders) - 1} more do" if len(holders) > 1 else "")
-    return None
+    hidden = [pid for pid, holds in seen.items() if holds is None]
+    return f"what process {hidden[0]} holds may not be seen" if hidden else None
 
 
-def _holds(pid: int) -> bool:
+def _holds(pid: int) -> bool | None:
+    """None where that may not be seen. Files are closed while this looks, and where a process's first thread has ended others may still
+    hold some."""
     try:
-        links = [os.path.join(f"/proc/{pid}/fd", name) for name in os.listdir(f"/proc/{pid}/fd")]
-        return any(_NODES.match(os.readlink(link)) for link in links)
+        files = _open_files(f"/proc/{pid}")
+        tasks = f"/proc/{pid}/task"
+        return any(map(_NODES.match, files or (file for thread in os.listdir(tasks) for file in _open_files(f"{tasks}/{thread}"))))
+    except PermissionError:
+        return None
     except OSError:
-        return False
+        return False  # it ended
+
+
+def _open_files(folder: str) -> list[str]:
+    found = []
+    for name in os.listdir(f"{folder}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"{folder}/fd/{name}"))
+    return found

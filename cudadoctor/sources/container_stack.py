@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 
+from cudadoctor.sources import plain_files
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 
 PROGRAMS = ("docker", "podman", "nerdctl", "containerd", "nvidia-ctk", "nvidia-container-runtime")
@@ -23,6 +24,7 @@ CONTEXT = "~/.docker/config.json"
 SOCKETS = ("/var/run/docker.sock", "{runtime}/docker.sock", "~/.docker/desktop/docker.sock", "/run/containerd/containerd.sock")
 _OF_SETTINGS = re.compile(r"nvidia|runtime|cdi", re.IGNORECASE)
 _OF_SPECIFICATION = re.compile(r"cdiVersion|kind|libcuda\.so|^\s{0,12}-?\s{0,4}\"?name\"?:", re.IGNORECASE)
+_CONTEXT = re.compile(r"[\w.+-]{1,200}")  # the names that Docker accepts
 FILE_LIMIT = 1 << 20
 MOST_LINES, LONGEST = 200, 300
 
@@ -63,13 +65,12 @@ def _context() -> list[str]:
     """The engine that `docker` talks to, where the user chose one."""
     path = _path(CONTEXT)
     try:
-        with open(path or "", encoding="utf-8", errors="replace") as file:
-            chosen = json.loads(file.read(FILE_LIMIT)).get("currentContext")
+        chosen = json.loads(plain_files.text(path or "", FILE_LIMIT)).get("currentContext")
     except PermissionError as error:
         return [f"{path}: {error.strerror}"]
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return []
-    return [f"context: {chosen}"] if isinstance(chosen, str) else []
+    return [f"context: {chosen}"] if isinstance(chosen, str) and _CONTEXT.fullmatch(chosen) else []
 
 
 def _matching(path: str, wanted: re.Pattern[str]) -> list[str]:
@@ -81,8 +82,7 @@ def _matching(path: str, wanted: re.Pattern[str]) -> list[str]:
             return [f"{path}: {error.strerror}"]
         return [line for name in names for line in _matching(os.path.join(path, name), wanted) if os.path.isfile(os.path.join(path, name))]
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read(FILE_LIMIT)
+        text = plain_files.text(path, FILE_LIMIT)
     except FileNotFoundError:
         return []
     except OSError as error:

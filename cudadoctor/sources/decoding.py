@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -46,17 +44,6 @@ def _wide(content: bytes) -> str | None:
     if even.count(0) * 10 >= len(even) * 8 and not odd.count(0):
         return "utf-16-be"
     return None
-
-
-def beginning(path: str, characters: int) -> str:
-    """A small file's text; empty where it is none or may not be read. A pipe in its place holds nobody up."""
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            return ""
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(characters)
-    except OSError:
-        return ""
 
 
 def json_objects(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudadoctor.sources import inherited, programs, trust
-from cudadoctor.sources.decoding import beginning
+from cudadoctor.sources.plain_files import beginning
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 _PLACES = (("Scripts", "python.exe"), ("python.exe",)) if ON_WINDOWS else (("bin", "python"),)  # a virtual environment's, conda's
@@ -247,6 +247,12 @@ def _prefixes(path: str) -> tuple[set[str], list[str]]:
     named = (os.environ.get("PYTHONUSERBASE", ""), *os.environ.get("PYTHONHOME", "").split(":"))
     prefixes |= {_of_user(), *(os.path.join(os.sep, one) for one in named if one)}  # children stand in /
     return prefixes, bases
+
+
+def refusal(path: str) -> str | None:
+    """Why this interpreter is not run unless --python names it; None where it may be. Of one that is gone there is nothing to run."""
+    found, why = _trusted(path, "of an earlier run")
+    return why.replace("examined", "run") if found is None else None
 
 
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:

@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 
-from cudadoctor.sources.decoding import beginning
+from cudadoctor.sources.plain_files import beginning
 
 REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT, errno.ENOTTY)
 ALL_ANSWERED = "all answered"

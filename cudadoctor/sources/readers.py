@@ -5,7 +5,6 @@ A reader raises OSError where the thing cannot be read; sources/host.py turns th
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import re
@@ -13,11 +12,10 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from typing import IO
 
 from cudadoctor.sources.container_stack import read_container_stack
-from cudadoctor.sources.decoding import beginning
 from cudadoctor.sources.kernel_interface import read_kernel_interface
+from cudadoctor.sources.plain_files import beginning, opened, text
 from cudadoctor.sources.programs import PROGRAM_FOLDERS
 from cudadoctor.sources.setting_files import list_settings
 
@@ -30,7 +28,6 @@ LIBRARY_FOLDERS = (
 _MACHINES = {3: "x86", 21: "PowerPC64", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}  # e_machine
 # The core module of every packaging: nvidia.ko, Debian's nvidia-current.ko and nvidia-legacy-390xx.ko, Ubuntu's old nvidia_352.ko.
 MODULE_NAME = re.compile(r"^(nvidia([-_](current|legacy|tesla|open|\d).*)?|nouveau|nova[-_]core)\.ko(\.|$)")
-_OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)  # Windows lacks the first two
 NIXOS_MODULES = "/run/booted-system/kernel-modules/lib/modules"  # NixOS has no /lib/modules
 _PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids", "/var/lib/pciutils/pci.ids")
 _BUS = "/sys/bus/pci/devices"
@@ -47,15 +44,7 @@ _DEEPEST = 32  # groups within groups
 
 def read_file(path: str) -> str:
     """At most FILE_LIMIT bytes of a file, as text. A pipe or a device in its place is an error."""
-    with _opened(path) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "no plain file", path)
-        return stream.read(FILE_LIMIT).decode("utf-8", "replace")
-
-
-def _opened(path: str) -> IO[bytes]:
-    """Without waiting for whoever writes to a pipe."""
-    return open(path, "rb", opener=lambda name, _: os.open(name, _OPEN))
+    return text(path, FILE_LIMIT)
 
 
 def read_container_manager(path: str) -> str:
@@ -188,7 +177,7 @@ def _foreign(path: str) -> str | None:
 def _elf_machine(path: str) -> int | None:
     """e_machine of the ELF header."""
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             head = stream.read(20)
     except OSError:
         return None

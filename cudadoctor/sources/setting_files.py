@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from cudadoctor.sources.decoding import beginning
+from cudadoctor.sources.plain_files import beginning
 
 _LIMIT = 1 << 18  # characters of one file
 _MOST = 400  # lines in all

@@ -18,6 +18,8 @@ from functools import lru_cache
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 _FIRST_PERSON = 1000  # user ids below it are the system's own
+_NAMED_BY = ("passwd", "group", "initgroups")  # databases of /etc/nsswitch.conf
+_LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS=merge]"))
 _MOST_LINKS = 40  # as in the kernel
 # Whoever stands in one of these has not opened a stranger's folder.
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -279,7 +281,9 @@ def _has_list(place: str) -> bool:
 
 @lru_cache(maxsize=None)
 def _is_nobodys(group: int) -> bool:
-    """Whether a group has no member (`staff`, whose /usr/local is on an older Debian), or is root's and nobody's who logs in."""
+    """Whether a group has no member (`staff`, whose /usr/local is on an older Debian), or is root's and nobody's who logs in. A directory
+    service need not list who is in a group: beside one, only root's group is nobody's.
+    """
     try:
         import grp
         import pwd
@@ -288,7 +292,21 @@ def _is_nobodys(group: int) -> bool:
         members = set(grp.getgrgid(group).gr_mem) - {"root"}
     except (ImportError, KeyError):
         return group == 0
-    return not members and (not others if group else all(user.pw_uid < _FIRST_PERSON for user in others))
+    return not members and (not others and _all_are_listed() if group else all(user.pw_uid < _FIRST_PERSON for user in others))
+
+
+def _all_are_listed(switch: str = "/etc/nsswitch.conf", lists: Iterable[str] = ("/etc/passwd", "/etc/group")) -> bool:
+    """Whether users and groups come from this machine's own files alone."""
+    try:
+        with open(switch, encoding="utf-8", errors="replace") as stream:
+            named = [line.partition("#")[0].partition(":") for line in stream]
+        if not {word for name, _, words in named if name.strip() in _NAMED_BY for word in words.split()} <= _LOCAL:
+            return False
+        return not any(line.startswith("+") for path in lists for line in open(path, encoding="utf-8", errors="replace"))  # NIS
+    except FileNotFoundError:
+        return True  # without the first the libraries ask the files alone
+    except OSError:
+        return False
 
 
 @lru_cache(maxsize=None)

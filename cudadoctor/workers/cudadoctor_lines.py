@@ -26,6 +26,7 @@ TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
 if TYPE_CHECKING:
     from typing import Any
 
+COMMAND_LINE = 4096  # bytes
 _OUT = 1  # where JSON goes; `start` moves it
 _LOADED: dict[str, Any] = {}
 
@@ -78,8 +79,9 @@ def read(path: str) -> str:
 
 
 def command_line(pid: int) -> str:
-    """Empty where the process ended, or is another user's."""
+    """Its beginning, for a process may say that gigabytes are its own. Empty where it ended, or is another user's."""
     try:
-        return read("/proc/%d/cmdline" % pid).replace("\0", " ").strip()
+        with open("/proc/%d/cmdline" % pid, "rb", buffering=0) as file:
+            return (file.read(COMMAND_LINE) or b"").decode("utf-8", "replace").replace("\0", " ").strip()
     except OSError:
         return ""

@@ -177,6 +177,14 @@ def open_devices(folder: str, prefix: str) -> Set[str]:
     return found
 
 
+def files_of(pid: int) -> int:
+    """How many files a process holds open, where the kernel says it (Linux 6.2 and later)."""
+    try:
+        return os.stat("/proc/%d/fd" % pid).st_size
+    except OSError:
+        return 0
+
+
 def devices(pid: int, letter: str, prefix: str) -> Tuple[List[str], bool]:
     """Device files that a process holds, and whether that could be read."""
     folder = "/proc/%d" % pid
@@ -255,7 +263,7 @@ def state(entry: Entry, table: Dict[int, Entry]) -> str:
 
 
 def main() -> None:
-    """Read the table, then write it; the first line says whether other users' open files could be read."""
+    """Read the table, and write each process when it is known; the last line says whether other users' open files could be read."""
     start()
     if sys.platform == "win32":
         on_windows(int(option("--doctor", str(os.getppid()))))
@@ -265,9 +273,9 @@ def main() -> None:
     add_stat(table)
     family = doctors_own(table, int(option("--doctor", str(os.getppid()))))
     complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
-    for pid, entry in table.items():
-        if pid in family:
-            continue
+    mine = os.getuid() if hasattr(os, "getuid") else None
+    for pid in sorted(set(table) - family, key=lambda pid: (files_of(pid), pid)):  # who opened a million files hides nobody else
+        entry = table[pid]
         entry["devices"], readable = devices(pid, entry["letter"], prefix)
         complete = complete and readable
         entry["state"] = state(entry, table)
@@ -276,12 +284,9 @@ def main() -> None:
         if entry["devices"] or entry.get("waits"):
             entry["command"] = (command_line(pid) or "[%s]" % entry["name"])[:COMMAND_LIMIT]
             entry["service"] = in_service(pid)
-    emit("processes", provider=provider, provider_error=wrong, complete=complete)
-    mine = os.getuid() if hasattr(os, "getuid") else None
-    for pid in sorted(set(table) - family):
-        entry = table[pid]
         fields = {key: entry[key] for key in SHOWN if entry.get(key) not in (None, [])}
         emit("process", own=entry["uid"] == mine, **fields)
+    emit("processes", provider=provider, provider_error=wrong, complete=complete)
 
 
 if __name__ == "__main__":

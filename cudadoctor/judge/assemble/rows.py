@@ -103,6 +103,9 @@ def _status(
     if line.because is not None:
         return "unknown", line.because
     missing = _missing(check, judged, rungs, in_bundle=evidence.bundle is not None)
+    suspected = _rows_of(diagnosis.suspects, knowledge, check.id)
+    if suspected and not missing:
+        return "unknown", f"possible: {suspected[0].title}"
     return ("unknown", f"{', '.join(missing)} not known") if missing else ("pass", None)
 
 
