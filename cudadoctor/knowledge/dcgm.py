@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cudadoctor.knowledge.decoding import part_of
 from cudadoctor.knowledge.tables import Row, Table
 from cudadoctor.knowledge.topics import TopicTables
 
@@ -22,9 +23,7 @@ class DcgmErrors(Table, frozen=True, kw_only=True):
 class DcgmTables(TopicTables):
     """The part of Knowledge that reads them."""
 
-    @property
-    def dcgm_errors(self) -> tuple[DcgmErrorRow, ...]:
-        return self._table("dcgm_errors", DcgmErrors).error
+    dcgm_errors = part_of("dcgm_errors", DcgmErrors, lambda table: table.error)
 
     def dcgm_error(self, code: int) -> DcgmErrorRow | None:
         """None for a code that no cause of the vocabulary stands for."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 import msgspec
 import tomli
 
 T = TypeVar("T")
+F = TypeVar("F")
 
 
 class KnowledgeError(ValueError):
@@ -48,6 +50,15 @@ def decode(file: str, text: str, kind: type[T], name: str | None = None) -> T:
         return msgspec.convert(raw, kind)
     except (msgspec.MsgspecError, ValueError) as error:
         raise KnowledgeError(f"{file}: {error}") from error
+
+
+def part_of(name: str, kind: type[F], part: Callable[[F], T]) -> cached_property[T]:
+    """An attribute of Knowledge: a part of tables/`name`.toml, which is decoded when it is first asked for."""
+
+    def read(knowledge: Any) -> T:
+        return part(knowledge._table(name, kind))
+
+    return cached_property(read)
 
 
 def index(rows: Iterable[T], keys: Callable[[T], tuple[int | str | None, ...]]) -> dict[int | str, T]:

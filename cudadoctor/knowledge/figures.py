@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from cudadoctor.knowledge.dcgm import DcgmTables
+from cudadoctor.knowledge.decoding import part_of
 from cudadoctor.knowledge.tables import Architectures, Row, Source, Table
 from cudadoctor.model.version import ComputeCapability
 
@@ -46,9 +47,7 @@ class Figures(Table, frozen=True, kw_only=True):
 class FigureTables(DcgmTables):
     """The part of Knowledge that reads them."""
 
-    @property
-    def figures(self) -> tuple[FigureRow, ...]:
-        return self._table("benchmark", Figures).figure
+    figures = part_of("benchmark", Figures, lambda table: table.figure)
 
     def figure(self, name: str) -> FigureRow | None:
         """None for a figure of a later release."""

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import Any, TypeVar
 
 from cudadoctor.knowledge import codes, numba_rows, systems, tables, wording
-from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index
+from cudadoctor.knowledge.decoding import Folder, KnowledgeError, decode, index, part_of
 from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.model import site
 from cudadoctor.model.extension import Extension
@@ -98,21 +98,11 @@ class Knowledge(numba_rows.NumbaTables):
 
     # ------------------------------------------------------------ chips and architectures
     @cached_property
-    def _architectures(self) -> tables.Architectures:
-        return self._table("architectures", tables.Architectures)
-
-    @cached_property
     def _chips(self) -> tables.Chips:
         return self._table("chips", tables.Chips)
 
-    @property
-    def architectures(self) -> tuple[tables.Architecture, ...]:
-        """Oldest first."""
-        return self._architectures.architecture
-
-    @property
-    def capabilities(self) -> tuple[tables.Capability, ...]:
-        return self._architectures.capability
+    architectures = part_of("architectures", tables.Architectures, lambda table: table.architecture)  # oldest first
+    capabilities = part_of("architectures", tables.Architectures, lambda table: table.capability)
 
     def architecture(self, architecture_id: str) -> tables.Architecture:
         """KeyError where there is none ("pre-cuda" has no row)."""
@@ -151,30 +141,16 @@ class Knowledge(numba_rows.NumbaTables):
         capability = next((row.cc for row in self._chips.chip_cc if re.match(row.regex, first)), prefix.cc)
         return _chip(prefix.architecture, capability)
 
-    @property
-    def chip_prefixes(self) -> tuple[tables.ChipPrefix, ...]:
-        return self._chips.chip
-
-    @property
-    def chip_ranges(self) -> tuple[tables.IdRange, ...]:
-        return self._chips.id_range
-
-    @property
-    def chip_exceptions(self) -> tuple[tables.ChipException, ...]:
-        return self._chips.exception
+    chip_prefixes = part_of("chips", tables.Chips, lambda table: table.chip)
+    chip_ranges = part_of("chips", tables.Chips, lambda table: table.id_range)
+    chip_exceptions = part_of("chips", tables.Chips, lambda table: table.exception)
 
     # ------------------------------------------------------------ driver branches and packages
-    @cached_property
-    def _branches(self) -> tables.Branches:
-        return self._table("driver_branches", tables.Branches)
-
     @cached_property
     def _ubuntu(self) -> tables.UbuntuPackages:
         return self._table("ubuntu_packages", tables.UbuntuPackages)
 
-    @property
-    def branches(self) -> tuple[tables.Branch, ...]:
-        return self._branches.branch
+    branches = part_of("driver_branches", tables.Branches, lambda table: table.branch)
 
     @property
     def newest_branch(self) -> int:
@@ -188,9 +164,7 @@ class Knowledge(numba_rows.NumbaTables):
         row = self._architecture_by_id.get(architecture_id)
         return None if row is None else row.last_driver_branch
 
-    @property
-    def package_rules(self) -> tuple[tables.PackageRule, ...]:
-        return self._branches.package_rule
+    package_rules = part_of("driver_branches", tables.Branches, lambda table: table.package_rule)
 
     def ubuntu_packages(self, codename: str) -> tuple[tables.UbuntuPackage, ...]:
         """The real driver packages of one release ("jammy")."""
@@ -204,14 +178,8 @@ class Knowledge(numba_rows.NumbaTables):
             for package, (installs, ends_at) in rows.items()
         )
 
-    @cached_property
-    def distributions(self) -> tuple[systems.DistributionRow, ...]:
-        return self._table("distributions", systems.Distributions).distribution
-
-    @property
-    def device_problems(self) -> tuple[systems.DeviceProblem, ...]:
-        """Windows' codes of devices that do not run."""
-        return self._table("device_problems", systems.DeviceProblems).problem
+    distributions = part_of("distributions", systems.Distributions, lambda table: table.distribution)
+    device_problems = part_of("device_problems", systems.DeviceProblems, lambda table: table.problem)  # of Windows
 
     def device_problem(self, code: int) -> systems.DeviceProblem | None:
         return next((row for row in self.device_problems if row.code == code), None)
@@ -221,10 +189,7 @@ class Knowledge(numba_rows.NumbaTables):
     def _compatibility(self) -> tables.Compatibility:
         return self._table("cuda_driver_compat", tables.Compatibility)
 
-    @property
-    def toolkits(self) -> tuple[tables.ToolkitInfo, ...]:
-        """Oldest first."""
-        return self._compatibility.cuda
+    toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.cuda)  # oldest first
 
     def toolkit(self, version: ToolkitVersion) -> tables.ToolkitInfo | None:
         """The row of its major.minor."""
@@ -239,30 +204,14 @@ class Knowledge(numba_rows.NumbaTables):
             minor=None if info is None else tables.version_of(ModuleVersion, info.minor_compat_linux_min),
         )
 
-    @property
-    def toolkit_releases(self) -> tuple[tables.ToolkitRelease, ...]:
-        return self._compatibility.release
-
-    @property
-    def smi_versions(self) -> tuple[tables.SmiVersion, ...]:
-        return self._compatibility.smi_version
-
-    @property
-    def distro_toolkits(self) -> tuple[tables.DistroToolkit, ...]:
-        return self._compatibility.distro_toolkit
+    toolkit_releases = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.release)
+    smi_versions = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.smi_version)
+    distro_toolkits = part_of("cuda_driver_compat", tables.Compatibility, lambda table: table.distro_toolkit)
 
     # ------------------------------------------------------------ codes
     @cached_property
     def _cuda(self) -> codes.CudaErrors:
         return self._table("cuda_errors", codes.CudaErrors)
-
-    @cached_property
-    def _smi(self) -> codes.SmiTable:
-        return self._table("nvidia_smi", codes.SmiTable)
-
-    @cached_property
-    def _xid(self) -> codes.XidTable:
-        return self._table("xid", codes.XidTable)
 
     @cached_property
     def cuda_errors(self) -> tuple[codes.CudaError, ...]:
@@ -272,64 +221,36 @@ class Knowledge(numba_rows.NumbaTables):
     def cuda_error(self, code_or_name: int | str) -> codes.CudaError | None:
         return self._cuda_index.get(code_or_name)
 
-    @property
-    def old_runtime_errors(self) -> tuple[codes.OldRuntimeError, ...]:
-        return self._cuda.old_runtime
+    old_runtime_errors = part_of("cuda_errors", codes.CudaErrors, lambda table: table.old_runtime)
 
     def old_runtime_error(self, code: int) -> codes.OldRuntimeError | None:
         return next((row for row in self.old_runtime_errors if row.code == code), None)
 
-    @cached_property
-    def nvml_errors(self) -> tuple[codes.NvmlError, ...]:
-        return self._table("nvml_errors", codes.NvmlErrors).error
+    nvml_errors = part_of("nvml_errors", codes.NvmlErrors, lambda table: table.error)
 
     def nvml_error(self, code_or_name: int | str) -> codes.NvmlError | None:
         """By number, by name (NVML_ERROR_UNKNOWN) or by nvidia-ml-py's exception (NVMLError_Unknown)."""
         return self._nvml_index.get(code_or_name)
 
-    @property
-    def smi_exits(self) -> tuple[codes.SmiExit, ...]:
-        return self._smi.exit_code
+    smi_exits = part_of("nvidia_smi", codes.SmiTable, lambda table: table.exit_code)
 
     def smi_exit(self, code: int) -> codes.SmiExit | None:
         return next((row for row in self.smi_exits if row.code == code), None)
 
-    @property
-    def smi_messages(self) -> tuple[codes.SmiMessage, ...]:
-        return self._smi.message
-
-    @property
-    def smi_headers(self) -> tuple[codes.SmiHeader, ...]:
-        return self._smi.header
-
-    @property
-    def smi_changes(self) -> tuple[codes.SmiChange, ...]:
-        return self._smi.change
-
-    @property
-    def xids(self) -> tuple[codes.Xid, ...]:
-        return self._xid.xid
+    smi_messages = part_of("nvidia_smi", codes.SmiTable, lambda table: table.message)
+    smi_headers = part_of("nvidia_smi", codes.SmiTable, lambda table: table.header)
+    smi_changes = part_of("nvidia_smi", codes.SmiTable, lambda table: table.change)
+    xids = part_of("xid", codes.XidTable, lambda table: table.xid)
 
     def xid(self, number: int) -> codes.Xid | None:
         return self._xid_index.get(number)
 
-    @property
-    def xid_line(self) -> codes.XidLine:
-        """The form of an Xid's line in the kernel log."""
-        return self._xid.line_format
-
-    @property
-    def xid_buckets(self) -> tuple[codes.XidBucket, ...]:
-        return self._xid.bucket
-
-    @property
-    def recovery_actions(self) -> tuple[codes.RecoveryAction, ...]:
-        return self._xid.recovery_action
+    xid_line = part_of("xid", codes.XidTable, lambda table: table.line_format)  # its form in the kernel log
+    xid_buckets = part_of("xid", codes.XidTable, lambda table: table.bucket)
+    recovery_actions = part_of("xid", codes.XidTable, lambda table: table.recovery_action)
 
     # ------------------------------------------------------------ what texts show and people write
-    @cached_property
-    def circumstances(self) -> tuple[wording.Circumstance, ...]:
-        return self._table("circumstances", wording.Circumstances).circumstance
+    circumstances = part_of("circumstances", wording.Circumstances, lambda table: table.circumstance)
 
     @property
     def discourse(self) -> wording.Discourse:
@@ -344,17 +265,8 @@ class Knowledge(numba_rows.NumbaTables):
         return self._table("experiments", Experiments)
 
     # ------------------------------------------------------------ environment variables
-    @cached_property
-    def _env(self) -> tables.EnvVars:
-        return self._table("env_vars", tables.EnvVars)
-
-    @property
-    def env_vars(self) -> tuple[tables.EnvVar, ...]:
-        return self._env.var
-
-    @property
-    def visible_devices_rules(self) -> tuple[tables.VisibleDevicesRule, ...]:
-        return self._env.cuda_visible_devices_rule
+    env_vars = part_of("env_vars", tables.EnvVars, lambda table: table.var)
+    visible_devices_rules = part_of("env_vars", tables.EnvVars, lambda table: table.cuda_visible_devices_rule)
 
     # ------------------------------------------------------------ indexes and decoding
     @cached_property

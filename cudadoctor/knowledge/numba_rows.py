@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cudadoctor.knowledge.decoding import part_of
 from cudadoctor.knowledge.figures import FigureTables
 from cudadoctor.knowledge.tables import Row, Source, Table
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
@@ -79,25 +80,11 @@ class NumbaSupport(Table, frozen=True, kw_only=True):
 class NumbaTables(FigureTables):
     """The part of Knowledge that reads them."""
 
-    @property
-    def _numba(self) -> NumbaSupport:
-        return self._table("numba_support", NumbaSupport)
-
-    @property
-    def numba_releases(self) -> tuple[NumbaRelease, ...]:
-        return self._numba.numba
+    numba_releases = part_of("numba_support", NumbaSupport, lambda table: table.numba)
 
     def numba_release(self, version: PackageVersion) -> NumbaRelease | None:
         return next((row for row in self.numba_releases if row.covers(version)), None)
 
-    @property
-    def numba_cuda_releases(self) -> tuple[NumbaCudaRelease, ...]:
-        return self._numba.numba_cuda
-
-    @property
-    def numba_facts(self) -> tuple[NumbaFact, ...]:
-        return self._numba.fact
-
-    @property
-    def numba_env(self) -> tuple[NumbaEnv, ...]:
-        return self._numba.env
+    numba_cuda_releases = part_of("numba_support", NumbaSupport, lambda table: table.numba_cuda)
+    numba_facts = part_of("numba_support", NumbaSupport, lambda table: table.fact)
+    numba_env = part_of("numba_support", NumbaSupport, lambda table: table.env)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cudadoctor.knowledge.decoding import part_of
 from cudadoctor.knowledge.quick import QuickRows
 from cudadoctor.knowledge.tables import Row, Source, Table
 
@@ -53,9 +54,7 @@ class TopicTables(QuickRows):
     def _topics(self) -> Topics:
         return self._table("topics", Topics)
 
-    @property
-    def topics(self) -> tuple[TopicKind, ...]:
-        return self._topics.topic
+    topics = part_of("topics", Topics, lambda table: table.topic)
 
     def topic(self, kind: str) -> TopicKind:
         """KeyError where there is none."""
