@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.reading import (
@@ -149,6 +150,7 @@ def logged(facts: Facts, says: Callable[[KernelEvent], bool]) -> Iterator[tuple[
             yield address, tuple(event_line(log, event) for event in said)
 
 
+@lru_cache(maxsize=4)  # each GPU's rules ask
 def by_address(events: tuple[KernelEvent, ...]) -> dict[str | None, list[KernelEvent]]:
     """The log's lines by the GPU that they name, None for those that name none."""
     grouped: dict[str | None, list[KernelEvent]] = {}

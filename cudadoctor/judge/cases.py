@@ -128,12 +128,11 @@ def _gpu_addresses(facts: Facts) -> frozenset[str]:
 
 
 def _quotes(group: Sequence[Clue]) -> tuple[Quote, ...]:
-    seen: list[Quote] = []
+    seen: dict[tuple[str, str], Quote] = {}
     for clue in group:
         for quote in clue.quotes:
-            if all((quote.source, quote.text) != (other.source, other.text) for other in seen):
-                seen.append(quote)
-    return tuple(seen[:MAX_QUOTES])
+            seen.setdefault((quote.source, quote.text), quote)
+    return tuple(seen.values())[:MAX_QUOTES]
 
 
 # ---------------------------------------------------------------- order and explanation

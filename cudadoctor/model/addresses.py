@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cudadoctor.model.pattern import lazy
 
 _ADDRESS = lazy(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
 
 
+@lru_cache(maxsize=4096)
 def normal_address(text: str) -> str | None:
     """`01:00.0`, `00000000:01:00.0` and `0000:01:00` as `0000:01:00.0`; None where it is no address."""
     match = _ADDRESS.fullmatch(text)
