@@ -47,11 +47,12 @@ def is_report(content: bytes) -> bool:
 
 def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = None) -> Evidence:
     found: dict[str, Item] = {}
+    ranks: dict[str, tuple[bool, int, bool, bool]] = {}
     text = items.text_of(content)
     for item in (item for section in sections(text) for item in _of_section(section)):
-        before = found.get(item.id)
-        if before is None or _rank(item) < _rank(before):
-            found[item.id] = item
+        rank = _rank(item)  # of a large one it costs time
+        if item.id not in ranks or rank < ranks[item.id]:
+            found[item.id], ranks[item.id] = item, rank
     # Debian's module is called nvidia-current, so that `modinfo nvidia` finds none there and proves nothing.
     may_be_debian = "uname" not in found or re.search(r"[-+](?:amd64|arm64|deb\d\d)", found["uname"].stdout or "") is not None
     if "modinfo" in found and may_be_debian and not (found["modinfo"].stdout or "").strip():
