@@ -532,6 +532,17 @@ def test_the_program_gets_the_cure(script: str, said: str, tmp_path: Path) -> No
     assert "cudadoctor: A cause" in done.stderr
 
 
+def test_a_configuration_that_numba_cannot_read_is_set_aside_and_brought_back(tmp_path: Path) -> None:
+    config = tmp_path / ".numba_config.yaml"
+    config.write_text("\tdebug: 1\n")
+    template = KNOWLEDGE.recipe("mend-numba-config").steps[0]
+    assert template.verify is not None
+    shell, verify, back = (str(line).replace("{numba_config}", str(config)) for line in (template.shell, template.verify, template.undo))
+    assert applying.run(verify) != 0
+    assert (applying.run(shell), applying.run(verify)) == (0, 0)
+    assert (applying.run(back), config.exists()) == (0, True)
+
+
 # ---------------------------------------------------------------- who holds a GPU
 HOLDER = """
 import ctypes, os, sys, threading, time

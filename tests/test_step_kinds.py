@@ -20,9 +20,7 @@ LOOKS = re.compile(
 )  # fmt: skip
 SHELL_ALONE = re.compile(r"(?:export|unset|ulimit|\. /|\$Env:|\$env:|Remove-Item Env:|\w+=\$|stub_folder=)")
 RUNS_ONCE = re.compile(r"(?:srun|qsub|bsub|docker run --rm|podman run --rm|cmake -B) ")
-TAKES_AWAY = re.compile(
-    r"\b(?:apt-get (?:purge|remove)|(?:dnf|zypper|snap) remove|pacman -R|kill(?! -CONT)|rmmod|gpu-reset|nvidia-uninstall)\b"
-)
+TAKES_AWAY = re.compile(r"\b(?:apt-get (?:purge|remove)|(?:dnf|zypper|snap) remove|pacman -R|kill|rmmod|gpu-reset|nvidia-uninstall)\b")
 STARTS_ANEW = re.compile(r"^(?:reboot|Restart-Computer)$|systemctl (?:restart|stop)|delete pod", re.MULTILINE)
 
 

@@ -654,6 +654,8 @@ def test_a_library_that_takes_the_place_of_the_drivers_is_named(tmp_path: Path, 
     assert inherited.environment()[inherited.REPLACED] == "CUDA_INJECTION64_PATH"
     (tmp_path / "libjpeg.so.8").touch()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "./agent.so")  # of the working directory, which is not that of children
+    assert inherited.environment()[inherited.REPLACED] == "CUDA_INJECTION64_PATH"
     monkeypatch.setenv("LD_LIBRARY_PATH", ":/usr/lib")
     assert inherited.environment()[inherited.REPLACED] == "CUDA_INJECTION64_PATH"
     (tmp_path / "libcuda.so.1").touch()

@@ -17,6 +17,9 @@ from typing import Any
 
 import pytest
 
+from cudadoctor.model.facts import Fact
+from cudadoctor.parsers import worker_processes
+from cudadoctor.parsers.base import Text
 from tests.worker_runs import LIMIT, STUBS, WORKERS, letter, load, of, run, run_raw, stat_fields, wait_until
 
 OWN = ("nvml", "processes", "python_env", "toolkit_search", "toolkit_search_linux")
@@ -248,6 +251,21 @@ def test_processes_a_holder_is_described(device: Path, holder: subprocess.Popen[
     assert "command" not in found[os.getpid()]
 
 
+def test_processes_a_command_line_is_read_as_far_as_it_is_shown(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "x" * 100_000]) as process:
+        try:
+            assert len(load("cudadoctor_lines").command_line(process.pid)) <= load("cudadoctor_lines").COMMAND_LINE
+        finally:
+            process.kill()
+
+
+def test_processes_what_was_known_in_time_is_kept() -> None:
+    """The last line says whether all could be read: where it did not come, not all could."""
+    line = json.dumps({"event": "process", "pid": 7, "ppid": 1, "user": "ada", "state": "running", "devices": ["/dev/nvidia0"]})
+    facts = list(worker_processes.parse(Text(line + "\n", source="process table", origin="live")))
+    assert [(fact.value.find(7) is not None, fact.value.complete) for fact in facts if isinstance(fact, Fact)] == [(True, False)]
+
+
 def test_processes_a_stopped_holder(device: Path, holder: subprocess.Popen[str]) -> None:
     holder.send_signal(signal.SIGSTOP)
     wait_until(lambda: letter(holder.pid) == "T")
@@ -430,7 +448,8 @@ def test_workers_run_on_python_3_8(name: str, tmp_path: Path) -> None:
         pytest.skip("no Python 3.8 here")
     events, done = run_raw(name, python=python, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {"nvml": "nvml", "processes": "processes", "python_env": "python"}[name] in {entry["event"] for entry in events}
+    place, event = {"nvml": (0, "nvml"), "processes": (-1, "processes"), "python_env": (0, "python")}[name]
+    assert events[place]["event"] == event
     assert not of(events, "error")
 
 

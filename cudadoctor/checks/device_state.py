@@ -89,21 +89,19 @@ def mps(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     failed = broken(climb.value, "init", "context")
     refused = [result for result in failed if pipes is not None and result.code in (*MPS_CODES, *OLD_MPS_CODES)]
     silent = [result for result in failed if result.status == "hang" and nvml is not None and nvml.code == 0]
-    stopped, pid = _stopped_daemon(facts) if silent else ((), {})
+    stopped = _stopped_daemon(facts, pipes) if silent else ()
     if refused or (silent and (pipes is not None or stopped)):
         shown = (variable_quote(environment, PIPES),) if pipes is not None else ()
         quotes = (rung_quote(climb, (*refused, *silent)[0]), *shown, *stopped)
-        yield Clue(cause=MPS, quotes=quotes, values={**({"path": pipes} if pipes is not None else {}), **pid})
+        yield Clue(cause=MPS, quotes=quotes, values={"path": pipes} if pipes is not None else {})
 
 
-def _stopped_daemon(facts: Facts) -> tuple[tuple[Quote, ...], dict[str, str]]:
-    """A process of MPS that a signal stopped: its line, and its number for the recipe."""
-    table = facts[PROCESSES]
-    listed = table.value.processes if table.value is not None else ()
-    for entry in listed:
-        if entry.state == "stopped" and (entry.command or "").startswith("nvidia-cuda-mps-"):
-            return (line_with(table, f"process {entry.pid},", words=f"process {entry.pid}, stopped"),), {"pid": str(entry.pid)}
-    return (), {}
+def _stopped_daemon(facts: Facts, pipes: str | None) -> tuple[Quote, ...]:
+    """The line of a process of MPS that a signal stopped. Where the variable sends CUDA there, nobody need know the processes."""
+    table = facts[PROCESSES] if pipes is None else facts.there(PROCESSES)
+    listed = table.value.processes if table is not None and table.value is not None else ()
+    stopped = [entry.pid for entry in listed if entry.state == "stopped" and (entry.command or "").startswith("nvidia-cuda-mps-")]
+    return tuple(line_with(table, f"process {pid},", words=f"process {pid}, stopped") for pid in stopped[:1] if table is not None)
 
 
 # ---------------------------------------------------------------- MIG

@@ -252,7 +252,7 @@ def undo(
     for python in sorted({entry.python for entry in left} - {"", named}):
         why = interpreters.refusal(python)
         if why is not None:
-            raise StoppedError(f"Nothing was run: {one_line(why)}.")
+            raise StoppedError(f"Nothing was run: {one_line(f'{python} {why}')}; name it with --python if it may be.")
     taken = [_take_back(entry, knowledge, asking, dry=dry, render=render) for entry in left]
     return exit_codes.HEALTHY if all(taken) else exit_codes.UNDECIDED
 

@@ -50,11 +50,11 @@ def asks(
 ) -> tuple[Ask, ...]:
     """Commands that would settle what is open: those of the candidates, else those of the causes whose rules lacked a fact."""
     of_silent_text = goal is None and rungs.first_failed() is None  # nothing in it says which fact to ask for
-    if replaced and rungs.first_failed() is None:
-        open_ = list(candidates)
-    else:
-        open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
-    return _telling_apart(open_)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read, replaced=replaced),)
+    if replaced and not candidates and rungs.first_failed() is None:
+        why = f"by it programs load {REPLACING}: make it root's, or run cudadoctor as the user whose program it is"
+        return (Ask(command=f"printenv {replaced[0]}", why=why, tells_apart=()),)
+    open_ = list(candidates) or ([] if of_silent_text else list(_lacking(outcomes, knowledge)))
+    return _telling_apart(open_)[:MAX_ASKS] or (_otherwise(goal, rungs, log_read=log_read),)
 
 
 def why_slow(figures: Iterable[BenchmarkResult], knowledge: Knowledge) -> tuple[Ask, ...]:
@@ -83,16 +83,13 @@ def _lacking(outcomes: Sequence[Outcome], knowledge: Knowledge) -> Iterator[tupl
             yield from ((knowledge.causes[cause], why) for cause in outcome.causes if cause in knowledge.causes)
 
 
-def _otherwise(goal: RungName | None, rungs: Rungs, *, log_read: bool, replaced: Sequence[str]) -> Ask:
+def _otherwise(goal: RungName | None, rungs: Rungs, *, log_read: bool) -> Ask:
     """What to do next where no cause says it."""
     nothing_failed = rungs.first_failed() is None
     if goal is None and nothing_failed:
         command, why = "cudadoctor check", "the text shows no failure that is known; on the machine itself far more can be seen"
     elif rungs.failed("framework"):
         command, why = "cudadoctor check --frameworks -v", "a framework failed in words that name no known cause"
-    elif nothing_failed and replaced:
-        command = f"printenv {replaced[0]}"
-        why = f"by it programs load {REPLACING}: make it root's, or run cudadoctor as the user whose program it is"
     elif nothing_failed and goal == "numba-kernel":
         command, why = "cudadoctor fix --suggest", "nothing failed, and no Numba kernel ran: it prints what is missing for one"
     elif rungs.failed("numba-kernel") and not rungs.failed("ptx-kernel"):

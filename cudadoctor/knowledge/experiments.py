@@ -50,9 +50,11 @@ class Experiments(Table, frozen=True, kw_only=True):
 
     def kept(self, name: str, value: str, *, job: bool) -> bool:
         """Whether a variable stays as it is, whatever is tried."""
-        if self._is(name, "keep") or self._is(name, "launcher") or (job and self._is(name, "granted")):
-            return True
-        return name in self.lists and len(self.movable(name, value)) < len(self.entries(name, value))
+        return self.fixed(name, job=job) or (name in self.lists and len(self.movable(name, value)) < len(self.entries(name, value)))
+
+    def fixed(self, name: str, *, job: bool) -> bool:
+        """The same by its name alone: not even one place of it is left out."""
+        return self._is(name, "keep") or self._is(name, "launcher") or (job and self._is(name, "granted"))
 
     def movable(self, variable: str, value: str) -> tuple[int, ...]:
         """The numbers of a list's places that may be left out: all but those into which a container's runtime put the driver."""

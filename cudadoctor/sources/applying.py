@@ -158,8 +158,8 @@ def held_by() -> str | None:
     """Which other processes hold a GPU, in words, or that this is not known; None: none. Only root sees those of others."""
     try:
         seen = {pid: _holds(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid != os.getpid()}
-    except OSError:
-        return None  # no /proc
+    except OSError as error:
+        return f"who holds a GPU is not known: /proc: {error.strerror}"
     holders = [pid for pid, holds in seen.items() if holds]
     if holders:
         return f"process {holders[0]} holds a GPU" + (f", and {len(holders) - 1} more do" if len(holders) > 1 else "")
@@ -174,10 +174,10 @@ def _holds(pid: int) -> bool | None:
         files = _open_files(f"/proc/{pid}")
         tasks = f"/proc/{pid}/task"
         return any(map(_NODES.match, files or (file for thread in os.listdir(tasks) for file in _open_files(f"{tasks}/{thread}"))))
-    except PermissionError:
-        return None
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return False  # it ended
+    except OSError:
+        return None
 
 
 def _open_files(folder: str) -> list[str]:

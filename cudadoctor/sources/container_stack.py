@@ -66,9 +66,11 @@ def _context() -> list[str]:
     path = _path(CONTEXT)
     try:
         chosen = json.loads(plain_files.text(path or "", FILE_LIMIT)).get("currentContext")
-    except PermissionError as error:
+    except FileNotFoundError:
+        return []
+    except OSError as error:
         return [f"{path}: {error.strerror}"]
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError, RecursionError):
         return []
     return [f"context: {chosen}"] if isinstance(chosen, str) and _CONTEXT.fullmatch(chosen) else []
 

@@ -32,6 +32,7 @@ _PLAIN_PATH = re.compile(r"/[^\s,;:%$~\"'\\]{0,4000}")
 _IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
+_INJECTION = "_INJECTION"  # in the names of variables by which the driver loads one more library
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
 REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load a library that takes the place of what the child loads
@@ -176,7 +177,7 @@ def _may_be_handed_on(name: str, entry: str) -> bool:
     if not trust.as_root():
         return os.path.isabs(entry) or name not in _LISTS or entry.startswith(("$ORIGIN/", "${ORIGIN}/"))
     place, home = os.path.join(os.sep, entry), os.path.expanduser(entry)  # children stand in /: there a relative path is an absolute one
-    if "$" in entry or "~" in home or (name in _LISTS and not os.path.isabs(entry)):
+    if "$" in entry or "~" in home or ((name in _LISTS or _INJECTION in name) and not os.path.isabs(entry)):
         return False  # what a loader or a program makes of it is not known here
     if name in _PIPES:
         return trust.made_by_root(place)
@@ -249,12 +250,14 @@ def _holds_something(entry: str) -> bool:
 
 def _replaces(name: str, entry: str) -> bool:
     """Whether programs that get this find another libcuda there, or a library that the driver loads whenever it starts."""
-    if "_INJECTION" in name:
-        return os.path.isfile(entry)
+    if _INJECTION in name:
+        return os.path.exists(entry)
     try:
         return name == "LD_LIBRARY_PATH" and any(file.startswith("libcuda.so") for file in os.listdir(entry or os.curdir))
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError:
+        return True  # nobody may look
 
 
 def _dotted(folder: str) -> list[str]:

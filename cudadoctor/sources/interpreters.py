@@ -249,14 +249,14 @@ def _prefixes(path: str) -> tuple[set[str], list[str]]:
     return prefixes, bases
 
 
-def refusal(path: str) -> str | None:
-    """Why this interpreter is not run unless --python names it; None where it may be. Of one that is gone there is nothing to run."""
-    found, why = _trusted(path, "of an earlier run")
-    return why.replace("examined", "run") if found is None else None
-
-
 def _trusted(path: str, rule: str) -> tuple[str | None, str]:
-    """With what the interpreter reads before its first line: its settings, its library and its packages, however deep."""
+    why = refusal(path)
+    return (path, rule) if why is None else (None, f"{path} ({rule}) {why}; it is examined only when --python names it")
+
+
+def refusal(path: str) -> str | None:
+    """Why an interpreter may not be run, as the end of a sentence that begins with its path; None where it may. What it reads before its
+    first line counts: its settings, its library and its packages, however deep."""
     prefixes, bases = _prefixes(path)
     settings = [os.path.join(prefix, *below, "pyvenv.cfg") for prefix in sorted(prefixes) for below in ((), ("bin",))]
     places = [*_settings(path), *settings, *(place for prefix in sorted(prefixes) for place in _trees(prefix))]
@@ -267,5 +267,4 @@ def _trusted(path: str, rule: str) -> tuple[str | None, str]:
         *((place, trust.changeable(place)) for place in (*libraries, *places)),
         *((place, trust.tree(place)) for place in _outermost(apart)),
     )
-    why = trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)
-    return (path, rule) if why is None else (None, f"{path} ({rule}) {why}; it is examined only when --python names it")
+    return trust.refusal(path) or next((f"reads {place}, which {why}" for place, why in looked if why is not None), None)

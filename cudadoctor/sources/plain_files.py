@@ -12,14 +12,13 @@ from typing import IO
 
 from cudadoctor.sources import trust
 
-_AT_ONCE = (
-    os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-)  # Windows lacks the first two
+# Windows lacks the first two of these, and nothing else has the last.
+_AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def opened(path: str) -> IO[bytes]:
     """OSError where it is no plain file, or for root where another user's link leads to it."""
-    if trust.as_root() and trust.strange_link(path) is not None:
+    if trust.as_root() and trust.strange_link(path, to_read=True) is not None:
         raise OSError(errno.ELOOP, "reached through another user's link", path)
     descriptor = os.open(path, _AT_ONCE)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

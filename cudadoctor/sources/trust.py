@@ -143,13 +143,17 @@ def _is_roots_in(path: str, of_root_alone: Callable[[str], bool], leads_to: Call
     return not _open_to_others(path, info)
 
 
-def strange_link(path: str) -> str | None:
-    """The first link on the way to a file that belongs to neither root nor this user: whoever made it chose what is written there."""
+def strange_link(path: str, *, to_read: bool = False) -> str | None:
+    """The first link on the way to a file that belongs to neither root nor this user: whoever made it chose what is written there.
+
+    `to_read`: inside a user namespace the host's own root, whom it does not name, may lead to what is read there.
+    """
     if ON_WINDOWS:
         return None
     try:
         places = (place for place in _way(os.path.abspath(path)) if stat.S_ISLNK(os.lstat(place).st_mode))
-        return next((place for place in places if os.lstat(place).st_uid not in (0, os.geteuid())), None)
+        owners = ((place, os.lstat(place).st_uid) for place in places)
+        return next((place for place, user in owners if user not in (0, os.geteuid()) and not (to_read and _is_unmapped(user))), None)
     except OSError:
         return None
 
@@ -302,11 +306,16 @@ def _all_are_listed(switch: str = "/etc/nsswitch.conf", lists: Iterable[str] = (
             named = [line.partition("#")[0].partition(":") for line in stream]
         if not {word for name, _, words in named if name.strip() in _NAMED_BY for word in words.split()} <= _LOCAL:
             return False
-        return not any(line.startswith("+") for path in lists for line in open(path, encoding="utf-8", errors="replace"))  # NIS
+        return not any(map(_asks_nis, lists))
     except FileNotFoundError:
         return True  # without the first the libraries ask the files alone
     except OSError:
         return False
+
+
+def _asks_nis(path: str) -> bool:
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        return any(line.startswith("+") for line in stream)
 
 
 @lru_cache(maxsize=None)

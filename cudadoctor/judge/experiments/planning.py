@@ -43,8 +43,8 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     table, variables = knowledge.experiments, variables_of(seen.facts.there(ENVIRONMENT))
     job = table.is_job(variables)
     free = {name: text for name, text in variables.items() if not table.kept(name, text, job=job)}
-    listed = {name: variables[name] for name in table.lists if name in variables and (name in free or not table.kept(name, "", job=job))}
-    places = {name: table.movable(name, text) for name, text in listed.items()}
+    lists = [name for name in table.lists if name in variables and not table.fixed(name, job=job)]
+    places = {name: table.movable(name, variables[name]) for name in lists}
     if root is not None and failure.rung not in (START, *knowledge.cause(root.cause).breaks):
         root = None  # it is no cause of what failed here
     accused = (root,) if root is not None else judged.diagnosis.suspects[:_SUSPECTS]
