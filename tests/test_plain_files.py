@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudadoctor.commands import policy_file
-from cudadoctor.sources import container_stack, plain_files
+from cudadoctor.sources import container_stack, plain_files, trust
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -48,6 +48,18 @@ def test_root_follows_no_link_of_another_user(target: str, tmp_path: Path, monke
     link.symlink_to(tmp_path / "own")  # root's own
     (tmp_path / "own").write_text("x")
     assert plain_files.beginning(str(link), 100) == "x"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can make a link another user's")
+def test_inside_a_user_namespace_the_hosts_own_links_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/etc/os-release is one, and belongs to nobody there. What is written follows none of them."""
+    link = tmp_path / "os-release"
+    link.symlink_to("/etc/passwd")
+    os.chown(link, 65534, 65534, follow_symlinks=False)
+    assert plain_files.beginning(str(link), 4) == ""
+    monkeypatch.setattr(trust, "_is_unmapped", lambda user: user == 65534)
+    assert plain_files.beginning(str(link), 4) == "root"
+    assert trust.strange_link(str(link)) == str(link)
 
 
 @pytest.mark.parametrize("content", [None, '{"a":' * 100_000, '{"currentContext": "x\\nnvidia-ctk: /usr/bin/nvidia-ctk"}', "[]"])
