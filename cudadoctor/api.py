@@ -6,7 +6,8 @@
     report.verdict, report.diagnosis.root
     cudadoctor.explain("CUDA_ERROR_NO_DEVICE").action
 
-Nothing here imports a GPU library into the calling process: children ask, as on the command line.
+Nothing here imports a GPU library into the calling process: children ask, as on the command line, and one judges within limits of time
+and memory.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import html
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -81,7 +83,7 @@ def check(
     """
     from cudadoctor.commands.policy_file import PolicyError, gathered
     from cudadoctor.model.judgement import Question
-    from cudadoctor.within import judging
+    from cudadoctor.within.asking import Judge
 
     started, knowledge = time.monotonic(), _knowledge()
     try:
@@ -97,7 +99,8 @@ def check(
 
         machines = tuple(machine.completed((pasted.output_of(_bytes(log)),)) for machine in machines)
     today = dt.datetime.now(tz=dt.timezone.utc).date()
-    report = judging.answered(Question(machines=machines, requirements=wanted, policy=found.policy, today=today), knowledge).report
+    with closing(Judge()) as judge:
+        report = judge.answer(Question(machines=machines, requirements=wanted, policy=found.policy, today=today)).report
     if report.origin.kind == "live":
         report = msgspec.structs.replace(
             report, timing=msgspec.structs.replace(report.timing, total_s=round(time.monotonic() - started, 3))
@@ -107,12 +110,13 @@ def check(
 
 def explain(text: str, *, distro: str | None = None) -> Report:
     """The diagnosis of a text that a program or a tool printed, as `cudadoctor explain -` gives it."""
-    from cudadoctor.judge import machines as nodes
+    from cudadoctor.model.judgement import Question
     from cudadoctor.sources import pasted
+    from cudadoctor.within.asking import Judge
 
     evidence = msgspec.structs.replace(pasted.evidence_of(_bytes(text)), distro=distro)
-    report, _ = nodes.judged((evidence,), _knowledge())
-    return _of(report)
+    with closing(Judge()) as judge:
+        return _of(judge.answer(Question(machines=(evidence,))).report)
 
 
 def require(*requirements: str, python: str | None = None, replay: str | None = None, timeout: float = 60.0) -> Report:

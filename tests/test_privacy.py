@@ -409,3 +409,10 @@ def test_a_secret_that_a_seventh_reader_found_is_gone(said: str, secret: str) ->
     out = redact(pasted.evidence_of(said.format(secret).encode())).items[0].stdout or ""
     assert secret not in out
     assert "<redacted>" in out
+
+
+@pytest.mark.parametrize("on", ["\x1b[1;31m", "\x1b(B\x1b[m", "\x9b33m", "^[[31m", "#033[31m", "\\x1b[1m", "\\u001b[35m", "\x1b]8;;x\x07"])
+@pytest.mark.parametrize("line", ["password={}hunter22", "DB_PW{}: hunter22", "{}api_key{}={}hunter22", "--to{}ken hunter22"])
+def test_colours_hide_no_secret(line: str, on: str) -> None:
+    out = redact(pasted.evidence_of(line.replace("{}", on).encode())).items[0].stdout or ""
+    assert "hunter22" not in out

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import cudadoctor
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.judgement import Answer, Question, RowsWanted
@@ -71,6 +72,11 @@ def test_of_a_slow_text_the_end_is_judged(meddle: object) -> None:
     report = answer.report
     assert "CUDA_ERROR_NO_DEVICE" in str(report.diagnosis)
     assert any("last 64 KiB" in note for note in report.notes)
+
+
+def test_functions_for_programs_judge_in_a_child_too(meddle: object) -> None:
+    assert cudadoctor.explain(f"CRASH\n{FAULT}").verdict == "undecided"
+    assert cudadoctor.check(replay=host("h200-healthy"), log=f"CRASH\n{FAULT}").verdict != "healthy"
 
 
 def test_a_short_slow_text_is_left_out(meddle: object) -> None:

@@ -72,7 +72,7 @@ def _parts(stream: IO[bytes], most: int) -> Iterator[bytes]:
 
 
 def _of_file(path: str, stream: IO[bytes], limit: Callable[[bytes], int]) -> Content:
-    head = stream.read(HEAD)
+    head = _some(stream, HEAD)  # /proc/kmsg has the mode of a file, and nothing to give for the moment
     most, size = limit(head), os.fstat(stream.fileno()).st_size
     if size <= most:
         return Content(head + _some(stream, most - len(head)))  # files of /proc have no size

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
+from cudadoctor.parsers.base import without_codes
 from cudadoctor.sources import keyed, names_in_evidence, private_paths
 from cudadoctor.sources.names_in_evidence import NAMING_ITEMS, VARIABLE, Names, keeps
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
@@ -280,9 +281,19 @@ def _shortened(evidence: Evidence) -> Evidence:
     return msgspec.structs.replace(evidence, items=tuple(items), remarks=(*evidence.remarks, said))
 
 
+def _uncoloured(evidence: Evidence) -> Evidence:
+    """Colours may stand between a secret and what shows that it is one."""
+
+    def plain(text: str | None) -> str | None:
+        return None if text is None else without_codes(text)
+
+    items = (msgspec.structs.replace(item, stdout=plain(item.stdout), stderr=plain(item.stderr)) for item in evidence.items)
+    return msgspec.structs.replace(evidence, items=tuple(items))
+
+
 def redacted(evidence: Evidence) -> Redacted:
     """The same evidence without names of people and machines, and an account of what was taken."""
-    evidence = _shortened(evidence)
+    evidence = _uncoloured(_shortened(evidence))
     redactor = Redactor(names_in_evidence.of(evidence))
     made = redactor.pseudonyms
 
