@@ -190,6 +190,11 @@ def report_of(*sections: str) -> str:
     return f"{MARK}\n\nStart of NVIDIA bug report log file.\n\n" + "".join(f"{MARK}\n\n{section}\n\n" for section in sections)
 
 
+def test_a_report_of_more_commands_than_any_has_is_read_up_to_a_bound() -> None:
+    content = f"{bug_report.START}.\n\n{MARK}\n\nnvidia-smi\n" + "nvidia-smi\n" * (2 * bug_report.MOST)
+    assert "Only the first 10000 commands and files of the report were read." in bug_report.evidence(content.encode()).remarks
+
+
 def test_sections_of_old_and_new_scripts() -> None:
     """2009: a path alone. 390: NVIDIA's devices apart. 2025: skipped parts on two lines, several commands in one section."""
     assert ids(

@@ -416,3 +416,23 @@ def test_a_secret_that_a_seventh_reader_found_is_gone(said: str, secret: str) ->
 def test_colours_hide_no_secret(line: str, on: str) -> None:
     out = redact(pasted.evidence_of(line.replace("{}", on).encode())).items[0].stdout or ""
     assert "hunter22" not in out
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("PATH=/usr/bin:acmeworks/bin:bin:../acmeworks", "PATH=/usr/bin:"),
+        ("CONDA_DEFAULT_ENV=acmeworks", "CONDA_DEFAULT_ENV="),
+        ("CONDA_DEFAULT_ENV=base", "CONDA_DEFAULT_ENV=base"),
+        ("JOB_ID=acmeworks-17", "JOB_ID="),
+        ("JOB_ID=12345", "JOB_ID=12345"),
+        ("WSLENV=ACMEWORKS/p:PATH/l", "WSLENV="),
+        ("LD_PRELOAD=libcuda.so.1:acmeworks.so", "LD_PRELOAD=libcuda.so.1:"),
+        ("PATH=C:\\Windows\\system32;D:\\acmeworks\\bin", "PATH=C:\\Windows\\system32;"),
+        ("CUDA_VISIBLE_DEVICES=bash", "CUDA_VISIBLE_DEVICES=bash"),
+    ],
+)
+def test_of_variables_that_are_places_and_names_the_known_words_stay(line: str, kept: str) -> None:
+    value = out(redact(items_of(environment=f"{line}\n")), "environment")
+    assert "acmeworks" not in value.lower()
+    assert value.startswith(kept)

@@ -24,7 +24,7 @@ CONTEXT = "~/.docker/config.json"
 SOCKETS = ("/var/run/docker.sock", "{runtime}/docker.sock", "~/.docker/desktop/docker.sock", "/run/containerd/containerd.sock")
 _OF_SETTINGS = re.compile(r"nvidia|runtime|cdi", re.IGNORECASE)
 _OF_SPECIFICATION = re.compile(r"cdiVersion|kind|libcuda\.so|^\s{0,12}-?\s{0,4}\"?name\"?:", re.IGNORECASE)
-_CONTEXT = re.compile(r"[\w.+-]{1,200}")  # the names that Docker accepts
+_DESKTOPS = ("desktop-linux", "desktop-windows")  # contexts that Docker Desktop makes; others are called after people and machines
 FILE_LIMIT = 1 << 20
 MOST_LINES, LONGEST = 200, 300
 
@@ -62,7 +62,7 @@ def _program(name: str) -> str | None:
 
 
 def _context() -> list[str]:
-    """The engine that `docker` talks to, where the user chose one."""
+    """That `docker` talks to Docker Desktop, where the user chose it."""
     path = _path(CONTEXT)
     try:
         chosen = json.loads(plain_files.text(path or "", FILE_LIMIT)).get("currentContext")
@@ -72,7 +72,7 @@ def _context() -> list[str]:
         return [f"{path}: {error.strerror}"]
     except (ValueError, AttributeError, RecursionError):
         return []
-    return [f"context: {chosen}"] if isinstance(chosen, str) and _CONTEXT.fullmatch(chosen) else []
+    return [f"context: {chosen}"] if chosen in _DESKTOPS else []
 
 
 def _matching(path: str, wanted: re.Pattern[str]) -> list[str]:

@@ -27,6 +27,7 @@ _PATH = re.compile(r"(?:(?<![\w./<~@%+-])|(?<=-[ILBF]))(/(?!/)[^\s/:;'\"`,()\[\]
 _WINDOWS = re.compile(
     r"((?<!\w)[A-Za-z]:(?=\\)|(?<![^\s\"'=(])\\{2,4}(?!wsl)[\w.$-]{1,200})((\\{1,2})[^\s\\/:;*?\"<>|]{1,100}(?:\3[^/:;*?\"<>|\r\n\t']{0,600})?)"
 )
+_RELATIVE = re.compile(r"(?:^|(?<=[:;]))(?![A-Za-z]:\\)[^/\\~:;$<][^:;]*")  # an entry of a list of places
 _WINDOWS_SYSTEM = frozenset(("windows", "program files", "program files (x86)", "programdata"))
 _HOMES = frozenset(("home", "homes", "users", "documents and settings"))
 _TILDE = re.compile(r"(?<![\w/~.])~([A-Za-z_][\w.-]{1,40})(?=/|\s|$|['\",:;)])")
@@ -45,6 +46,11 @@ def replaced(text: str, pseudonym: Callable[[str], str], user: Callable[[str], s
     text = _TILDE.sub(lambda match: match[0] if known(match[1]) else f"~{user(match[1])}", text)
     text = _PATH.sub(lambda match: _path(match[1], pseudonym), text) if "/" in text else text
     return _WINDOWS.sub(lambda match: match[1] + _windows(match[2], match[3], pseudonym), text) if "\\" in text else text
+
+
+def in_list(value: str, pseudonym: Callable[[str], str]) -> str:
+    """A list of places, parted by colons, of which the relative ones have pseudonyms: nothing else shows that they are paths."""
+    return _RELATIVE.sub(lambda match: "/".join(_parts(match[0].split("/"), pseudonym)), value)
 
 
 def _path(path: str, pseudonym: Callable[[str], str]) -> str:

@@ -49,6 +49,8 @@ _SMI_NAME = re.compile(
     r"Compute instance ID)[^\n]*\n){0,4}\s{1,40}Name\s{1,60}: \S+)[^\n]*",
     re.M,
 )
+# Variables whose value is a list of places, or a name that somebody gave.
+_PLACES = re.compile(r"(?:LD_LIBRARY_|LIBRARY_|PYTHON)?PATH|LD_PRELOAD|PYTHONHOME|VIRTUAL_ENV|CONDA_\w+|TMPDIR|JOB_ID|WSLENV")
 _SMI_XML = re.compile(r"(<process_name>[^\s<]+)[^<\n]*")
 MOST_NAMES = 300  # of one kind that are looked for wherever they stand; more are replaced where their place says what they are
 LONGEST, MOST = 2 << 20, 6 << 20  # characters of one output, and of all, that a redacted recording keeps
@@ -158,6 +160,8 @@ class Redactor:
             if value and not keeps(name, value):
                 self.withheld += value != GONE
                 value = GONE
+            if _PLACES.fullmatch(name):
+                value = private_paths.in_list(value, lambda part: self.pseudonyms.of("dir", part))
             lines.append(head + value)
         return "\n".join(lines)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from cudadoctor.model.evidence import Evidence, Item
@@ -16,6 +17,7 @@ from cudadoctor.sources.bundles import items
 NAME = "nvidia-bug-report"
 MARK = "_" * 44
 START = "Start of NVIDIA bug report log file"
+MOST = 10_000  # commands and files that are read; a report has some hundreds
 _HEAD = 64 << 10  # bytes within which a report shows that it is one
 _FILE = re.compile(r"^(?:\*\*\* )?(?P<path>/[^\s:]+)(?P<gone> does not exist| is not readable)?$")
 _LISTING = re.compile(r"^\*\*\* ls: ")
@@ -49,7 +51,8 @@ def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = N
     found: dict[str, Item] = {}
     ranks: dict[str, tuple[bool, int, bool, bool]] = {}
     text = items.text_of(content)
-    for item in (item for section in sections(text) for item in _of_section(section)):
+    pieces = (item for section in sections(text) for item in _of_section(section))
+    for item in islice(pieces, MOST):
         rank = _rank(item)  # of a large one it costs time
         if item.id not in ranks or rank < ranks[item.id]:
             found[item.id], ranks[item.id] = item, rank
@@ -59,6 +62,8 @@ def evidence(content: bytes, remarks: tuple[str, ...] = (), node: str | None = N
         del found["modinfo"]
     if "End of NVIDIA bug report log file" not in text[-_HEAD:]:
         remarks = (*remarks, "The report has no end: nvidia-bug-report.sh hung or was ended, or the file was cut.")
+    if next(pieces, None) is not None:
+        remarks = (*remarks, f"Only the first {MOST} commands and files of the report were read.")
     return Evidence(items=tuple(found.values()), origin="recording", bundle=NAME, node=node, remarks=remarks)
 
 
