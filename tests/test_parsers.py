@@ -13,12 +13,17 @@ import pkgutil
 from pathlib import Path
 
 import msgspec
+import pytest
 
 import cudadoctor.parsers
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Fact
+from cudadoctor.model.guard import Guard
+from cudadoctor.model.values import ENVIRONMENT
 from cudadoctor.parsers.base import Parser, Text
+from cudadoctor.parsers.read import read
 from tests.cases import every
+from tests.command_line import HEALTHY, changed
 
 KNOWLEDGE = load()
 FOLDER = Path(__file__).parent.parent / "fixtures" / "parsers"
@@ -118,3 +123,11 @@ def test_the_list_holds_every_parser() -> None:
 @every("parser", PARSERS.values())
 def test_wakes_are_long_enough_to_tell_something(parser: Parser) -> None:
     assert all(len(literal.encode()) >= 4 for literal in parser.wakes)
+
+
+@pytest.mark.parametrize("value", ["/opt/a\x1b[31mb", "/opt/a\\x1b[31mb", "/opt/a\rb"])
+def test_the_value_of_a_variable_is_all_that_it_holds(value: str) -> None:
+    evidence = changed(HEALTHY, {"environment": lambda text: f"{text}CUDA_HOME={value}\n"})
+    environment = read(evidence, Guard(), KNOWLEDGE).value(ENVIRONMENT)
+    assert environment is not None
+    assert environment.variables["CUDA_HOME"] == value

@@ -86,12 +86,13 @@ def test_what_was_cut_short_is_not_whole(parser: Parser) -> None:
 
 
 def test_strings_are_bounded_and_lose_control_characters() -> None:
-    colour, deep = "\x1b[31mred\x1b[0m\x07", [{"k\x1b[1m": "\x9b1m"}]
-    (entry,) = records(json.dumps({"event": "x", "long": "a" * 10**6, "colour": colour, "lines": "a\n\tb", "deep": deep}))
+    colour, deep, path = "\x1b[31mred\x1b[0m\x07", [{"k\x1b[1m": "\x9b1m"}], "/opt/a\x1b[1mb"
+    (entry,) = records(json.dumps({"event": "x", "long": "a" * 10**6, "colour": colour, "lines": "a\n\tb", "deep": deep, "path": path}))
     assert len(entry.fields["long"]) == STRING_LIMIT
     assert entry.fields["colour"] == "red"
     assert entry.fields["lines"] == "a\n\tb"
     assert entry.fields["deep"] == [{"k": "1m"}]
+    assert entry.fields["path"] == path, "without them it is another"
 
 
 def test_nesting_and_figures_without_end() -> None:

@@ -13,13 +13,10 @@ import msgspec
 from cudadoctor.model.evidence import Item, Origin
 from cudadoctor.model.facts import Fact, Key, Quote, Unknown
 from cudadoctor.model.pattern import lazy
+from cudadoctor.model.terminal_codes import without_codes
 
 T = TypeVar("T")
 
-# What steers a terminal (ECMA-48), and colours as tools write them where they may not: cat -v, rsyslog, JSON, a shell's source.
-_CODES = lazy(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
-_WRITTEN_CODES = lazy(r"(?:\^\[|\\(?:x1[bB]|u001[bB]|033|e)|#033)\[[0-9;]{0,20}[mK]")
-_WRITTEN = ("^[[", "\\x1b[", "\\x1B[", "\\u001b[", "\\u001B[", "\\033[", "\\e[", "#033[")
 _QUOTED = lazy(r"^ ?(?:> ?){1,4}")
 LONG = 64 << 10  # characters from which a text counts as long
 LONGEST_LINE = 64 << 10  # characters of a line of a user's text
@@ -27,18 +24,13 @@ BEFORE = 100  # characters shown before the words that matter in a long line
 QUOTE_LENGTH = 300  # characters of one quoted line
 
 
-def without_codes(text: str) -> str:
-    """The text without what colours it or steers a terminal."""
-    if "\x1b" in text or "\x9b" in text:
-        text = _CODES.sub("", text)
-    return _WRITTEN_CODES.sub("", text) if any(mark in text for mark in _WRITTEN) else text
-
-
 class Text:
-    """One text to parse: lines without ANSI codes or carriage returns, numbered from 1 by `quote`."""
+    """One text to parse: lines, numbered from 1 by `quote`; of what a program printed without ANSI codes and carriage returns."""
 
     def __init__(self, text: str, *, source: str, origin: Origin = "live", whole: bool = True, item: Item | None = None) -> None:
-        text = without_codes(text)
+        # What colours a program's words is no part of them; a file's name or a variable's value is all that it holds.
+        self.printed = origin == "text" or item is None or item.kind in ("command", "text")
+        text = without_codes(text) if self.printed else text
         self.text = _capped(text) if origin == "text" and len(text) > LONGEST_LINE else text
         self.source = source
         self.origin = origin
@@ -52,7 +44,8 @@ class Text:
 
     @cached_property
     def lines(self) -> list[str]:
-        return [line.rstrip() for line in self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+        text = self.text.replace("\r\n", "\n").replace("\r", "\n") if self.printed else self.text
+        return [line.rstrip() for line in text.split("\n")]
 
     @cached_property
     def plain_lines(self) -> list[str]:

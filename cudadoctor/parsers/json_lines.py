@@ -54,9 +54,9 @@ def records(body: str | Text) -> Iterator[Record]:
 
 
 def _bounded(value: Any) -> Any:
-    """Strings without control characters and of bearable length; figures that are figures."""
+    """Strings of bearable length and, but for paths, which would be others then, without control characters; figures that are figures."""
     if isinstance(value, str):
-        return _CONTROL.sub("", value[:STRING_LIMIT])
+        return value[:STRING_LIMIT] if value.startswith("/") else _CONTROL.sub("", value[:STRING_LIMIT])
     if isinstance(value, float) and not isfinite(value):
         return None
     if isinstance(value, list):

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from cudadoctor.model.evidence import Evidence, Item
-from cudadoctor.parsers.base import without_codes
+from cudadoctor.model.terminal_codes import without_codes
 from cudadoctor.sources import keyed, names_in_evidence, private_paths
 from cudadoctor.sources.names_in_evidence import NAMING_ITEMS, VARIABLE, Names, keeps
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
