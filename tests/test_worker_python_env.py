@@ -262,6 +262,19 @@ def test_python_env_numbas_configuration_file(patient: Patient) -> None:
     assert [(entry["line"], entry["text"]) for entry in of(patient.look(), "config")] == [(2, "enable_cudasim: 1"), (4, "DISABLE_CUDA: 1")]
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be tricked")
+def test_python_env_another_users_link_is_not_followed(patient: Patient) -> None:
+    patient.file("real.yaml", "enable_cudasim: 1\n", patient.project)
+    link = patient.project / ".numba_config.yaml"
+    link.symlink_to("real.yaml")
+    assert of(patient.look(), "config")
+    os.lchown(link, 1234, 1234)
+    assert not of(patient.look(), "config")
+    link.unlink()
+    os.mkfifo(link)
+    assert not of(patient.look(), "config"), "and a pipe holds nobody up"
+
+
 def test_python_env_lines_that_start_up_runs(patient: Patient) -> None:
     patient.file("aa.pth", "/opt/elsewhere\nimport os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n", patient.site)
     patient.file("sitecustomize.py", "NAME = 'no variable of CUDA'\n", patient.site)

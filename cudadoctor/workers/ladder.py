@@ -400,6 +400,7 @@ def climb_numba(worker: Worker, working: dict[int, bool], only: str | None) -> N
     """The last rung. What keeps Python from importing its own modules (a file of PYTHONPATH with the name of one) breaks it."""
     try:
         steps = sibling("numba_steps")
+        steps.found = sibling("numba_found")
     except BaseException as error:
         said = plain_traceback(error)
         worker.climb("numba-kernel", lambda: {"status": "fail", "output": said}, next(iter(working)))

@@ -7,9 +7,6 @@ and run on every GPU: device printf, double precision in place, 32-bit integers,
 
 from __future__ import annotations
 
-import importlib.util
-import io
-import os
 import sys
 import time
 import traceback
@@ -31,11 +28,10 @@ CHUNK = 1 << 20  # elements that are checked at once: temporaries stay in the CP
 GUEST_SHARE = 10
 ALONE = 30  # seconds for a context of Numba's in a process of its own
 THREADS = 256
-CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
-CONFIG_LIMIT = 64 << 10  # characters
 EXP_ERROR = 1e-6  # relative; two units in the last place of float32 are 2.4e-7
 WHY_LENGTH = 300  # characters; the whole traceback is in the rung's output
 
+found: Any = None  # numba_found.py, which ladder.py loads too
 # Set after the import: Numba looks the names that a kernel uses up in its module.
 cuda: Any = None
 math: Any = None
@@ -179,64 +175,6 @@ def compare(found: Any, expected: Any, offset: int) -> None:
         raise WrongError("element {} is {}, {} is right".format(offset + wrong, found[wrong], expected[wrong]))
 
 
-# ------------------------------------------------------------------ what Numba says about itself
-def simulated(numba: Any) -> bool:
-    """Whether kernels would run on the CPU."""
-    configured = any(getattr(getattr(owner, "config", None), "ENABLE_CUDASIM", 0) for owner in (numba, cuda))
-    return configured or "simulator" in (getattr(cuda.jit, "__module__", None) or "")
-
-
-def by_pathfinder(part: str) -> str | None:
-    """numba-cuda finds its libraries through cuda.pathfinder."""
-    from cuda import pathfinder  # type: ignore[import-untyped,unused-ignore]
-
-    return str(pathfinder.load_nvidia_dynamic_lib(part).abs_path)
-
-
-def by_numba(part: str) -> str | None:
-    """Numba's own resolver: that of its built-in CUDA target, and numba-cuda's for libdevice."""
-    from numba.cuda.cudadrv import libs
-
-    path = libs.get_libdevice() if part == "libdevice" else libs.get_cudalib(part)
-    return path if isinstance(path, str) and os.path.isabs(path) else None
-
-
-def loaded(part: str) -> list[str]:
-    """The libraries of this name that the process has loaded."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/lib{}.so".format(part) in line}
-    return sorted(path for path in paths if os.path.basename(path).startswith("lib{}.so".format(part)))
-
-
-def by_process(part: str) -> str | None:
-    """The library that is loaded: a bare name was left to the system's loader."""
-    return next(iter(loaded(part)), None)
-
-
-def another_driver() -> str | None:
-    """The libcuda that Numba loaded beside the driver's: it asks for libcuda.so, everybody else for libcuda.so.1."""
-    paths = loaded("cuda") if sys.platform.startswith("linux") else []
-    return next((path for path in paths if "/stubs" in path), paths[-1]) if len(paths) > 1 else None
-
-
-def components() -> dict[str, str]:
-    """The file that this Numba uses for each part of the toolkit, as far as it says."""
-    found = {}
-    separate = "numba_cuda" in (getattr(cuda, "__file__", None) or "")
-    ways = (by_pathfinder, by_numba, by_process) if separate else (by_numba, by_process)
-    for part in ("nvvm", "libdevice", "nvrtc", "nvJitLink", "cudart"):
-        for way in ways:
-            try:
-                path = way(part)
-            except Exception:
-                continue
-            if path:
-                found[part.lower()] = path
-                break
-    other = another_driver()
-    return {"libcuda": other, **found} if other is not None else found
-
-
 # ------------------------------------------------------------------ the rung
 def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
     """Rung numba-kernel of each of these GPUs; True: as a guest. Numba's import counts to the first of them.
@@ -255,12 +193,12 @@ def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
         else:
             worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(first)}, gpu)
     if smoke and only is None:
-        worker.emit("numba", **state(with_components=True))
+        worker.emit("numba", **found.state(cuda, with_components=True))
 
 
 def of_its_own(result: dict[str, Any]) -> dict[str, Any]:
     """The outcome, tried again in a process that has not loaded the driver's library before Numba did, where that makes a difference."""
-    other = another_driver() if result["status"] == "pass" else None
+    other = found.another_driver() if result["status"] == "pass" else None
     if other is None:
         return result
     import subprocess
@@ -291,36 +229,16 @@ def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] |
     return ended
 
 
-def as_configured() -> None:
-    """What the user's .numba_config.yaml says of CUDA as Numba itself would take it, and no more: the file may name a library to load."""
-    path = os.path.join(os.environ.get("CUDADOCTOR_FOLDER", os.curdir), ".numba_config.yaml")
-    try:
-        if not os.path.isfile(path) or importlib.util.find_spec("yaml") is None:
-            return  # Numba reads it where PyYAML is installed
-        with open(path, encoding="utf-8", errors="replace") as file:
-            stream = io.StringIO(file.read(CONFIG_LIMIT))
-    except (OSError, ValueError):
-        return
-    stream.name = path  # which PyYAML names in an error
-    lines = stream.getvalue().split("\n")
-    importlib.import_module("yaml").safe_load(stream)  # what is no YAML ends Numba's import
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip().lower() in CONFIG_WORDS:
-            on = value.split("#")[0].strip().strip("'\"").lower() in ("1", "true", "yes", "on")
-            os.environ.setdefault("NUMBA_" + key.strip().upper(), "1" if on else "0")  # the environment outranks the file
-
-
 def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
     global cuda, math, numpy
     try:
-        as_configured()
+        found.as_configured()
         import numba
     except ModuleNotFoundError as error:
-        if error.name != "numba" or "numba" in sys.modules or installed("numba"):
+        if error.name != "numba" or "numba" in sys.modules or found.installed("numba"):
             return {"status": "fail", "output": traceback.format_exc()}
-        left = remains()
+        left = found.remains()
         if left is None:
             return {"status": "skip", "why": "no Numba here"}
         return {"status": "fail", "output": "{}{}\n".format(traceback.format_exc(), left)}
@@ -336,58 +254,13 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
 
         math, numpy = standard_math, np
         quiet()
-        worker.emit("numba", **state())
-        if simulated(numba):
-            return {"status": "fail", "output": simulator_text()}
+        worker.emit("numba", **found.state(cuda))
+        if found.simulated(numba, cuda):
+            return {"status": "fail", "output": found.simulator_text()}
         smoke.append(Smoke(worker.capture.text))
     except BaseException:
         return {"status": "fail", "output": traceback.format_exc()}
     return None
-
-
-def installed(name: str) -> bool:
-    """Whether the import system finds a package, without importing it."""
-    import importlib.util
-
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError, AttributeError):
-        return True  # it is there in some form
-
-
-def remains() -> str | None:
-    """What shows that Numba should be here: what an interrupted pip left of it, numba-cuda, which demands it, or a virtual environment
-    that is none any more."""
-    for folder in sys.path:
-        path = os.path.join(folder, "~umba")
-        if os.path.isdir(path):
-            return "numba was removed and not installed again: {} is what pip left of it".format(path)
-    if installed("numba_cuda"):
-        return "numba-cuda is installed, and numba, which it needs, is not"
-    folder = os.path.dirname(os.path.dirname(sys.executable))
-    packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
-    made = os.path.exists(os.path.join(folder, "bin", "activate")) and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
-    if made and os.path.isdir(packages):
-        return "{} has no pyvenv.cfg, so this Python does not see its packages".format(folder)
-    return of_another_python()
-
-
-def of_another_python() -> str | None:
-    """A folder of this environment with packages for another version of Python."""
-    library = os.path.join(sys.prefix, "lib")
-    names = sorted(name for name in (os.listdir(library) if os.path.isdir(library) else ()) if name.startswith("python3."))
-    for name in names if sys.prefix != sys.base_prefix else ():
-        path = os.path.join(library, name, "site-packages", "numba")
-        if os.path.isdir(path):
-            return "{} is for another Python than {}.{}, which runs here".format(path, *sys.version_info)
-    return None
-
-
-def simulator_text() -> str:
-    """Says what switched the simulator on."""
-    value = os.environ.get("NUMBA_ENABLE_CUDASIM")
-    origin = "NUMBA_ENABLE_CUDASIM={} in the environment".format(value) if value else "ENABLE_CUDASIM in Numba's configuration"
-    return "Numba's CUDA simulator is on: {}. Kernels would run on the CPU.".format(origin)
 
 
 def quiet() -> None:
@@ -396,18 +269,6 @@ def quiet() -> None:
         category = getattr(sys.modules.get(module), "NumbaPerformanceWarning", None)
         if category is not None:
             warnings.simplefilter("ignore", category)
-
-
-def state(with_components: bool = False) -> dict[str, Any]:
-    """The `numba` event. It is written before the first kernel, and again with the components once they were used."""
-    numba = sys.modules["numba"]
-    return {
-        "version": getattr(numba, "__version__", None),
-        "implementation": getattr(cuda, "implementation", "Built-in"),
-        "simulator": simulated(numba),
-        "python": None,
-        "components": components() if with_components else {},
-    }
 
 
 def on_gpu(worker: Any, smoke: Smoke, gpu: int, guest: bool) -> dict[str, Any]:

@@ -31,7 +31,6 @@ WITH_REQUIREMENTS = ("numba", "numba-cuda")
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
 FOLDER = os.environ.get("CUDADOCTOR_FOLDER") or os.getcwd()  # the user's working directory; this worker's own is /
 CONFIG_LIMIT = 64 << 10  # characters
-CONFIG_WORDS = ("enable_cudasim", "disable_cuda")
 LINE_LIMIT = 300
 PROGRAMS = ("python.exe",) if sys.platform == "win32" else ("python3", "python")
 
@@ -161,13 +160,11 @@ def report_shadows(folders: list[str]) -> None:
 
 def report_config() -> None:
     """Lines of Numba's configuration file that turn CUDA off or simulate it. Numba reads it from the working directory."""
-    path = os.path.join(FOLDER, ".numba_config.yaml")
-    if not os.path.isfile(path):
-        return
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file.read(CONFIG_LIMIT).split("\n"), 1):
-            if line.strip().lower().partition(":")[0] in CONFIG_WORDS:
-                emit("config", path=path, line=number, text=line.rstrip()[:LINE_LIMIT])
+    numba = sibling("numba_found")
+    path, text = numba.configuration() or ("", "")
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip().lower().partition(":")[0] in numba.CONFIG_WORDS:
+            emit("config", path=path, line=number, text=line.rstrip()[:LINE_LIMIT])
 
 
 def report_hooks(folders: list[str]) -> None:
