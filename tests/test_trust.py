@@ -329,6 +329,27 @@ def test_a_directory_service_need_not_list_who_is_in_a_group(switch: str | None,
     assert trust._all_are_listed(str(tmp_path / "nsswitch.conf"), (str(tmp_path / "passwd"),)) is whole
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_in_a_file_system_that_another_user_mounted_nothing_is_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever mounts it says whose its files are."""
+    root = Path(tempfile.mkdtemp(dir="/root"))
+    try:
+        (root / "in here").mkdir()
+        device = os.stat(root).st_dev
+        line = "36 35 {}:{} / {} rw,nosuid,nodev - fuse.sshfs x rw,user_id={},group_id=0,allow_other\n"
+        table = tmp_path / "mountinfo"
+        table.write_text(line.format(0, 1, root / "in\\040here", 1000) + line.format(os.major(device), os.minor(device), "/mnt", 0))
+        assert trust._mounted_by_others(str(table)) == {str(root / "in here"): os.makedev(0, 1)}
+        assert trust.tree(str(root)) is None
+        with monkeypatch.context() as within:
+            within.setattr(trust, "_mounted_by_others", lambda: {str(root / "in here"): 1})
+            assert "which another user mounted" in (trust.tree(str(root)) or "")
+            within.setattr(trust, "_mounted_by_others", lambda: {"/mnt": device})
+            assert trust.changeable(str(root / "x")) is not None
+    finally:
+        shutil.rmtree(root)
+
+
 def test_what_a_relative_entry_finds_is_refused_and_not_absent(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", ".:/nonexistent")
     assert programs.found("nvcc") is None

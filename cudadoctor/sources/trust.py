@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import errno
 import os
+import re
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ from cudadoctor.sources.spawning import ON_WINDOWS
 _FIRST_PERSON = 1000  # user ids below it are the system's own
 _NAMED_BY = ("passwd", "group", "initgroups")  # databases of /etc/nsswitch.conf
 _LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS=merge]"))
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank in the table of mounts
 _MOST_LINKS = 40  # as in the kernel
 # Whoever stands in one of these has not opened a stranger's folder.
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -93,6 +95,9 @@ def _below(root: str) -> str | None:
             if any(top == other or top.startswith(other.rstrip(os.sep) + os.sep) for other in seen):
                 continue
             seen.append(top)
+            mount = next((place for place in _mounted_by_others() if place.startswith(top.rstrip(os.sep) + os.sep)), None)
+            if mount is not None:
+                return f"holds {mount}, which another user mounted"
             for path in _walked(top) if find is None else _listed(find, top):
                 if not _is_roots_in(path, *looked):
                     return f"holds {path}, which may be written by another user"
@@ -218,7 +223,22 @@ def _of_root_alone(place: str) -> bool:
 
 
 def _belongs_to_root(info: os.stat_result) -> bool:
-    return info.st_uid == 0 or _is_unmapped(info.st_uid)
+    return (info.st_uid == 0 or _is_unmapped(info.st_uid)) and info.st_dev not in _mounted_by_others().values()
+
+
+@lru_cache(maxsize=None)
+def _mounted_by_others(table: str = "/proc/self/mountinfo") -> dict[str, int]:
+    """Where another user mounted a file system of his own (FUSE), and its device: its files belong to whomever he says.
+
+    Source of the format: proc_pid_mountinfo(5), mount.fuse(8).
+    """
+    try:
+        with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+            mounts = [line.split() for line in stream if " - fuse" in line]
+    except OSError:
+        return {}
+    theirs = [fields for fields in mounts if "user_id=0" not in fields[-1].split(",")]
+    return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[4]): os.makedev(*map(int, fields[2].split(":"))) for fields in theirs}
 
 
 def _is_roots(path: str, of_root_alone: Callable[[str], bool] = _of_root_alone, leads_to: Callable[[str], str | None] = _leads_to) -> bool:
