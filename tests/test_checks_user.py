@@ -61,6 +61,7 @@ from cudadoctor.model.values import (
     PythonEnvironment,
     PythonPackage,
     Refusal,
+    Refused,
     RungResult,
     Shadow,
     Silent,
@@ -250,6 +251,7 @@ def cut_short(name: str) -> tuple[Component, ...]:
     return tuple(msgspec.structs.replace(part, damage="no LLVM bitcode") if part.name == name else part for part in parts())
 
 
+NOT_MAPPED = "OSError: /scratch/x.so: failed to map segment from shared object"
 FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
     "kernel-interface-withheld": (
         {LADDER: climb("init", code=304), KERNEL_INTERFACE: (Refusal(name="eventfd2", answer="EPERM", line=1),)}, (KERNEL_INTERFACE, LADDER),
@@ -288,6 +290,12 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
     ),
     "python-abi-mismatch": ({PYTHON: with_numba(package("numpy", "2.5.2"))}, (PYTHON,)),
     "python-environment-detached": ({LADDER: climb("numba-kernel", output="/home/ada/env has no pyvenv.cfg, so this Python")}, (PYTHON, LADDER)),
+    "file-not-readable": (
+        {PYTHON: with_numba(refused=(Refused(path="/usr/local/cuda", why="unreadable"),)), LADDER: climb("numba-kernel", output="x")}, (LADDER,),
+    ),
+    "mount-option-forbids": (
+        {PYTHON: with_numba(refused=(Refused(path="/scratch", why="noexec"),)), LADDER: climb("numba-kernel", output=NOT_MAPPED)}, (LADDER,),
+    ),
     "python-package-broken": ({LADDER: climb("numba-kernel", output=HALF_GONE)}, (PYTHON, LADDER)),
     "python-module-shadowed": ({PYTHON: with_numba(shadows=(Shadow(module="numba", path="/home/ada/work/numba.py"),))}, (PYTHON,)),
     "pynvml-conflict": ({PYTHON: with_numba(package("pynvml", "11.5.3"), package("nvidia-ml-py", "13.615.71"))}, (PYTHON,)),
@@ -350,7 +358,7 @@ def test_less_evidence_finds_no_more(cause: str, one_in: int) -> None:
 
 
 # Tested in test_checks_state.py: what these rows take over from checks/device_state.py and checks/limits.py.
-STATE = {"compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-problem", "process-limits"}
+STATE = {"preloaded-library-interferes", "compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-problem", "process-limits"}
 
 
 @pytest.mark.parametrize(

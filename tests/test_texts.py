@@ -40,10 +40,17 @@ def test_a_healthy_machine_states_nothing() -> None:
 
 
 def test_nvml_and_nvidia_smi_state_a_cause() -> None:
-    assert causes(stated(host({NVML: nvml(18)}))) == {"driver-version-mismatch"}
-    found = stated(host({SMI: smi(MISMATCH)}))
+    apart: dict[Any, Any] = {LADDER: msgspec.structs.replace(ladder(), library=None), NVML: nvml(18)}
+    assert causes(stated(host(apart))) == {"driver-version-mismatch"}
+    found = stated(host({**apart, SMI: smi(MISMATCH)}))
     assert causes(found) == {"driver-version-mismatch"}
     assert {(clue.from_rung, clue.text) for clue in found} == {("nvml", False)}
+
+
+def test_of_what_nvidia_smi_says_a_driver_that_answers_is_no_proof() -> None:
+    """NVML answered for every GPU, or the libcuda that programs load is of the module's release."""
+    assert causes(stated(host({SMI: smi("GPU is lost. Reboot the system to recover this GPU")}))) == set()
+    assert causes(stated(host({SMI: smi(MISMATCH), NVML: nvml(18)}))) == set()
 
 
 def test_a_code_with_several_candidates_only_suspects_and_names_no_rung() -> None:

@@ -19,7 +19,11 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
 
 BROKEN, DETACHED = "python-package-broken", "python-environment-detached"
-_LOST = lazy(r"(?P<folder>/[^\n]{1,500}) has no pyvenv\.cfg")  # the worker's words
+# The worker's words on an environment that this Python does not see (workers/numba_found.py).
+_LOST = lazy(
+    r"(?P<folder>/[^\n]{1,500}) has no pyvenv\.cfg|(?P<link>/[^\n]{1,500}) leads to (?P<own>/[^\n]{1,500}), and called so it does not see"
+    r"|(?P<packages>(?P<home>/[^\n]{1,400})/lib/python3\.\d{1,2}/site-packages)/numba is for another Python"
+)
 _FRAME = lazy(r'^\s{0,8}File "(?P<path>[^"\n]{1,1000})", line \d{1,7}')
 _INSTALLED = lazy(r"(?:site|dist)-packages[/\\](?P<inside>[^\n]{1,900})$")
 _CRASHED = "Current thread "  # faulthandler, in the most recent call first
@@ -134,14 +138,16 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A virtual environment without the file that makes it one: its Python sees the packages of the system's."""
+    """A Python that does not see the packages of the virtual environment to which it seems to belong."""
     climb = facts[LADDER]
     for result in broken(climb.value, "numba-kernel"):
         lost = _LOST.search(result.output)
         python = told(facts, PYTHON, climb) if lost is not None else None
-        if lost is not None and python is not None and python.path.startswith(f"{lost['folder']}/bin/"):
-            quotes = (rung_quote(climb, result), spoken(lost["folder"], 0, lost[0]))
-            yield in_python(DETACHED, facts[PYTHON], quotes, {"path": lost["folder"]})
+        if lost is None or python is None or not (lost["link"] or python.path.startswith(f"{lost['folder'] or lost['home']}/bin/")):
+            continue
+        named = {"path": lost["folder"] or lost["home"], "own": lost["own"], "packages": lost["packages"]}
+        quotes = (rung_quote(climb, result), spoken(python.path, 0, lost[0]))
+        yield in_python(DETACHED, facts[PYTHON], quotes, {name: text for name, text in named.items() if text})
 
 
 RULES = (Rule("python", (BROKEN,), rule), Rule("python", (DETACHED,), detached))

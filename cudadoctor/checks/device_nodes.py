@@ -51,6 +51,7 @@ MISSING, NO_UVM = "device-nodes-missing", "uvm-unavailable"
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
 WSL_DEVICE = "/dev/dxg"
 NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
+_MINORS = {CONTROL: 255, UVM: 0}
 UNKNOWN_ERROR = 999  # CUDA_ERROR_UNKNOWN: cuInit's answer where nvidia-uvm does not serve
 _GPU_NODE = lazy(r"/dev/nvidia\d+$")
 _STALE = ("ENODEV", "ENXIO", "EIO")  # opening a node whose module is gone or broken
@@ -176,28 +177,37 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause=NO_UVM, quotes=quotes, values={"nodes": UVM})
 
 
-def stale_numbers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A node has another major number than the driver at present: it leads nowhere. A /dev that outlives a restart keeps such nodes."""
+def lead_elsewhere(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A node is no device, or has another number than the driver's device of that name. A /dev that outlives a restart keeps such nodes."""
     nodes = facts[DEVICE_NODES]
     climb = told(facts, LADDER, nodes)
     failed = broken(climb, "init")
     if nodes.value is None or elsewhere(facts, nodes) is not None or not failed:
         return  # where cuInit passes, root's rights or nvidia-modprobe have put it right
-    fixed = [node for node in needed(nodes.value) if node.path != UVM and node.major not in (None, NVIDIA_MAJOR)]
-    if fixed:
-        yield _stale(MISSING, nodes, fixed, NVIDIA_MAJOR, ())
+    wrong = [node for node in needed(nodes.value) if node.path != UVM and not _is_at(node, NVIDIA_MAJOR)]
+    if wrong:
+        yield _elsewhere(MISSING, nodes, wrong, ())
     uvm = nodes.value.find(UVM)
     if uvm is None or (facts.why_unknown(MAJORS) is not None and all(result.code != UNKNOWN_ERROR for result in failed)):
         return  # a node of nvidia-uvm that does not serve shows as 999 alone
     majors = facts[MAJORS]
     now = majors.value.get("nvidia-uvm") if majors.value is not None else None
-    if now is not None and uvm.major not in (None, now):
-        yield _stale(NO_UVM, nodes, [uvm], now, tuple(quote for quote in majors.quotes if quote.text.endswith(" nvidia-uvm")))
+    if now is not None and not _is_at(uvm, now):
+        yield _elsewhere(NO_UVM, nodes, [uvm], tuple(quote for quote in majors.quotes if quote.text.endswith(" nvidia-uvm")))
 
 
-def _stale(cause: str, nodes: Fact[DeviceNodes], stale: list[DeviceNode], now: int, shown: Quotes) -> Clue:
-    quotes = merged(*(line_of(nodes, node.line) for node in stale[:2]), shown)
-    return Clue(cause=cause, quotes=quotes, from_rung="init", values={"nodes": " ".join(node.path for node in stale), "major": str(now)})
+def _is_at(node: DeviceNode, major: int) -> bool:
+    """Whether it is the device that its name says. Sources: Linux, Documentation/admin-guide/devices.txt; nvidia-modprobe, which gives the
+    node of GPU N the minor number N.
+    """
+    last = node.path.removeprefix("/dev/nvidia")
+    minor = int(last) if last.isdigit() else _MINORS[node.path]
+    return node.mode[:1] == "c" and node.major in (None, major) and node.minor in (None, minor)
+
+
+def _elsewhere(cause: str, nodes: Fact[DeviceNodes], wrong: list[DeviceNode], shown: Quotes) -> Clue:
+    quotes = merged(*(line_of(nodes, node.line) for node in wrong[:2]), shown)
+    return Clue(cause=cause, quotes=quotes, from_rung="init", values={"nodes": " ".join(node.path for node in wrong)})
 
 
 # ---------------------------------------------------------------- nodes that may not be opened
@@ -244,10 +254,19 @@ def allowed(node: DeviceNode, user: User) -> bool:
     return bits == "rw"
 
 
+def on_mount_without_devices(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Opening a node gives EACCES, root too: it lies on a mount with the option nodev."""
+    climb = facts[LADDER]
+    refused = [opening for opening in _refused(climb, "EACCES") if opening.nodev]
+    if refused and elsewhere(facts) is None:
+        values = {"place": refused[0].path, "option": "nodev", "opposite": "dev"}
+        yield Clue(cause="mount-option-forbids", quotes=_opening(climb, refused[0]), values=values)
+
+
 def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Opening a node gives EACCES, although its mode, owner and group let this user in: a policy says no."""
     climb = facts[LADDER]
-    refused = _refused(climb, "EACCES")
+    refused = [opening for opening in _refused(climb, "EACCES") if not opening.nodev]
     if not refused:
         return
     nodes, user = facts[DEVICE_NODES], facts[USER]
@@ -261,6 +280,20 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             return
 
 
+def intercepted(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The kernel opens a node that the C library refuses, and /etc/ld.so.preload lists what may stand between the two. What LD_PRELOAD
+    lists is tried out.
+    """
+    climb = facts[LADDER]
+    opening = next((one for one in (climb.value.openings if climb.value is not None else ()) if one.intercepted), None)
+    shells = variables_of(facts[ENVIRONMENT]).get("LD_PRELOAD", "").replace(":", " ").split()
+    listed_here = [path for path in (climb.value.preloaded if climb.value is not None else ()) if path not in shells]
+    if opening is not None and listed_here:
+        listing = Quote(source="/etc/ld.so.preload", text=" ".join(listed_here)[:300])
+        values = {"node": opening.path, **({"path": listed_here[0]} if len(listed_here) == 1 else {})}
+        yield Clue(cause="preloaded-library-interferes", quotes=merged(_opening(climb, opening), (listing,)), values=values)
+
+
 def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """In a container opening a node gives EPERM: the device rules of its cgroup no longer let it through."""
     climb = facts[LADDER]
@@ -272,8 +305,9 @@ def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _refused(climb: Fact[Ladder], *errnos: str) -> list[Opening]:
-    """The attempts to open a node that ended so."""
-    return [opening for opening in (climb.value.openings if climb.value is not None else ()) if opening.errno_name in errnos]
+    """The nodes that the kernel refused to open so."""
+    openings = climb.value.openings if climb.value is not None else ()
+    return [opening for opening in openings if opening.errno_name in errnos and not opening.intercepted]
 
 
 def _opening(fact: Fact[Ladder], opening: Opening) -> Quotes:
@@ -338,9 +372,11 @@ CHECK = Check(
         Rule("device-nodes", (MISSING,), some_nodes_missing),
         Rule("device-nodes", (NO_UVM,), uvm_missing),
         Rule("device-nodes", (NO_UVM,), uvm_fails),
-        Rule("device-nodes", (MISSING, NO_UVM), stale_numbers),
+        Rule("device-nodes", (MISSING, NO_UVM), lead_elsewhere),
         Rule("device-nodes", ("device-permission-denied",), denied_by_mode),
+        Rule("device-nodes", ("mount-option-forbids",), on_mount_without_devices),
         Rule("device-nodes", ("security-policy-denies-devices",), denied_by_policy),
+        Rule("libcuda", ("preloaded-library-interferes",), intercepted),
         Rule("container", ("container-lost-devices",), lost_in_container),
     ),
     describe=describe,

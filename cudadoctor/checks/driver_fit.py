@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Rule
+from cudadoctor.checks.common import without_places
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import (
     Gpu,
@@ -95,9 +96,28 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return found if found is not None and not same_release(loaded, found.version) else None
 
     side = first_true(*(partial(other, place) for place in (_libcuda_side, _nvml_side, _smi_side)))
-    if side:
+    if side and not libcuda_fits(facts):
         values = {"module": loaded.text, "library": side.version.text, **({"path": side.path} if side.path is not None else {})}
         yield Clue(cause="driver-version-mismatch", quotes=merged(some(module)[:1], side.quotes), values=values)
+
+
+def libcuda_fits(facts: Facts) -> bool | None:
+    """Whether the libcuda that programs load is of the loaded module's release: then no upgrade left two of them. None: not known."""
+    climb, module = facts.value(LADDER), facts.value(LOADED_DRIVER)
+    if climb is None or climb.library is None or module is None:
+        return None
+    return same_release(module.version, climb.library)
+
+
+def misled(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A variable leads NVML's programs alone to a library of another driver."""
+    nvml = facts.there(NVML)
+    if nvml is None or nvml.value is None or nvml.value.code == 0 or not libcuda_fits(facts):
+        return
+    folder = (nvml.value.path or "").rpartition("/")[0]
+    values, shown = without_places(facts, "LD_LIBRARY_PATH", lambda place: bool(folder) and place.rstrip("/") == folder)
+    if values:
+        yield Clue(cause="library-path-conflict", quotes=merged(shown, some(nvml)[:1]), values={**values, "place": folder})
 
 
 def same_release(one: Version, other: Version) -> bool:

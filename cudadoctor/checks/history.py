@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from cudadoctor.checks.driver_fit import libcuda_fits
 from cudadoctor.checks.reading import event_line, plain_address, same_address, subject_of
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import Knowledge
@@ -16,7 +17,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import KERNEL_LOG, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, NVML, KernelEvent, KernelLog, RungName
 
-CEILING = "process-limits"
+CEILING, MISMATCH = "process-limits", "driver-version-mismatch"
 FAULT, WRONG = "program-memory-fault", "gpu-computes-wrong"
 OF_PROGRAMS = (13, 31)  # Xids of a program that reads or writes where it may not, and rarely of a GPU that fails
 DIFFERENT = 3  # programs that meet the same fault in the same place
@@ -72,10 +73,12 @@ def _ended(clue: Clue, layer: str, facts: Facts, rungs: Rungs, breaks: Sequence[
 
 
 def _counted_now(clue: Clue, facts: Facts) -> bool | None:
-    """What NVML counts of it at present on this GPU, or the kernel in this control group; None where neither says."""
+    """Whether it holds at present: by NVML's counters, the kernel's for this control group, the libraries' versions. None: not known."""
     if clue.cause == CEILING:  # a log tells of every group's processes, the counter of this group's during this check
         before, after = facts.value(KILLED_FOR_MEMORY), facts.value(KILLED_FOR_MEMORY_AFTER)
         return after > before if before is not None and after is not None else None
+    if clue.cause == MISMATCH and libcuda_fits(facts):
+        return False  # a program that brought a library of its own, in a container say
     address, found = clue.subject.removeprefix("gpu:"), facts.there(NVML)
     gpus = found.need().gpus if found is not None and found.origin != "text" else ()
     gpu = next((gpu for gpu in gpus if gpu.handle_error is None and same_address(gpu.address, address)), None)

@@ -19,13 +19,14 @@ KERNELS = ("ptx-kernel", "numba-kernel")  # a program that has too little memory
 SIGKILL = "SIGKILL"  # as the ladder's end says it
 OF_GROUP = "memory of the control group"
 REFUSALS = (2, 304, 999)  # CUDA_ERROR_OUT_OF_MEMORY, _OPERATING_SYSTEM, _UNKNOWN
+NO_DEVICE, FILES = 100, "open files"  # what cuInit says too where it may open so few (measured: 18, driver 580, H100)
 FREE_SHARE = 0.1  # of a GPU's memory: with less left, the GPU itself is full
 # CUDA maps the whole address range of all GPUs and of the host at its start: any limit on it that a person would set is too low.
 LEAST: dict[str, int] = {
     "address space": 1 << 40,
     "data size": 1 << 30,
     "processes": 64,
-    "open files": 32,
+    FILES: 32,
     OF_GROUP: 1 << 30,
     "processes of the control group": 32,
 }
@@ -110,15 +111,22 @@ def starved(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """CUDA's start failed as it does where the system refuses memory, threads or files, and a limit is too low for it."""
     climb = facts[LADDER]
-    in_driver = [one for one in broken(climb.value, "init", "context", "memory") if one.code in REFUSALS or one.status == "crash"]
+    stopped = broken(climb.value, "init", "context", "memory")
+    in_driver = [one for one in stopped if one.code in (*REFUSALS, NO_DEVICE) or one.status == "crash"]
     in_numba = [one for one in broken(climb.value, "numba-kernel") if any(words in one.output for words in NO_MEMORY)]
     failed = in_driver + in_numba
     if not failed or _gpu_is_full(facts):
         return
+    own = tight(Limits(entries=climb.value.limits)) if climb.value is not None else None
+    if own is not None and (own.name == FILES or failed[0].code != NO_DEVICE):  # a script that starts the interpreter may lower them
+        values = {"limit": own.name, "amount": own.words}
+        shown = Quote(source="/proc/self/limits of the examined Python", first=own.line, last=own.line, text=f"{own.name}: {own.words}")
+        yield Clue(cause=CEILING, quotes=(rung_quote(climb, failed[0]), shown), values=values)
+        return
     ceilings = (fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None)
     for found in ceilings:  # one by one: a limit that is found needs no other to be known
         low = tight(found.need())
-        if low is not None:
+        if low is not None and (low.name == FILES or failed[0].code != NO_DEVICE):
             yield _clue(rung_quote(climb, failed[0]), found, low, seen=None)
             return
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cudadoctor.checks import broken_package, frameworks
+from cudadoctor.checks import broken_package, frameworks, refused
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
     any_of,
@@ -20,16 +20,18 @@ from cudadoctor.checks.common import (
     requirements_of,
     rung_quote,
     spoken,
+    variables_of,
     without_places,
 )
+from cudadoctor.checks.driver_fit import misled
 from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.frameworks import NAMES
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import LADDER, NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage, RungName
+from cudadoctor.model.values import ENVIRONMENT, LADDER, NVML, PYTHON, PYTHON_RAN, PythonEnvironment, PythonPackage, RungName
 from cudadoctor.model.version import PackageVersion
 
 ABI, SHADOWED, CONFLICT = "python-abi-mismatch", "python-module-shadowed", "pynvml-conflict"
@@ -44,6 +46,7 @@ BEHIND = {"cuda": ("cuda-bindings", "cuda-python", "cuda-core", "numba-cuda"), "
 HOOK = "python-startup-sets-variable"
 HOOKED: tuple[RungName, ...] = ("init", "devices", "context", "memory", "ptx-kernel", "numba-kernel")
 # The variable, and what cuInit says where its value shows no GPU, or none that is there.
+_OWN = ("CUDA_CACHE_DISABLE",)  # variables that a child of the doctor's has besides
 VISIBLE, SHOWS_NONE = "CUDA_VISIBLE_DEVICES", (100, 101)
 _SHOWN = ("numba", "numba-cuda", "numpy", "llvmlite", "cuda-bindings")
 _WRONG_MODULE = lazy(r"has no attribute|deprecated distribution|not the NVML binding")
@@ -164,6 +167,21 @@ def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield Clue(cause=HOOK, quotes=quotes, from_rung=failed[0].rung, basis="derived" if certain else "suspected", values=values)
 
 
+def set_by_wrapper(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A rung failed, and the interpreter's process was started with another value than this shell has: what was named starts another."""
+    fact, environment, python = facts[LADDER], facts.there(ENVIRONMENT), facts.value(PYTHON)
+    climb = fact.value
+    failed = broken(climb, *HOOKED)
+    given = climb.given if climb is not None and failed else None
+    here = variables_of(environment)
+    for name, value in sorted((given or {}).items()) if environment is not None and environment.whole else ():
+        if name not in _OWN and value != here.get(name) and value not in here.get(name, ""):
+            certain = name == VISIBLE and failed[0].code in SHOWS_NONE
+            quotes = (Quote(source="ladder", first=1, last=1, text=f"started with {name}={value}"), rung_quote(fact, failed[0]))
+            values = {"variable": name, **({"path": python.named} if python is not None and python.named is not None else {})}
+            yield Clue(cause=HOOK, quotes=quotes, from_rung=failed[0].rung, basis="derived" if certain else "suspected", values=values)
+
+
 # ---------------------------------------------------------------- the row's line
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact = facts[PYTHON]
@@ -199,10 +217,11 @@ CHECK = Check(
         Rule("nvml", (CONFLICT,), any_of(_two_bindings, _wrong_binding)),
         Rule("python", (CPU,), cpu_build),
         Rule("toolkit", (MIXED,), mixed),
-        Rule("python", (PATH,), library_path),
+        Rule("python", (PATH,), any_of(library_path, misled)),
         *frameworks.RULES,
         *broken_package.RULES,
-        Rule("python", (HOOK,), set_at_start),
+        *refused.RULES,
+        Rule("python", (HOOK,), any_of(set_at_start, set_by_wrapper)),
     ),
     describe=_describe,
 )

@@ -14,12 +14,13 @@ import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
+from cudadoctor.checks.device_nodes import gpu_nodes
 from cudadoctor.checks.device_numbers import numbers
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import ENVIRONMENT, LADDER, LOADED_DRIVER, NVML, PCI, WSL, Environment
+from cudadoctor.model.values import DEVICE_NODES, ENVIRONMENT, LADDER, LOADED_DRIVER, NVML, PCI, WSL, Environment
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
@@ -183,8 +184,9 @@ def gpus_of(facts: Facts) -> Gpus:
     gpus = nvml.need().gpus if nvml is not None and nvml.need().code == 0 else ()
     if nvml is not None and gpus:
         names = ", ".join(gpu.uuid or f"GPU {gpu.index}" for gpu in gpus)
+        unseen = _with_node(facts) - len(gpus)
         return Gpus(
-            uuids=tuple(gpu.uuid for gpu in gpus),
+            uuids=(*(gpu.uuid for gpu in gpus), *(None,) * unseen),
             mig_uuids=tuple(uuid for gpu in gpus for uuid in gpu.mig_uuids),
             mig_possible=any(gpu.mig_mode == "enabled" for gpu in gpus),
             quote=Quote(source=source_of(nvml), text=f"{plural(len(gpus), 'GPU')}: {names}"),
@@ -197,6 +199,12 @@ def gpus_of(facts: Facts) -> Gpus:
         return Gpus(uuids=None, unknown=unknown, mig_possible=True)
     quote = line_with(bus, listed[0].address, "10de", words=f"{plural(len(listed), 'NVIDIA GPU')} on the PCI bus")
     return Gpus(uuids=(None,) * len(listed), quote=quote, unknown=unknown, mig_possible=True)
+
+
+def _with_node(facts: Facts) -> int:
+    """How many GPUs on the bus have a node: NVML leaves out those whose node it cannot use, and they are there all the same."""
+    bus, nodes = facts.there(PCI), facts.value(DEVICE_NODES)
+    return min(len(bus.need().nvidia_gpus), len(gpu_nodes(nodes))) if bus is not None else 0
 
 
 # ---------------------------------------------------------------- rules
@@ -308,7 +316,7 @@ CHECK = Check(
     id="visible-devices",
     title="Visible devices",
     looks_at="CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER and the variables of batch schedulers",
-    items=("environment", "nvml", "pci", "pnp-devices", "ladder"),
+    items=("environment", "nvml", "pci", "pnp-devices", "dev", "ladder"),
     rules=(Rule("visible-devices", (HIDES, INVALID, SCHEDULER), _judge),),
     describe=_describe,
 )

@@ -12,6 +12,7 @@ from cudadoctor.parsers.listing import Entry, Folder, entry_of, missing_path
 from cudadoctor.parsers.shell import root_command
 
 _NAME = lazy(r"^(?:nvidia|nvhost|nvmap|dxg|kfd|dri|card\d|renderD\d)")
+_OF_GPU = lazy(r"^/dev/nvidia(?:ctl|-uvm|\d{1,4})$")
 _INSIDE = lazy(r"^(?:nvidia-cap\d|nvidia-cap-|card\d|renderD\d|by-path)")
 _MAJOR = lazy(r"^\s{0,8}(?P<major>\d{1,6}) (?P<name>nvidia[\w-]{0,40})$")
 _ALL = "/dev/nvidia*"
@@ -52,7 +53,9 @@ def _parse(text: Text, key: Key[DeviceNodes]) -> Output:
                 folder.typed(typed)
             continue
         path = _path(entry, folder.listed)
-        if path is not None and entry.mode[0] in "cb":  # a folder such as /dev/dri is no node
+        if path is not None and (
+            entry.mode[0] in "cb" or (entry.mode[0] == "-" and _OF_GPU.match(path))
+        ):  # a folder such as /dev/dri is no node
             nodes[path] = DeviceNode(
                 path=path, mode=entry.mode, owner=entry.owner, group=entry.group, major=entry.major, minor=entry.minor, line=number
             )

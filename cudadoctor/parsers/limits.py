@@ -72,6 +72,14 @@ def parse(text: Text) -> Output:
         yield text.fact(LIMITS, Limits(entries=tuple(found.values())), *quotes)
 
 
+def of_proc(text: str) -> Iterator[Limit]:
+    """Those in /proc/PID/limits."""
+    for number, line in enumerate(text.split("\n"), 1):
+        name, value = _entry(line, typed=False) or ("", None)
+        if value is not None:
+            yield Limit(name=name, value=value, line=number)
+
+
 def _entry(line: str, *, typed: bool) -> tuple[str, int | None] | None:
     """The limit that a line states; None as its value: there is no limit."""
     proc = _PROC.match(line) if "Max " in line else None

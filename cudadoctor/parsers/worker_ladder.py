@@ -11,8 +11,21 @@ from typing import Any
 import msgspec
 
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.values import LADDER, Changed, CudaDevice, Guest, Ladder, Measurement, NumbaState, Opening, RungResult, SmokeStep
+from cudadoctor.model.values import (
+    LADDER,
+    Changed,
+    CudaDevice,
+    Guest,
+    Ladder,
+    Measurement,
+    NumbaState,
+    Opening,
+    Refused,
+    RungResult,
+    SmokeStep,
+)
 from cudadoctor.model.values.ladder import REPLACING, left_out
+from cudadoctor.parsers import limits
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.json_lines import Record, build, ending, nothing_read, records, said, stderr_of_crash
 
@@ -161,7 +174,7 @@ def _heading(entries: list[Record]) -> dict[str, Any]:
     for entry in entries:
         step = entry.fields.get("step") if entry.event == "end" else None
         if entry.event == "start":
-            fields.update({name: entry.fields.get(name) for name in ("python", "quick", "withheld", "replaced")})
+            fields.update({name: entry.fields.get(name) for name in ("python", "quick", "given", "preloaded", "withheld", "replaced")})
         elif step == "libcuda":
             fields.update(library_path=entry.fields.get("path"), library=_driver_version(entry.fields.get("library")))
         elif step == "devices":
@@ -200,6 +213,8 @@ def parse(text: Text) -> Output:
         rungs=tuple(rungs),
         devices=_devices(entries),
         openings=of(Opening, "opening", entries, False),
+        limits=tuple(limit for entry in entries if entry.event == "limits" for limit in limits.of_proc(str(entry.fields.get("text")))),
+        refused=of(Refused, "refused", entries, True),
         changed=of(Changed, "changed", entries, True),
         numba=states[-1] if states else None,
         smoke=of(SmokeStep, "smoke", entries, True),

@@ -15,6 +15,7 @@ from cudadoctor.model.values import (
     FrameworkBuilds,
     PythonEnvironment,
     PythonPackage,
+    Refused,
     Shadow,
     Toolkit,
     Toolkits,
@@ -39,6 +40,7 @@ class _Reading:
         self.config: list[ConfigLine] = []
         self.hooks: list[ConfigLine] = []
         self.others: list[str] = []
+        self.refused: list[Refused] = []
         self.redirects: bool | None = None
         self.toolkits: list[Toolkit] = []
         self.components: dict[str, Component] = {}
@@ -94,6 +96,11 @@ class _Reading:
             self.others.append(path)
             self.quotes.append(said(path, record.line, f"{path}: its packages hold numba"))
 
+    def on_refused(self, record: Record) -> None:
+        place = build(Refused, record.fields, line=record.line)
+        if place is not None:
+            self.refused.append(place)
+
     def on_component(self, record: Record) -> None:
         component = build(Component, record.fields)
         if component is not None and component.name not in self.components:
@@ -127,6 +134,8 @@ class _Reading:
             hooks=tuple(self.hooks),
             numba_cuda_redirects=self.redirects,
             others_with_numba=tuple(self.others),
+            refused=tuple(self.refused),
+            named=self.text.item.what[0] if self.text.item is not None and self.text.item.kind == "worker" else None,
         )
         whole = self.text.whole and not any(step in self.errors for step in _PYTHON_STEPS)
         return self.text.fact(PYTHON, value, *self.quotes, whole=whole)

@@ -64,6 +64,9 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("comment_out",), r"\d{1,7}\{/\\\(\^\\\|\[\^\$\{\]\\\)\\b[A-Za-z_]\w{0,100}\[= \]/s/\^/(?:: )?# /\}"),
         (("put_back",), r"\d{1,7}\{/\\b[A-Za-z_]\w{0,100}\\b/s/\^(?:: )?# //\}"),
         (("set_file",), rf"{_PLACE}"),
+        (("place", "packages"), rf"{_PLACE}"),
+        (("own",), rf"(?=.*/(?:python|pypy)[\w.]{{0,20}}$){_PLACE}"),
+        (("option", "opposite"), r"(?:no)?(?:dev|exec)"),
         (("amount",), r"\d{1,6}(?:\.\d{1,3})? (?:B|KiB|MiB|GiB|TiB)"),
         (("call",), r"[\w/, ]{2,200}"),
         (("instance",), r"PCI\\[\w&.\\-]+"),
@@ -89,8 +92,9 @@ WORDS: dict[str, str] = {
     "libcuda_folder": "the folder with libcuda.so.1",
     "library_packages": "the driver's library package", "library_version": "see modinfo -F version nvidia",
     "linux_driver_packages": "nvidia-driver, libnvidia-compute, cuda-drivers", "module_version": "see /proc/driver/nvidia/version",
-    "new_path": "another name", "nvidia_repository": "rhel9",
-    "numba_config": ".numba_config.yaml", "owner": "another user", "parent": "(its PPID)",
+    "new_path": "another name", "option": "nodev or noexec", "opposite": "dev or exec", "place": "PATH", "nvidia_repository": "rhel9",
+    "numba_config": ".numba_config.yaml", "own": "its bin/python", "owner": "another user", "packages": "its site-packages",
+    "parent": "(its PPID)",
     "parent_start_high": "", "parent_start_low": "", "path": "with the package's name", "pid": "(its PID)",
     "prebuilt_module": "linux-modules-nvidia-...", "prefix": "this environment", "python": "python3", "repository_machine": "x86_64",
     "numpy_bound": "numpy", "numba_requirement": "numba", "numba_toolkit": "of the driver's version", "numba_toolkit_folder": "its folder",
@@ -205,6 +209,7 @@ def _people(case: Case) -> Found:
     name = case.value("user") if case.root.cause == "device-permission-denied" else None
     yield "user", name or (user.name if user is not None else None)
     yield "group", case.value("group") or node_group(case)
+    yield from ((name, case.value(name)) for name in ("place", "option", "opposite", "own", "packages"))
 
 
 def node_group(case: Case) -> str | None:

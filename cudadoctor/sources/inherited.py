@@ -20,7 +20,7 @@ _LISTS = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
 # with a path in them, which rpm, perl or a shell may follow to code, only _PLAIN, for no tool that is asked here needs them.
 _EXAMINED = re.compile(
     r"CUDA.*|NVIDIA_.*|NUMBA.*|CUPY_.*|NCCL_.*|XLA_.*|JAX_.*|TF_.*|TORCH.*|PYTORCH.*|TRITON_.*|SLURM_CONF|VIRTUAL_ENV|CONDA_PREFIX"
-    r"|PYTHON(?:PATH|HOME|USERBASE)|LD_(?:LIBRARY_PATH|PRELOAD|AUDIT)|HOME|XDG_CONFIG_HOME",
+    r"|PYTHON(?:PATH|HOME|USERBASE|PYCACHEPREFIX)|LD_(?:LIBRARY_PATH|PRELOAD|AUDIT)|HOME|XDG_CONFIG_HOME",
 )
 # Whose folders are root's; what is in them may not be: the daemon makes its pipes, and their folder, for all who may compute.
 _PIPES = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
@@ -32,16 +32,17 @@ _PLAIN_PATH = re.compile(r"/[^\s,;:%$~\"'\\]{0,4000}")
 _IN_PATH = "/.-_"  # before a slash, signs that begin no new path; letters and digits may: -I/home/ada
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _SEVERAL = (*_TOOLKITS, "PYTHONHOME")  # which may name two folders
+_BYTE_CODE = "PYTHONPYCACHEPREFIX"
 _INJECTION = "_INJECTION"  # in the names of variables by which the driver loads one more library
 FOLDER = "CUDADOCTOR_FOLDER"  # tells a child's worker the user's working directory
 WITHHELD = "CUDADOCTOR_WITHHELD"  # tells a child's worker from which variables something was left out
-REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load a library that takes the place of what the child loads
+REPLACED = "CUDADOCTOR_REPLACED"  # and by which of them other programs load something that takes the place of what the child loads
 # What a shell, an interpreter or a library executes, or loads, whatever the value looks like: as root no child gets it.
 _CODE = re.compile(
     r"BASH_ENV|ENV|BASH_FUNC_.*|SHELLOPTS|BASHOPTS|PS4|IFS|PROMPT_COMMAND|PERL.*|RUBY.*|NODE_OPTIONS|JAVA_TOOL_OPTIONS|OPENSSL_.*"
     r"|GCONV_PATH|GETCONF_DIR|GLIBC_TUNABLES|(?!CUDA_).*_INJECTION.*|(?!CUDA|NVCC|XLA|TF_|NUMBA|NCCL|JAX|TORCH).*_OPT(?:ION)?S"
     r"|LD_(?!LIBRARY_PATH$|PRELOAD$|AUDIT$).*"
-    r"|PYTHON(?!PATH$|HOME$|USERBASE$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
+    r"|PYTHON(?!PATH$|HOME$|USERBASE$|PYCACHEPREFIX$|NOUSERSITE$|HASHSEED$|UNBUFFERED$|DONTWRITEBYTECODE$|UTF8$|IOENCODING$|SAFEPATH$|OPTIMIZE$).*",
 )
 _LOADED = re.compile(r"PYTHON.*|LD_.*|GLIBC_TUNABLES|OPENSSL_.*|GCONV_PATH|\A.*_INJECTION.*")  # of these, what a program for CUDA meets
 # What else a program gets that is run to repair something: as sudo does, no other name.
@@ -249,8 +250,9 @@ def _holds_something(entry: str) -> bool:
 
 
 def _replaces(name: str, entry: str) -> bool:
-    """Whether programs that get this find another libcuda there, or a library that the driver loads whenever it starts."""
-    if _INJECTION in name:
+    """Whether programs that get this find another libcuda there, a library that the driver loads whenever it starts, or byte code of their
+    modules."""
+    if _INJECTION in name or name == _BYTE_CODE:
         return os.path.exists(entry)
     try:
         return name == "LD_LIBRARY_PATH" and any(file.startswith("libcuda.so") for file in os.listdir(entry or os.curdir))

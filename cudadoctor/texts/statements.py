@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from cudadoctor.checks import dcgm, history
+from cudadoctor.checks.driver_fit import libcuda_fits
 from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.addresses import normal_address
@@ -33,6 +34,7 @@ from cudadoctor.model.values import (
     DcgmError,
     DcgmFailure,
     Ladder,
+    Nvml,
 )
 from cudadoctor.parsers import attempts, error_codes, kernel_log, out_of_memory, signs
 from cudadoctor.parsers.base import Text
@@ -232,6 +234,8 @@ def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not isinstance(tegra, Unknown) and tegra.value:
         return  # Jetson has no NVML on older JetPack, by design
     for clue in error_codes.code_clues("nvml", nvml.value.code, nvml.quotes, knowledge, from_rung="nvml"):
+        if clue.cause == history.MISMATCH and libcuda_fits(facts):
+            continue
         yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
 
 
@@ -239,9 +243,19 @@ def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     smi = facts.get(SMI)
     if isinstance(smi, Unknown) or smi.value is None or smi.value.failure is None or smi.origin == "text":
         return  # a user's text is read as a whole, and speaks for the program only
+    nvml = facts.get(NVML)
+    if not isinstance(nvml, Unknown) and nvml.value is not None and nvml.origin != "text" and _answers_whole(nvml.value):
+        return  # what it asks answered for every GPU: the fault is its own, or another program stands in its place
     text = Text(smi.value.failure, source="nvidia-smi", origin=smi.origin)
     for clue in _recognise(text, knowledge, from_rung="nvml"):
+        if clue.cause == history.MISMATCH and libcuda_fits(facts):
+            continue
         yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
+
+
+def _answers_whole(nvml: Nvml) -> bool:
+    sound = (gpu.handle_error is None and gpu.recovery_action in (None, "none") for gpu in nvml.gpus)
+    return nvml.code == 0 and bool(nvml.gpus) and all(sound)
 
 
 def _dcgm(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

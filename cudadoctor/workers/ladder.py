@@ -53,6 +53,7 @@ KNOWN_ERRORS = {
 }
 
 
+READ = ("CUDA_", "NUMBA")  # how variables begin that CUDA and Numba read
 MOST_DEVICES = 1024  # slices included; a number beyond it is none
 
 
@@ -321,16 +322,21 @@ def climb_gpus(worker: Worker, driver: Driver, devices: list[dict[str, Any]], ar
     return working
 
 
-def changed_variables() -> list[tuple[str, str | None]]:
-    """Variables of CUDA's that this process's own start (a preloaded library, a .pth file) set or removed. Linux says what was given."""
+def given_variables() -> dict[str, str] | None:
+    """Variables of CUDA's that this process was started with. Linux alone says it."""
     try:
         with open("/proc/self/environ", "rb") as file:
             lines = file.read().decode("utf-8", "surrogateescape").split("\0")
     except OSError:
-        return []
+        return None
     given = dict(line.split("=", 1) for line in lines if "=" in line)
-    names = [name for name in sorted({*given, *os.environ}) if name.startswith(("CUDA_", "NUMBA")) and given]
-    return [(name, os.environ.get(name)) for name in names if given.get(name) != os.environ.get(name)]
+    return {name: value for name, value in given.items() if name.startswith(READ)} if given else None
+
+
+def changed_variables(given: dict[str, str] | None) -> list[tuple[str, str | None]]:
+    """Those that this process's own start (a preloaded library, a .pth file) set or removed."""
+    names = [name for name in sorted({*given, *os.environ}) if name.startswith(READ)] if given is not None else []
+    return [(name, os.environ.get(name)) for name in names if given is not None and given.get(name) != os.environ.get(name)]
 
 
 def preloaded() -> list[str]:
@@ -359,6 +365,12 @@ def follow_parent(libc: Any) -> None:
         pass
 
 
+def why_refused(worker: Worker, report: str | None) -> None:
+    """What kept this process from the driver's library, or from its device nodes; Windows has neither in a known place."""
+    if report is not None and not ON_WINDOWS:
+        worker.guard("refused", lambda: getattr(sibling("loaded_files"), report)(worker.emit, sibling("refused_places")))
+
+
 def climb(worker: Worker, arguments: list[str]) -> None:
     """All rungs, as far as they hold."""
     quick, worker.own = "--quick" in arguments, "--own" in arguments
@@ -367,16 +379,18 @@ def climb(worker: Worker, arguments: list[str]) -> None:
     if "--raise-limits" in arguments:
         sibling("limits").raise_all()
     not_given = {name: os.environ.pop("CUDADOCTOR_" + name.upper(), "").split() for name in ("withheld", "replaced")}
-    worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=quick, **not_given)
-    for name, value in changed_variables():
-        worker.emit("changed", name=name, value=value, preloaded=preloaded())
+    given = given_variables()
+    version, listed = sys.version.split()[0], preloaded()
+    worker.emit("start", python=sys.executable, version=version, quick=quick, given=given, preloaded=listed, **not_given)
+    for name, value in changed_variables(given):
+        worker.emit("changed", name=name, value=value, preloaded=listed)
     found: dict[str, Any] = {}
     if not worker.climb("libcuda", lambda: load_library(found)) or stop == "libcuda":
+        why_refused(worker, "report_unreadable" if not found else None)
         return
     driver = found["driver"]
     if not worker.climb("init", lambda: initialise(driver)):
-        if not ON_WINDOWS:  # which has no device nodes
-            sibling("loaded_files").report_openings(worker.emit)
+        why_refused(worker, "report_openings")
         return
     if stop == "init" or not worker.climb("devices", lambda: count_devices(driver, found)) or quick or stop == "devices":
         return

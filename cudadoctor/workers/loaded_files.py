@@ -6,6 +6,11 @@ import ctypes
 import errno
 import os
 
+# Where drivers and container runtimes put it.
+FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib",
+)  # fmt: skip
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,17 +39,40 @@ def version_in(path: str | None) -> str | None:
     return version if found and first.isdigit() and int(first) >= 100 else None
 
 
-def report_openings(emit: Callable[..., None]) -> None:
-    """After a failed cuInit: which device nodes this process may open, and what refuses."""
+def report_openings(emit: Callable[..., None], places: Any) -> None:
+    """After a failed cuInit: which device nodes this process may open, and what refuses: the kernel, or a library that stands before it.
+
+    `places`: refused_places.py.
+    """
+    with open("/proc/self/limits", encoding="ascii", errors="replace") as file:
+        emit("limits", text=file.read())  # a script that starts the interpreter may lower them
     nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
     try:
         nodes += ["/dev/" + name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]
     except OSError:
         pass
     for path in nodes:
-        refusal = None
         try:
             os.close(os.open(path, os.O_RDWR))
+            emit("opening", path=path, errno_name=None)
         except OSError as refused:
-            refusal = errno.errorcode.get(refused.errno or 0, str(refused.errno))
-        emit("opening", path=path, errno_name=refusal)
+            name = errno.errorcode.get(refused.errno or 0, str(refused.errno))
+            emit("opening", path=path, errno_name=name, nodev=places.mounted(path, "ST_NODEV"), intercepted=kernel_opens(path))
+
+
+def kernel_opens(path: str) -> bool:
+    """Whether the system call itself opens it, which a library with a function `open` of its own does not see."""
+    number = {"x86_64": 257, "aarch64": 56}.get(os.uname().machine)
+    try:
+        opened = ctypes.CDLL(None).syscall(number, -100, os.fsencode(path), os.O_RDWR | os.O_CLOEXEC, 0) if number else -1
+    except (AttributeError, OSError):
+        return False
+    if opened >= 0:
+        os.close(opened)
+    return bool(opened >= 0)
+
+
+def report_unreadable(emit: Callable[..., None], places: Any) -> None:
+    """Where libcuda could not be loaded: copies of it that this process may not read."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + list(FOLDERS)
+    places.report(emit, [os.path.join(folder, "libcuda.so.1") for folder in folders if folder])

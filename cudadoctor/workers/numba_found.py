@@ -61,7 +61,7 @@ def installed(name: str) -> bool:
 
 def remains() -> str | None:
     """What shows that Numba should be here: what an interrupted pip left of it, numba-cuda, which demands it, or a virtual environment
-    that is none any more."""
+    that is none any more, or none for this Python, or not the one that a link is taken for."""
     for folder in sys.path:
         path = os.path.join(folder, "~umba")
         if os.path.isdir(path):
@@ -73,7 +73,19 @@ def remains() -> str | None:
     made = os.path.exists(os.path.join(folder, "bin", "activate")) and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
     if made and os.path.isdir(packages):
         return "{} has no pyvenv.cfg, so this Python does not see its packages".format(folder)
-    return of_another_python()
+    return behind_link() or of_another_python()
+
+
+def behind_link() -> str | None:
+    """The environment to whose Python a link leads that lies outside of it: called by the link, Python does not see it."""
+    path = sys.executable
+    while path and os.path.islink(path):
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+        folder = os.path.dirname(os.path.dirname(path))
+        packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
+        if os.path.realpath(folder) != os.path.realpath(sys.prefix) and os.path.isdir(packages):
+            return "{} leads to {}, and called so it does not see the packages beside that".format(sys.executable, path)
+    return None
 
 
 def of_another_python() -> str | None:

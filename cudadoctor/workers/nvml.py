@@ -37,15 +37,16 @@ def address(bus_id: Any) -> str:
     return "%04x:%s" % (int(domain, 16), rest)
 
 
-def version_of_file() -> Optional[str]:
-    """The version in the loaded library's file name: the only one to be had where nvmlInit fails."""
+def loaded_file() -> Optional[str]:
+    """The file from which the library was loaded, as the loader found it."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            if "/libnvidia-ml.so" in line:
-                path = os.path.realpath("/" + line.partition("/")[2].strip())
-                version = os.path.basename(path).partition(".so.")[2]
-                return version if "." in version else None
-    return None
+        return next(("/" + line.partition("/")[2].strip() for line in maps if "/libnvidia-ml.so" in line), None)
+
+
+def version_of(path: Optional[str]) -> Optional[str]:
+    """The version in a library's file name: the only one to be had where nvmlInit fails."""
+    version = os.path.basename(os.path.realpath(path or "")).partition(".so.")[2]
+    return version if "." in version else None
 
 
 class Answers:
@@ -338,7 +339,7 @@ def interview(nvml: Any, head: Dict[str, Any]) -> None:
 def main() -> None:
     start()
     binding, provider, wrong = import_pynvml()
-    head: Dict[str, Any] = {"code": LIBRARY_NOT_FOUND, "message": None, "library": None, "cuda": None}
+    head: Dict[str, Any] = {"code": LIBRARY_NOT_FOUND, "message": None, "library": None, "cuda": None, "path": None}
     head.update(provider=provider, provider_error=wrong)
     try:
         library = load()
@@ -346,7 +347,8 @@ def main() -> None:
         head["message"] = text(error)
         emit("nvml", **head)
         return
-    head["library"] = Answers().ask("library", version_of_file)
+    head["path"] = Answers().ask("path", loaded_file)
+    head["library"] = version_of(head["path"])
     interview(Plain(library) if binding is None else Binding(binding), head)
 
 

@@ -28,6 +28,8 @@ EXACT = (
 )  # fmt: skip
 PREFIXES = ("numba-cuda", "nvidia-", "cuda-", "cupy", "jax-", "tensorflow", "onnxruntime")
 WITH_REQUIREMENTS = ("numba", "numba-cuda")
+ESSENTIAL = ("numba", "numba-cuda", "llvmlite", "numpy")
+MODULES = ("numba", "numba_cuda", "llvmlite", "llvmlite/binding", "numpy", "cuda")
 SHADOWED = ("numba", "cuda", "torch", "cupy", "numpy", "pynvml", "jax", "tensorflow", "triton", "llvmlite", "scipy", "psutil", "pycuda")
 FOLDER = os.environ.get("CUDADOCTOR_FOLDER") or os.getcwd()  # the user's working directory; this worker's own is /
 CONFIG_LIMIT = 64 << 10  # characters
@@ -136,6 +138,13 @@ def report_packages(installed: dict[str, Distribution], conda: dict[str, tuple[s
 
 
 # ---------------------------------------------------------------- what stands in the way
+def report_refused(installed: dict[str, Distribution]) -> None:
+    """Packages that a kernel of Numba's needs and this user may not read, or the kernel loads no library from."""
+    folders = {entry.folder for name, entry in installed.items() if name in ESSENTIAL}
+    packages = [os.path.join(folder, name) for folder in sorted(folders) for name in ("", *MODULES)]
+    sibling("refused_places").report(emit, packages, [path for path in packages if os.path.isdir(path)])
+
+
 def shadows(folder: str) -> Iterator[tuple[str, str]]:
     """Files and packages in a folder that hide an installed package. One that is installed there hides nothing."""
     names = listing(folder)
@@ -246,7 +255,7 @@ def system_root() -> str:
 
 
 def report_toolkits(installed: dict[str, Distribution]) -> None:
-    """Components that this Numba would load, then the toolkit folders."""
+    """Components that this Numba would load, then the toolkit folders, and what of both may not be read."""
     search = sibling("toolkit_search")
     own = sibling("toolkit_search_windows" if sys.platform == "win32" else "toolkit_search_linux")
     import site
@@ -256,15 +265,22 @@ def report_toolkits(installed: dict[str, Distribution]) -> None:
         folders.insert(1 if sys.prefix != sys.base_prefix else 0, site.getusersitepackages())
     wheels = {name: entry.version for name, entry in installed.items() if name.startswith("nvidia-")}
     places = search.Places(sys.prefix, folders, wheels, flavour(installed), system_root(), own)
-    if "numba" in installed:
-        for name in search.COMPONENTS:
-            guarded("components", lambda name=name: emit("component", **search.find(places, name)))  # type: ignore[misc]
+    needed = []
+
+    def report_component(name: str) -> None:
+        found = search.find(places, name)
+        needed.append(found["path"] or "")
+        emit("component", **found)
 
     def report_folders() -> None:
         for entry in search.toolkits(places):
+            needed.extend(os.path.join(entry["path"], part) for part in ("", "lib64", "nvvm/lib64", "nvvm/libdevice"))
             emit("toolkit", **entry)
 
+    for name in search.COMPONENTS if "numba" in installed else ():
+        guarded("components", lambda name=name: report_component(name))  # type: ignore[misc]
     guarded("toolkits", report_folders)
+    guarded("refused", lambda: sibling("refused_places").report(emit, needed, needed))
 
 
 def made_by_uv() -> bool:
@@ -298,6 +314,7 @@ def main() -> None:
     guarded("framework", lambda: report_frameworks(installed))
     guarded("redirect", lambda: emit("redirect", value=redirects(installed)))
     guarded("components", lambda: report_toolkits(installed))
+    guarded("refused", lambda: report_refused(installed))
     guarded("shadows", lambda: report_shadows(sys.path))
     guarded("config", report_config)
     guarded("hooks", lambda: report_hooks(sys.path))

@@ -21,6 +21,7 @@ from cudadoctor.parsers.worker_ladder import HANGING
 
 Places = Mapping[str, Sequence[int]]  # by variable that lists places, the numbers of those that may be left out
 UNFORESEEN = "environment-variable-breaks-cuda"
+_SELECTING = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _BELOW = ("hardware", "bus", "kernel", "node", "container")  # layers that no variable cures
 _BY_THE_LOADER = (START, "libcuda")
 _WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
@@ -42,7 +43,10 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
         return None
     table, variables = knowledge.experiments, variables_of(seen.facts.there(ENVIRONMENT))
     job = table.is_job(variables)
-    free = {name: text for name, text in variables.items() if not table.kept(name, text, job=job)}
+    named = " ".join(knowledge.cause(root.cause).tries) if root is not None else ""
+    # To show another GPU than one that cannot be used cures nothing.
+    shown = {name for name in _SELECTING if root is not None and name not in named}
+    free = {name: text for name, text in variables.items() if name not in shown and not table.kept(name, text, job=job)}
     lists = [name for name in table.lists if name in variables and not table.fixed(name, job=job)]
     places = {name: table.movable(name, variables[name]) for name in lists}
     if root is not None and failure.rung not in (START, *knowledge.cause(root.cause).breaks):
@@ -53,7 +57,7 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
         causes.append(UNFORESEEN)  # one place of a list may be at fault, and another be needed: taking all away helps nobody
     proposals = tuple(_proposals(causes, failure.rung, free, places, seen.facts, knowledge))
     if root is None or "environment" in knowledge.cause(root.cause).tries:
-        proposals += tuple(Proposal(cause=UNFORESEEN, change=change) for change in _named(free, seen.facts, evidence, table))
+        proposals = tuple(_named_first(proposals, _named(free, seen.facts, evidence, table)))
     stated = root is not None and root.basis == "stated"  # by what the rung itself said: then only its own changes are tried
     units = table.grouped(free, failure.rung) if root is None or (proposals and not stated) else ()
     in_python = failure.rung in (START, "numba-kernel") and (root is None or root.layer in ("python", "environment"))
@@ -121,6 +125,13 @@ def _proposals(
                 if change not in seen:
                     seen.append(change)
                     yield Proposal(cause=one, change=change)
+
+
+def _named_first(proposals: Sequence[Proposal], named: Iterator[Change]) -> Iterator[Proposal]:
+    """What the failure itself names comes first: time may be over before the last is tried. What a cause's file names too is that cause."""
+    for_cause = {one.change: one for one in proposals}
+    first = [for_cause.pop(change, Proposal(cause=UNFORESEEN, change=change)) for change in named]
+    yield from (*first, *for_cause.values())
 
 
 def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experiments) -> Iterator[Change]:

@@ -4,7 +4,7 @@ Sizes are bytes, times seconds, rates GB/s (1e9 bytes per second), temperatures 
 A field that is None was not stated by that source.
 """
 
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Refused, Value
 from cudadoctor.model.values.containers import CONTAINER_STACK, CdiSpec, ContainerEngine, ContainerStack
 from cudadoctor.model.values.dcgm import DCGM, DcgmDiag, DcgmError, DcgmFailure
 from cudadoctor.model.values.driver import (

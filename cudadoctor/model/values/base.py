@@ -1,9 +1,19 @@
-"""The base of all fact values."""
+"""The base of all fact values, and what several workers state alike."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
     """Base of all fact values."""
+
+
+class Refused(Value, frozen=True, kw_only=True):
+    """A place that this user may not read, or from which the kernel loads no library."""
+
+    path: str
+    why: Literal["unreadable", "noexec"]
+    line: int = 0

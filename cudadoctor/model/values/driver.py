@@ -152,6 +152,7 @@ class Nvml(Value, frozen=True, kw_only=True):
     code: int  # nvmlReturn_t of nvmlInit; 0 is success
     message: str | None = None
     library: LibraryVersion | None = None
+    path: str | None = None  # the file that was loaded
     cuda: CudaVersion | None = None
     provider: str | None = None  # nvidia-ml-py 13.x | ctypes
     provider_error: str | None = None  # why `import pynvml` did not serve

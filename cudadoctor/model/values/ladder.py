@@ -9,7 +9,8 @@ import msgspec
 
 from cudadoctor.model.bounds import Bytes, Count, Figure, Generation, GpuIndex, Lanes, Megahertz, Percent, Pid, Seconds, Watts, WholeCelsius
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Refused, Value
+from cudadoctor.model.values.surroundings import Limit
 from cudadoctor.model.version import ComputeCapability, CudaVersion, LibraryVersion
 
 RungName = Literal[
@@ -47,6 +48,8 @@ class Opening(Value, frozen=True, kw_only=True):
 
     path: str
     errno_name: str | None = None
+    nodev: bool = False  # it lies on a mount that allows no devices
+    intercepted: bool = False  # the kernel opens it: what refuses is a library that stands before its system calls
 
 
 class SmokeStep(Value, frozen=True, kw_only=True):
@@ -157,7 +160,7 @@ class NumbaState(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-REPLACING = "a library that other users may write and this check, as root, does not load"
+REPLACING = "what other users may write and this check, as root, does not load"
 
 
 def left_out(withheld: Iterable[str], variables: Iterable[str]) -> str | None:
@@ -193,6 +196,10 @@ class Ladder(Value, frozen=True, kw_only=True):
     sustained: tuple[Sustained, ...] = ()
     lessons: tuple[Lesson, ...] = ()
     quick: bool = False
+    given: dict[str, str] | None = None  # variables of CUDA's and Numba's that its process was started with
+    preloaded: tuple[str, ...] = ()  # libraries of /etc/ld.so.preload and LD_PRELOAD
+    limits: tuple[Limit, ...] = ()  # of its process, where cuInit failed
+    refused: tuple[Refused, ...] = ()  # copies of libcuda
     changed: tuple[Changed, ...] = ()
     withheld: tuple[str, ...] = ()  # variables of the user's of which the climb did not get all
     replaced: tuple[str, ...] = ()  # those of them by which other programs load another libcuda, or one more library into it

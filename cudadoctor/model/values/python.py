@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.facts import Key
-from cudadoctor.model.values.base import Value
+from cudadoctor.model.values.base import Refused, Value
 from cudadoctor.model.version import PackageVersion, ToolkitVersion
 
 
@@ -73,6 +73,7 @@ class PythonEnvironment(Value, frozen=True, kw_only=True):
 
     path: str
     version: str
+    named: str | None = None  # what was started: a link or a script may lead to another
     prefix: str | None = None
     conda: str | None = None
     virtual: bool = False
@@ -84,6 +85,7 @@ class PythonEnvironment(Value, frozen=True, kw_only=True):
     hooks: tuple[ConfigLine, ...] = ()  # lines run at its start that name a variable of CUDA's
     numba_cuda_redirects: bool | None = None  # numba-cuda's start-up hook is in place
     others_with_numba: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()  # of its packages and toolkits
 
     def package(self, name: str) -> PythonPackage | None:
         wanted = name.lower().replace("_", "-")
