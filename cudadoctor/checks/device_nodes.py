@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import broken, variables_of
+from cudadoctor.checks.common import broken, variable_quote, variables_of
 from cudadoctor.checks.reading import (
     WINDOWS,
     Quotes,
@@ -49,6 +49,7 @@ from cudadoctor.model.values import (
 
 MISSING, NO_UVM = "device-nodes-missing", "uvm-unavailable"
 CONTROL, UVM, FIRST = "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0"
+PRELOAD = "LD_PRELOAD"
 WSL_DEVICE = "/dev/dxg"
 NVIDIA_MAJOR = 195  # of nvidiactl and each GPU; nvidia-uvm gets one anew each time (Linux: Documentation/admin-guide/devices.txt)
 _MINORS = {CONTROL: 255, UVM: 0}
@@ -259,7 +260,7 @@ def on_mount_without_devices(facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     climb = facts[LADDER]
     refused = [opening for opening in _refused(climb, "EACCES") if opening.nodev]
     if refused and elsewhere(facts) is None:
-        values = {"place": refused[0].path, "option": "nodev", "opposite": "dev"}
+        values = {"place": refused[0].path, "option": "nodev", "opposite": "dev", "device": "yes"}
         yield Clue(cause="mount-option-forbids", quotes=_opening(climb, refused[0]), values=values)
 
 
@@ -281,17 +282,22 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def intercepted(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The kernel opens a node that the C library refuses, and /etc/ld.so.preload lists what may stand between the two. What LD_PRELOAD
-    lists is tried out.
-    """
+    """The kernel opens a node that the C library refuses, and /etc/ld.so.preload or LD_PRELOAD lists what may stand between the two."""
     climb = facts[LADDER]
     opening = next((one for one in (climb.value.openings if climb.value is not None else ()) if one.intercepted), None)
-    shells = variables_of(facts[ENVIRONMENT]).get("LD_PRELOAD", "").replace(":", " ").split()
-    listed_here = [path for path in (climb.value.preloaded if climb.value is not None else ()) if path not in shells]
-    if opening is not None and listed_here:
-        listing = Quote(source="/etc/ld.so.preload", text=" ".join(listed_here)[:300])
-        values = {"node": opening.path, **({"path": listed_here[0]} if len(listed_here) == 1 else {})}
-        yield Clue(cause="preloaded-library-interferes", quotes=merged(_opening(climb, opening), (listing,)), values=values)
+    if opening is None or climb.value is None:
+        return
+    environment = facts[ENVIRONMENT]
+    shells = variables_of(environment).get(PRELOAD, "").replace(":", " ").split()
+    listed_here = [path for path in climb.value.preloaded if path not in shells]
+    if listed_here:
+        shown = Quote(source="/etc/ld.so.preload", text=" ".join(listed_here)[:300])
+        values = {"path": listed_here[0]} if len(listed_here) == 1 else {}
+    elif shells:
+        shown, values = variable_quote(environment, PRELOAD), {"variable": PRELOAD}
+    else:
+        return
+    yield Clue(cause="preloaded-library-interferes", quotes=merged(_opening(climb, opening), (shown,)), values=values)
 
 
 def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

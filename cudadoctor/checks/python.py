@@ -170,16 +170,17 @@ def set_at_start(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def set_by_wrapper(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A rung failed, and the interpreter's process was started with another value than this shell has: what was named starts another."""
     fact, environment, python = facts[LADDER], facts.there(ENVIRONMENT), facts.value(PYTHON)
-    climb = fact.value
-    failed = broken(climb, *HOOKED)
-    given = climb.given if climb is not None and failed else None
-    here = variables_of(environment)
-    for name, value in sorted((given or {}).items()) if environment is not None and environment.whole else ():
-        if name not in _OWN and value != here.get(name) and value not in here.get(name, ""):
-            certain = name == VISIBLE and failed[0].code in SHOWS_NONE
-            quotes = (Quote(source="ladder", first=1, last=1, text=f"started with {name}={value}"), rung_quote(fact, failed[0]))
-            values = {"variable": name, **({"path": python.named} if python is not None and python.named is not None else {})}
-            yield Clue(cause=HOOK, quotes=quotes, from_rung=failed[0].rung, basis="derived" if certain else "suspected", values=values)
+    failed = broken(fact.value, *HOOKED)
+    given = (fact.value.given if fact.value is not None and failed else None) or {}
+    here, named = variables_of(environment), (python.named if python is not None else None) or "ladder"
+    for name, value in sorted(given.items()) if environment is not None and environment.whole else ():
+        if name in _OWN or value in here.get(name, ""):
+            continue
+        certain = name == VISIBLE and failed[0].code in SHOWS_NONE
+        started = Quote(source=named, text=f"starts the interpreter with {name}={value}"[:300])
+        values = {"variable": name, **({"path": named} if named.startswith("/") else {})}
+        quotes = (started, rung_quote(fact, failed[0]))
+        yield Clue(cause=HOOK, quotes=quotes, from_rung=failed[0].rung, basis="derived" if certain else "suspected", values=values)
 
 
 # ---------------------------------------------------------------- the row's line
