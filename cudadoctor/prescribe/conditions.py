@@ -260,6 +260,8 @@ CONDITIONS: dict[str, Condition] = {
     "suse": _family("suse"),
     "nixos": _family("nixos"),
     "layered-image": lambda case: case.system.image is not None,
+    "ostree": lambda case: case.system.image == "rpm-ostree",
+    "transactional": lambda case: case.system.image == "transactional-update",
     "apt": _either(_family("debian"), _family("ubuntu")),
     "pip-refused": pip.refused,
     # Docker's repository for RHEL is found by the release's number, which its rebuilds share.
