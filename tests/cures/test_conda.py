@@ -7,6 +7,7 @@ of CUDA, in one with builds for the CPU, and in one with builds for an older CUD
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -20,14 +21,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.model.values import LADDER, NVML, PYTHON, Ladder, PythonEnvironment, PythonPackage
-from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion
-from cudadoctor.prescribe import prescribe
+from cudadoctor.model.values import LADDER, NVML, PYTHON, Ladder, PythonEnvironment
+from cudadoctor.model.version import ComputeCapability, CudaVersion
+from cudadoctor.prescribe import render_step
+from cudadoctor.prescribe.conditions import holds
+from cudadoctor.prescribe.steps import case_of
 from tests.cures.conda_packages import write_channel
 from tests.cures.stub_packages import must
 from tests.facts_builder import facts_of, nvml, nvml_gpu
 from tests.prescriptions import KNOWLEDGE, STEPS, finding
-from tests.test_recipes_archive import RECIPES
 
 pytestmark = [pytest.mark.cures, pytest.mark.skipif(sys.platform != "linux", reason="the packages are for Linux")]
 FOLDER = "/opt/my env"  # of the environment, as the lines name it; it lies in a folder of the test's
@@ -40,13 +42,8 @@ FRAMEWORKS = {
     "onnxruntime": "onnxruntime",
     "bitsandbytes": "bitsandbytes",
 }
-VALUES: tuple[dict[str, str], ...] = (
-    {}, *({"framework": name} for name in ("torch", "jax", "tensorflow", "onnxruntime", "bitsandbytes", "cupy")),
-    {"requirement": "numpy<2.3"}, {"absent": "numpy"}, {"version": "12.9"}, {"surplus_wheels": "nvidia-cublas"},
-)  # fmt: skip
-INSTALLED: tuple[tuple[tuple[str, str], ...], ...] = (
-    (("numpy", "2.3.1"),), (("torch", "2.3.1"), ("nvidia-cublas-cu12", "12.9.1")), (("numpy", "2.4.0"), ("numba", "0.61.2")),
-)  # fmt: skip
+VALUES, SAID = {"requirement": "numpy<2.3"}, "gcc versions later than 13 are not supported"
+OF_THE_MACHINE = {"wheels", "!wheels", "conda-toolkit"}  # conditions; what the others ask for is taken as met
 BEFORE = {
     "plain": "python=3.12 numpy=2.4",
     "for-cpu": "python=3.12 pytorch-cpu 'jaxlib=*=cpu*' 'tensorflow=*=cpu*' 'onnxruntime=*=*cpu' 'bitsandbytes=*=cpu*' numba=0.61.2",
@@ -64,22 +61,21 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def printed() -> list[Line]:
-    """Each line, once for each major version: packages ask for no more of a driver."""
-    found: dict[tuple[str, str], Line] = {}
-    for cause, (capability, cuda), values, installed in (
-        (cause, machine, values, installed) for cause in RECIPES for machine in MACHINES for values in VALUES for installed in INSTALLED
-    ):
-        listed = tuple(PythonPackage(name=name, version=PackageVersion(version)) for name, version in installed)
-        python = PythonEnvironment(path=f"{FOLDER}/bin/python", version="3.9.20", prefix=FOLDER, conda=FOLDER, packages=listed)
+    """Each line that the recipes hold for these machines."""
+    found = []
+    for (capability, cuda), (recipe, number, template) in itertools.product(MACHINES, STEPS):
+        if not (template.shell or "").startswith("conda "):
+            continue
         facts = facts_of({
-            NVML: nvml(gpus=(nvml_gpu(compute_capability=ComputeCapability(capability)),)), LADDER: Ladder(cuda=CudaVersion(cuda)), PYTHON: python,
+            NVML: nvml(gpus=(nvml_gpu(compute_capability=ComputeCapability(capability)),)), LADDER: Ladder(cuda=CudaVersion(cuda)),
+            PYTHON: PythonEnvironment(path=f"{FOLDER}/bin/python", version="3.9.20", prefix=FOLDER, conda=FOLDER),
         })  # fmt: skip
-        prescription = prescribe(finding(cause), values, facts, KNOWLEDGE, "ubuntu-24.04")
-        for step in prescription.steps if prescription is not None else ():
-            for line in (step.shell or "").split("\n"):
-                if line.startswith("conda "):
-                    found.setdefault((line, cuda[:2]), Line(shell=line, cuda=cuda, step=step.id, undo=step.undo or ""))
-    return list(found.values())
+        cause = next(cause.id for cause in KNOWLEDGE.causes.values() if recipe.id in cause.recipes)
+        case = case_of(finding(cause, SAID), VALUES, facts, KNOWLEDGE, "ubuntu-24.04")
+        step = render_step(template, case)
+        if step.shell is not None and holds(" ".join(set((template.when or "").split()) & OF_THE_MACHINE), case):
+            found.append(Line(shell=step.shell, cuda=cuda, step=f"{recipe.id}/{number}", undo=step.undo or ""))
+    return found
 
 
 class Conda:
@@ -148,7 +144,8 @@ def missing(conda: Conda, line: Line) -> Iterator[str]:
 @pytest.mark.parametrize("before", BEFORE)
 def test_every_line_is_one_that_conda_solves(conda: Conda, before: str) -> None:
     wrong = []
-    for line in printed():
+    # The same line is carried out once for each major version: packages ask for no more of a driver.
+    for line in {(line.shell, line.cuda[:2]): line for line in printed()}.values():
         conda.become(before)
         done = conda.ran(line.shell, line.cuda)
         if done.returncode != 0:
@@ -161,6 +158,5 @@ def test_every_line_is_one_that_conda_solves(conda: Conda, before: str) -> None:
 
 
 def test_no_line_for_conda_is_left_out() -> None:
-    tried = {line.step for line in printed()}
     steps = {f"{recipe.id}/{number}" for recipe, number, step in STEPS if "conda " in (step.shell or "").replace("-c conda-forge", "")}
-    assert steps == tried
+    assert steps == {line.step for line in printed()}
