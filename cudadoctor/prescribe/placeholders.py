@@ -79,7 +79,8 @@ _KNOWN_PACKAGE = lazy(
 # What a sentence says where the value is not known.
 WORDS: dict[str, str] = {
     "container_cuda": "a newer CUDA",
-    "cuda_home": "the folder that holds bin/nvcc", "cuda_bound": "cuda-version", "cuda_major": "12 or 13, as the driver allows", "cuda_variable": "CUDA_HOME",
+    "cuda_bound": "cuda-version", "cuda_home": "the folder that holds bin/nvcc",
+    "cuda_major": "12 or 13, as the driver allows", "cuda_variable": "CUDA_HOME",
     "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages",
     "driver_stream": "nvidia-driver", "driver_version": "see /proc/driver/nvidia/version",
     "first_toolkit": "of the release that introduced this GPU's generation", "fitting_requirement": "the version that the message asks for",

@@ -56,7 +56,8 @@ def _torch(version: str, *series: str) -> Iterator[Stub]:
     for cuda in series:
         mark = f"cuda{cuda.replace('.', '')}"
         other = (f"pytorch-gpu {version}", "pytorch-cpu <0.0a0")
-        yield Stub("pytorch", version, ("python", "__cuda", _within(cuda)), f"{mark}_mkl_py312_h0_1", other)
+        toolkit = (f"cudatoolkit >={cuda},{_below(cuda)}",) if cuda < "12" else ()
+        yield Stub("pytorch", version, ("python", "__cuda", _within(cuda), *toolkit), f"{mark}_mkl_py312_h0_1", other)
         yield Stub("pytorch-gpu", version, (f"pytorch {version} cuda*_mkl*1",), f"{mark}_mkl_h0_1")
     yield Stub("pytorch", version, ("python",), "cpu_mkl_py312_h0_1", (f"pytorch-cpu {version}", "pytorch-gpu <0.0a0"))
     yield Stub("pytorch-cpu", version, (f"pytorch {version} cpu_mkl*1",), "cpu_mkl_h0_1")
@@ -95,7 +96,9 @@ STUBS = (
     ),
     *_torch("2.13.0", *SERIES), *_torch("2.3.1", "11.8"),
     Stub("jax", "0.9.2", ("python", "jaxlib >=0.9.2")), *_builds("jaxlib", "0.9.2", "{}_py312h0_0", "12.9", depends=("scipy",)),
-    *_builds("tensorflow", "2.19.1", "{}_py312h0_0", "12.9"), Stub("tensorflow-gpu", "2.19.1", ("tensorflow 2.19.1 cuda129*_0",), "cuda129h0_0"),
+    *_builds("tensorflow", "2.19.1", "{}_py312h0_0", "12.9"), *(
+        Stub(f"tensorflow-{kind}", "2.19.1", (f"tensorflow 2.19.1 {build}*_0",), f"{build}h0_0") for kind, build in (("gpu", "cuda129"), ("cpu", "cpu"))
+    ),
     *_builds("onnxruntime", "1.26.0", "py312h0_0_{}", *SERIES), *_builds("bitsandbytes", "0.49.2", "{}_py312h0_0", "12.9", depends=("pytorch", "scipy")),
     *(
         Stub("cupy", "14.1.1", ("python", "cuda-nvrtc", "numpy >=2.0", f"cuda-version >={major},{_below(major)}"), f"py312h{major}_0")

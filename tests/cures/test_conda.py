@@ -44,10 +44,16 @@ FRAMEWORKS = {
 }
 VALUES, SAID = {"requirement": "numpy<2.3"}, "gcc versions later than 13 are not supported"
 OF_THE_MACHINE = {"wheels", "!wheels", "conda-toolkit"}  # conditions; what the others ask for is taken as met
+# What is there before, as it was asked for when it was made, and the recipes that are for it.
 BEFORE = {
-    "plain": "python=3.12 numpy=2.4",
-    "for-cpu": "python=3.12 pytorch-cpu 'jaxlib=*=cpu*' 'tensorflow=*=cpu*' 'onnxruntime=*=*cpu' 'bitsandbytes=*=cpu*' numba=0.61.2",
-    "for-older-cuda": "python=3.12 pytorch-gpu=2.3.1 numba=0.57.1 cuda-version=11.8 cudatoolkit",
+    "plain": ("python=3.12 numpy=2.4", ""),
+    "for-cpu": ("python=3.12 pytorch=*=cpu* jaxlib=*=cpu* tensorflow=*=cpu* onnxruntime=*=*cpu bitsandbytes=*=cpu* numba=0.61.2", ""),
+    "for-older-cuda": ("python=3.12 pytorch-gpu=2.3.1 numba=0.57.1", ""),
+    "for-cpu-by-name": ("python=3.12 pytorch-cpu tensorflow-cpu", "install-gpu-build"),
+    "cudatoolkit-by-name": (
+        "python=3.12 numba=0.57.1 cudatoolkit=11.4",
+        "install-numba-cuda use-newer-toolkit upgrade-numba give-numba-newer-toolkit",
+    ),
 }
 
 
@@ -95,8 +101,10 @@ class Conda:
             f"channel_alias: file://{folder}/web\ndefault_channels: []\nsolver: classic\npkgs_dirs: [{folder}/pkgs]\n"
             f"envs_dirs: [{folder}/envs]\nnotify_outdated_conda: false\n"
         )
-        for name, specs in BEFORE.items():
+        for name, (specs, _) in BEFORE.items():
             self.must(f"conda create -y -p {folder}/before/{name} -c conda-forge {specs}", "13.0")
+            history = folder / f"before/{name}/conda-meta/history"  # what was the newest then was asked for by its name
+            history.write_text(re.sub(r"'([\w-]+)=[^']*'", r"'\1'", history.read_text()))
 
     def ran(self, line: str, cuda: str) -> subprocess.CompletedProcess[str]:
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "CONDARC": str(self.folder / "condarc"), "CONDA_OVERRIDE_CUDA": cuda}
@@ -144,9 +152,15 @@ def missing(conda: Conda, line: Line) -> Iterator[str]:
 @pytest.mark.parametrize("before", BEFORE)
 def test_every_line_is_one_that_conda_solves(conda: Conda, before: str) -> None:
     wrong = []
+    recipes, lines = BEFORE[before][1].split(), printed()
+    outs = {line.shell for line in lines if " remove " in line.shell}
     # The same line is carried out once for each major version: packages ask for no more of a driver.
-    for line in {(line.shell, line.cuda[:2]): line for line in printed()}.values():
+    for line in {(line.shell, line.cuda[:2]): line for line in lines if line.shell not in outs}.values():
+        if recipes and line.step.split("/")[0] not in recipes:
+            continue
         conda.become(before)
+        for out in (out for out in outs if recipes and out.split()[-1] in conda.installed(line)):
+            conda.must(out, line.cuda)
         done = conda.ran(line.shell, line.cuda)
         if done.returncode != 0:
             wrong.append(f"{line.shell}, CUDA {line.cuda}\n  ended with {done.returncode}: {done.stderr[-600:]}")
