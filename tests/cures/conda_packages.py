@@ -94,7 +94,7 @@ STUBS = (
         ("python", "numba >=0.60.0", "numpy >=1.22", "cuda-bindings >=12.9.1,<14.0.0", "cuda-core", "cuda-cudart-dev", "cuda-pathfinder",
          "cuda-version >=12", "cuda-nvcc-impl"),
     ),
-    *_torch("2.13.0", *SERIES), *_torch("2.3.1", "11.8"),
+    *_torch("2.13.0", *SERIES), *_torch("2.1.2", "11.2", "11.8", "12.0"),
     Stub("jax", "0.9.2", ("python", "jaxlib >=0.9.2")), *_builds("jaxlib", "0.9.2", "{}_py312h0_0", "12.9", depends=("scipy",)),
     *_builds("tensorflow", "2.19.1", "{}_py312h0_0", "12.9"), *(
         Stub(f"tensorflow-{kind}", "2.19.1", (f"tensorflow 2.19.1 {build}*_0",), f"{build}h0_0") for kind, build in (("gpu", "cuda129"), ("cpu", "cpu"))

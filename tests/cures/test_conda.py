@@ -48,7 +48,7 @@ OF_THE_MACHINE = {"wheels", "!wheels", "conda-toolkit"}  # conditions; what the 
 BEFORE = {
     "plain": ("python=3.12 numpy=2.4", ""),
     "for-cpu": ("python=3.12 pytorch=*=cpu* jaxlib=*=cpu* tensorflow=*=cpu* onnxruntime=*=*cpu bitsandbytes=*=cpu* numba=0.61.2", ""),
-    "for-older-cuda": ("python=3.12 pytorch-gpu=2.3.1 numba=0.57.1", ""),
+    "for-older-cuda": ("python=3.12 pytorch-gpu=2.1.2=cuda118* numba=0.57.1", ""),
     "for-cpu-by-name": ("python=3.12 pytorch-cpu tensorflow-cpu", "install-gpu-build"),
     "cudatoolkit-by-name": (
         "python=3.12 numba=0.57.1 cudatoolkit=11.4",
@@ -155,9 +155,8 @@ def test_every_line_is_one_that_conda_solves(conda: Conda, before: str) -> None:
     recipes, lines = BEFORE[before][1].split(), printed()
     outs = {line.shell for line in lines if " remove " in line.shell}
     # The same line is carried out once for each major version: packages ask for no more of a driver.
-    for line in {(line.shell, line.cuda[:2]): line for line in lines if line.shell not in outs}.values():
-        if recipes and line.step.split("/")[0] not in recipes:
-            continue
+    ours = (line for line in lines if line.shell not in outs and (not recipes or line.step.split("/")[0] in recipes))
+    for line in {(line.shell, line.cuda[:2]): line for line in ours}.values():
         conda.become(before)
         for out in (out for out in outs if recipes and out.split()[-1] in conda.installed(line)):
             conda.must(out, line.cuda)
