@@ -48,7 +48,7 @@ OF_THE_MACHINE = {"wheels", "!wheels", "conda-toolkit"}  # conditions; what the 
 BEFORE = {
     "plain": ("python=3.12 numpy=2.4", ""),
     "for-cpu": ("python=3.12 pytorch=*=cpu* jaxlib=*=cpu* tensorflow=*=cpu* onnxruntime=*=*cpu bitsandbytes=*=cpu* numba=0.61.2", ""),
-    "for-older-cuda": ("python=3.12 pytorch-gpu=2.1.2=cuda118* numba=0.57.1", ""),
+    "for-older-cuda": ("python=3.12 pytorch-gpu=2.1.2 pytorch=2.1.2=cuda118* numba=0.57.1", ""),
     "for-cpu-by-name": ("python=3.12 pytorch-cpu tensorflow-cpu", "install-gpu-build"),
     "cudatoolkit-by-name": (
         "python=3.12 numba=0.57.1 cudatoolkit=11.4",
