@@ -17,12 +17,15 @@ from cudadoctor.model.values import (
     NVML,
     PCI,
     PYTHON,
+    TOOLKITS,
+    Component,
     Environment,
     Ladder,
     PythonEnvironment,
     PythonPackage,
+    Toolkits,
 )
-from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion
+from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import prescribe
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
 from tests.prescriptions import (
@@ -138,6 +141,26 @@ def test_a_gpu_that_no_toolkit_of_numba_cuda_serves_gets_the_last_that_does_and_
         "export CUDA_HOME=/usr/local/cuda-10.2",
         "'/opt/my env/bin/python' -m pip install 'numba==0.56.*'",
     ]
+
+
+def test_an_old_cudatoolkit_is_taken_out_of_a_conda_environment_first() -> None:
+    """It excludes the newer parts, and conda keeps what was asked for by name."""
+    old = Component(name="nvvm", version=ToolkitVersion("11.3.1"), rule="conda")
+    state = {**machine("9.0", "12.4", conda="/opt/my env"), TOOLKITS: Toolkits(components=(old,))}
+    first, second, *_ = shells(written("numba-toolkit-mismatch", state))
+    assert first == "conda remove -y -p '/opt/my env' --force cudatoolkit"
+    assert second.startswith("conda install -y ")
+    new = msgspec.structs.replace(old, version=ToolkitVersion("12.9"))
+    assert "conda remove" not in commands(written("numba-toolkit-mismatch", {**state, TOOLKITS: Toolkits(components=(new,))}))
+
+
+def test_what_conda_forge_builds_for_one_series_alone_is_asked_for_up_to_the_drivers() -> None:
+    for framework, cuda, words in (
+        ("tensorflow", "13.0", "tensorflow-gpu 'cuda-version<14'"),
+        ("torch", "13.0", "pytorch-gpu cuda-version=13"),
+    ):
+        found = written("framework-cpu-build", machine("9.0", cuda, conda="/opt/my env"), {"framework": framework})
+        assert words in commands(found)
 
 
 def test_a_conda_environment_gets_conda() -> None:

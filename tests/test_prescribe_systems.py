@@ -220,14 +220,26 @@ def test_a_kernel_that_is_not_known_is_asked_for_by_the_command(distro: str, wor
 
 
 def test_an_image_is_layered_and_never_changed_by_dnf_or_zypper() -> None:
-    for distro in ("silverblue-42", "bazzite", "opensuse-microos"):
+    for distro, other in (("silverblue-42", "transactional"), ("bazzite", "transactional"), ("opensuse-microos", "ostree")):
+        wrong = re.compile(rf"(?:sudo )?(?:dnf|zypper (?:install|remove)|dracut|akmods)\b|.*\b{other}\b")
         for cause in KNOWLEDGE.causes.values():
             for device in (PASCAL, AMPERE):
                 found = prescribe(finding(cause.id), {}, facts_of({PCI: bus(gpu(device=device)), KERNEL: RELEASE}), KNOWLEDGE, distro)
-                for line in commands(found).split("\n") if found is not None else ():
-                    assert re.match(r"(?:sudo )?(?:dnf|zypper (?:install|remove)|dracut|akmods)\b", line) is None, (
-                        f"{cause.id} on {distro}: {line}"
-                    )
+                for step in found.steps if found is not None else ():
+                    for line in f"{step.shell}\n{step.undo}".split("\n"):
+                        assert wrong.match(line) is None, f"{cause.id} on {distro}: {line}"
+
+
+def test_what_is_layered_is_taken_away_by_name() -> None:
+    """rpm-ostree takes no pattern, and refuses what it was not asked for by name (treefile.rs, remove_packages)."""
+    found = written(
+        "driver-packages-conflict", {DRIVER_PACKAGES: packages("akmod-nvidia", "xorg-x11-drv-nvidia-libs")}, distro="silverblue-42"
+    )
+    assert "rpm-ostree uninstall -y --idempotent akmod-nvidia xorg-x11-drv-nvidia-libs" in commands(found)
+    for cause in KNOWLEDGE.causes:
+        compat = prescribe(finding(cause), {}, facts_of({}), KNOWLEDGE, "silverblue-42")
+        lines = commands(compat).split("\n") if compat is not None else []
+        assert not [line for line in lines if "uninstall" in line and "*" in re.sub(r"\$\([^)]*\)", "", line)]
 
 
 def test_centos_7_has_yum() -> None:

@@ -187,6 +187,13 @@ def _conda_toolkit(case: Case) -> bool:
     return pip.conda_prefix(case) is not None and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
 
 
+def _old_cudatoolkit(case: Case) -> bool:
+    """The toolkit in a conda environment is of the time before it came in parts."""
+    known = case.get(TOOLKITS)
+    found = [(one.rule, one.version) for group in (known.toolkits, known.components) for one in group] if known is not None else []
+    return any(rule == "conda" and version is not None and version.major < 12 for rule, version in found)
+
+
 def _python_outdated(case: Case) -> bool:
     stack = case.stack or stack_of(case)
     return stack is not None and outdated(case, stack)
@@ -260,6 +267,8 @@ CONDITIONS: dict[str, Condition] = {
     "suse": _family("suse"),
     "nixos": _family("nixos"),
     "layered-image": lambda case: case.system.image is not None,
+    "ostree": lambda case: case.system.image == "rpm-ostree",
+    "transactional": lambda case: case.system.image == "transactional-update",
     "apt": _either(_family("debian"), _family("ubuntu")),
     "pip-refused": pip.refused,
     # Docker's repository for RHEL is found by the release's number, which its rebuilds share.
@@ -288,6 +297,7 @@ CONDITIONS: dict[str, Condition] = {
     "wheels": lambda case: pip.series(case) is not None,
     "failed-at-resume": lambda case: "failed at resume" in case.words,
     "conda-toolkit": _conda_toolkit,
+    "old-cudatoolkit": _old_cudatoolkit,
     "toolkit-pin": _toolkit_pin,
     "older-series": lambda case: pip.series(case) != "cu13",
     "limit-of-memory": lambda case: case.value("limit") == "memory of the control group",

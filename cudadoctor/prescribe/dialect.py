@@ -18,7 +18,8 @@ _PARENT = {"ubuntu": "debian"}
 _LAYERED = {
     "rpm-ostree": (
         (lazy(r"^dnf install -y (?:--allowerasing )?"), "rpm-ostree install -y --idempotent "),
-        (lazy(r"^dnf remove -y "), "rpm-ostree uninstall -y "),
+        # It knows what was asked for by name alone, no pattern and nothing that came along, and refuses the rest without --idempotent.
+        (lazy(r"^dnf remove -y "), "rpm-ostree uninstall -y --idempotent "),
     ),
     "transactional-update": (
         (lazy(r"^zypper install -y "), "transactional-update --non-interactive --continue pkg install "),

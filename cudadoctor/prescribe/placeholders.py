@@ -83,7 +83,8 @@ _KNOWN_PACKAGE = lazy(
 # What a sentence says where the value is not known.
 WORDS: dict[str, str] = {
     "container_cuda": "a newer CUDA",
-    "cuda_home": "the folder that holds bin/nvcc", "cuda_major": "12 or 13, as the driver allows", "cuda_variable": "CUDA_HOME",
+    "cuda_bound": "cuda-version", "cuda_home": "the folder that holds bin/nvcc",
+    "cuda_major": "12 or 13, as the driver allows", "cuda_variable": "CUDA_HOME",
     "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages",
     "driver_stream": "nvidia-driver", "driver_version": "see /proc/driver/nvidia/version",
     "first_toolkit": "of the release that introduced this GPU's generation", "fitting_requirement": "the version that the message asks for",
@@ -257,7 +258,10 @@ def _python(case: Case) -> Found:
     yield "requirement", pip.requirement(series)
     yield "fits", _fits_here(case)
     yield "numpy_bound", f"numpy<{pip.BELOW}"  # numba-cuda does not state it
-    yield "cuda_major", series.removeprefix("cu") if series is not None else None
+    major = series.removeprefix("cu") if series is not None else None
+    yield "cuda_major", major
+    # For what conda-forge builds for one series alone: a driver runs those of the series before its own too.
+    yield "cuda_bound", f"cuda-version<{int(major) + 1}" if major is not None else None
     yield "minimum_driver", _minimum_driver(case)
     yield "driver_cuda", None if case.cuda is None else "{}.{}".format(*case.cuda.major_minor)
     if case.cuda is not None and case.cuda.major >= 12:

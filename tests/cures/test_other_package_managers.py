@@ -43,6 +43,25 @@ STATE = (
     "etc/yum.repos.d", "etc/zypp", "etc/rpm", "etc/pki",
 )  # fmt: skip
 WEB = "file:///srv/web/"
+# MicroOS' program is in no archive of Debian's. This hands its words on to zypper as that does (parse_args in sbin/transactional-update.in,
+# read in November 2026), without the snapshot.
+TRANSACTIONAL = """#!/bin/sh
+agree=
+while :; do
+    case "$1" in
+    --non-interactive) agree=-y ;;
+    --continue) ;;
+    *) break ;;
+    esac
+    shift
+done
+case "$1 $2" in
+"pkg install" | "pkg remove") verb=$2; shift 2; exec zypper --quiet "$verb" $agree "$@" ;;
+"dup ") exec zypper --quiet --no-cd dup -y ;;
+"initrd ") ;;
+*) echo "unknown: $*" >&2; exit 1 ;;
+esac
+"""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +98,7 @@ MACHINES = (
     _rhel("amzn-2023", "amazon"),
     _suse("opensuse-leap-15.6", "6.4.0-150600.23.47-default"), _suse("opensuse-leap-16.0", "6.12.0-160000.5-default"),
     _suse("opensuse-tumbleweed", "6.14.6-1-default"), _suse("sles-15-sp6", "6.4.0-150600.23.47-default"),
+    _suse("opensuse-microos", "6.14.6-1-default"),
     Machine(word="arch", manager="pacman", kernel="6.14.6-arch1-1", repositories=("arch",)),
     Machine(word="manjaro", manager="pacman", kernel="6.12.28-1-MANJARO", repositories=("arch",)),
     Machine(word="cachyos", manager="pacman", kernel="6.14.6-2-cachyos", repositories=("arch",)),
@@ -121,8 +141,10 @@ class Root:
         self.plans: dict[str, list[Taken]] = {}  # by the machine's word
         self.listed: dict[tuple[object, ...], list[str]] = {}
         self.done: set[tuple[object, ...]] = set()
-        (folder / "usr/local/bin/uname").write_text("#!/bin/sh\ncat /srv/uname\n")
-        (folder / "usr/local/bin/uname").chmod(0o755)
+        for program, text in (("uname", "#!/bin/sh\ncat /srv/uname\n"), ("transactional-update", TRANSACTIONAL)):
+            (folder / "usr/local/bin" / program).write_text(text)
+            (folder / "usr/local/bin" / program).chmod(0o755)
+        (folder / "etc/modprobe.d").mkdir(exist_ok=True)
         (folder / "etc/os-release").unlink()
         self.repositories()
         shutil.rmtree(folder / "etc/zypp/repos.d", ignore_errors=True)
@@ -245,8 +267,8 @@ class Root:
 
 
 # ---------------------------------------------------------------- what is printed
-MANAGERS = ("dnf", "yum", "zypper", "pacman", "rpm")
-NOT_HERE = ("yay", "mhwd", "rpm-ostree", "transactional-update")  # in no archive of Debian's
+MANAGERS = ("dnf", "yum", "zypper", "pacman", "rpm", "transactional-update")
+NOT_HERE = ("yay", "mhwd", "rpm-ostree")  # in no archive of Debian's
 _WORD = re.compile(r"[\w./+-]+")
 # Lines that must come before a package manager's.
 _BESIDE = ("curl ", "rm ", "printf ")
@@ -376,7 +398,7 @@ def _taken(root: Root, machine: Machine) -> Iterator[Taken]:
 
 
 # ---------------------------------------------------------------- carrying out
-_INSTALLS = re.compile(r"(?:dnf|zypper|pacman)\b.* (?:install|reinstall|-Syu)\b(?P<rest>.*)")
+_INSTALLS = re.compile(r"(?:dnf|zypper|pacman|transactional-update)\b.* (?:install|reinstall|-Syu)\b(?P<rest>.*)")
 
 
 def of_driver(names: set[str]) -> list[str]:
@@ -453,4 +475,4 @@ def test_no_line_is_left_out(root: Root, machine: Machine) -> None:
     """But for those of helpers that are in no archive of Debian's, and for what names a package manager without calling it."""
     done = {line for one in taken(root, machine) for step in one.steps for line in lines(step)}
     left = {line for line in printed(machine) if line not in done and not line.startswith(NOT_HERE)}
-    assert {line for line in left if programs(line) & {"dnf", "yum", "zypper", "pacman"}} == set()
+    assert {line for line in left if programs(line) & {"dnf", "yum", "zypper", "pacman", "transactional-update"}} == set()
