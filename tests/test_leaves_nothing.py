@@ -64,8 +64,21 @@ def calls(folder: Path, *arguments: str, package: Path = ROOT / "cudadoctor") ->
     done = subprocess.run(argv, env=variables, cwd=folder, capture_output=True, timeout=300, check=False)
     if b"ptrace" in done.stderr and not log.read_text(errors="replace").strip():
         pytest.skip("NOT CHECKED: this machine does not allow strace")
-    text = re.sub(r"^\d+ +", "", log.read_text("utf-8", "replace"), flags=re.MULTILINE)
-    return [line for line in text.splitlines() if not re.search(r"= -1 E[A-Z]+", line)]
+    return [line for line in whole(log.read_text("utf-8", "replace")) if not re.search(r"= -1 E[A-Z]+", line)]
+
+
+def whole(log: str) -> list[str]:
+    """The lines without the process's number. Of a call that another process's interrupted, the beginning with its end."""
+    begun: dict[str, str] = {}
+    lines = []
+    for pid, _, line in (line.partition(" ") for line in log.splitlines()):
+        line = line.lstrip()
+        resumed = re.match(r"<\.\.\. \w+ resumed>", line)
+        if line.endswith(" <unfinished ...>"):
+            begun[pid] = line.removesuffix(" <unfinished ...>")
+        else:
+            lines.append(begun.pop(pid, "") + line[resumed.end() :] if resumed is not None else line)
+    return lines + list(begun.values())
 
 
 def writes(lines: list[str]) -> list[str]:
@@ -124,3 +137,8 @@ def test_the_eye_sees_a_write(tmp_path: Path) -> None:
     """A recording is written: the same look must see it."""
     found = calls(tmp_path, "record", "--quick", "-o", str(tmp_path / "recording"))
     assert any("recording.json" in line for line in writes(found))
+
+
+def test_a_call_that_was_interrupted_is_one() -> None:
+    log = '7     unlink("/proc/self/none" <unfinished ...>\n8 open("x", O_RDONLY) = 3\n7     <... unlink resumed>) = -1 EPERM (no)\n9 mkdir("y" <unfinished ...>\n'
+    assert whole(log) == ['open("x", O_RDONLY) = 3', 'unlink("/proc/self/none") = -1 EPERM (no)', 'mkdir("y"']
