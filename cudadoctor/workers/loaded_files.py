@@ -44,9 +44,12 @@ def report_openings(emit: Callable[..., None], places: Any) -> None:
 
     `places`: refused_places.py.
     """
-    with open("/proc/self/limits", encoding="ascii", errors="replace") as file:
-        emit("limits", text=file.read())  # a script that starts the interpreter may lower them
     nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
+    try:
+        with open("/proc/self/limits", encoding="ascii", errors="replace") as file:
+            emit("limits", text=file.read())  # a script that starts the interpreter may lower them
+    except OSError:
+        pass  # a sandbox may hide /proc
     try:
         nodes += ["/dev/" + name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]
     except OSError:
