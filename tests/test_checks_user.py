@@ -47,6 +47,7 @@ from cudadoctor.model.values import (
     Environment,
     FrameworkBuilds,
     GpuProcess,
+    InstalledFile,
     Ladder,
     Limit,
     Limits,
@@ -230,6 +231,7 @@ STUB_PATH = "/usr/local/cuda/lib64/stubs/libcuda.so"
 COMPAT_PATH = "/usr/local/cuda-13.0/compat/libcuda.so.580.95.05"
 NO_TARGET: State = {LADDER: climb("numba-kernel", output="No module named 'cuda'")}
 FAILED: State = {LADDER: climb("numba-kernel", output="an error")}
+CUT = InstalledFile(path="/v/site-packages/llvmlite/ir/types.py", package="llvmlite", differs="10 of 20 bytes")
 HALF_GONE = """Traceback (most recent call last):
   File "/opt/doctor/workers/numba_steps.py", line 250, in start
     import numba
@@ -297,6 +299,7 @@ FAULTS: dict[str, tuple[State, tuple[Key[Any], ...]]] = {
         {PYTHON: with_numba(refused=(Refused(path="/scratch", why="noexec"),)), LADDER: climb("numba-kernel", output=NOT_MAPPED)}, (LADDER,),
     ),
     "python-package-broken": ({LADDER: climb("numba-kernel", output=HALF_GONE)}, (PYTHON, LADDER)),
+    "python-package-damaged": ({LADDER: msgspec.structs.replace(climb("numba-kernel", output=HALF_GONE), installed=(CUT,))}, (PYTHON, LADDER)),
     "python-module-shadowed": ({PYTHON: with_numba(shadows=(Shadow(module="numba", path="/home/ada/work/numba.py"),))}, (PYTHON,)),
     "pynvml-conflict": ({PYTHON: with_numba(package("pynvml", "11.5.3"), package("nvidia-ml-py", "13.615.71"))}, (PYTHON,)),
     "numba-simulator-enabled": ({ENVIRONMENT: environment(NUMBA_ENABLE_CUDASIM="1")}, (ENVIRONMENT,)),
@@ -382,6 +385,22 @@ def test_which_package_is_broken(last: str, module: str, words: str) -> None:
     assert (values["module"], values["package"]) == (module, words)
 
 
+def test_a_file_that_is_not_what_was_installed() -> None:
+    """It outranks versions that do not fit: they seem not to where half of a module is gone."""
+    path = "/v/lib/python3.12/site-packages/llvmlite/ir/types.py"
+    changed = InstalledFile(path=path, package="llvmlite", version="0.46.0", differs="10 of 20 bytes", line=9)
+    failed = climb("numba-kernel", output=HALF_GONE)
+    found = clue("python-package-damaged", {LADDER: msgspec.structs.replace(failed, installed=(changed,))})
+    assert (found.values["package"], found.values["requirement"], found.values["path"]) == ("llvmlite", "llvmlite==0.46.0", path)
+    assert found.quotes[-1].text == f"{path}: 10 of 20 bytes, by the RECORD of llvmlite 0.46.0"
+    same = msgspec.structs.replace(changed, differs=None)
+    assert clue("python-package-broken", {LADDER: msgspec.structs.replace(failed, installed=(same,))})
+    of_driver = climb(
+        "numba-kernel", output=HALF_GONE.replace("ModuleNotFoundError: No module named 'llvmlite.binding.dylib'", "KeyError: 1")
+    )
+    assert "python-package-damaged" not in causes({LADDER: msgspec.structs.replace(of_driver, installed=(changed,))})
+
+
 def test_threads_that_a_limit_or_a_filter_refuses() -> None:
     none: State = {KERNEL_INTERFACE: (Refusal(name="clone3", answer="can't start new thread", line=1),), LADDER: climb("init", code=304)}
     assert causes(none) == {"kernel-interface-withheld"}
@@ -458,7 +477,7 @@ OWN_LIBRARY = "/venv/lib/python3.12/site-packages/llvmlite/binding/libllvmlite.s
 def test_a_package_whose_library_is_damaged(reason: str) -> None:
     output = OF_LLVMLITE.format(f"{OWN_LIBRARY}: {reason}")
     values = clue("python-package-broken", {LADDER: climb("numba-kernel", output=output)}).values
-    assert (values["module"], values["package"]) == ("llvmlite.binding.ffi", "llvmlite")
+    assert (values["module"], values["package"]) == ("llvmlite.binding.libllvmlite", "llvmlite")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -206,10 +207,23 @@ def test_no_context_is_made_where_others_compute() -> None:
     assert plan.goal == "devices"
 
 
-def test_nothing_is_tried_that_needs_a_context_where_others_compute() -> None:
+def test_where_others_compute_a_try_does_what_the_first_climb_did() -> None:
+    """The driver's own kernel ran beside them, so Numba's may; not where somebody wants the GPU for himself, or little memory is left."""
     asked = {item.id: item for item in evidence_of("h200-in-use").items if item.id in ("nvml", "nvidia-smi")}
-    assert plan_for(live("h200-numba-simulator")) is not None
-    assert plan_for(live("h200-numba-simulator").completed(tuple(asked.values()))) is None
+    shared = live("h200-numba-simulator").completed(tuple(asked.values()))
+    plan = plan_for(shared)
+    assert plan is not None
+    assert plan.goal == "numba-kernel"
+    nvml = msgspec.structs.replace(
+        asked["nvml"], stdout=(asked["nvml"].stdout or "").replace('"compute_mode": "default"', '"compute_mode": "exclusive_process"')
+    )
+    assert nvml.stdout != asked["nvml"].stdout
+    assert plan_for(shared.completed((nvml,))) is None
+    ladder = shared.get("ladder")
+    assert ladder is not None
+    full = re.sub(r'"memory_free_bytes": \d+', '"memory_free_bytes": 1000000000', ladder.stdout or "")
+    assert full != ladder.stdout
+    assert plan_for(shared.completed((msgspec.structs.replace(ladder, stdout=full),))) is None
 
 
 def test_who_computes_is_not_known_where_nobody_lists_it() -> None:

@@ -129,3 +129,23 @@ def test_names_that_are_not_utf8_stop_nothing(tmp_path: Path) -> None:
     done = subprocess.run(argv, cwd=folder, env=variables, capture_output=True, timeout=60, check=False)
     assert done.returncode in (0, 1, 2, 3), done.stderr
     assert json.loads(done.stdout)["verdict"] in ("healthy", "degraded", "broken", "undecided")
+
+
+_WITH_LITTLE_TIME = """
+import resource, sys, time
+resource.setrlimit(resource.RLIMIT_CPU, (1, 60))
+sys.argv = ["cudadoctor", "--version"]
+from cudadoctor.commands import cli
+try:
+    cli.main()
+except SystemExit:
+    pass
+while time.process_time() < 1.3: pass
+print("goes on")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit")
+def test_a_shells_limit_on_processor_time_does_not_end_the_doctor() -> None:
+    done = subprocess.run([sys.executable, "-c", _WITH_LITTLE_TIME], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.endswith("goes on\n"), done

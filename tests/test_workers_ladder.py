@@ -381,6 +381,24 @@ def test_numba_that_is_half_there_is_missed(climb: Climb, tmp_path: Path, left: 
     assert said in last_end(events)["output"].splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("found", "differs"),
+    [("import math_\n", None), ("import math_", "12 of 13 bytes"), ("import meth_\n", "other contents")],
+)
+def test_a_file_that_is_not_what_was_installed_is_told(climb: Climb, tmp_path: Path, found: str, differs: str | None) -> None:
+    packages = tmp_path / "site-packages"
+    (packages / "numba").mkdir(parents=True)
+    (packages / "numba_cuda-0.30.dist-info").mkdir()
+    (packages / "numba" / "__init__.py").write_text(found)
+    (packages / "numba_cuda-0.30.dist-info" / "RECORD").write_text(
+        "numba/other.py,,\nnumba/__init__.py,sha256=SpGK1v0ExC-SD9kLPFB1xyfXyFzpKv0fYQUuKjI0fHQ,13\n"
+    )
+    events = named(climb("--no-benchmark", PYTHONPATH=str(packages)), "installed")
+    assert [(entry["path"], entry["package"], entry["version"], entry["differs"]) for entry in events] == [
+        (str(packages / "numba" / "__init__.py"), "numba-cuda", "0.30", differs)
+    ]
+
+
 def test_a_configuration_that_is_no_yaml_ends_the_rung(smoke: Climb, tmp_path: Path) -> None:
     pytest.importorskip("yaml")
     (tmp_path / ".numba_config.yaml").write_text("disable_cuda: 0\n\tdebug: 1\n")

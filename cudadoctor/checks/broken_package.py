@@ -1,7 +1,7 @@
 """A Python package that is incomplete, or does not fit another, whatever it is called: read from the traceback of the Numba rung.
 
 The frames say which package raised, the last line what it lacked. What the metadata of numba and numba-cuda demand is the version to
-install. Causes with a message of their own come first.
+install. Causes with a message of their own come first, but for what a package's own record of its files shows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LADDER, PYTHON, PythonEnvironment
 
-BROKEN, DETACHED = "python-package-broken", "python-environment-detached"
+BROKEN, DAMAGED, DETACHED = "python-package-broken", "python-package-damaged", "python-environment-detached"
 # The worker's words on an environment that this Python does not see (workers/numba_found.py).
 _LOST = lazy(
     r"(?P<folder>/[^\n]{1,500}) has no pyvenv\.cfg|(?P<link>/[^\n]{1,500}) leads to (?P<own>/[^\n]{1,500}), and called so it does not see"
@@ -93,9 +93,16 @@ def _of_block(frames: list[str], kind: str, words: str) -> Broken | None:
     if not inside:
         return None
     path, within = inside[-1]
-    asked_by = within.replace("\\", "/").removesuffix(".py").replace("/", ".")
-    lacking = next((found for found in (form.match(words) for form in (_NO_MODULE, _NO_NAME, _NO_ATTRIBUTE)) if found is not None), None)
-    return Broken(lacking["module"] if lacking is not None else asked_by, asked_by, f"{kind}: {words}", path)
+    asked_by = _module(within)
+    lacking = next((found["module"] for found in (form.match(words) for form in (_NO_MODULE, _NO_NAME, _NO_ATTRIBUTE)) if found), None)
+    library = _INSTALLED.search(words.partition(":")[0])
+    return Broken(lacking or _module(library["inside"] if library else within), asked_by, f"{kind}: {words}", path)
+
+
+def _module(inside: str) -> str:
+    """cuda/bindings/driver.cpython-312-x86_64-linux-gnu.so as cuda.bindings.driver."""
+    folder, _, file = inside.replace("\\", "/").rpartition("/")
+    return ".".join([*(part for part in folder.split("/") if part), file.partition(".")[0]])
 
 
 def distribution(module: str, python: PythonEnvironment) -> str:
@@ -118,22 +125,30 @@ def demanded(name: str, python: PythonEnvironment) -> str | None:
 
 
 def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The Numba rung of the examined interpreter ends with an error out of its own packages."""
+    """The Numba rung of the examined interpreter ends with an error out of its own packages. A file of theirs that the error names and
+    that is not what was installed is the reason.
+    """
     climb = facts[LADDER]
     if climb.value is None or numba_is_ours(climb.value):
         return
+    spoiled = next((file for file in climb.value.installed if file.differs is not None), None)
     for result in broken(climb.value, "numba-kernel"):
         found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output) or _without_numba(result.output)
         python = told(facts, PYTHON, climb) if found is not None else None
         if found is None or python is None:
             continue
-        name = distribution(found.module, python)
+        name = spoiled.package if spoiled is not None else distribution(found.module, python)
         values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python)}
-        requirement = demanded(name, python)
+        exact = spoiled is not None and spoiled.version is not None and "+" not in spoiled.version
+        requirement = f"{name}=={spoiled.version}" if spoiled is not None and exact else demanded(name, python)
         if requirement is not None:
             values["requirement"] = requirement
         quotes = (rung_quote(climb, result), spoken(found.path, 0, found.words))
-        yield in_python(BROKEN, facts[PYTHON], quotes, values)
+        if spoiled is None:
+            yield in_python(BROKEN, facts[PYTHON], quotes, values)
+            return
+        words = f"{spoiled.path}: {spoiled.differs}, by the RECORD of {spoiled.package} {spoiled.version or ''}".rstrip()
+        yield in_python(DAMAGED, facts[PYTHON], (quotes[0], spoken(spoiled.path, spoiled.line, words)), {**values, "path": spoiled.path})
         return
 
 
@@ -150,4 +165,4 @@ def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield in_python(DETACHED, facts[PYTHON], quotes, {name: text for name, text in named.items() if text})
 
 
-RULES = (Rule("python", (BROKEN,), rule), Rule("python", (DETACHED,), detached))
+RULES = (Rule("python", (BROKEN, DAMAGED), rule), Rule("python", (DETACHED,), detached))

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import broken, rung_quote
+from cudadoctor.checks.common import broken, rung_quote, spoken
 from cudadoctor.checks.reading import line_of, statements, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
-from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, LIMITS, NVML, Limits
+from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, LIMITS, NVML, PYTHON, Limits
 
 CEILING = "process-limits"
 KERNELS = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
@@ -118,10 +118,8 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not failed or _gpu_is_full(facts):
         return
     own = tight(Limits(entries=climb.value.limits)) if climb.value is not None else None
-    if own is not None and (own.name == FILES or failed[0].code != NO_DEVICE):  # a script that starts the interpreter may lower them
-        values = {"limit": own.name, "amount": own.words}
-        shown = Quote(source="/proc/self/limits of the examined Python", first=own.line, last=own.line, text=f"{own.name}: {own.words}")
-        yield Clue(cause=CEILING, quotes=(rung_quote(climb, failed[0]), shown), values=values)
+    if own is not None and (own.name == FILES or failed[0].code != NO_DEVICE):
+        yield _of_interpreter(facts, rung_quote(climb, failed[0]), own)
         return
     ceilings = (fact for key in (LIMITS, CGROUP_LIMITS) for fact in (facts[key], *statements(facts, key)) if fact.value is not None)
     for found in ceilings:  # one by one: a limit that is found needs no other to be known
@@ -129,6 +127,20 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if low is not None and (low.name == FILES or failed[0].code != NO_DEVICE):
             yield _clue(rung_quote(climb, failed[0]), found, low, seen=None)
             return
+
+
+def _of_interpreter(facts: Facts, first: Quote, low: Low) -> Clue:
+    """A limit of the examined Python's process. Where the shell has a higher one, what Python runs at its start has lowered it, or what
+    starts it.
+    """
+    values = {"limit": low.name, "amount": low.words}
+    shown = [Quote(source="/proc/self/limits of the examined Python", first=low.line, last=low.line, text=f"{low.name}: {low.words}")]
+    shell, python = facts.value(LIMITS), facts.value(PYTHON)
+    if shell is not None and tight(shell) is None:
+        hook = next((hook for hook in (python.hooks if python is not None else ()) if "setrlimit" in hook.text), None)
+        values.update({"own": "yes", **({"path": hook.path} if hook is not None else {})})
+        shown += [spoken(hook.path, hook.line, hook.text)] if hook is not None else []
+    return Clue(cause=CEILING, quotes=(first, *shown), values=values)
 
 
 def _gpu_is_full(facts: Facts) -> bool:

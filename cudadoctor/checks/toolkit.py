@@ -22,6 +22,7 @@ from cudadoctor.checks.common import (
     package_quote,
     rung_quote,
     source_of,
+    spoken,
 )
 from cudadoctor.checks.reading import some, subject_of, unknown
 from cudadoctor.inventory.rungs import needed_parts
@@ -84,16 +85,17 @@ def folder_quote(toolkits: Fact[Toolkits], folder: Toolkit) -> Quote:
 
 # ---------------------------------------------------------------- toolkit-damaged
 def _damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Numba's kernel fails, and a file of the toolkit that it loads is not whole."""
+    """A file of the toolkit that Numba loads is not whole. A plain kernel may run all the same: what it needs of NVRTC is little."""
     climb = facts[LADDER]
     failed = broken(climb.value, "numba-kernel") if climb.value is not None else []
-    found = _parts(facts) if failed else None
+    found = _parts(facts) if failed or numba_kernel_worked(facts) else None
     if found is None:
         return
-    python, toolkits, parts = found
+    python, _, parts = found
     for part in parts.values():
         if part.damage is not None:
-            quotes = (rung_quote(climb, failed[0]), component_quote(toolkits, part))
+            shown = spoken(part.path or part.name, 0, f"{part.name}: {part.path}: {part.damage}")
+            quotes = (*(rung_quote(climb, one) for one in failed[:1]), shown)
             yield in_python(DAMAGED, python, quotes, {"path": part.path or "", "reason": part.damage})
 
 

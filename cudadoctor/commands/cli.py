@@ -94,6 +94,9 @@ def main() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP, and that stays so
             signal.signal(number, _terminated)
+    if hasattr(signal, "SIGXCPU"):
+        # A shell's limit on CPU time ends the programs that are examined, and that is told: the doctor goes on, up to the hard limit.
+        signal.signal(signal.SIGXCPU, lambda *_: None)
     if "_CUDADOCTOR_COMPLETE" in os.environ:
         setup.complete_alone()
     try:

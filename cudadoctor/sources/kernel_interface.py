@@ -15,6 +15,7 @@ from cudadoctor.sources.plain_files import beginning
 
 REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAFNOSUPPORT, errno.ENOTTY)
 ALL_ANSWERED = "all answered"
+_TO_DRIVER = 3 << 30 | 4 << 16 | ord("F") << 8 | 210  # _IOWR('F', NV_ESC_CHECK_VERSION_STR, int): NVIDIA's nv-ioctl-numbers.h
 
 
 def read_kernel_interface(_: str) -> str:
@@ -52,6 +53,11 @@ def _ioctl() -> None:
     source, sink = os.pipe()
     try:
         fcntl.ioctl(source, termios.FIONREAD, bytes(4))  # how much waits in a pipe, which every kernel says
+        try:
+            fcntl.ioctl(source, _TO_DRIVER, bytes(4))
+        except OSError as error:
+            if error.errno != errno.ENOTTY:  # as a pipe answers to what is meant for a GPU; a filter answers before it
+                raise
     finally:
         os.close(source)
         os.close(sink)

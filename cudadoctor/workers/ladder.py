@@ -420,6 +420,8 @@ def climb_numba(worker: Worker, working: dict[int, bool], only: str | None) -> N
         worker.climb("numba-kernel", lambda: {"status": "fail", "output": said}, next(iter(working)))
         return
     steps.climb(worker, working, only)
+    if worker.last_output:
+        worker.guard("installed", lambda: sibling("installed_files").report(worker.emit, worker.last_output))
 
 
 def plain_traceback(error: BaseException) -> str:

@@ -79,11 +79,12 @@ def remains() -> str | None:
 def behind_link() -> str | None:
     """The environment to whose Python a link leads that lies outside of it: called by the link, Python does not see it."""
     path = sys.executable
+    own = {os.path.realpath(folder) for folder in (sys.prefix, os.path.dirname(os.path.dirname(path)))}
     while path and os.path.islink(path):
         path = os.path.join(os.path.dirname(path), os.readlink(path))
         folder = os.path.dirname(os.path.dirname(path))
         packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
-        if os.path.realpath(folder) != os.path.realpath(sys.prefix) and os.path.isdir(packages):
+        if os.path.realpath(folder) not in own and os.path.isdir(packages):
             return "{} leads to {}, and called so it does not see the packages beside that".format(sys.executable, path)
     return None
 

@@ -177,14 +177,16 @@ def report_config() -> None:
 
 
 def report_hooks(folders: list[str]) -> None:
-    """Lines that the interpreter runs at its start and that name a variable of CUDA's: of .pth files, sitecustomize and usercustomize."""
+    """Lines that the interpreter runs at its start and that name a variable of CUDA's or a limit: of .pth files, sitecustomize and
+    usercustomize.
+    """
     for folder in dict.fromkeys(folders):
         for name in listing(folder):
             if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py"):
                 path = os.path.join(folder, name)
                 with open(path, encoding="utf-8", errors="replace") as file:
                     for number, line in enumerate(file.read(CONFIG_LIMIT).split("\n"), 1):
-                        if "env" in line and ("CUDA" in line or "NUMBA" in line):
+                        if ("env" in line and ("CUDA" in line or "NUMBA" in line)) or "setrlimit" in line:
                             emit("hook", path=path, line=number, text=line.strip()[:LINE_LIMIT])
 
 

@@ -143,8 +143,18 @@ def find(places: Places, name: str) -> dict[str, Any]:
             seen.add(places.own.same(entry))
             hides.append(entry)
     version = version_of(places, name, file, found_by) if file else None
-    damage = damage_of(places.own.followed(file)) if file else None
+    damage = damage_with(places.own.followed(file), name) if file else None
     return {"name": name, "path": file, "version": version, "rule": found_by, "hides": hides, "damage": damage}
+
+
+def damage_with(path: str, name: str) -> str | None:
+    """What shows that a component is not whole. NVRTC loads its built-in functions from a library beside it."""
+    folder = os.path.dirname(path)
+    found = damage_of(path)
+    for other in sorted(listing(folder)) if found is None and name == "nvrtc" else ():
+        damage = damage_of(os.path.join(folder, other)) if other.startswith("libnvrtc-builtins") and "alt" not in other else None
+        found = found or (damage and "{}: {}".format(other, damage))
+    return found
 
 
 def damage_of(path: str) -> str | None:

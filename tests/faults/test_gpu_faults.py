@@ -216,7 +216,7 @@ FAULTS = (
     Fault(name="libnvidia-ml hidden", root="driver-libraries-incomplete", verdict="degraded", setup=_hide("libnvidia-ml.so")),
     Fault(name="PTX compiler hidden", root="driver-libraries-incomplete", verdict="broken", setup=_hide("libnvidia-ptxjitcompiler.so")),
     Fault(
-        name="libcuda truncated", root="driver-libraries-incomplete", verdict="broken",
+        name="libcuda truncated", root="environment-variable-breaks-cuda", verdict="broken", proof="LD_LIBRARY_PATH without",
         setup='mkdir $D/t; head -c 100 /dev/zero > $D/t/libcuda.so.1; export LD_LIBRARY_PATH="$D/t:$LD_LIBRARY_PATH"',
     ),
     Fault(
@@ -338,7 +338,7 @@ FAULTS = (
         setup="mkdir -p $D/a $D/l; touch $D/l/libstdc++.so.6; export LD_LIBRARY_PATH=$D/a:$D/l",
     ),
     Fault(
-        name="a library to preload keeps a node closed", root="environment-variable-breaks-cuda", verdict="broken", proof="LD_PRELOAD unset",
+        name="a library to preload keeps a node closed", root="preloaded-library-interferes", verdict="broken",
         setup=f"cc -shared -fPIC -o $D/closed.so {FOLDER}/closed.c -ldl; export LD_PRELOAD=$D/closed.so", prefix=NOBODY, needs="command -v cc",
     ),
     Fault(
@@ -413,7 +413,7 @@ def _script(fault: Fault, folder: Path) -> str:
     doctor = f"{fault.prefix} {sys.executable} -m cudadoctor"
     options = f"--python {fault.python} --format json --timeout 60"
     lines = [
-        f"export D={folder} PATIENT={fault.python}; chmod 1777 $D; chmod a+rx $D/.. $D/../..; cd /; export PYTHONPATH={FOLDER.parent.parent}",
+        f"export D={folder} PATIENT={fault.python}; chmod 1777 $D; chmod a+rx $D/.. $D/../.. $D/../../..; cd /; export PYTHONPATH={FOLDER.parent.parent}",
         fault.setup,
         f"{doctor} {fault.command} {options} --record $D/recording --no-redact > $D/before.json 2> $D/before.err",
         f"{sys.executable} -m cudadoctor {fault.command} --replay $D/recording --format json > $D/replay.json 2>> $D/before.err",

@@ -56,7 +56,7 @@ HERE = sum(1 for name in os.listdir("/dev") if name.startswith("nvidia") and nam
 
 def script(fault: Written, folder: Path) -> str:
     doctor = f"{sys.executable} -m cudadoctor check --format json --timeout 60"
-    return f"""export D={folder} PATIENT={PATIENT}; chmod 1777 $D; chmod a+rx $D/.. $D/../..; cd /; HELPER=
+    return f"""export D={folder} PATIENT={PATIENT}; chmod 1777 $D; chmod a+rx $D/.. $D/../.. $D/../../..; cd /; HELPER=
 {fault.setup}
 {fault.prefix} timeout 60 "$PATIENT" $D/kernel.py > $D/kernel.out 2>&1; echo $? > $D/kernel.rc
 {fault.prefix} env PYTHONPATH={ROOT}${{PYTHONPATH:+:$PYTHONPATH}} {doctor} --python "$PATIENT" > $D/report.json 2> $D/report.err

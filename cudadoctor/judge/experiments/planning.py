@@ -25,6 +25,7 @@ _SELECTING = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _BELOW = ("hardware", "bus", "kernel", "node", "container")  # layers that no variable cures
 _BY_THE_LOADER = (START, "libcuda")
 _WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
+_ROOM = 2 << 30  # bytes that are free on each GPU: a context of ours takes nobody's
 _TELLING = 5  # characters of a value that are enough to be meant
 _SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
 
@@ -37,9 +38,9 @@ def plan(seen: Seen, judged: Judged, evidence: Evidence, knowledge: Knowledge) -
     root = judged.diagnosis.root
     if failure is None or _untouchable(seen, root, knowledge) or judged.verdict not in ("broken", "undecided"):
         return None
-    # A try may climb to a kernel, or where others compute no further than the count of the devices.
-    goal = "devices" if _others_compute(seen.facts) else "numba-kernel"
-    if goal == "devices" and failure.rung in _WITH_CONTEXT:
+    # A try may climb to a kernel; where others compute, no further than the first climb came.
+    goal = _goal(seen.facts, failure.rung)
+    if goal is None:
         return None
     table, variables = knowledge.experiments, variables_of(seen.facts.there(ENVIRONMENT))
     job = table.is_job(variables)
@@ -100,17 +101,24 @@ def _untouchable(seen: Seen, root: Finding | None, knowledge: Knowledge) -> bool
     return silent or of_gpu or (root is not None and root.layer in _BELOW and not knowledge.cause(root.cause).tries)
 
 
-def _others_compute(facts: Facts) -> bool:
-    """Whether a context of ours could disturb somebody: a job of theirs, MPS, or a GPU that takes one process alone. Who computes, where
-    neither NVML nor nvidia-smi lists it, is not known: then somebody may.
+def _goal(facts: Facts, rung: str) -> str | None:
+    """How far a try may climb. A context of ours could disturb a job, clients of MPS, or who wants a GPU that takes one process alone. Who
+    computes, where neither NVML nor nvidia-smi lists it, is not known: then somebody may. What the first climb did beside others, a
+    context and the driver's own kernel, a try may do again.
     """
     nvml, smi, climb = facts.value(NVML), facts.value(SMI), facts.value(LADDER)
     listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
     listed += [smi] if smi is not None and smi.process_list else []
-    if not listed or (climb is not None and climb.guests):
-        return True
     modes = {(gpu.compute_mode or "default").lower() for one in listed for gpu in one.gpus}
-    return bool(modes - {"default"}) or any(process.kind != "G" for one in listed for process in one.processes)
+    processes = [process for one in listed for process in one.processes]
+    alone = bool(modes - {"default"}) or any(process.kind not in ("C", "G") for process in processes)
+    shared = not listed or alone or (climb is not None and bool(climb.guests)) or any(process.kind == "C" for process in processes)
+    if not shared:
+        return "numba-kernel"
+    if rung not in _WITH_CONTEXT:
+        return "devices"
+    room = climb is not None and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
+    return rung if listed and not alone and room and rung == "numba-kernel" else None
 
 
 def _proposals(

@@ -60,6 +60,7 @@ from cudadoctor.model.values.ladder import (
     GpuLoad,
     GpuWork,
     Guest,
+    InstalledFile,
     Ladder,
     Lesson,
     Load,

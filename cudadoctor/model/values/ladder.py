@@ -52,6 +52,16 @@ class Opening(Value, frozen=True, kw_only=True):
     intercepted: bool = False  # the kernel opens it: what refuses is a library that stands before its system calls
 
 
+class InstalledFile(Value, frozen=True, kw_only=True):
+    """A file that an error names, and the package that brought it. `differs`: how it is not what that package's RECORD says."""
+
+    path: str
+    package: str
+    version: str | None = None
+    differs: str | None = None
+    line: int = 0
+
+
 class SmokeStep(Value, frozen=True, kw_only=True):
     gpu: GpuIndex | None
     step: str
@@ -201,6 +211,7 @@ class Ladder(Value, frozen=True, kw_only=True):
     limits: tuple[Limit, ...] = ()  # of its process, where cuInit failed
     refused: tuple[Refused, ...] = ()  # copies of libcuda
     changed: tuple[Changed, ...] = ()
+    installed: tuple[InstalledFile, ...] = ()
     withheld: tuple[str, ...] = ()  # variables of the user's of which the climb did not get all
     replaced: tuple[str, ...] = ()  # those of them by which other programs load another libcuda, or one more library into it
 

@@ -82,7 +82,7 @@ class PythonEnvironment(Value, frozen=True, kw_only=True):
     packages: tuple[PythonPackage, ...] = ()
     shadows: tuple[Shadow, ...] = ()
     numba_config: tuple[ConfigLine, ...] = ()
-    hooks: tuple[ConfigLine, ...] = ()  # lines run at its start that name a variable of CUDA's
+    hooks: tuple[ConfigLine, ...] = ()  # lines run at its start that name a variable of CUDA's or a limit
     numba_cuda_redirects: bool | None = None  # numba-cuda's start-up hook is in place
     others_with_numba: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()  # of its packages and toolkits

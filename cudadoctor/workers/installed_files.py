@@ -1,0 +1,77 @@
+"""Whether the files that an error names are as their installer left them: RECORD has each file's size and SHA-256.
+
+Loaded by ladder.py after Numba failed. An event `installed` names a file, its package, and what differs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one that are read
+ENDS = "\"'(),:;\n"  # of a path within an error
+
+
+def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
+    """Path to folder of packages and path in it, for each file of these folders that the words name, the last first."""
+    found: dict[str, tuple[str, str]] = {}
+    for line in reversed(output.splitlines()):
+        for folder in folders:
+            _, begins, rest = line.partition(folder + os.sep)
+            end = min((at for at in map(rest.find, ENDS) if at >= 0), default=len(rest))
+            if begins and rest[:end].rstrip() and len(found) < MOST_FILES:
+                found.setdefault(os.path.join(folder, rest[:end].rstrip()), (folder, rest[:end].rstrip().replace(os.sep, "/")))
+    return found
+
+
+def recorded(folder: str) -> Iterator[tuple[str, str]]:
+    """Name and version of each package of a folder, as `numba-0.68.1`, with the text of its RECORD."""
+    for entry in sorted(os.listdir(folder)):
+        if entry.endswith(".dist-info"):
+            try:
+                with open(os.path.join(folder, entry, "RECORD"), encoding="utf-8", errors="replace") as file:
+                    yield entry[: -len(".dist-info")], "\n" + file.read(MOST_BYTES)
+            except OSError:
+                continue
+
+
+def difference(path: str, line: str) -> str | None:
+    """How a file differs from its line in RECORD; None where it does not, or nobody can tell."""
+    value, _, size = line.rpartition(",")
+    algorithm, _, wanted = value.rpartition(",")[2].partition("=")
+    try:
+        found = os.path.getsize(path)
+        if size.isdigit() and found != int(size):
+            return "{} of {} bytes".format(found, size)
+        if algorithm != "sha256" or found > MOST_BYTES:
+            return None
+        import base64
+        import hashlib
+
+        with open(path, "rb") as file:
+            digest = base64.urlsafe_b64encode(hashlib.sha256(file.read()).digest()).rstrip(b"=").decode("ascii")
+        return None if digest == wanted else "other contents"
+    except FileNotFoundError:
+        return "not there"
+    except (OSError, ImportError):
+        return None
+
+
+def report(emit: Callable[..., None], output: str) -> None:
+    """An event for each file that the words of an error name and a package brought."""
+    folders = [folder for folder in dict.fromkeys(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")]
+    files = named(output, folders)
+    for folder in folders:
+        texts = list(recorded(folder)) if any(place == folder for place, _ in files.values()) else []
+        for path, (place, inside) in files.items():
+            for package, text in texts if place == folder else ():
+                _, begins, rest = text.partition("\n" + inside + ",")
+                if begins:
+                    name, _, version = package.partition("-")
+                    line = rest.partition("\n")[0].rstrip("\r")
+                    emit("installed", path=path, package=name.lower().replace("_", "-"), version=version, differs=difference(path, line))
+                    break
