@@ -338,7 +338,7 @@ FAULTS = (
         setup="mkdir -p $D/a $D/l; touch $D/l/libstdc++.so.6; export LD_LIBRARY_PATH=$D/a:$D/l",
     ),
     Fault(
-        name="a library to preload keeps a node closed", root="preloaded-library-interferes", verdict="broken",
+        name="a library to preload keeps a node closed", root="preloaded-library-interferes", verdict="broken", proof="LD_PRELOAD unset",
         setup=f"cc -shared -fPIC -o $D/closed.so {FOLDER}/closed.c -ldl; export LD_PRELOAD=$D/closed.so", prefix=NOBODY, needs="command -v cc",
     ),
     Fault(
