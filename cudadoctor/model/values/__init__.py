@@ -5,15 +5,10 @@ A field that is None was not stated by that source.
 """
 
 from cudadoctor.model.values.base import *
-from cudadoctor.model.values.containers import *
-from cudadoctor.model.values.dcgm import *
 from cudadoctor.model.values.driver import *
 from cudadoctor.model.values.kernel import *
 from cudadoctor.model.values.ladder import *
 from cudadoctor.model.values.links import *
-from cudadoctor.model.values.processes import *
-from cudadoctor.model.values.program import *
 from cudadoctor.model.values.python import *
 from cudadoctor.model.values.software import *
 from cudadoctor.model.values.surroundings import *
-from cudadoctor.model.values.windows import *

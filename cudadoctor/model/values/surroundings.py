@@ -1,4 +1,4 @@
-"""Fact values: device nodes, the user, the operating system and its surroundings."""
+"""Fact values: device nodes, the user, the operating system and its surroundings, and the engines for containers on a host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import msgspec
 
 from cudadoctor.model.facts import Key
 from cudadoctor.model.values.base import Value
+from cudadoctor.model.version import ModuleVersion
 
 
 class DeviceNode(Value, frozen=True, kw_only=True):
@@ -132,6 +133,38 @@ class Refusal(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
+class ContainerEngine(Value, frozen=True, kw_only=True):
+    name: str  # docker, podman, nerdctl, containerd
+    path: str
+    snap: bool = False  # confined: it sees neither the host's driver nor its settings
+    line: int = 0
+
+
+class CdiSpec(Value, frozen=True, kw_only=True):
+    """A CDI specification: which devices it offers, and the driver whose files it lists."""
+
+    path: str
+    kind: str | None = None  # nvidia.com/gpu
+    driver: ModuleVersion | None = None
+    devices: tuple[str, ...] = ()
+    line: int = 0
+
+
+class ContainerStack(Value, frozen=True, kw_only=True):
+    """`runtimes`: files of settings that name the NVIDIA runtime -> the line that does."""
+
+    engines: tuple[ContainerEngine, ...]
+    toolkit: str | None = None  # where nvidia-ctk or nvidia-container-runtime is
+    runtimes: dict[str, int] = msgspec.field(default_factory=dict)
+    rootless: bool = False
+    desktop: bool = False  # Docker Desktop: a virtual machine of its own
+    denied: tuple[str, ...] = ()  # files that this user may not read
+    specifications: tuple[CdiSpec, ...] = ()
+
+    def find(self, name: str) -> ContainerEngine | None:
+        return next((engine for engine in self.engines if engine.name == name), None)
+
+
 DEVICE_NODES = Key[DeviceNodes]("device-nodes")
 DEVICE_NODES_AFTER = Key[DeviceNodes]("device-nodes-after")
 MAJORS = Key[dict[str, int]]("majors")  # device driver -> the major number that it has at present
@@ -155,3 +188,4 @@ KERNEL_INTERFACE = Key[tuple[Refusal, ...]]("kernel-interface")  # what of it th
 KILLED_FOR_MEMORY = Key[int]("killed-for-memory")  # processes of this control group that the kernel killed, before the ladder
 KILLED_FOR_MEMORY_AFTER = Key[int]("killed-for-memory-after")
 BUNDLE = Key[str]("bundle")  # the tool that collected this evidence, where it was not the doctor: nobody climbed the ladder there
+CONTAINER_STACK = Key[ContainerStack]("container-stack")
