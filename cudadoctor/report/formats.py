@@ -36,11 +36,11 @@ FORMATS: dict[str, Format] = {
     "junit": Format(by("junit")),
     "html": Format(by("html")),
     "markdown": Format(by("markdown")),
-    "github": Format(by("github")),
-    "gitlab": Format(by("gitlab"), is_json=True),
+    "github": Format(by("pipelines", function="github")),
+    "gitlab": Format(by("pipelines", function="gitlab"), is_json=True),
     "prometheus": Format(by("prometheus")),
-    "nagios": Format(by("nagios"), only_stdout=True, exit_code=by("nagios", takes=1, function="exit_code")),
-    "npd": Format(by("npd"), only_stdout=True, exit_code=by("npd", takes=1, function="exit_code")),
+    "nagios": Format(by("monitors", function="nagios"), only_stdout=True, exit_code=by("monitors", 1, "nagios_exit_code")),
+    "npd": Format(by("monitors", function="npd"), only_stdout=True, exit_code=by("monitors", 1, "npd_exit_code")),
 }
 
 
