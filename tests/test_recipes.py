@@ -38,7 +38,7 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion
 from cudadoctor.prescribe import CHECK_AGAIN, CONDITIONS, placeholders, prescribe, render_step
 from cudadoctor.prescribe.placeholders import WORDS
-from cudadoctor.prescribe.shellwords import fill_shell, names, quoted, with_sudo
+from cudadoctor.prescribe.shells import fill_shell, names, quoted, with_sudo
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, nodes, nvml, nvml_gpu, packages, user

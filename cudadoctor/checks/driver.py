@@ -1,6 +1,6 @@
 """Row `driver`: which kernel driver holds the GPU, and whether NVIDIA's module is installed and loaded.
 
-Whether that module fits the GPU and the user-space driver is asked in driver_fit.py, whether flavour and packages do in driver_flavour.py.
+Whether that module, its flavour and the packages fit the GPU and the user-space driver is asked in driver_fit.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cudadoctor.checks import driver_fit, driver_flavour, traces, windows
+from cudadoctor.checks import driver_fit, traces, windows
 from cudadoctor.checks.base import Check, Function, Line, Rule
 from cudadoctor.checks.reading import (
     WINDOWS,
@@ -225,7 +225,6 @@ CHECK = Check(
         Rule("driver", ("driver-module-missing-for-kernel",), dkms_for_other_kernel),
         Rule("driver", ("driver-not-loaded",), not_loaded),
         *driver_fit.RULES,
-        *driver_flavour.RULES,
         *windows.RULES,
     ),
     describe=describe,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from cudadoctor.knowledge.software import TorchIndex
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TOOLKITS
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.shellwords import Found
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.software import TorchIndex
+from cudadoctor.prescribe.shells import Found
 
 # The first whose words stand in the finding's lines. PyTorch last: its name stands in the lines of those that build on it.
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DISPLAY_ADAPTERS, DRIVER_PACKAGES, ENVIRONMENT, KERNEL, LADDER, NAMED_GPUS, NVML, PCI
 from cudadoctor.model.version import ComputeCapability
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture
 
 # Chips that are sold for computing alone: A100 and A30, H100 and H200, B200, B300. No screen hangs on them.
 _COMPUTE_ONLY = frozenset(ComputeCapability(text) for text in ("8.0", "9.0", "10.0", "10.3", "10.7"))

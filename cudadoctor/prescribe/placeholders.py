@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
-from cudadoctor.prescribe import frameworks, free_gpu, launches, pip, settings, without_gpu
-from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe import frameworks, free_gpu, one_recipe, pip, settings
+from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
-from cudadoctor.prescribe.shells import printable
-from cudadoctor.prescribe.shellwords import Found, Script, Value
-from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
+from cudadoctor.prescribe.pip import newest_python, stack_of
+from cudadoctor.prescribe.shells import Found, Script, Value, printable
 
 # A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
 _PART = r"(?!\.{1,2}(?:[/\\]|$))[^/\\:\n]{1,255}"
@@ -331,6 +330,6 @@ def _requirement(text: str | None) -> str | None:
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
-    driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, without_gpu.values,
-    launches.values, settings.values, fabric_manager, docker,
+    driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, one_recipe.values,
+    settings.values, fabric_manager, docker,
 )  # fmt: skip

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
@@ -20,18 +20,15 @@ from cudadoctor.model.values import CONTAINER_MARKS
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip, rights, settings
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.choice import choose
 from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
+from cudadoctor.prescribe.families import choose
 from cudadoctor.prescribe.gpus import gpus_of, is_headless
 from cudadoctor.prescribe.packages import Need, need_of
 from cudadoctor.prescribe.placeholders import WORDS, fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
-from cudadoctor.prescribe.shellwords import Script, Value, fill_shell, fill_words, names, with_sudo
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.prescribe.shells import Script, Value, fill_shell, fill_words, names, with_sudo
 
 CHECK_AGAIN = "cudadoctor check"
 MOST_PLACES = 8
