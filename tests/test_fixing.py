@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.commands import smoke
+from cudadoctor.commands import measuring
 from cudadoctor.judge import asked_for
 from cudadoctor.judge.stages import Judgement, judge, weighed
 from cudadoctor.knowledge.load import load
@@ -220,7 +220,7 @@ def ladder_with(change: Any, name: str = HEALTHY) -> Evidence:
 
 
 def smoke_of(evidence: Evidence) -> Any:
-    return smoke.required(judge(evidence, KNOWLEDGE, Requirements(needs_kernel=True)))
+    return measuring.required(judge(evidence, KNOWLEDGE, Requirements(needs_kernel=True)))
 
 
 def test_smoke_passes_where_every_kernel_was_right() -> None:

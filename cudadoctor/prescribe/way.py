@@ -18,7 +18,7 @@ from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case, Stack
-from cudadoctor.prescribe.pip import BELOW, Stack, in_words, outdated, stack_of, takes
+from cudadoctor.prescribe.pip import BELOW, in_words, outdated, stack_of, takes
 from cudadoctor.prescribe.steps import CHECK_AGAIN, VIRTUAL_ENVIRONMENT, case_of, render
 
 # A fix of these layers ends below the driver, or with it: toolkit and Python come after it.

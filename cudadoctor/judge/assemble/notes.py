@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from cudadoctor.checks import driver_fit, visible_devices
 from cudadoctor.judge.assemble.rows import said
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, NotKnown, Quote
-from cudadoctor.model.findings import Finding
+from cudadoctor.model.findings import Finding, Judged
 from cudadoctor.model.values import (
     DCGM,
     DEVICE_NODES,
