@@ -33,12 +33,10 @@ from cudadoctor.model.values import (
     PROCESSES,
     TEGRA,
     WSL,
-    DriverPackages,
     Environment,
     GpuProcess,
     Ladder,
     Limit,
-    Limits,
     LoadedDriver,
     Nvml,
     NvmlGpu,
@@ -95,8 +93,8 @@ def test_the_flavour_is_not_judged_without_the_bus() -> None:
 
 
 # ---------------------------------------------------------------- packages
-def packages(*entries: tuple[str, str, str]) -> DriverPackages:
-    return DriverPackages(packages=tuple(Package(state=state, name=name, version=version) for state, name, version in entries))
+def packages(*entries: tuple[str, str, str]) -> tuple[Package, ...]:
+    return tuple(Package(state=state, name=name, version=version) for state, name, version in entries)
 
 
 @pytest.mark.parametrize(
@@ -273,11 +271,11 @@ def test_a_policy_denies_what_the_mode_allows(mode: str, errno: str, causes: lis
 
 
 # ---------------------------------------------------------------- limits
-def ceiling(name: str, value: int) -> Limits:
-    return Limits(entries=(Limit(name=name, value=value),))
+def ceiling(name: str, value: int) -> tuple[Limit, ...]:
+    return (Limit(name=name, value=value),)
 
 
-NONE = Limits(entries=())
+NONE = ()
 STARVED = Ladder(rungs=(RungResult(rung="numba-kernel", gpu=0, status="hang"),))
 
 
@@ -295,7 +293,7 @@ STARVED = Ladder(rungs=(RungResult(rung="numba-kernel", gpu=0, status="hang"),))
         (ceiling("address space", 8 << 30), ceiling("memory of the control group", 300 << 20), STARVED, []),
     ],
 )
-def test_limits(own: Limits, group: Limits | None, climb: Any, causes: list[str]) -> None:
+def test_limits(own: tuple[Limit, ...], group: tuple[Limit, ...] | None, climb: Any, causes: list[str]) -> None:
     assert found(limits.limited, {LIMITS: own, CGROUP_LIMITS: group, LADDER: climb}) == causes
 
 

@@ -31,7 +31,6 @@ from cudadoctor.model.values import (
     PciLink,
     PciLinks,
     SmiCsv,
-    SmiDetails,
 )
 from cudadoctor.parsers import kernel_log
 from cudadoctor.parsers.base import Text
@@ -281,8 +280,8 @@ def shown(**facts: Any) -> dict[str, str]:
     return {clue.cause: clue.basis for clue in links.pcie_shown(facts_of(state, origin="text"), KNOWLEDGE)}  # type: ignore[arg-type]
 
 
-def gpu_details(**values: Any) -> SmiDetails:
-    return SmiDetails(gpus=(GpuDetails(**values, lines=dict.fromkeys(values, 1), line=1),))
+def gpu_details(**values: Any) -> tuple[GpuDetails, ...]:
+    return (GpuDetails(**values, lines=dict.fromkeys(values, 1), line=1),)
 
 
 def link(**values: Any) -> PciLink:

@@ -137,7 +137,7 @@ def wsl_linux_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def linux_packages(facts: Facts) -> Quotes:
     """The line of a list of packages that shows a driver for Linux."""
     for fact in facts.all(DRIVER_PACKAGES):
-        for entry in fact.value.packages if fact.value is not None else ():
+        for entry in fact.value or ():
             if _LINUX_DRIVER.match(entry.name) and traces.is_driver_package(entry):
                 return line_of(fact, entry.line)
     return ()

@@ -50,7 +50,6 @@ from cudadoctor.model.values import (
     SMI,
     TEGRA,
     WSL,
-    DriverPackages,
     Package,
 )
 from cudadoctor.model.version import LibraryVersion, Version
@@ -309,7 +308,7 @@ def packages_conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if told(facts, WSL, fact) or told(facts, TEGRA, fact):
         return
     for listing in statements(facts, DRIVER_PACKAGES):
-        packages = [entry for entry in listing.need().packages if traces.is_driver_package(entry)]
+        packages = [entry for entry in listing.need() if traces.is_driver_package(entry)]
         broken = [entry for entry in packages if len(entry.state) > 1 and entry.state[1] in _BROKEN]
         if broken:
             values = {"package": broken[0].name, "state": _BROKEN[broken[0].state[1]]}
@@ -318,7 +317,7 @@ def packages_conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield from _two_releases(listing, packages)
 
 
-def _two_releases(listing: Fact[DriverPackages], packages: list[Package]) -> Iterator[Clue]:
+def _two_releases(listing: Fact[tuple[Package, ...]], packages: list[Package]) -> Iterator[Clue]:
     """Each release by its first package. Kernel modules of other kernels keep the release that they were built from and do not count."""
     releases: dict[str, Package] = {}
     for entry in packages:
@@ -339,7 +338,7 @@ def wrong_platform(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not board.value:
         return
     for listing in statements(facts, DRIVER_PACKAGES):
-        found = [entry for entry in listing.need().packages if _DESKTOP.match(entry.name) and traces.is_driver_package(entry)]
+        found = [entry for entry in listing.need() if _DESKTOP.match(entry.name) and traces.is_driver_package(entry)]
         if found:
             quotes = merged(*(line_of(listing, entry.line) for entry in found[:2]), some(board)[:1])
             yield Clue(cause=PLATFORM, quotes=quotes, values={"package": found[0].name})

@@ -101,7 +101,7 @@ def _in_sections(fields: Callable[[GpuDetails], tuple[str, ...]]) -> Shown:
 
     def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
         for fact in facts.all(SMI_DETAILS):
-            for gpu in fact.value.gpus if fact.value is not None else ():
+            for gpu in fact.value or ():
                 named = fields(gpu)
                 if named:
                     yield fact, lines_at(fact, {gpu.lines.get(name) for name in named})[:3], gpu.address

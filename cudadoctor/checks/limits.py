@@ -23,7 +23,7 @@ from cudadoctor.model.values import (
     LIMITS,
     NVML,
     PYTHON,
-    Limits,
+    Limit,
     Refused,
     RungName,
 )
@@ -64,16 +64,16 @@ class Low(NamedTuple):
     line: int
 
 
-def tight(limits: Limits) -> Low | None:
+def tight(limits: tuple[Limit, ...]) -> Low | None:
     """The first limit that is too low; None where none is."""
-    for entry in limits.entries:
+    for entry in limits:
         least = LEAST.get(entry.name)
         if least is not None and entry.value < least:
             return Low(entry.name, size(entry.value) if entry.name in _BYTES else str(entry.value), entry.line)
     return None
 
 
-def _clue(first: Quote, limits: Fact[Limits], low: Low, seen: Literal["failed"] | None = "failed") -> Clue:
+def _clue(first: Quote, limits: Fact[tuple[Limit, ...]], low: Low, seen: Literal["failed"] | None = "failed") -> Clue:
     values = {"limit": low.name, "amount": low.words}
     return Clue(cause=CEILING, quotes=(first, *line_of(limits, low.line)), seen=seen, values=values)
 
@@ -91,7 +91,7 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not ended or facts[KILLED_FOR_MEMORY_AFTER].need() <= facts[KILLED_FOR_MEMORY].need():
         return
     group = facts[CGROUP_LIMITS]
-    memory = next((entry for entry in group.need().entries if entry.name == OF_GROUP), None)
+    memory = next((entry for entry in group.need() if entry.name == OF_GROUP), None)
     shown = line_of(group, memory.line) if memory is not None else ()
     values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
     quotes = (ended[0], *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
@@ -101,7 +101,7 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def out_of_time(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The ladder was killed, and its process may use so little CPU time that it can hardly have got further."""
     ended = _ended_by(facts, SIGKILL, "SIGXCPU")
-    for entry in facts[LIMITS].need().entries if ended else ():
+    for entry in facts[LIMITS].need() if ended else ():
         if entry.name == CPU_TIME and entry.value < LEAST_SECONDS:
             yield _clue(ended[0], facts[LIMITS], Low(CPU_TIME, f"{entry.value} s", entry.line))
             return
@@ -136,7 +136,7 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     failed = in_driver + in_numba
     if not failed or _gpu_is_full(facts):
         return
-    own = tight(Limits(entries=climb.value.limits)) if climb.value is not None else None
+    own = tight(climb.value.limits) if climb.value is not None else None
     if own is not None and (own.name == FILES or failed[0].code != NO_DEVICE):  # a script that starts the interpreter may lower them
         values = {"limit": own.name, "amount": own.words}
         shown = Quote(source="/proc/self/limits of the examined Python", first=own.line, last=own.line, text=f"{own.name}: {own.words}")

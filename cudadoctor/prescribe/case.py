@@ -101,8 +101,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def packages(self) -> tuple[Package, ...]:
         """The packages of the driver and of CUDA that are installed."""
-        installed = self.get(DRIVER_PACKAGES)
-        return installed.packages if installed is not None else ()
+        return self.get(DRIVER_PACKAGES) or ()
 
     def value(self, *names: str) -> str | None:
         """The first of these values that a rule handed on and that says something."""
@@ -152,8 +151,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         state, named, driver = self.get(FRAMEWORKS), self.get(CUDA_MENTIONS), self.cuda
         if state is not None and state.cuda is not None:
             return ToolkitVersion(state.cuda.text)
-        mentions = named.mentions if named is not None and driver is not None else ()
-        return max((one.version for one in mentions if driver is not None and one.version.newer_than_driver(driver)), default=None)
+        newer = (one.version for one in named or () if driver is not None and one.version.newer_than_driver(driver))
+        return max(newer, default=None)
 
 
 Condition = Callable[[Case], bool]

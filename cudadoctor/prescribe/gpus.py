@@ -74,16 +74,14 @@ def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
 
 def _of_windows(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """By the device ids in a listing of Windows' adapters."""
-    found = facts.value(DISPLAY_ADAPTERS)
-    for adapter in found.adapters if found is not None else ():
+    for adapter in facts.value(DISPLAY_ADAPTERS) or ():
         if adapter.is_nvidia and adapter.device is not None:
             yield _by_id(adapter.device, knowledge)
 
 
 def _by_product(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """The GPUs that a text names by their products or capabilities."""
-    named = facts.value(NAMED_GPUS)
-    for gpu in named.gpus if named is not None else ():
+    for gpu in facts.value(NAMED_GPUS) or ():
         capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
         if capability is not None:
             yield knowledge.architecture_of(capability), capability
@@ -129,5 +127,5 @@ def _has_screen(facts: Facts) -> bool:
 def _is_of_server(facts: Facts) -> bool:
     """Driver packages for servers, or a kernel that distributions build for the machines of clouds."""
     installed, kernel = facts.value(DRIVER_PACKAGES), facts.value(KERNEL)
-    packaged = installed is not None and any(_SERVER_PACKAGE.match(package.name) for package in installed.packages)
+    packaged = any(_SERVER_PACKAGE.match(package.name) for package in installed or ())
     return packaged or (kernel is not None and _CLOUD_KERNEL.search(kernel.release) is not None)

@@ -75,10 +75,6 @@ class ModuleFile(Value, frozen=True, kw_only=True):
     flavour: Literal["open", "proprietary"] | None = None
 
 
-class ModuleFiles(Value, frozen=True, kw_only=True):
-    files: tuple[ModuleFile, ...]
-
-
 class DkmsEntry(Value, frozen=True, kw_only=True):
     module: str
     version: str
@@ -87,21 +83,11 @@ class DkmsEntry(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class DkmsStatus(Value, frozen=True, kw_only=True):
-    entries: tuple[DkmsEntry, ...]
-
-
 class Package(Value, frozen=True, kw_only=True):
     name: str
     version: str
     state: str = "ii"
     line: int = 0
-
-
-class DriverPackages(Value, frozen=True, kw_only=True):
-    """Installed distribution packages whose name speaks of NVIDIA or CUDA."""
-
-    packages: tuple[Package, ...]
 
 
 class KernelEvent(Value, frozen=True, kw_only=True):
@@ -148,18 +134,14 @@ class DisplayAdapter(Value, frozen=True, kw_only=True):
         return self.vendor == "10de"
 
 
-class DisplayAdapters(Value, frozen=True, kw_only=True):
-    adapters: tuple[DisplayAdapter, ...]
-
-
 PCI = Key[PciBus]("pci")
 PCI_NAMES = Key[dict[str, str]]("pci-names")  # device id -> what this machine's pci.ids calls the product
 MODULES = Key[KernelModules]("kernel-modules")
 LOADED_DRIVER = Key[LoadedDriver]("loaded-driver")
-MODULE_FILES = Key[ModuleFiles]("module-files")
+MODULE_FILES = Key[tuple[ModuleFile, ...]]("module-files")
 MODULE_FOR_RUNNING = Key[bool]("module-for-running-kernel")  # whether modinfo found NVIDIA's module; of other kernels it says nothing
-DKMS = Key[DkmsStatus]("dkms")
+DKMS = Key[tuple[DkmsEntry, ...]]("dkms")
 SECURE_BOOT = Key[bool]("secure-boot")
-DRIVER_PACKAGES = Key[DriverPackages]("driver-packages")
+DRIVER_PACKAGES = Key[tuple[Package, ...]]("driver-packages")  # installed ones of the distribution whose names speak of NVIDIA or CUDA
 KERNEL_LOG = Key[KernelLog]("kernel-log")
-DISPLAY_ADAPTERS = Key[DisplayAdapters]("display-adapters")
+DISPLAY_ADAPTERS = Key[tuple[DisplayAdapter, ...]]("display-adapters")

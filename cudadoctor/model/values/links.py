@@ -39,10 +39,6 @@ class GpuDetails(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class SmiDetails(Value, frozen=True, kw_only=True):
-    gpus: tuple[GpuDetails, ...]
-
-
 class PciLink(Value, frozen=True, kw_only=True):
     """The PCIe link of one function as lspci -vv prints it: what it can do (LnkCap) and what it does (LnkSta)."""
 
@@ -100,7 +96,7 @@ class DcgmDiag(Value, frozen=True, kw_only=True):
     runtime_error: str | None = None  # DCGM itself did not come to its tests
 
 
-SMI_DETAILS = Key[SmiDetails]("nvidia-smi-details")
+SMI_DETAILS = Key[tuple[GpuDetails, ...]]("nvidia-smi-details")
 PCI_LINKS = Key[PciLinks]("pci-links")
 COPY_RATES = Key[CopyRates]("copy-rates")
 DCGM = Key[DcgmDiag]("dcgm-diag")

@@ -50,10 +50,6 @@ class NamedGpu(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class NamedGpus(Value, frozen=True, kw_only=True):
-    gpus: tuple[NamedGpu, ...] = ()
-
-
 class NumbaReport(Value, frozen=True, kw_only=True):
     """`numba -s`: versions and what its search for the toolkit came to."""
 
@@ -72,10 +68,6 @@ class CudaMention(Value, frozen=True, kw_only=True):
 
     version: ToolkitVersion
     line: int = 0
-
-
-class CudaMentions(Value, frozen=True, kw_only=True):
-    mentions: tuple[CudaMention, ...] = ()
 
 
 class NamedDriver(Value, frozen=True, kw_only=True):
@@ -111,8 +103,8 @@ class Launch(Value, frozen=True, kw_only=True):
 
 LISTED_PACKAGES = Key[ListedPackages]("listed-packages")
 FRAMEWORKS = Key[Framework]("framework")
-NAMED_GPUS = Key[NamedGpus]("named-gpus")
+NAMED_GPUS = Key[tuple[NamedGpu, ...]]("named-gpus")
 NUMBA_REPORT = Key[NumbaReport]("numba-report")
-CUDA_MENTIONS = Key[CudaMentions]("cuda-mentions")
+CUDA_MENTIONS = Key[tuple[CudaMention, ...]]("cuda-mentions")
 NAMED_DRIVERS = Key[NamedDrivers]("named-drivers")
 LAUNCH = Key[Launch]("launch")  # the one that asks for most threads in a block

@@ -119,12 +119,6 @@ class Limit(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class Limits(Value, frozen=True, kw_only=True):
-    """The finite limits of a process or a control group. What is not listed has no limit, where the listing is whole."""
-
-    entries: tuple[Limit, ...]
-
-
 class Refusal(Value, frozen=True, kw_only=True):
     """A system call, or a part of /proc, that this process is refused, and the answer."""
 
@@ -182,8 +176,8 @@ TEGRA = Key[bool]("tegra")
 HYPERVISOR = Key[str]("hypervisor")
 MAY_MAKE_NODES = Key[bool]("may-make-nodes")  # CAP_MKNOD is in the effective set
 SETTING = Key[Setting]("setting")
-LIMITS = Key[Limits]("limits")
-CGROUP_LIMITS = Key[Limits]("cgroup-limits")
+LIMITS = Key[tuple[Limit, ...]]("limits")  # what is not listed has none, where the listing is whole; so for the control group
+CGROUP_LIMITS = Key[tuple[Limit, ...]]("cgroup-limits")
 KERNEL_INTERFACE = Key[tuple[Refusal, ...]]("kernel-interface")  # what of it this process is refused
 KILLED_FOR_MEMORY = Key[int]("killed-for-memory")  # processes of this control group that the kernel killed, before the ladder
 KILLED_FOR_MEMORY_AFTER = Key[int]("killed-for-memory-after")
