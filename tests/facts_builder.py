@@ -42,8 +42,6 @@ from cudadoctor.model.values import (
     DeviceNode,
     DeviceNodes,
     DkmsEntry,
-    DkmsStatus,
-    DriverPackages,
     Environment,
     Hang,
     Hangs,
@@ -57,7 +55,6 @@ from cudadoctor.model.values import (
     LibraryFile,
     LoadedDriver,
     ModuleFile,
-    ModuleFiles,
     Nvml,
     NvmlGpu,
     Opening,
@@ -126,21 +123,19 @@ def modules(*names: str) -> KernelModules:
     return KernelModules(modules=tuple(KernelModule(name=name) for name in names))
 
 
-def module_files(*releases: str, version: str | None = None) -> ModuleFiles:
+def module_files(*releases: str, version: str | None = None) -> tuple[ModuleFile, ...]:
     number = ModuleVersion(version) if version is not None else None
-    return ModuleFiles(
-        files=tuple(
-            ModuleFile(path=f"/lib/modules/{release}/updates/dkms/nvidia.ko.zst", kernel=release, version=number) for release in releases
-        )
+    return tuple(
+        ModuleFile(path=f"/lib/modules/{release}/updates/dkms/nvidia.ko.zst", kernel=release, version=number) for release in releases
     )
 
 
-def dkms(*kernels: str | None, version: str = VERSION, state: str = "installed") -> DkmsStatus:
-    return DkmsStatus(entries=tuple(DkmsEntry(module="nvidia", version=version, kernel=kernel, state=state) for kernel in kernels))
+def dkms(*kernels: str | None, version: str = VERSION, state: str = "installed") -> tuple[DkmsEntry, ...]:
+    return tuple(DkmsEntry(module="nvidia", version=version, kernel=kernel, state=state) for kernel in kernels)
 
 
-def packages(*names: str, version: str = f"{VERSION}-0ubuntu1") -> DriverPackages:
-    return DriverPackages(packages=tuple(Package(name=name, version=version) for name in names))
+def packages(*names: str, version: str = f"{VERSION}-0ubuntu1") -> tuple[Package, ...]:
+    return tuple(Package(name=name, version=version) for name in names)
 
 
 def log(*lines: str, xid: int | None = None, address: str | None = None) -> KernelLog:

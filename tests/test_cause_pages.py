@@ -18,7 +18,7 @@ from cudadoctor.knowledge.load import load
 from cudadoctor.model import site
 from cudadoctor.model.explanation import CauseDocument, Fix
 from cudadoctor.model.recipe import Step
-from cudadoctor.report import explanation_text, markdown_pages
+from cudadoctor.report import explanation_text, manual_pages
 from cudadoctor.report.page import Style
 from tests.cases import every
 from tests.command_line import run
@@ -49,8 +49,8 @@ def test_there_is_a_file_for_each_cause_and_an_index() -> None:
 def test_a_page_says_what_the_causes_file_says(cause: str) -> None:
     text, known = pages()[f"causes/{cause}.md"], KNOWLEDGE.cause(cause)
     assert text.startswith("# ")
-    assert markdown_pages.escaped(known.title) in text.splitlines()[0]
-    assert markdown_pages.prose(known.why) in text
+    assert manual_pages.escaped(known.title) in text.splitlines()[0]
+    assert manual_pages.prose(known.why) in text
     assert known.tell_apart in text
     assert f"row of `cudadoctor check`: `{known.row}`" in text
     for rung in known.breaks:
@@ -58,12 +58,12 @@ def test_a_page_says_what_the_causes_file_says(cause: str) -> None:
     for other in known.yields_to:
         assert f"]({other}.md)" in text
     for match in known.match:
-        assert all(markdown_pages.code(literal) in text for literal in match.literals)
+        assert all(manual_pages.code(literal) in text for literal in match.literals)
     for source in known.sources:
-        assert markdown_pages.source(source) in text
+        assert manual_pages.source(source) in text
     assert "\n## Fix\n" in text
     if known.no_software_fix:
-        assert markdown_pages.prose(known.no_software_fix) in text
+        assert manual_pages.prose(known.no_software_fix) in text
 
 
 @every("cause", sorted(KNOWLEDGE.causes))
@@ -106,7 +106,7 @@ def test_every_code_gpu_and_variable_has_a_page_that_says_what_explain_says() ->
     for path, question in (("codes/cuda-100.md", "cuda 100"), ("codes/xid-79.md", "Xid 79"), ("codes/nvml-3.md", "nvml 3")):
         found = lookup.explain_code(question, KNOWLEDGE)
         assert found is not None
-        assert markdown_pages.prose(found.matches[0].meaning) in pages()[path]
+        assert manual_pages.prose(found.matches[0].meaning) in pages()[path]
         for cause in found.matches[0].causes:
             assert f"](../causes/{cause}.md)" in pages()[path]
     assert {f"codes/xid-{xid.number}.md" for xid in KNOWLEDGE.xids} <= set(pages())
@@ -117,7 +117,7 @@ def test_every_code_gpu_and_variable_has_a_page_that_says_what_explain_says() ->
 def test_messages_are_in_the_index_with_their_cause() -> None:
     for cause in KNOWLEDGE.causes.values():
         for match in cause.match:
-            assert all(markdown_pages.code(example) in pages()["messages.md"] for example in match.examples)
+            assert all(manual_pages.code(example) in pages()["messages.md"] for example in match.examples)
     assert "No CUDA GPUs are available" in pages()["codes/cuda-100.md"]
 
 
@@ -209,7 +209,7 @@ def without_code(text: str) -> str:
 
 
 def test_hostile_text_stays_text() -> None:
-    text = markdown_pages.page(hostile_document())
+    text = manual_pages.of_cause(hostile_document())
     assert "\u202e" not in text
     assert "\x1b" not in text
     rest = re.sub(r"\\[\\`*_\[\]<>&~|$@#!:.)(+=-]", "", without_code(text))
@@ -225,14 +225,14 @@ def test_hostile_text_stays_text() -> None:
 
 @given(st.text(max_size=60))
 def test_prose_code_and_blocks_hold_any_text(text: str) -> None:
-    assert "\n" not in markdown_pages.escaped(text)
-    assert "\n" not in markdown_pages.prose(text)
-    span = markdown_pages.code(text)
+    assert "\n" not in manual_pages.escaped(text)
+    assert "\n" not in manual_pages.prose(text)
+    span = manual_pages.code(text)
     ticks = re.match(r"`+", span)
     assert ticks is not None
     assert span.endswith(ticks.group())
     assert ticks.group() not in list(re.findall(r"`+", span[len(ticks.group()) : -len(ticks.group())]))
-    lines = markdown_pages.block(text).split("\n")
+    lines = manual_pages.block(text).split("\n")
     assert lines[0].removesuffix("sh") == lines[-1]
     assert not any(line.strip().startswith(lines[-1]) for line in lines[1:-1])
 
@@ -251,4 +251,4 @@ def test_prose_code_and_blocks_hold_any_text(text: str) -> None:
     ],
 )
 def test_what_opens_markup_is_escaped_and_the_rest_is_left_alone(text: str, written: str) -> None:
-    assert markdown_pages.escaped(text) == written
+    assert manual_pages.escaped(text) == written

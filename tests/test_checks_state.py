@@ -1,6 +1,6 @@
 """Rules about a driver that does not fit and a device that refuses work: each cause fires, does not fire, and is undecided.
 
-Flavours and packages (driver_flavour.py), MIG, compute mode, MPS, fabric, confidential computing and vGPU (device_state.py), limits
+Flavours and packages (driver_fit.py), MIG, compute mode, MPS, fabric, confidential computing and vGPU (device_state.py), limits
 (limits.py), policies (device_nodes.py).
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.checks import device_nodes, device_state, driver_flavour, history, limits
+from cudadoctor.checks import device_nodes, device_state, driver_fit, history, limits
 from cudadoctor.checks.limits import tight
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import load
@@ -33,12 +33,10 @@ from cudadoctor.model.values import (
     PROCESSES,
     TEGRA,
     WSL,
-    DriverPackages,
     Environment,
     GpuProcess,
     Ladder,
     Limit,
-    Limits,
     LoadedDriver,
     Nvml,
     NvmlGpu,
@@ -81,22 +79,22 @@ def loaded(flavour: Any, version: str = "580.95.05") -> LoadedDriver:
 )
 def test_the_flavour_fits_the_generation(device: str, driver: LoadedDriver, causes: list[str]) -> None:
     state = {PCI: make.bus(make.gpu(device=device, driver=None)), LOADED_DRIVER: driver, **NO_GPU}
-    assert found(driver_flavour.open_required, state) + found(driver_flavour.open_unsupported, state) == causes
+    assert found(driver_fit.open_required, state) + found(driver_fit.open_unsupported, state) == causes
 
 
 def test_a_gpu_that_works_has_the_right_flavour() -> None:
     state = {PCI: make.bus(make.gpu(device=BLACKWELL)), LOADED_DRIVER: loaded("proprietary")}
-    assert found(driver_flavour.open_required, state) == []
+    assert found(driver_fit.open_required, state) == []
 
 
 def test_the_flavour_is_not_judged_without_the_bus() -> None:
     with pytest.raises(NotKnown):
-        found(driver_flavour.open_required, {LOADED_DRIVER: loaded("proprietary")}, (PCI,))
+        found(driver_fit.open_required, {LOADED_DRIVER: loaded("proprietary")}, (PCI,))
 
 
 # ---------------------------------------------------------------- packages
-def packages(*entries: tuple[str, str, str]) -> DriverPackages:
-    return DriverPackages(packages=tuple(Package(state=state, name=name, version=version) for state, name, version in entries))
+def packages(*entries: tuple[str, str, str]) -> tuple[Package, ...]:
+    return tuple(Package(state=state, name=name, version=version) for state, name, version in entries)
 
 
 @pytest.mark.parametrize(
@@ -116,20 +114,20 @@ def packages(*entries: tuple[str, str, str]) -> DriverPackages:
     ],
 )
 def test_driver_packages_belong_together(entries: list[tuple[str, str, str]], causes: list[str]) -> None:
-    assert found(driver_flavour.packages_conflict, {DRIVER_PACKAGES: packages(*entries)}) == causes
+    assert found(driver_fit.packages_conflict, {DRIVER_PACKAGES: packages(*entries)}) == causes
 
 
 def test_packages_in_wsl_are_another_fault() -> None:
-    assert found(driver_flavour.packages_conflict, {DRIVER_PACKAGES: packages(("iU", "nvidia-utils-550", "550.54.15")), WSL: True}) == []
+    assert found(driver_fit.packages_conflict, {DRIVER_PACKAGES: packages(("iU", "nvidia-utils-550", "550.54.15")), WSL: True}) == []
 
 
 def test_a_jetson_has_its_own_driver() -> None:
     desktop, own = packages(("ii", "nvidia-driver-535", "535.183.01")), packages(("ii", "nvidia-l4t-core", "36.4.3"))
-    assert found(driver_flavour.wrong_platform, {TEGRA: True, DRIVER_PACKAGES: desktop}) == ["driver-wrong-platform"]
-    assert found(driver_flavour.wrong_platform, {TEGRA: True, DRIVER_PACKAGES: own}) == []
-    assert found(driver_flavour.wrong_platform, {DRIVER_PACKAGES: desktop}) == []
+    assert found(driver_fit.wrong_platform, {TEGRA: True, DRIVER_PACKAGES: desktop}) == ["driver-wrong-platform"]
+    assert found(driver_fit.wrong_platform, {TEGRA: True, DRIVER_PACKAGES: own}) == []
+    assert found(driver_fit.wrong_platform, {DRIVER_PACKAGES: desktop}) == []
     with pytest.raises(NotKnown):
-        found(driver_flavour.wrong_platform, {DRIVER_PACKAGES: desktop}, (TEGRA,))
+        found(driver_fit.wrong_platform, {DRIVER_PACKAGES: desktop}, (TEGRA,))
 
 
 # ---------------------------------------------------------------- compute mode, MPS
@@ -273,11 +271,11 @@ def test_a_policy_denies_what_the_mode_allows(mode: str, errno: str, causes: lis
 
 
 # ---------------------------------------------------------------- limits
-def ceiling(name: str, value: int) -> Limits:
-    return Limits(entries=(Limit(name=name, value=value),))
+def ceiling(name: str, value: int) -> tuple[Limit, ...]:
+    return (Limit(name=name, value=value),)
 
 
-NONE = Limits(entries=())
+NONE = ()
 STARVED = Ladder(rungs=(RungResult(rung="numba-kernel", gpu=0, status="hang"),))
 
 
@@ -295,7 +293,7 @@ STARVED = Ladder(rungs=(RungResult(rung="numba-kernel", gpu=0, status="hang"),))
         (ceiling("address space", 8 << 30), ceiling("memory of the control group", 300 << 20), STARVED, []),
     ],
 )
-def test_limits(own: Limits, group: Limits | None, climb: Any, causes: list[str]) -> None:
+def test_limits(own: tuple[Limit, ...], group: tuple[Limit, ...] | None, climb: Any, causes: list[str]) -> None:
     assert found(limits.limited, {LIMITS: own, CGROUP_LIMITS: group, LADDER: climb}) == causes
 
 
@@ -375,7 +373,7 @@ def test_what_is_too_low_is_said_in_its_unit() -> None:
 # ---------------------------------------------------------------- texts
 def test_a_text_with_packages_of_two_branches_raises_no_more_than_suspicion() -> None:
     two = packages(("ii", "libnvidia-compute-550", "550.54.15-0ubuntu1"), ("ii", "nvidia-utils-535", "535.161.07-0ubuntu1"))
-    clues = list(driver_flavour.packages_conflict(text({DRIVER_PACKAGES: two}), KNOWLEDGE))
+    clues = list(driver_fit.packages_conflict(text({DRIVER_PACKAGES: two}), KNOWLEDGE))
     assert [(clue.cause, clue.basis) for clue in clues] == [("driver-packages-conflict", "suspected")]
 
 

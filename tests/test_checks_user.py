@@ -50,7 +50,6 @@ from cudadoctor.model.values import (
     InstalledFile,
     Ladder,
     Limit,
-    Limits,
     LoadedDriver,
     Measurement,
     NumbaState,
@@ -404,7 +403,7 @@ def test_a_file_that_is_not_what_was_installed() -> None:
 def test_threads_that_a_limit_or_a_filter_refuses() -> None:
     none: State = {KERNEL_INTERFACE: (Refusal(name="clone3", answer="can't start new thread", line=1),), LADDER: climb("init", code=304)}
     assert causes(none) == {"kernel-interface-withheld"}
-    few = Limits(entries=(Limit(name="processes", value=3, line=1),))
+    few = (Limit(name="processes", value=3, line=1),)
     assert causes({**none, LIMITS: few}) == {"process-limits"}
     assert causes({**none, LADDER: climb("init", code=100)}) == set()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.checks.container_stack import ways
+from cudadoctor.checks.container import ways
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Item

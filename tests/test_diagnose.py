@@ -15,10 +15,9 @@ from cudadoctor.judge import stages
 from cudadoctor.judge.cases import cases_of, explains
 from cudadoctor.judge.diagnose import Seen, diagnose
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.diagnosis import Crash, Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Quote
-from cudadoctor.model.findings import Clue, Outcome
+from cudadoctor.model.findings import Clue, Crash, Judged, Outcome
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import DEVICE_NODES, LADDER, LOADED_DRIVER, NVML, PCI
 from cudadoctor.sources import pasted

@@ -18,10 +18,10 @@ from cudadoctor.commands import examining
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge import experiments, stages
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.diagnosis import Conclusion
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.experiments import SAME, Change, Entry, Failure, Plan, Proposal, Ran, Try
 from cudadoctor.model.facts import Facts
+from cudadoctor.model.findings import Conclusion
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.judgement import Answer, Question
 from cudadoctor.model.report import Report

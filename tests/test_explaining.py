@@ -14,8 +14,7 @@ from cudadoctor.commands import explaining
 from cudadoctor.commands.explaining import _names, nearest
 from cudadoctor.knowledge.load import load
 from cudadoctor.knowledge.lookup import explain_code
-from cudadoctor.prescribe import shellwords
-from cudadoctor.prescribe.placeholders import WORDS
+from cudadoctor.prescribe import shells
 from cudadoctor.sources import recording
 from tests.cases import every
 from tests.command_line import NOUVEAU, ROOT, evidence_of, host, run
@@ -106,7 +105,7 @@ def test_codes_and_causes_name_each_other() -> None:
 def placeholders_of(cause: str) -> set[str]:
     steps = [step for name in KNOWLEDGE.cause(cause).recipes for step in KNOWLEDGE.recipe(name).steps]
     texts = [text for step in steps for text in (step.text, step.shell, step.verify, step.undo, *step.shells.values()) if text]
-    return {name for text in texts for name in shellwords.names(text)} & set(WORDS)
+    return {name for text in texts for name in shells.names(text)} & set(KNOWLEDGE.placeholder_words)
 
 
 @every("cause", sorted(KNOWLEDGE.causes))

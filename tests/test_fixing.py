@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.commands import smoke
+from cudadoctor.commands import measuring
 from cudadoctor.judge import asked_for
 from cudadoctor.judge.stages import Judgement, judge, weighed
 from cudadoctor.knowledge.load import load
@@ -20,8 +20,7 @@ from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription, Step
 from cudadoctor.model.requirements import Requirements
-from cudadoctor.report import script as script_of
-from cudadoctor.report import smoke_text
+from cudadoctor.report import fixing, smoke_text
 from cudadoctor.report.text import Style
 from tests.cases import every
 from tests.command_line import HEALTHY, HUNG, NAMES, NOUVEAU, changed, evidence_of, host, lines, records, run
@@ -145,7 +144,7 @@ def test_a_live_machine() -> None:
 @every("name", NAMES)
 def test_the_script_of_every_host_parses(name: str) -> None:
     report = report_of(name)
-    script = script_of.render(report, report.prescription)
+    script = fixing.as_script(report, report.prescription)
     assert script.startswith("#!/bin/sh\n")
     parses(script)
     for step in report.prescription.steps if report.prescription else ():
@@ -165,13 +164,13 @@ def weighed_for(distro: str | None) -> Judgement:
 def test_the_script_of_every_cause_parses(cause: str) -> None:
     report = report_of(HEALTHY)
     for distro in ("ubuntu-24.04", "fedora-41", None):
-        parses(script_of.render(report, asked_for.for_cause(cause, report, weighed_for(distro), KNOWLEDGE)))
+        parses(fixing.as_script(report, asked_for.for_cause(cause, report, weighed_for(distro), KNOWLEDGE)))
 
 
 def test_a_script_of_powershell_commands_nothing_that_an_old_one_reads_differently() -> None:
     """Without a mark, Windows PowerShell 5.1 takes a byte of this letter for a closing quote."""
     step = Step(id="x/1", text="Rename it.", shell="Move-Item 'C:\\d\u0412; calc; \u0412' 'C:\\e'", kind="environment")
-    script = script_of.render(report_of(HEALTHY), Prescription(cause="x", action="fix-program", steps=(step,)), powershell=True)
+    script = fixing.as_script(report_of(HEALTHY), Prescription(cause="x", action="fix-program", steps=(step,)), powershell=True)
     assert not [line for line in script.splitlines() if line and not line.startswith("#") and not line.isascii()]
     assert "Move-Item" in script
 
@@ -200,10 +199,10 @@ def test_no_word_of_a_step_leaves_its_comment() -> None:
         undo="x\rrm -rf /undo",
     )
     odd = msgspec.structs.replace(step, shell="echo \x1b[2J", text="second")
-    script = script_of.render(report, Prescription(cause="driver-hung", action="reboot", steps=(step, odd)))
+    script = fixing.as_script(report, Prescription(cause="driver-hung", action="reboot", steps=(step, odd)))
     parses(script)
     commands = [line for line in script.splitlines() if line and not line.startswith("#")]
-    assert commands == [*(line for line in script_of._SH if not line.startswith("#")), "echo 'a", "b'"]
+    assert commands == [*(line for line in fixing._SH if not line.startswith("#")), "echo 'a", "b'"]
     assert "\x1b" not in script
     assert "\r" not in script
 
@@ -221,7 +220,7 @@ def ladder_with(change: Any, name: str = HEALTHY) -> Evidence:
 
 
 def smoke_of(evidence: Evidence) -> Any:
-    return smoke.required(judge(evidence, KNOWLEDGE, Requirements(needs_kernel=True)))
+    return measuring.required(judge(evidence, KNOWLEDGE, Requirements(needs_kernel=True)))
 
 
 def test_smoke_passes_where_every_kernel_was_right() -> None:

@@ -22,8 +22,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from cudadoctor import policy
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
-from cudadoctor.model.diagnosis import Crash
 from cudadoctor.model.facts import Quote
+from cudadoctor.model.findings import Crash
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Ignore, Policy, Requirements
 from cudadoctor.report import words

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.checks import gpu, history, links, memory_errors
+from cudadoctor.checks import gpu, health, history, links
 from cudadoctor.inventory.rungs import observe
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
@@ -31,7 +31,6 @@ from cudadoctor.model.values import (
     PciLink,
     PciLinks,
     SmiCsv,
-    SmiDetails,
 )
 from cudadoctor.parsers import kernel_log
 from cudadoctor.parsers.base import Text
@@ -220,15 +219,15 @@ def counted(rule: Any, **values: Any) -> list[Clue]:
 @pytest.mark.parametrize(
     ("rule", "values", "cause"),
     [
-        (memory_errors.uncorrected_counted, {"ecc_uncorrected_volatile": 1}, "ecc-uncorrectable"),
-        (memory_errors.remapping_counted, {"remap_pending": True}, "row-remap-needed"),
-        (memory_errors.remapping_counted, {"remap_failed": True}, "row-remap-needed"),
-        (memory_errors.remapping_counted, {"retired_pages_pending": True}, "row-remap-needed"),
-        (memory_errors.remapping_counted, {"recovery_action": "drain-and-reset"}, "row-remap-needed"),
-        (memory_errors.reset_asked, {"recovery_action": "node-reboot"}, "gpu-needs-reset"),
-        (memory_errors.reset_asked, {"errors": {"power_w": "GPU requires reset"}}, "gpu-needs-reset"),
-        (memory_errors.clocks_held, {"throttle_reasons": ("hw-slowdown",)}, "thermal-or-power-throttling"),
-        (memory_errors.clocks_held, {"temperature_c": 93.0, "temperature_slowdown_c": 92.0}, "thermal-or-power-throttling"),
+        (health.uncorrected_counted, {"ecc_uncorrected_volatile": 1}, "ecc-uncorrectable"),
+        (health.remapping_counted, {"remap_pending": True}, "row-remap-needed"),
+        (health.remapping_counted, {"remap_failed": True}, "row-remap-needed"),
+        (health.remapping_counted, {"retired_pages_pending": True}, "row-remap-needed"),
+        (health.remapping_counted, {"recovery_action": "drain-and-reset"}, "row-remap-needed"),
+        (health.reset_asked, {"recovery_action": "node-reboot"}, "gpu-needs-reset"),
+        (health.reset_asked, {"errors": {"power_w": "GPU requires reset"}}, "gpu-needs-reset"),
+        (health.clocks_held, {"throttle_reasons": ("hw-slowdown",)}, "thermal-or-power-throttling"),
+        (health.clocks_held, {"temperature_c": 93.0, "temperature_slowdown_c": 92.0}, "thermal-or-power-throttling"),
         (links.nvlink_counted, {"nvlinks_active": 11, "nvlinks_inactive": 1}, "nvlink-error"),
     ],
 )
@@ -243,12 +242,12 @@ def test_what_nvml_counts_is_a_cause(rule: Any, values: dict[str, Any], cause: s
 @pytest.mark.parametrize(
     ("rule", "values"),
     [
-        (memory_errors.uncorrected_counted, {"ecc_uncorrected_volatile": 0}),
-        (memory_errors.uncorrected_counted, {"ecc_uncorrected_volatile": None}),
-        (memory_errors.remapping_counted, {"remap_pending": False, "remap_failed": False}),
-        (memory_errors.reset_asked, {"recovery_action": "none"}),
-        (memory_errors.clocks_held, {"throttle_reasons": ("sw-power-cap", "gpu-idle")}),
-        (memory_errors.clocks_held, {"throttle_reasons": ("board-limit", "reliability")}),  # limits of the board itself, as a power cap
+        (health.uncorrected_counted, {"ecc_uncorrected_volatile": 0}),
+        (health.uncorrected_counted, {"ecc_uncorrected_volatile": None}),
+        (health.remapping_counted, {"remap_pending": False, "remap_failed": False}),
+        (health.reset_asked, {"recovery_action": "none"}),
+        (health.clocks_held, {"throttle_reasons": ("sw-power-cap", "gpu-idle")}),
+        (health.clocks_held, {"throttle_reasons": ("board-limit", "reliability")}),  # limits of the board itself, as a power cap
         (links.nvlink_counted, {"nvlinks_active": 0, "nvlinks_inactive": 4}),  # no bridge is plugged in
         (links.nvlink_counted, {"nvlinks_active": 12, "nvlinks_inactive": 0}),
     ],
@@ -281,8 +280,8 @@ def shown(**facts: Any) -> dict[str, str]:
     return {clue.cause: clue.basis for clue in links.pcie_shown(facts_of(state, origin="text"), KNOWLEDGE)}  # type: ignore[arg-type]
 
 
-def gpu_details(**values: Any) -> SmiDetails:
-    return SmiDetails(gpus=(GpuDetails(**values, lines=dict.fromkeys(values, 1), line=1),))
+def gpu_details(**values: Any) -> tuple[GpuDetails, ...]:
+    return (GpuDetails(**values, lines=dict.fromkeys(values, 1), line=1),)
 
 
 def link(**values: Any) -> PciLink:

@@ -7,7 +7,7 @@ import pytest
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.evidence import Item, Status
 from cudadoctor.model.facts import Fact
-from cudadoctor.model.values import DriverPackages, PciBus
+from cudadoctor.model.values import PciBus
 from cudadoctor.parsers import kernel_log, module_files, modules, packages, pci_sysfs
 from cudadoctor.parsers.base import Parser, Text
 
@@ -45,8 +45,8 @@ def test_addresses_have_one_form(written: str, address: str | None) -> None:
 def test_a_pattern_that_matches_nothing_is_no_gap() -> None:
     (fact,) = query("ii  nvidia-driver-535 535.183.01-0ubuntu1\n", NO_CUDA, 1)
     assert fact.whole
-    assert isinstance(fact.value, DriverPackages)
-    assert [package.name for package in fact.value.packages] == ["nvidia-driver-535"]
+    assert fact.value is not None
+    assert [package.name for package in fact.value] == ["nvidia-driver-535"]
 
 
 def test_of_a_history_the_last_line_of_a_package_counts() -> None:
@@ -64,7 +64,7 @@ def test_of_a_history_the_last_line_of_a_package_counts() -> None:
     )
     (fact,) = packages.PARSER.parse(Text("\n".join(told), source="text", origin="text", whole=False))
     assert isinstance(fact, Fact)
-    assert {(package.name, package.version) for package in fact.value.packages} == {
+    assert {(package.name, package.version) for package in fact.value} == {
         ("nvidia-utils", "580.105.08-1"),
         ("nvidia-dkms-580", "580.82.07-1"),
     }
@@ -73,7 +73,7 @@ def test_of_a_history_the_last_line_of_a_package_counts() -> None:
 def test_no_packages_at_all_is_known() -> None:
     (fact,) = query("", "dpkg-query: no packages found matching *nvidia*\n" + NO_CUDA, 1)
     assert fact.whole
-    assert fact.value == DriverPackages(packages=())
+    assert fact.value == ()
     assert "no installed package" in fact.quotes[0].text
 
 

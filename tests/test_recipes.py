@@ -37,8 +37,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion
 from cudadoctor.prescribe import CHECK_AGAIN, CONDITIONS, placeholders, prescribe, render_step
-from cudadoctor.prescribe.placeholders import WORDS
-from cudadoctor.prescribe.shellwords import fill_shell, names, quoted, with_sudo
+from cudadoctor.prescribe.shells import fill_shell, names, quoted, with_sudo
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, nodes, nvml, nvml_gpu, packages, user
@@ -67,14 +66,14 @@ def test_every_condition_is_used_and_every_use_is_known() -> None:
     words = {word.lstrip("!") for _, _, step in STEPS for word in (step.when or "").split()}
     assert {word for word in words if ":" not in word} == set(CONDITIONS)
     assert {word.partition(":")[0] for word in words if ":" in word} == {"has", "value"}
-    assert {word.partition(":")[2] for word in words if word.startswith("has:")} <= set(WORDS)
+    assert {word.partition(":")[2] for word in words if word.startswith("has:")} <= set(KNOWLEDGE.placeholder_words)
 
 
 def test_every_placeholder_has_words_for_when_it_is_not_known() -> None:
     texts = [text for _, _, step in STEPS for text in (step.text, step.shell, step.verify, step.undo, *step.shells.values()) if text]
     used = {name for text in texts for name in names(text)}
-    assert used <= set(WORDS) | ALWAYS_KNOWN
-    assert set(WORDS) <= used
+    assert used <= set(KNOWLEDGE.placeholder_words) | ALWAYS_KNOWN
+    assert set(KNOWLEDGE.placeholder_words) <= used
 
 
 @every("recipe, number, step", STEPS)
@@ -232,7 +231,7 @@ def test_whatever_every_parameter_holds_stays_one_word(distro: str, evil: str, m
     for values in (lambda word: word, lambda word: (word, word)):
         written = []
         for word in (evil, plain):
-            given = [(name, values(word)) for name in WORDS if placeholders.fits(name, values(evil))]
+            given = [(name, values(word)) for name in KNOWLEDGE.placeholder_words if placeholders.fits(name, values(evil))]
             monkeypatch.setattr(placeholders, "_SOURCES", (lambda case, given=given: given,))
             case = case_of(finding("libcuda-missing"), {}, facts_of(state_with(PLAIN)), KNOWLEDGE, distro)
             steps = [render_step(step, case) for _, _, step in STEPS]

@@ -15,8 +15,7 @@ from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.report import Report
-from cudadoctor.report import fix_text, smoke_text, text
-from cudadoctor.report import script as script_of
+from cudadoctor.report import fixing, smoke_text, text
 from cudadoctor.report.clean import clean, one_line
 from cudadoctor.report.text import Style
 from cudadoctor.sources import pasted
@@ -97,7 +96,7 @@ def test_commands_are_never_wrapped(name: str) -> None:
     if report.prescription is None:
         return
     narrow = [line.strip() for line in shown(report, width=40).splitlines()]
-    fixed = [line.strip() for line in fix_text.render(report, report.prescription, KNOWLEDGE, Style(width=40)).splitlines()]
+    fixed = [line.strip() for line in fixing.as_text(report, report.prescription, KNOWLEDGE, Style(width=40)).splitlines()]
     for step in report.prescription.steps:
         for command in (step.shell, step.verify, step.undo):
             for line in (command or "").splitlines():
@@ -188,8 +187,8 @@ def test_words_of_the_machine_never_steer_the_terminal(name: str) -> None:
         shown(report, verbose=True),
         smoke_text.render(report, KNOWLEDGE, style),
         smoke_text.steps(report, style),
-        fix_text.render(report, report.prescription, KNOWLEDGE, style),
-        script_of.render(report, report.prescription),
+        fixing.as_text(report, report.prescription, KNOWLEDGE, style),
+        fixing.as_script(report, report.prescription),
     ]
     for out in outputs:
         assert not CONTROL.search(out), CONTROL.search(out)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.checks import device_numbers, processes
+from cudadoctor.checks import processes, visible_devices
 from cudadoctor.inventory.devices import devices_of
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
@@ -107,17 +107,17 @@ def test_the_uuid_joins_where_an_address_is_missing() -> None:
 def test_a_hidden_gpu_and_one_that_nobody_asked_about_are_told_apart() -> None:
     nvml = Nvml(code=0, gpus=(gpu(0, SLOW, "GPU-aaaaaaaa-1"), gpu(1, FAST, "GPU-aaaaaaaa-2")))
     hidden = facts_of({NVML: nvml, LADDER: climb(FAST), ENVIRONMENT: environment(CUDA_VISIBLE_DEVICES="1")})
-    assert device_numbers.numbers(hidden) == (
+    assert visible_devices.numbers(hidden) == (
         f"CUDA 0 (default): nvidia-smi 1, {FAST}, {UUIDS[FAST][:12]}",
         f"hidden: nvidia-smi 0, {SLOW}, GPU-aaaaaaaa",
     )
-    assert device_numbers.note(hidden) is None, "who chooses GPUs knows that their numbers change"
-    unasked = device_numbers.numbers(facts_of({NVML: nvml}, unknown=(LADDER,)))
+    assert visible_devices.note(hidden) is None, "who chooses GPUs knows that their numbers change"
+    unasked = visible_devices.numbers(facts_of({NVML: nvml}, unknown=(LADDER,)))
     assert unasked[0].startswith("CUDA's own numbers are not known")
     # Both UUIDs begin alike: each is shown whole, for its beginning names no GPU.
     assert unasked[1:] == (f"nvidia-smi 0, {SLOW}, GPU-aaaaaaaa-1", f"nvidia-smi 1, {FAST}, GPU-aaaaaaaa-2")
     ordered = facts_of({NVML: nvml, ENVIRONMENT: environment(CUDA_DEVICE_ORDER="PCI_BUS_ID")}, unknown=(LADDER,))
-    assert "CUDA counts likewise" in device_numbers.numbers(ordered)[0]
+    assert "CUDA counts likewise" in visible_devices.numbers(ordered)[0]
 
 
 # ---------------------------------------------------------------- the free GPU first

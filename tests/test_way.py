@@ -14,7 +14,7 @@ from cudadoctor.model.values import PCI
 from cudadoctor.model.version import ComputeCapability, CudaVersion
 from cudadoctor.prescribe import prescribe, way
 from cudadoctor.prescribe.gpus import Gpus
-from cudadoctor.prescribe.stack import in_words, stack_of
+from cudadoctor.prescribe.pip import in_words, stack_of
 from cudadoctor.prescribe.steps import case_of
 from cudadoctor.sources import recording
 from tests.command_line import HOSTS, changed, records, run

@@ -24,7 +24,6 @@ from cudadoctor.model.values import (
     FrameworkBuilds,
     Ladder,
     NamedGpu,
-    NamedGpus,
     Nvcc,
     PythonEnvironment,
     PythonPackage,
@@ -170,7 +169,7 @@ def test_an_older_toolkit_in_the_library_path(version: str, path: str, found: in
     ],
 )
 def test_the_index_of_pytorch_fits_driver_and_gpu(gpu: str | None, cuda: str, index: str | None) -> None:
-    named = {NAMED_GPUS: NamedGpus(gpus=(NamedGpu(name=gpu),))} if gpu is not None else {}
+    named = {NAMED_GPUS: (NamedGpu(name=gpu),)} if gpu is not None else {}
     case = case_of(finding(CPU), {}, facts_of({LADDER: Ladder(cuda=CudaVersion(cuda)), **named}), KNOWLEDGE, "ubuntu-24.04")
     found = frameworks.torch_index(case)
     assert (found[0] if found is not None else None) == index

@@ -24,7 +24,6 @@ from cudadoctor.model.values import (
     PYTHON,
     SMI,
     DisplayAdapter,
-    DisplayAdapters,
     Kernel,
     PythonEnvironment,
 )
@@ -51,7 +50,7 @@ def adapter(**more: Any) -> DisplayAdapter:
 
 def found(*adapters: DisplayAdapter) -> list[Clue]:
     """What the rules find where each adapter stands in a listing of its own, and neither NVML nor CUDA gets anything out of them."""
-    listings = [fact(DISPLAY_ADAPTERS, DisplayAdapters(adapters=(one,)), f"listing {place}") for place, one in enumerate(adapters)]
+    listings = [fact(DISPLAY_ADAPTERS, (one,), f"listing {place}") for place, one in enumerate(adapters)]
     facts = facts_of({KERNEL: SYSTEM, DISPLAY_ADAPTERS: listings, NVML: nvml(12, library=None), LADDER: ladder("libcuda"), SMI: None})
     return [clue for rule in windows.RULES for clue in rule.function(facts, KNOWLEDGE)]
 
@@ -106,7 +105,7 @@ def test_both_listings_are_read_as_one() -> None:
 
 def test_what_works_is_not_accused() -> None:
     assert found(adapter(problem=43)) != []
-    facts = host({KERNEL: SYSTEM, DISPLAY_ADAPTERS: DisplayAdapters(adapters=(adapter(problem=43),)), LADDER: ladder()})
+    facts = host({KERNEL: SYSTEM, DISPLAY_ADAPTERS: (adapter(problem=43),), LADDER: ladder()})
     assert [clue for rule in windows.RULES for clue in rule.function(facts, KNOWLEDGE)] == []
 
 
@@ -164,7 +163,7 @@ def test_wmic_and_tables_are_read_too() -> None:
 
 def adapters_of(body: str) -> tuple[DisplayAdapter, ...]:
     made = video_controllers.parse_controllers(Text(body, source="text", origin="text", whole=False))
-    return next((one.value.adapters for one in made if isinstance(one, Fact) and one.key == DISPLAY_ADAPTERS.name), ())
+    return next((one.value for one in made if isinstance(one, Fact) and one.key == DISPLAY_ADAPTERS.name), ())
 
 
 # ---------------------------------------------------------------- hosts

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks import container_stack, traces
+import msgspec
+
+from cudadoctor.checks import traces
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import driver_cuda, variable_quote, variables_of
 from cudadoctor.checks.device_nodes import UVM, WSL_DEVICE, has, missing
@@ -46,9 +48,15 @@ from cudadoctor.model.values import (
     PCI,
     WSL,
     WSL_LIBRARIES,
+    CdiSpec,
+    ContainerStack,
+    LoadedDriver,
 )
 from cudadoctor.model.version import CudaVersion
 
+BY_RUNTIME = {"docker": ("/docker/", "/.docker/"), "nerdctl": ("/containerd/",), "containerd": ("/containerd/",), "podman": ()}
+SPECIFICATIONS = ("/etc/cdi", "/var/run/cdi")  # read by every engine
+SHOWN = {"docker": "Docker", "podman": "Podman", "nerdctl": "nerdctl", "containerd": "containerd"}
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 WSL_FOLDER = "/usr/lib/wsl/"
 REQUIRE = "NVIDIA_REQUIRE_CUDA"
@@ -129,7 +137,7 @@ def wsl_linux_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def linux_packages(facts: Facts) -> Quotes:
     """The line of a list of packages that shows a driver for Linux."""
     for fact in facts.all(DRIVER_PACKAGES):
-        for entry in fact.value.packages if fact.value is not None else ():
+        for entry in fact.value or ():
             if _LINUX_DRIVER.match(entry.name) and traces.is_driver_package(entry):
                 return line_of(fact, entry.line)
     return ()
@@ -216,6 +224,64 @@ def _met(alternative: str, cuda: CudaVersion, branch: int | None) -> bool:
     return True
 
 
+# ---------------------------------------------------------------- whether a host's containers would get its GPUs
+# What the settings of Docker, Podman and containerd say, without starting a container. A remark of the row, no fault: nobody may want
+# containers there. `--require container-gpu` asks for it.
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether one engine hands GPUs on. `ready` None: its settings may not be read."""
+
+    engine: str
+    ready: bool | None
+    why: str
+
+    @property
+    def words(self) -> str:
+        verb = "may hand" if self.ready is None else "hands" if self.ready else "does not hand"
+        return f"{SHOWN[self.engine]} {verb} GPUs on: {self.why}"
+
+
+def ways(stack: ContainerStack, driver: LoadedDriver | None) -> tuple[Way, ...]:
+    """Each engine, the first that is ready before the others."""
+    found = [_way(engine.name, stack, driver) for engine in stack.engines if engine.name != "containerd" or len(stack.engines) == 1]
+    return tuple(sorted(found, key=lambda way: (way.ready is not True, way.ready is not None)))
+
+
+def _way(engine: str, stack: ContainerStack, driver: LoadedDriver | None) -> Way:
+    entry = stack.find(engine)
+    if entry is not None and entry.snap:
+        return Way(engine=engine, ready=False, why=f"{entry.path} is a snap, which does not see the host's driver")
+    if engine == "docker" and stack.desktop:
+        return Way(engine=engine, ready=False, why="Docker Desktop runs containers in a virtual machine without the GPU")
+    settings = [path for path in stack.runtimes if _reads(engine, path)]
+    denied = [path for path in stack.denied if _reads(engine, path) or path.startswith(SPECIFICATIONS)]
+    named = next((spec for spec in stack.specifications if (spec.kind or "").startswith("nvidia.com/")), None)
+    rootless = ", rootless" if stack.rootless and engine == "docker" else ""
+    if settings and stack.toolkit is None:
+        return Way(engine=engine, ready=False, why=f"{settings[0]} names the NVIDIA runtime, and nvidia-container-runtime is not installed")
+    if settings:
+        return Way(engine=engine, ready=True, why=f"the NVIDIA runtime is configured in {settings[0]}{rootless}")
+    if named is not None:
+        return _by_specification(engine, named, driver)
+    if denied:
+        return Way(engine=engine, ready=None, why=f"{denied[0]} may not be read by this user")
+    missing = "no NVIDIA runtime and no CDI specification is configured" if engine != "podman" else "there is no CDI specification"
+    return Way(engine=engine, ready=False, why=missing + ("" if stack.toolkit else "; the NVIDIA Container Toolkit is not installed"))
+
+
+def _reads(engine: str, path: str) -> bool:
+    """Whether a file of settings is this engine's."""
+    return any(part in path for part in BY_RUNTIME[engine])
+
+
+def _by_specification(engine: str, spec: CdiSpec, driver: LoadedDriver | None) -> Way:
+    if spec.driver is not None and driver is not None and spec.driver.text != driver.version.text:
+        other = f"{spec.path} lists the files of driver {spec.driver.text}, and {driver.version.text} is loaded"
+        return Way(engine=engine, ready=False, why=f"{other}; `nvidia-ctk cdi generate` renews it")
+    of_driver = f" of driver {spec.driver.text}" if spec.driver is not None else ""
+    offered = ", ".join(spec.devices[:4]) or "GPUs"
+    return Way(engine=engine, ready=True, why=f"the CDI specification {spec.path}{of_driver} offers {offered}")
+
+
 # ---------------------------------------------------------------- the line
 def describe(facts: Facts, knowledge: Knowledge) -> Line:
     wsl, marks = facts[WSL], facts[CONTAINER_MARKS]
@@ -235,7 +301,7 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
             words.append(f"a virtual machine ({hypervisor.value})")
             quotes = some(hypervisor)[:1]
     stack, driver = facts.value(CONTAINER_STACK), facts.value(LOADED_DRIVER)
-    engines = [way.words for way in container_stack.ways(stack, driver)] if stack is not None and driver is not None else []
+    engines = [way.words for way in ways(stack, driver)] if stack is not None and driver is not None else []
     return Line("; ".join([", ".join(words), *engines[:1]]), quotes, details=tuple(engines[1:]))
 
 

@@ -1,6 +1,6 @@
 """Row `driver`: which kernel driver holds the GPU, and whether NVIDIA's module is installed and loaded.
 
-Whether that module fits the GPU and the user-space driver is asked in driver_fit.py, whether flavour and packages do in driver_flavour.py.
+Whether that module, its flavour and the packages fit the GPU and the user-space driver is asked in driver_fit.py.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cudadoctor.checks import driver_fit, driver_flavour, traces, windows
+from cudadoctor.checks import driver_fit, traces, windows
 from cudadoctor.checks.base import Check, Function, Line, Rule
 from cudadoctor.checks.reading import (
     WINDOWS,
@@ -111,7 +111,7 @@ def _nothing(facts: Facts) -> Quotes:
     """For wording: one line from each place that was looked at and holds nothing of a driver."""
     packages = facts.value(DRIVER_PACKAGES)
     empty: list[Key[Any]] = [SMI, MODULE_FILES]
-    if packages is None or not packages.packages:
+    if not packages:
         empty.append(DRIVER_PACKAGES)
     return tuple(quote for key in empty if isinstance(found := facts.get(key), Fact) for quote in found.quotes[:1])
 
@@ -134,7 +134,7 @@ def module_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def dkms_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The same from a text: DKMS built the module for other kernels only, and nothing in the text shows the driver at work."""
     dkms = facts[DKMS]
-    entries = [entry for entry in dkms.value.entries if entry.module.startswith("nvidia")] if dkms.value is not None else []
+    entries = [entry for entry in dkms.value or () if entry.module.startswith("nvidia")]
     if dkms.origin != "text" or not entries or elsewhere(facts, dkms) is not None or not driver_is_out(facts, dkms):
         return
     bus, nvml, smi = told(facts, PCI, dkms), told(facts, NVML, dkms), told(facts, SMI, dkms)
@@ -225,7 +225,6 @@ CHECK = Check(
         Rule("driver", ("driver-module-missing-for-kernel",), dkms_for_other_kernel),
         Rule("driver", ("driver-not-loaded",), not_loaded),
         *driver_fit.RULES,
-        *driver_flavour.RULES,
         *windows.RULES,
     ),
     describe=describe,

@@ -1,19 +1,24 @@
-"""Row `health`: temperature, throttling, memory errors, PCIe and NVLink as the driver reports them, and GPUs that did not start."""
+"""Row `health`: temperature, throttling, memory errors, PCIe and NVLink as the driver reports them, and GPUs that did not start.
+
+Of errors those counted since the driver was loaded count; those since the GPU was made are history. What no text shows is no ignorance
+about the machine: rules about texts read `facts.all`, which is empty there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from cudadoctor.checks import device_state, links, memory_errors
-from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.benchmark import CLOCKS
+from cudadoctor.checks import device_state, links
+from cudadoctor.checks.base import Check, Function, Line, Rule
+from cudadoctor.checks.benchmark import CLOCKS, GRAVE_REASONS
 from cudadoctor.checks.gpu import by_address, logged
-from cudadoctor.checks.reading import lines_with, listed, merged, some, subject_of, unknown
+from cudadoctor.checks.reading import Quotes, lines_at, lines_with, listed, merged, some, subject_of, unknown
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import KERNEL_LOG, NVML, NvmlGpu
+from cudadoctor.model.values import KERNEL_LOG, NVML, SMI, SMI_CSV, SMI_DETAILS, GpuDetails, NvmlGpu, SmiGpu
 
 _INIT_FAILED = lazy(r"RmInitAdapter failed|rm_init_adapter failed")
 # What the driver says where it knows why: each of these is a cause of its own.
@@ -23,6 +28,13 @@ _REASON_GIVEN = lazy(
 )
 # Reasons for low clocks that are no trouble: an idle GPU, and clocks that somebody chose.
 _HARMLESS = ("gpu-idle", "applications-clocks-setting", "display-clock-setting", "sync-boost")
+ECC, ROWS, RESET = "ecc-uncorrectable", "row-remap-needed", "gpu-needs-reset"
+NEAR = 2.0  # degrees Celsius to the limit from which clocks are held down
+RESETS = ("gpu-reset", "node-reboot", "system-reboot", "bus-reset", "drain-p2p")
+REMAPS = ("drain-and-reset",)
+_CSV_REASONS = tuple(
+    f"clocks_{word}_reasons.{reason.replace('-', '_')}" for word in ("throttle", "event") for reason in GRAVE_REASONS
+)  # fmt: skip
 
 
 def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -35,6 +47,139 @@ def init_failed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         near = (*grouped.get(None, ()), *grouped[address])
         basis: Basis = "suspected" if any(_REASON_GIVEN.search(event.text) for event in near) else "derived"
         yield Clue(cause="gpu-init-failed", quotes=fatal[-2:], subject=subject_of(address), basis=basis, values={"address": address or ""})
+
+
+# ---------------------------------------------------------------- what NVML counts
+def _counted(cause: str, says: Callable[[NvmlGpu], str | None]) -> Function:
+    """A rule that asks each GPU of NVML. `says`: the words of NVML's line that show the cause, None where it is not at work."""
+
+    def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+        fact = facts[NVML]
+        for gpu in fact.value.gpus if fact.value is not None else ():
+            words = says(gpu)
+            if words is not None:
+                quotes = tuple(quote for quote in lines_with(fact, words) if f"GPU {gpu.index}" in quote.text) or lines_with(fact, words)
+                values = {"address": gpu.address or "", "index": str(gpu.index)}
+                yield Clue(cause=cause, quotes=quotes[:1], subject=subject_of(gpu.address), values=values)
+
+    rule.__name__ = cause
+    return rule
+
+
+def _remapping(gpu: NvmlGpu) -> str | None:
+    if gpu.remap_pending or gpu.remap_failed:
+        return "row remapping"
+    if gpu.retired_pages_pending:
+        return "retired pages pending"
+    return "recovery action" if gpu.recovery_action in REMAPS else None
+
+
+def _to_reset(gpu: NvmlGpu) -> str | None:
+    if gpu.recovery_action in RESETS:
+        return "recovery action"
+    words = [gpu.handle_error or "", *gpu.errors.values()]
+    return next((word for word in words if "requires reset" in word), None)
+
+
+def _throttled(gpu: NvmlGpu) -> str | None:
+    hot = None not in (gpu.temperature_c, gpu.temperature_slowdown_c) and (gpu.temperature_c or 0) >= (gpu.temperature_slowdown_c or 0)
+    return "clocks held by" if set(gpu.throttle_reasons) & set(GRAVE_REASONS) else "slows down from" if hot else None
+
+
+uncorrected_counted = _counted(ECC, lambda gpu: "uncorrected ECC errors" if gpu.ecc_uncorrected_volatile else None)
+remapping_counted = _counted(ROWS, _remapping)
+reset_asked = _counted(RESET, _to_reset)
+clocks_held = _counted(CLOCKS, _throttled)
+
+
+# ---------------------------------------------------------------- what tables and texts show
+Shown = Callable[[Facts], Iterator[tuple[Fact[Any], Quotes, str | None]]]  # a fact, its lines, and the address of the GPU
+
+
+def _in_sections(fields: Callable[[GpuDetails], tuple[str, ...]]) -> Shown:
+    """Sections of nvidia-smi. `fields`: those that show the cause, none where it is not at work."""
+
+    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
+        for fact in facts.all(SMI_DETAILS):
+            for gpu in fact.value or ():
+                named = fields(gpu)
+                if named:
+                    yield fact, lines_at(fact, {gpu.lines.get(name) for name in named})[:3], gpu.address
+
+    return shown
+
+
+def _remapping_shown(gpu: GpuDetails) -> tuple[str, ...]:
+    named = [name for name in ("remap_pending", "remap_failed", "retired_pages_pending") if getattr(gpu, name)]
+    return (*named, *(["recovery_action"] if gpu.recovery_action in REMAPS else []))
+
+
+def _throttled_shown(gpu: GpuDetails) -> tuple[str, ...]:
+    reasons = tuple(reason for reason in gpu.throttle_reasons if reason in GRAVE_REASONS)
+    if reasons or gpu.temperature_c is None:
+        return reasons
+    if gpu.temperature_limit_c is not None and gpu.temperature_c > gpu.temperature_limit_c - NEAR:
+        return ("temperature_c", "temperature_limit_c")
+    return ("temperature_c", "temperature_margin_c") if gpu.temperature_margin_c is not None and gpu.temperature_margin_c < NEAR else ()
+
+
+def _in_table(bad: Callable[[SmiGpu], bool]) -> Shown:
+    """The table that nvidia-smi draws."""
+
+    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
+        for fact in facts.all(SMI):
+            for gpu in fact.value.gpus if fact.value is not None else ():
+                if bad(gpu):
+                    around = (quote for quote in fact.quotes if quote.first is not None and quote.first <= gpu.line <= (quote.last or 0))
+                    yield fact, tuple(around)[:1] or some(fact)[:1], gpu.address
+
+    return shown
+
+
+def _in_list(columns: tuple[str, ...], bad: Callable[[str], bool]) -> Shown:
+    """`--query-gpu=... --format=csv`."""
+
+    def shown(facts: Facts) -> Iterator[tuple[Fact[Any], Quotes, str | None]]:
+        for fact in facts.all(SMI_CSV):
+            for number, row in enumerate(fact.value.rows if fact.value is not None else (), 1):
+                told, line = dict(zip(fact.need().fields, row, strict=False)), fact.need().line
+                if any(name in told and bad(told[name]) for name in columns):
+                    address = told.get("pci.bus_id") or told.get("gpu_bus_id") or ""
+                    yield fact, lines_at(fact, {line, line + number}), address if address.count(":") == 2 else None
+
+    return shown
+
+
+def _asks_reset(value: str) -> bool:
+    """The column's words: Reset, Reboot, Drain P2P; Drain and Reset is for rows to be remapped."""
+    return value.split("  ")[0].lower() in ("reset", "reboot", "bus reset", "system reboot", "drain p2p")
+
+
+ECC_COLUMNS = ("ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.volatile.dram", "ecc.errors.uncorrected.volatile.sram")
+PENDING_COLUMNS = ("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending")
+_SHOWN: dict[str, tuple[Shown, ...]] = {
+    ECC: (
+        _in_sections(lambda gpu: ("ecc_uncorrected",) if gpu.ecc_uncorrected else ()),
+        _in_table(lambda gpu: bool(gpu.ecc_uncorrected)),  # its column of volatile uncorrected errors
+        _in_list(ECC_COLUMNS, lambda value: value.isdecimal() and int(value) > 0),
+    ),
+    ROWS: (_in_sections(_remapping_shown), _in_list(PENDING_COLUMNS, lambda value: value in ("Yes", "1"))),
+    RESET: (
+        _in_sections(lambda gpu: ("recovery_action",) if gpu.recovery_action in RESETS else ()),
+        _in_table(lambda gpu: any("requires reset" in cell for cell in gpu.errors)),
+        _in_list(("gpu_recovery_action",), _asks_reset),
+    ),
+    CLOCKS: (_in_sections(_throttled_shown), _in_list(_CSV_REASONS, lambda value: value == "Active")),
+}
+
+
+def shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """What tables, sections and lists of nvidia-smi show of all this."""
+    for cause, places in _SHOWN.items():
+        for place in places:
+            for fact, quotes, address in place(facts):
+                values = {"address": address} if address else {}
+                yield Clue(cause=cause, quotes=quotes, subject=subject_of(address), text=fact.origin == "text", values=values)
 
 
 # ---------------------------------------------------------------- the line
@@ -90,13 +235,13 @@ CHECK = Check(
     items=("nvml", "kernel-log", "ladder", "modules", "pci", "pnp-devices", "video-controllers"),
     rules=(
         Rule("driver", ("gpu-init-failed",), init_failed),
-        Rule("health", (memory_errors.ECC,), memory_errors.uncorrected_counted),
-        Rule("health", (memory_errors.ROWS,), memory_errors.remapping_counted),
-        Rule("health", (memory_errors.RESET,), memory_errors.reset_asked),
-        Rule("health", (CLOCKS,), memory_errors.clocks_held),
+        Rule("health", (ECC,), uncorrected_counted),
+        Rule("health", (ROWS,), remapping_counted),
+        Rule("health", (RESET,), reset_asked),
+        Rule("health", (CLOCKS,), clocks_held),
         Rule("health", (links.NVLINK,), links.nvlink_counted),
         Rule("health", (links.PCIE,), links.pcie_under_load),
-        Rule("health", (memory_errors.ECC, memory_errors.ROWS, memory_errors.RESET, CLOCKS), memory_errors.shown),
+        Rule("health", (ECC, ROWS, RESET, CLOCKS), shown),
         Rule("health", (links.PCIE,), links.pcie_shown),
         Rule("health", (links.NVLINK,), links.nvlink_shown),
         *device_state.OF_HEALTH,

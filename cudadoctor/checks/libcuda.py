@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cudadoctor.checks import kernel_interface, limits
+from cudadoctor.checks import limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
@@ -198,7 +198,6 @@ CHECK = Check(
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),
         *limits.RULES,
-        *kernel_interface.RULES,
     ),
     describe=_describe,
 )  # fmt: skip

@@ -1,4 +1,6 @@
-"""Limits of the process and its control group that keep CUDA from starting. The rule shows itself in the row libcuda."""
+"""What the system keeps from CUDA here: limits of the process and its control group, system calls and /proc that a sandbox withholds, files
+that this user may not read, and libraries on a mount that loads none (noexec). The first two show themselves in the row libcuda.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,19 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.units import size
-from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LADDER, LIMITS, NVML, PYTHON, Limits
+from cudadoctor.model.values import (
+    CGROUP_LIMITS,
+    KERNEL_INTERFACE,
+    KILLED_FOR_MEMORY,
+    KILLED_FOR_MEMORY_AFTER,
+    LADDER,
+    LIMITS,
+    NVML,
+    PYTHON,
+    Limit,
+    Refused,
+    RungName,
+)
 
 CEILING = "process-limits"
 KERNELS = ("ptx-kernel", "numba-kernel")  # a program that has too little memory is killed there, or crawls
@@ -35,6 +49,11 @@ CPU_TIME, LEAST_SECONDS = "CPU time", 60  # an import of a framework and its fir
 PROCESSES = ("processes", "processes of the control group")
 NO_MEMORY = ("cannot map zero-fill pages", "OpenBLAS error: Memory allocation still failed")  # glibc's loader, OpenBLAS
 REFUSED = ("Resource temporarily unavailable", "can't start new thread")  # EAGAIN as the C library says it, and as Python does
+WITHHELD = "kernel-interface-withheld"
+THREADS = "clone3"
+IOCTL = "ioctl"  # without it cuInit finds no device; other refusals do not end so
+UNREADABLE, MOUNT = "file-not-readable", "mount-option-forbids"
+_NOT_MAPPED = "failed to map segment"  # what glibc says on a mount with noexec
 
 
 class Low(NamedTuple):
@@ -45,16 +64,16 @@ class Low(NamedTuple):
     line: int
 
 
-def tight(limits: Limits) -> Low | None:
+def tight(limits: tuple[Limit, ...]) -> Low | None:
     """The first limit that is too low; None where none is."""
-    for entry in limits.entries:
+    for entry in limits:
         least = LEAST.get(entry.name)
         if least is not None and entry.value < least:
             return Low(entry.name, size(entry.value) if entry.name in _BYTES else str(entry.value), entry.line)
     return None
 
 
-def _clue(first: Quote, limits: Fact[Limits], low: Low, seen: Literal["failed"] | None = "failed") -> Clue:
+def _clue(first: Quote, limits: Fact[tuple[Limit, ...]], low: Low, seen: Literal["failed"] | None = "failed") -> Clue:
     values = {"limit": low.name, "amount": low.words}
     return Clue(cause=CEILING, quotes=(first, *line_of(limits, low.line)), seen=seen, values=values)
 
@@ -72,7 +91,7 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not ended or facts[KILLED_FOR_MEMORY_AFTER].need() <= facts[KILLED_FOR_MEMORY].need():
         return
     group = facts[CGROUP_LIMITS]
-    memory = next((entry for entry in group.need().entries if entry.name == OF_GROUP), None)
+    memory = next((entry for entry in group.need() if entry.name == OF_GROUP), None)
     shown = line_of(group, memory.line) if memory is not None else ()
     values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
     quotes = (ended[0], *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
@@ -82,7 +101,7 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def out_of_time(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The ladder was killed, and its process may use so little CPU time that it can hardly have got further."""
     ended = _ended_by(facts, SIGKILL, "SIGXCPU")
-    for entry in facts[LIMITS].need().entries if ended else ():
+    for entry in facts[LIMITS].need() if ended else ():
         if entry.name == CPU_TIME and entry.value < LEAST_SECONDS:
             yield _clue(ended[0], facts[LIMITS], Low(CPU_TIME, f"{entry.value} s", entry.line))
             return
@@ -117,7 +136,7 @@ def limited(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     failed = in_driver + in_numba
     if not failed or _gpu_is_full(facts):
         return
-    own = tight(Limits(entries=climb.value.limits)) if climb.value is not None else None
+    own = tight(climb.value.limits) if climb.value is not None else None
     if own is not None and (own.name == FILES or failed[0].code != NO_DEVICE):
         yield _of_interpreter(facts, rung_quote(climb, failed[0]), own)
         return
@@ -153,10 +172,79 @@ def _gpu_is_full(facts: Facts) -> bool:
     return False
 
 
+# ---------------------------------------------------------------- system calls and /proc
+def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """CUDA's start failed as it does where a part of the kernel's interface is missing, and a part of it is."""
+    failure = _failure(facts)
+    fact = facts[KERNEL_INTERFACE] if failure is not None else None
+    if failure is None or fact is None or fact.value is None:
+        return
+    shown, code = failure
+    refused = [entry for entry in fact.value if entry.name != THREADS or not _few_processes(facts)]
+    names = [entry.name for entry in refused]
+    if refused and (code != NO_DEVICE or IOCTL in names):
+        values = {"call": ", ".join(names), **({"proc": "yes"} if names[0].startswith("/proc") else {})}
+        quotes = tuple(quote for entry in refused[:3] for quote in line_of(fact, entry.line))
+        yield Clue(cause=WITHHELD, quotes=(shown, *quotes), from_rung="init", seen="failed", values=values)
+
+
+def _failure(facts: Facts) -> tuple[Quote, int | None] | None:
+    """cuInit's refusal and its code, or the words of an interpreter that could start no thread."""
+    silent = facts.why_unknown(LADDER)
+    if silent is not None and any(words in silent for words in REFUSED):
+        return Quote(source=LADDER.name, text=silent), None
+    climb = facts[LADDER]
+    failed = [result for result in broken(climb.value, "init") if result.code in (*REFUSALS, NO_DEVICE)]
+    return (rung_quote(climb, failed[0]), failed[0].code) if failed else None
+
+
+def _few_processes(facts: Facts) -> bool:
+    """Whether a limit says why no thread can be started (checks/limits.py)."""
+    low = [tight(limits) for limits in (facts.value(LIMITS), facts.value(CGROUP_LIMITS)) if limits is not None]
+    return any(entry is not None and entry.name in PROCESSES for entry in low)
+
+
+# ---------------------------------------------------------------- files
+def unreadable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A rung failed that needs a place which may not be read."""
+    python = facts.value(PYTHON)
+    climb = facts[LADDER] if python is not None and python.refused else facts.there(LADDER)
+    if climb is None:
+        return
+    needed: tuple[tuple[RungName, tuple[Refused, ...]], ...] = (
+        ("libcuda", climb.value.refused if climb.value is not None else ()),
+        ("numba-kernel", python.refused if python is not None else ()),
+    )
+    for rung, places in needed:
+        failed = broken(climb.value, rung)
+        for place in places if failed else ():
+            if place.why == "unreadable":
+                quotes = (spoken(place.path, place.line, f"{place.path}: this user may not read it"), rung_quote(climb, failed[0]))
+                yield Clue(cause=UNREADABLE, quotes=quotes, from_rung=rung, values={"path": place.path})
+                return
+
+
+def not_executable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """A library could not be mapped, and it lies on a mount with noexec."""
+    python = facts.value(PYTHON)
+    if python is None or not python.refused:
+        return
+    climb = facts[LADDER]
+    failed = [result for result in broken(climb.value, "numba-kernel") if _NOT_MAPPED in (result.output or "")]
+    for place in python.refused if failed else ():
+        if place.why == "noexec":
+            quotes = (rung_quote(climb, failed[0]), spoken(place.path, place.line, f"{place.path}: mounted with the option noexec"))
+            values = {"place": place.path, "option": "noexec", "opposite": "exec"}
+            yield Clue(cause=MOUNT, quotes=quotes, from_rung="numba-kernel", values=values)
+            return
+
+
 RULES = (
     Rule("libcuda", (CEILING,), limited),
     Rule("libcuda", (), killed),
     Rule("libcuda", (), out_of_time),
     Rule("libcuda", (), refused),
     Rule("libcuda", (), starved),
+    Rule("libcuda", (WITHHELD,), withheld),
 )
+OF_FILES = (Rule("python", (UNREADABLE,), unreadable), Rule("device-nodes", (MOUNT,), not_executable))

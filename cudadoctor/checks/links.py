@@ -16,7 +16,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import COPY_RATES, LADDER, NVML, PCI_LINKS, SMI_CSV, SMI_DETAILS, Measurement, PciLinks, SmiCsv, SmiDetails
+from cudadoctor.model.values import COPY_RATES, LADDER, NVML, PCI_LINKS, SMI_CSV, SMI_DETAILS, GpuDetails, Measurement, PciLinks, SmiCsv
 
 PCIE, NVLINK = "pcie-link-degraded", "nvlink-error"
 BUSY = 20  # percent of utilisation from which a GPU is at work
@@ -76,8 +76,8 @@ def pcie_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield Clue(cause=PCIE, quotes=(*some(copies), *best[1]), text=copies.origin == "text")
 
 
-def _by_smi(fact: Fact[SmiDetails]) -> Iterator[Clue]:
-    for gpu in fact.value.gpus if fact.value is not None else ():
+def _by_smi(fact: Fact[tuple[GpuDetails, ...]]) -> Iterator[Clue]:
+    for gpu in fact.value or ():
         width, most = gpu.pcie_width, gpu.pcie_width_max
         generation, newest = gpu.pcie_generation, gpu.pcie_generation_max
         if width is not None and most is not None and width < most:
@@ -128,7 +128,7 @@ def _rate_of_links(facts: Facts) -> tuple[float, Quotes] | None:
         found = [_LANES.get(link.rate_max or 0, 0.0) * (link.width_max or 0) for link in links.need().links]
         known.append((max(found, default=0.0), lines_with(links, "LnkCap")[:1]))
     if details is not None:
-        found = [_GENERATIONS.get(gpu.pcie_generation_max or 0, 0.0) * (gpu.pcie_width_max or 0) for gpu in details.need().gpus]
+        found = [_GENERATIONS.get(gpu.pcie_generation_max or 0, 0.0) * (gpu.pcie_width_max or 0) for gpu in details.need()]
         known.append((max(found, default=0.0), some(details)[:1]))
     return next((rate for rate in known if rate[0] > 0), None)
 
@@ -168,7 +168,7 @@ def nvlink_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The same from `nvidia-smi nvlink -s` in a user's text."""
     for fact in facts.all(SMI_DETAILS):
         gpus = []
-        for gpu in fact.value.gpus if fact.value is not None else ():
+        for gpu in fact.value or ():
             if gpu.nvlinks_inactive is not None:
                 quotes = lines_at(fact, {gpu.line, gpu.lines.get("nvlinks_inactive", gpu.line)})
                 gpus.append(_Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, quotes))

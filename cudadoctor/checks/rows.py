@@ -26,24 +26,11 @@ from cudadoctor.model.facts import Facts, NotKnown
 from cudadoctor.model.findings import Outcome
 from cudadoctor.model.guard import Guard
 
-CHECKS: tuple[Check, ...] = (
-    gpu.CHECK,
-    driver.CHECK,
-    device_nodes.CHECK,
-    container.CHECK,
-    nvidia_smi.CHECK,
-    nvml.CHECK,
-    libcuda.CHECK,
-    visible_devices.CHECK,
-    toolkit.CHECK,
-    cuda_home.CHECK,
-    python.CHECK,
-    numba.CHECK,
-    health.CHECK,
-    processes.CHECK,
-    smoke.CHECK,
-    benchmark.CHECK,
-)
+_ROWS = (
+    gpu, driver, device_nodes, container, nvidia_smi, nvml, libcuda, visible_devices, toolkit, cuda_home, python, numba, health, processes,
+    smoke, benchmark,
+)  # fmt: skip
+CHECKS: tuple[Check, ...] = tuple(row.CHECK for row in _ROWS)
 
 
 def of(knowledge: Knowledge) -> tuple[Check, ...]:

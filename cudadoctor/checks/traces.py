@@ -23,7 +23,6 @@ from cudadoctor.model.values import (
     SMI,
     Libraries,
     ModuleFile,
-    ModuleFiles,
     Package,
 )
 
@@ -61,7 +60,7 @@ def of_the_driver(path: str) -> bool:
 # ---------------------------------------------------------------- questions, each with the lines that answer it yes
 def package(facts: Facts) -> Quotes:
     for fact in statements(facts, DRIVER_PACKAGES):
-        for entry in fact.need().packages:
+        for entry in fact.need():
             if is_driver_package(entry):
                 return line_of(fact, entry.line)
     need_whole_list(facts, DRIVER_PACKAGES)
@@ -70,13 +69,13 @@ def package(facts: Facts) -> Quotes:
 
 def dkms_entry(facts: Facts) -> Quotes:
     fact = facts[DKMS]
-    entries = [entry for entry in fact.value.entries if entry.module.startswith("nvidia")] if fact.value is not None else []
+    entries = [entry for entry in fact.value or () if entry.module.startswith("nvidia")]
     return line_of(fact, entries[0].line) if entries else ()
 
 
-def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[ModuleFiles], ModuleFile], ...]:
+def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[tuple[ModuleFile, ...]], ModuleFile], ...]:
     """NVIDIA's module files, for whichever kernel."""
-    found = tuple((fact, file) for fact in statements(facts, MODULE_FILES) for file in fact.need().files if is_driver_module(file))
+    found = tuple((fact, file) for fact in statements(facts, MODULE_FILES) for file in fact.need() if is_driver_module(file))
     if not found:
         need_whole_list(facts, MODULE_FILES)
     return found
@@ -178,13 +177,12 @@ def _on_disk(facts: Facts, base: Fact[T]) -> Iterator[Installed]:
         for fact, file in modules_on_disk(facts):
             if file.version is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
                 yield Installed(file.version.major, file.version.text, lines_with(fact, file.version.text)[:1])
-    status = told(facts, DKMS, base)
-    for entry in status.entries if status is not None else ():
+    for entry in told(facts, DKMS, base) or ():
         number = _VERSION.search(entry.version)
         if entry.module.startswith("nvidia") and number is not None:
             yield Installed(int(number[1]), entry.version, line_of(facts[DKMS], entry.line))
     for listing in statements(facts, DRIVER_PACKAGES) if told(facts, DRIVER_PACKAGES, base) is not None else ():
-        for package in listing.need().packages:
+        for package in listing.need():
             number = _BRANCH_IN_NAME.search(package.name) or _VERSION.search(package.version)
             if is_driver_package(package) and number is not None:
                 yield Installed(int(number[1]), package.version, line_of(listing, package.line))

@@ -15,7 +15,7 @@ import msgspec
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
 from cudadoctor.checks.device_nodes import gpu_nodes
-from cudadoctor.checks.device_numbers import numbers
+from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, NotKnown, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
@@ -24,6 +24,7 @@ from cudadoctor.model.values import DEVICE_NODES, ENVIRONMENT, LADDER, LOADED_DR
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 ORDER = "CUDA_DEVICE_ORDER"
+UUID_SHOWN = 12  # characters of a UUID (GPU- and eight digits): as a value of CUDA_VISIBLE_DEVICES they do where no other begins so
 HIDES, INVALID, SCHEDULER = "cuda-visible-devices-hides-all", "cuda-visible-devices-invalid", "scheduler-gave-no-gpu"
 JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "_CONDOR_SLOT")
 HIDDEN_BY_SCHEDULERS = ("NoDevFiles", "10000")  # what Slurm and HTCondor set for a job without a GPU
@@ -288,6 +289,60 @@ def _job_without_gpu(facts: Facts, environment: Fact[Environment]) -> Iterator[C
     refused = [result for result in broken(ladder.value, "init", "devices") if result.code == NO_DEVICE]
     if driver.present and refused:
         yield _scheduler(environment, "SLURM_JOB_GPUS", rung_quote(ladder, refused[0]))
+
+
+# ---------------------------------------------------------------- which GPU is CUDA's device 0, and what nvidia-smi calls it
+def numbers(facts: Facts) -> tuple[str, ...]:
+    """One line a GPU; none where there is only one, which every number means."""
+    devices = devices_of(facts)
+    return tuple(_lines(facts, devices)) if len(devices) > 1 else ()
+
+
+def _lines(facts: Facts, devices: Sequence[Device]) -> Iterator[str]:
+    asked = cuda_answered(facts)
+    if not asked:
+        likewise = variables_of(facts.there(ENVIRONMENT)).get(ORDER) == "PCI_BUS_ID"
+        order = ", and CUDA counts likewise (CUDA_DEVICE_ORDER)" if likewise else ""
+        yield f"CUDA's own numbers are not known, for it showed no device; nvidia-smi's are{order}:"
+    uuids = [device.uuid for device in devices if device.uuid is not None]
+    for device in devices:
+        known = (_head(device, asked), device.address, _short(device.uuid, uuids), _without_maker(device.name))
+        yield ", ".join(part for part in known if part)
+
+
+def _head(device: Device, asked: bool) -> str:
+    """`CUDA 0 (default): nvidia-smi 1`; a GPU that CUDA does not show is hidden from programs."""
+    smi = f"nvidia-smi {device.index}" if device.index is not None else "not in nvidia-smi"
+    if device.number is not None:
+        return f"CUDA {device.number}{' (default)' if device.number == 0 else ''}: {smi}"
+    return f"hidden: {smi}" if asked else smi
+
+
+def _short(uuid: str | None, uuids: Sequence[str]) -> str | None:
+    """The beginning of a UUID by which CUDA_VISIBLE_DEVICES may name it, the whole where another begins likewise."""
+    if uuid is None:
+        return None
+    length = UUID_SHOWN
+    return uuid[:length] if sum(other[:length] == uuid[:length] for other in uuids) == 1 else uuid
+
+
+def _without_maker(name: str | None) -> str | None:
+    return name.removeprefix("NVIDIA ") if name is not None else None
+
+
+def note(facts: Facts) -> str | None:
+    """That CUDA counts otherwise than nvidia-smi, where nobody asked for that: `GPU 0` then means two cards."""
+    devices, chosen = devices_of(facts), VARIABLE in variables_of(facts.there(ENVIRONMENT))
+    if facts.why_unknown(ENVIRONMENT) is not None or chosen or not other_order(devices):
+        return None
+    first = next((device for device in devices if device.number == 0), None)
+    if first is None or first.index is None:
+        return None
+    which = ", ".join(part for part in (_without_maker(first.name), first.address) if part)
+    return (
+        f"CUDA numbers the GPUs in another order than nvidia-smi: device 0, which programs take by default, is nvidia-smi's GPU "
+        f"{first.index} ({which}). With CUDA_DEVICE_ORDER=PCI_BUS_ID both count alike."
+    )
 
 
 # ---------------------------------------------------------------- the row's line

@@ -22,18 +22,6 @@ CPU, MIXED, PATH = "framework-cpu-build", "toolkit-libraries-mixed", "library-pa
 _SERIES = lazy(r"^(?P<name>nvidia-[a-z0-9-]+)-cu(?P<major>1\d)$")
 _CUPY = lazy(r"^cupy(?:-cuda\d+x?)?$")
 _TAG = lazy(r"^cu(\d{2})(\d)$")
-# Wheels of CUDA 13, whose packages have the old names without a series.
-PLAIN_WHEELS = (
-    "nvidia-cublas", "nvidia-cuda-cupti", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cufft", "nvidia-curand", "nvidia-cusolver",
-    "nvidia-cusparse", "nvidia-nvjitlink", "nvidia-npp", "nvidia-nvjpeg",
-)  # fmt: skip
-# conda-forge's packages, and the wheels that hold the same library.
-CONDA_LIBRARIES: dict[str, tuple[str, ...]] = {
-    "cuda-cudart": ("nvidia-cuda-runtime",), "cuda-nvrtc": ("nvidia-cuda-nvrtc",), "cuda-cupti": ("nvidia-cuda-cupti",),
-    "libcublas": ("nvidia-cublas",), "libcufft": ("nvidia-cufft",), "libcurand": ("nvidia-curand",), "libcusolver": ("nvidia-cusolver",),
-    "libcusparse": ("nvidia-cusparse",), "libnvjitlink": ("nvidia-nvjitlink",), "cudnn": ("nvidia-cudnn",), "libcudnn": ("nvidia-cudnn",),
-    "nccl": ("nvidia-nccl",), "cudatoolkit": ("nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cufft", "nvidia-cusparse"),
-}  # fmt: skip
 RUNTIMES = ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11")
 
 
@@ -77,8 +65,8 @@ def mixed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[PYTHON]
     if fact.value is None:
         return
-    of_conda = _from_conda(fact.value)
-    series = _by_library(fact.value)
+    of_conda = _from_conda(fact.value, knowledge)
+    series = _by_library(fact.value, knowledge)
     for library, wheels in sorted(series.items()):
         copies = [*wheels, *of_conda.get(library, [])]
         if len(copies) > 1:
@@ -86,14 +74,15 @@ def mixed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             return
 
 
-def _by_library(python: PythonEnvironment) -> dict[str, list[PythonPackage]]:
+def _by_library(python: PythonEnvironment, knowledge: Knowledge) -> dict[str, list[PythonPackage]]:
     """Wheels by what they hold. The wheels of CUDA 13 carry no series in their names."""
+    plain = knowledge.frameworks.wheels["plain"]
     found: dict[str, list[PythonPackage]] = {}
     for package in python.packages:
         wheel = _SERIES.match(package.name)
         if wheel is not None and not _of_conda(package):
             found.setdefault(wheel["name"], []).append(package)
-        elif package.name in PLAIN_WHEELS and not package.version.text.startswith("0."):  # 0.0.1 of old: an empty stand-in
+        elif package.name in plain and not package.version.text.startswith("0."):  # 0.0.1 of old: an empty stand-in
             found.setdefault(package.name, []).append(package)
         elif _CUPY.match(package.name):
             found.setdefault("cupy", []).append(package)
@@ -104,11 +93,11 @@ def _of_conda(package: PythonPackage) -> bool:
     return (package.path or "").replace("\\", "/").rstrip("/").endswith("/conda-meta")
 
 
-def _from_conda(python: PythonEnvironment) -> dict[str, list[PythonPackage]]:
+def _from_conda(python: PythonEnvironment, knowledge: Knowledge) -> dict[str, list[PythonPackage]]:
     """conda's packages by the name of the wheel that holds the same library."""
     found: dict[str, list[PythonPackage]] = {}
     for package in python.packages:
-        for library in CONDA_LIBRARIES.get(package.name, ()) if _of_conda(package) else ():
+        for library in knowledge.frameworks.conda.get(package.name, ()) if _of_conda(package) else ():
             found.setdefault(library, []).append(package)
     return found
 

@@ -15,7 +15,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DISPLAY_ADAPTERS, KERNEL, LOADED_DRIVER, SMI, DisplayAdapter, DisplayAdapters
+from cudadoctor.model.values import DISPLAY_ADAPTERS, KERNEL, LOADED_DRIVER, SMI, DisplayAdapter
 
 NOT_INSTALLED = "driver-not-installed"
 OF_THE_DRIVER = (NOT_INSTALLED, "driver-not-loaded", "gpu-init-failed", "secure-boot-blocks-module", "driver-packages-conflict")
@@ -41,14 +41,14 @@ def nvidia_adapters(facts: Facts) -> tuple[Known, ...]:
         return ()
     joined: dict[str, Known] = {}
     for fact in statements(facts, DISPLAY_ADAPTERS):
-        for place, adapter in enumerate(fact.need().adapters):
+        for place, adapter in enumerate(fact.need()):
             if adapter.is_nvidia:
                 name = adapter.instance or f"{adapter.name} {place}"
                 joined[name] = _joined(joined.get(name), adapter, fact)
     return tuple(joined.values())
 
 
-def _joined(before: Known | None, adapter: DisplayAdapter, fact: Fact[DisplayAdapters]) -> Known:
+def _joined(before: Known | None, adapter: DisplayAdapter, fact: Fact[tuple[DisplayAdapter, ...]]) -> Known:
     lines = lines_at(fact, adapter.lines)
     if before is None:
         return adapter, lines

@@ -1,1 +1,1 @@
-"""The command line: one module per command, and what they share. They gather evidence, ask for a judgement, print, and exit."""
+"""The command line: a module for a command or a few of one kind, and what they share. They gather evidence, have it judged, and print."""

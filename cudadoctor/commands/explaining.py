@@ -176,10 +176,10 @@ def steps_of(cause_id: str, knowledge: Knowledge, distro: str | None, gpu: str |
     """What is known of the fix without a machine; `gpu`: the compute capability that the page is about."""
     from cudadoctor import prescribe
     from cudadoctor.model.facts import Fact, Facts
-    from cudadoctor.model.values import NAMED_GPUS, NamedGpu, NamedGpus
+    from cudadoctor.model.values import NAMED_GPUS, NamedGpu
     from cudadoctor.model.version import ComputeCapability
 
-    named = NamedGpus(gpus=(NamedGpu(capability=ComputeCapability(gpu)),)) if gpu is not None else None
+    named = (NamedGpu(capability=ComputeCapability(gpu)),) if gpu is not None else None
     facts = Facts(() if named is None else (Fact[object](key=NAMED_GPUS.name, value=named, quotes=(), origin="text"),))
     cause = knowledge.cause(cause_id)
     finding = Finding(

@@ -52,8 +52,7 @@ def fix(cause: str | None, suggest: bool, **options: Any) -> None:
     named = (cause,) if cause is not None else ()
     answer, knowledge = examining.judge(options, examining.requirements(options), started, steps_for=named, shell=options["script"])
     from cudadoctor.judge.asked_for import exit_code
-    from cudadoctor.report import administrator, fix_text
-    from cudadoctor.report import script as as_script
+    from cudadoctor.report import fixing
 
     report = answer.report
     if options["apply_"]:
@@ -62,11 +61,11 @@ def fix(cause: str | None, suggest: bool, **options: Any) -> None:
         sys.exit(applying.carried_out(report, options))
     prescription = report.prescription if cause is None else answer.steps.get(cause)
     if options["script"]:
-        body = as_script.render(report, prescription, powershell=answer.windows)
+        body = fixing.as_script(report, prescription, powershell=answer.windows)
     elif options["for_admin"]:
-        body = administrator.render(report, prescription)
+        body = fixing.for_administrator(report, prescription)
     else:
-        body = fix_text.render(report, prescription, knowledge, examining.style(options), named=cause)
+        body = fixing.as_text(report, prescription, knowledge, examining.style(options), named=cause)
     examining.finish(report, knowledge, options, body)
     sys.exit(exit_code(report, prescription, named=cause is not None))
 

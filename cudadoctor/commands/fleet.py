@@ -11,13 +11,13 @@ import click
 
 from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
-from cudadoctor.report.fleet_formats import FORMATS
+from cudadoctor.report.formats import OF_FLEETS
 
 if TYPE_CHECKING:
     from cudadoctor.fleet.picture import Advice
     from cudadoctor.fleet.stragglers import Figures
     from cudadoctor.model.fleet import Missing, Node, Straggler
-    from cudadoctor.report.fleet_formats import Seen
+    from cudadoctor.report.formats import Seen
     from cudadoctor.report.page import Style
 
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     help="Earlier reports: what got worse is told, and each GPU is held against itself too; repeatable.",
 )
 @click.option("--expect", metavar="NODES", help="Nodes that should be there, such as node[001-037]: those without a report are named.")
-@click.option("--format", "form", type=click.Choice(("text", *FORMATS)), default="text", show_default=True, help="What goes to stdout.")
+@click.option("--format", "form", type=click.Choice(("text", *OF_FLEETS)), default="text", show_default=True, help="What goes to stdout.")
 @click.option("--output", multiple=True, metavar="FORMAT=FILE", help="Write another format to a file; may be repeated.")
 @click.option("--strict", is_flag=True, help="Exit 1 when a node is degraded or a GPU is slower than its equals.")
 @groups.nodes_options
@@ -53,11 +53,11 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     """
     from cudadoctor.commands import asking_nodes
     from cudadoctor.fleet import picture, stragglers
-    from cudadoctor.report.fleet_formats import Seen
+    from cudadoctor.report.formats import Seen
 
     if not files and all(options[engine] is None for engine in asking_nodes.ENGINES):
         raise terminal.usage(f"give reports or recordings, or nodes to ask: {', '.join(f'--{engine}' for engine in asking_nodes.ENGINES)}")
-    written = terminal.outputs(options["output"], ("text", *FORMATS))
+    written = terminal.outputs(options["output"], ("text", *OF_FLEETS))
     nodes, missing, earlier, figures, slow, repeated, notes = _gathered(files, history, expect, options)
     found = picture.paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=notes)
     seen = Seen(found, nodes, lambda: stragglers.heat(figures))
@@ -120,7 +120,7 @@ def _write(seen: Seen, options: dict[str, Any], written: Iterable[tuple[str, str
 
 def _rendered(form: str, seen: Seen, style: Style) -> str:
     if form != "text":
-        return FORMATS[form](seen, gathering.knowledge())
+        return OF_FLEETS[form](seen, gathering.knowledge())
     from cudadoctor.report import fleet_text
 
     return fleet_text.render(seen.fleet, gathering.knowledge(), style)

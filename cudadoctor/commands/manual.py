@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from cudadoctor.commands import explaining
 from cudadoctor.knowledge import lookup
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.report import markdown_pages, reference_pages
-from cudadoctor.report.reference_pages import Entry
+from cudadoctor.report import manual_pages
+from cudadoctor.report.manual_pages import Entry
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "guide")
 INDEX = "index"
@@ -52,20 +52,20 @@ def files(knowledge: Knowledge) -> Iterator[tuple[str, str]]:
     parts: dict[str, list[Entry]] = {"Manual": _entries()}
     for entry in parts["Manual"]:
         yield entry.path, page(entry.path.removesuffix(".md"))
-    yield "causes/index.md", markdown_pages.index(knowledge.causes)
+    yield "causes/index.md", manual_pages.index(knowledge.causes)
     parts["Causes"] = [Entry(f"causes/{cause.id}.md", cause.title) for cause in knowledge.causes.values()]
     for cause_id in knowledge.causes:
-        yield f"causes/{cause_id}.md", markdown_pages.page(explaining.document(cause_id, knowledge))
+        yield f"causes/{cause_id}.md", manual_pages.of_cause(explaining.document(cause_id, knowledge))
     for folder, title, why, questions in _REFERENCE:
         parts[title] = []
         for name, question in questions(knowledge):
             entry, text = _explained(f"{folder}/{name}.md", question, knowledge)
             parts[title].append(entry)
             yield entry.path, text
-        yield f"{folder}/index.md", reference_pages.listing(title, why, parts[title])
-    yield "messages.md", reference_pages.messages(knowledge.causes)
+        yield f"{folder}/index.md", manual_pages.listing(title, why, parts[title])
+    yield "messages.md", manual_pages.messages(knowledge.causes)
     yield "index.md", page(INDEX) + _reference()
-    yield "llms.txt", reference_pages.llms(parts)
+    yield "llms.txt", manual_pages.llms(parts)
 
 
 def _explained(path: str, question: str, knowledge: Knowledge) -> tuple[Entry, str]:
@@ -74,8 +74,8 @@ def _explained(path: str, question: str, knowledge: Knowledge) -> tuple[Entry, s
     if found is None or not (found.matches or found.topics):
         raise KeyError(question)
     if found.matches:
-        return Entry(path, reference_pages.called(found.matches[0])), reference_pages.of_codes(found.matches, knowledge.causes)
-    return Entry(path, found.topics[0].title), reference_pages.of_topics(found.topics, knowledge.causes)
+        return Entry(path, manual_pages.called(found.matches[0])), manual_pages.of_codes(found.matches, knowledge.causes)
+    return Entry(path, found.topics[0].title), manual_pages.of_topics(found.topics, knowledge.causes)
 
 
 def _codes(knowledge: Knowledge) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from mcp.types import ToolAnnotations
 
 from cudadoctor import __version__
 from cudadoctor.commands import explaining, gathering
-from cudadoctor.report import markdown_pages
+from cudadoctor.report import manual_pages
 
 LONGEST_TEXT = 1_000_000  # characters of a text to explain
 LONGEST_NAME = 4096  # of a path, a cause, a distribution
@@ -131,7 +131,7 @@ def _in_short(report: dict[str, Any]) -> dict[str, Any]:
 for _cause in gathering.knowledge().causes.values():
     server.add_resource(
         FunctionResource.from_function(
-            lambda cause_id=_cause.id: markdown_pages.page(explaining.document(cause_id, gathering.knowledge())),
+            lambda cause_id=_cause.id: manual_pages.of_cause(explaining.document(cause_id, gathering.knowledge())),
             f"cudadoctor://causes/{_cause.id}",
             name=_cause.id,
             title=_cause.title,

@@ -15,7 +15,8 @@ from typing import Annotated, get_args
 import msgspec
 
 from cudadoctor.inventory.equals import link_of
-from cudadoctor.model.fleet import Measured, Missing, Node, NodeGpu, Verdict
+from cudadoctor.model.findings import Verdict
+from cudadoctor.model.fleet import Measured, Missing, Node, NodeGpu
 from cudadoctor.model.recipe import Action
 from cudadoctor.model.report import RequirementResult
 

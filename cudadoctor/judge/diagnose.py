@@ -16,9 +16,8 @@ from cudadoctor.judge import open_questions
 from cudadoctor.judge.cases import EFFECT_ORDER, FRAMEWORK, Case, cases_of, explained_by, gravest, in_order, place, root_of
 from cudadoctor.judge.verdict import Grounds, verdict
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Ask, Conclusion, Crash, Diagnosis, Judged, Verdict
 from cudadoctor.model.facts import Facts
-from cudadoctor.model.findings import LAYERS, Clue, Ignored, Outcome
+from cudadoctor.model.findings import LAYERS, Ask, Clue, Conclusion, Crash, Diagnosis, Ignored, Judged, Outcome, Verdict
 from cudadoctor.model.requirements import Ignore, Requirements
 from cudadoctor.model.values import COMPUTED, KERNEL_LOG, LADDER, PYTHON_RAN, RungName
 

@@ -11,8 +11,8 @@ import msgspec
 
 from cudadoctor.judge.stages import Judgement, report_on, weighed
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Verdict
 from cudadoctor.model.evidence import Evidence
+from cudadoctor.model.findings import Verdict
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.report import Report
 from cudadoctor.model.requirements import Requirements

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Ask, Undecided
-from cudadoctor.model.findings import Outcome
+from cudadoctor.model.findings import Ask, Outcome, Undecided
 from cudadoctor.model.recipe import Cause
 from cudadoctor.model.report import BenchmarkResult
 from cudadoctor.model.values import RungName

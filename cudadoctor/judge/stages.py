@@ -16,10 +16,10 @@ from cudadoctor.judge.diagnose import Seen, diagnose, rungs_shown_failing
 from cudadoctor.judge.verdict import action, exit_code
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
-from cudadoctor.model.diagnosis import Conclusion, Diagnosis, Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.experiments import Plan
 from cudadoctor.model.facts import Facts
+from cudadoctor.model.findings import Conclusion, Diagnosis, Judged
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.requirements import Requirements

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cudadoctor.model import exit_codes
-from cudadoctor.model.diagnosis import Verdict
+from cudadoctor.model.findings import Verdict
 from cudadoctor.model.recipe import Action, Prescription
 from cudadoctor.model.requirements import Requirements
 

@@ -252,6 +252,8 @@ class Knowledge(numba_rows.NumbaTables):
     # ------------------------------------------------------------ what texts show and people write
     circumstances = part_of("circumstances", wording.Circumstances, lambda table: table.circumstance)
 
+    placeholder_words = part_of("placeholders", wording.Placeholders, lambda table: table.words)
+
     @property
     def discourse(self) -> wording.Discourse:
         return self._table("discourse", wording.Discourse)

@@ -51,7 +51,12 @@ class TorchIndex(Row, frozen=True, kw_only=True):
 
 
 class Frameworks(Table, frozen=True, kw_only=True):
+    """`requirements`: what pip is asked for, by framework and series; `conda`: the wheels that hold a package's library."""
+
     torch_index: tuple[TorchIndex, ...]
+    requirements: dict[str, dict[str, str]]
+    wheels: dict[str, tuple[str, ...]]
+    conda: dict[str, tuple[str, ...]]
 
 
 class Maker(Row, frozen=True, kw_only=True):
@@ -82,9 +87,13 @@ class SoftwareTables:
         return self.once("products", lambda: self._table("products", Products)).product
 
     @property
+    def frameworks(self) -> Frameworks:
+        return self.once("frameworks", lambda: self._table("frameworks", Frameworks))
+
+    @property
     def torch_indexes(self) -> tuple[TorchIndex, ...]:
         """Oldest CUDA first."""
-        return self.once("frameworks", lambda: self._table("frameworks", Frameworks)).torch_index
+        return self.frameworks.torch_index
 
     def capability_of_product(self, name: str) -> ComputeCapability | None:
         """The compute capability of a product ("NVIDIA GeForce RTX 3090"); None where the name does not decide it."""

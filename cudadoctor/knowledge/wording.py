@@ -1,5 +1,5 @@
 """The rows of tables/circumstances.toml, lexicon.toml and discourse.toml as typed values: what a text shows beside messages, what people
-write of a failure, and of the matter itself.
+write of a failure, and of the matter itself. And of placeholders.toml: what a step says of a value that is not known.
 """
 
 from __future__ import annotations
@@ -52,6 +52,12 @@ class Lexicon(Table, frozen=True, kw_only=True):
     def listed(self, words: Words) -> tuple[str, ...]:
         """KeyError where no list has this name."""
         return self.words[words] if isinstance(words, str) else words
+
+
+class Placeholders(Table, frozen=True, kw_only=True):
+    """What a sentence says in place of a value that is not known, by the value's name."""
+
+    words: dict[str, str]
 
 
 class Discourse(Table, frozen=True, kw_only=True):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
 SCHEMA: Literal["cudadoctor.comparison/1"] = "cudadoctor.comparison/1"
 # In the order in which they are told: what bears on the verdict, what the machines are made of, what was measured.
 Kind = Literal["verdict", "finding", "row", "requirement", "smoke", "machine", "gpu", "setting", "package", "figure"]
-KINDS: tuple[Kind, ...] = ("verdict", "finding", "row", "requirement", "smoke", "machine", "gpu", "setting", "package", "figure")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 BEARING = frozenset(KINDS[:5])  # on the verdict
 
 

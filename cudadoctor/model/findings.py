@@ -1,22 +1,24 @@
-"""Findings: what a check or a text says is wrong, with the lines it rests on."""
+"""Findings: what a check or a text says is wrong, with the lines it rests on. And the diagnosis: which of them is the root, what it
+explains, and what would settle what is still open.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-from cudadoctor.model.experiments import Proof
+from cudadoctor.model.experiments import Proof, Tried
 from cudadoctor.model.facts import Quote
+from cudadoctor.model.values import RungName
 
 Effect = Literal["blocks", "degrades", "advises"]
 Basis = Literal["stated", "derived", "suspected"]
 Layer = Literal[
     "hardware", "bus", "kernel", "node", "container", "driver-lib", "environment", "toolkit", "python", "device", "program"
 ]  # fmt: skip
-LAYERS: tuple[Layer, ...] = (
-    "hardware", "bus", "kernel", "node", "container", "driver-lib", "environment", "toolkit", "python", "device", "program",
-)  # fmt: skip
+LAYERS: tuple[Layer, ...] = get_args(Layer)
+Verdict = Literal["healthy", "degraded", "broken", "undecided"]
 
 
 class Ignored(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,3 +83,60 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     missing: str | None = None
     why: str | None = None
     crashed: bool = False
+
+
+# ---------------------------------------------------------------- the diagnosis
+class Undecided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A row with a rule that could not run to its end, and the facts that nobody knows."""
+
+    row: str
+    missing: tuple[str, ...]
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One command whose output would settle what is open."""
+
+    command: str
+    why: str
+    tells_apart: tuple[str, ...]
+
+
+class Crash(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of the doctor that failed; the rest ran."""
+
+    stage: str
+    name: str
+    error: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    root: Finding | None = None
+    suspects: tuple[Finding, ...] = ()
+    explains: tuple[Finding, ...] = ()
+    also: tuple[Finding, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    undecided: tuple[Undecided, ...] = ()
+    ask: tuple[Ask, ...] = ()
+    crashes: tuple[Crash, ...] = ()
+    tried: tuple[Tried, ...] = ()  # experiments on this machine, in their order
+    by_words: bool = False  # no message is known: the suspects rest on what somebody says in his own words
+
+
+class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
+    """Clues that rest on experiments, and all experiments as the report says them."""
+
+    clues: tuple[Clue, ...] = ()
+    tried: tuple[Tried, ...] = ()
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """The diagnosis with what the report needs beside it."""
+
+    verdict: Verdict
+    diagnosis: Diagnosis
+    values: dict[str, dict[str, str]]  # by cause: what its recipe needs
+    excused: bool = False  # what was asked for was not reached, and only what is expected stands before it
+    at: RungName | None = None  # the rung at which the root is at work
+    past: tuple[Finding, ...] = ()  # what only an earlier attempt or another machine of a text showed
+    not_now: Finding | None = None  # a driver-side fault that a log states and the machine does not show at present
+    unsettled: tuple[Finding, ...] = ()  # what the kernel log of a bundle speaks of, where nothing shows whether it still holds

@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
+from cudadoctor.model.findings import Verdict
 from cudadoctor.model.report import RequirementResult
 
 SCHEMA: Literal["cudadoctor.fleet/1"] = "cudadoctor.fleet/1"
-Verdict = Literal["healthy", "degraded", "broken", "undecided"]
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):

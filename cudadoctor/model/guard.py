@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from cudadoctor.model.diagnosis import Crash
+from cudadoctor.model.findings import Crash
 
 T = TypeVar("T")
 P = ParamSpec("P")

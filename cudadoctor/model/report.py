@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.model.bounds import Bytes, Count, Figure, Seconds
-from cudadoctor.model.diagnosis import Diagnosis, Verdict
 from cudadoctor.model.facts import Quote
+from cudadoctor.model.findings import Diagnosis, Verdict
 from cudadoctor.model.recipe import Action, Leg, Prescription
 
 SCHEMA: Literal["cudadoctor.report/1"] = "cudadoctor.report/1"

@@ -6,7 +6,7 @@ Weaker than what nvcc says: the text may speak of another machine. nvidia-smi's 
 from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CUDA_MENTIONS, CudaMention, CudaMentions
+from cudadoctor.model.values import CUDA_MENTIONS, CudaMention
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.parsers.base import Output, Parser, Text
 
@@ -44,7 +44,7 @@ def parse(text: Text) -> Output:
                 found.setdefault(version, CudaMention(version=ToolkitVersion(version), line=number))
     if found:
         quotes = [text.quote(mention.line) for mention in found.values()]
-        yield text.fact(CUDA_MENTIONS, CudaMentions(mentions=tuple(found.values())), *quotes, whole=False)
+        yield text.fact(CUDA_MENTIONS, tuple(found.values()), *quotes, whole=False)
 
 
 _WAKES = (

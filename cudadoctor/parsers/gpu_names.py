@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import NAMED_GPUS, NamedGpu, NamedGpus
+from cudadoctor.model.values import NAMED_GPUS, NamedGpu
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.parsers.base import Output, Parser, Text
 
@@ -55,7 +55,7 @@ def parse(text: Text) -> Output:
                 found.setdefault((gpu.name, gpu.capability.text if gpu.capability is not None else None), gpu)
     if found:
         quotes = [text.quote(gpu.line) for gpu in found.values()]
-        yield text.fact(NAMED_GPUS, NamedGpus(gpus=tuple(found.values())), *quotes[:_QUOTES], whole=False)
+        yield text.fact(NAMED_GPUS, tuple(found.values()), *quotes[:_QUOTES], whole=False)
 
 
 def _on_line(line: str, number: int) -> Iterator[NamedGpu]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from cudadoctor.model.facts import Key
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LIMITS, Limit, Limits
+from cudadoctor.model.values import CGROUP_LIMITS, KILLED_FOR_MEMORY, KILLED_FOR_MEMORY_AFTER, LIMITS, Limit
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.shell import root_command
 
@@ -69,7 +69,7 @@ def parse(text: Text) -> Output:
     if seen and (found or text.whole):
         none = text.absent(f"{text.source}: no limit on memory, processes or files")
         quotes = [text.quote(entry.line) for entry in found.values()] or [none]
-        yield text.fact(LIMITS, Limits(entries=tuple(found.values())), *quotes)
+        yield text.fact(LIMITS, tuple(found.values()), *quotes)
 
 
 def of_proc(text: str) -> Iterator[Limit]:
@@ -145,7 +145,7 @@ def parse_group(text: Text) -> Output:
         if name is not None and limit < (tightest[name].value if name in tightest else _NO_LIMIT):
             tightest[name] = Limit(name=name, value=limit, line=number)
     quotes = [text.quote(entry.line) for entry in tightest.values()] or [text.absent(f"{text.source}: no limit on memory or processes")]
-    yield text.fact(CGROUP_LIMITS, Limits(entries=tuple(tightest.values())), *quotes)
+    yield text.fact(CGROUP_LIMITS, tuple(tightest.values()), *quotes)
 
 
 def parse_group_after(text: Text) -> Output:

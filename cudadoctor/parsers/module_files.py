@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import MODULE_FILES, MODULE_FOR_RUNNING, ModuleFile, ModuleFiles
+from cudadoctor.model.values import MODULE_FILES, MODULE_FOR_RUNNING, ModuleFile
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.shell import is_prompt, root_command
@@ -35,11 +35,11 @@ def parse(text: Text) -> Output:
             found.setdefault(match[1], number)
     if found:
         files = tuple(ModuleFile(path=path, kernel=_kernel(path)) for path in found)
-        yield text.fact(MODULE_FILES, ModuleFiles(files=files), *(text.quote(number) for number in found.values()))
+        yield text.fact(MODULE_FILES, files, *(text.quote(number) for number in found.values()))
     elif text.pasted:
         yield from _found_nothing(text)
     elif text.whole and (seen or not text.text.strip()):
-        yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.absent(f"{text.source}: no nvidia.ko for any kernel"))
+        yield text.fact(MODULE_FILES, (), text.absent(f"{text.source}: no nvidia.ko for any kernel"))
 
 
 def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
@@ -54,7 +54,7 @@ def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
         end = next(prompts, len(text.lines))
         answered = end < len(text.lines) or any(answer.strip() for answer in text.lines[number:])  # else the paste may end here
         if answered and not any(".ko" in answer or answer.startswith("find: ") for answer in text.lines[number:end]):
-            yield text.fact(MODULE_FILES, ModuleFiles(files=()), text.quote(number), whole=True)
+            yield text.fact(MODULE_FILES, (), text.quote(number), whole=True)
             return
 
 
@@ -75,7 +75,7 @@ def parse_modinfo(text: Text) -> Output:
     if chosen:
         files = dict.fromkeys(_described(block) for block in chosen)
         quotes = [text.quote(number) for block in chosen for key, (_, number) in block.items() if key != "vermagic"]
-        yield text.fact(MODULE_FILES, ModuleFiles(files=tuple(files)), *quotes, whole=False)
+        yield text.fact(MODULE_FILES, tuple(files), *quotes, whole=False)
 
 
 def _asked_for(text: Text) -> Iterator[Fact[Any]]:
@@ -87,7 +87,7 @@ def _asked_for(text: Text) -> Iterator[Fact[Any]]:
         answer = text.lines[number].strip()
         if asked is not None and _NUMBER.match(answer):
             file = ModuleFile(path=f"{asked[1]}.ko", version=ModuleVersion(answer))
-            yield text.fact(MODULE_FILES, ModuleFiles(files=(file,)), text.quote(number, number + 1), whole=False)
+            yield text.fact(MODULE_FILES, (file,), text.quote(number, number + 1), whole=False)
 
 
 def _magic_alone(text: Text) -> Iterator[Fact[Any]]:
@@ -97,7 +97,7 @@ def _magic_alone(text: Text) -> Iterator[Fact[Any]]:
     shown = next(((match[2], number) for number, line in enumerate(text.lines, 1) if (match := _FIELD.match(line))), None)
     if shown is not None:
         file = ModuleFile(path="nvidia.ko", kernel=shown[0].split()[0])
-        yield text.fact(MODULE_FILES, ModuleFiles(files=(file,)), text.quote(shown[1]), whole=False)
+        yield text.fact(MODULE_FILES, (file,), text.quote(shown[1]), whole=False)
     elif not text.text.strip():
         yield text.fact(MODULE_FOR_RUNNING, False, text.absent("modinfo nvidia: no module for the running kernel"))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, MODULES, SECURE_BOOT, DkmsEntry, DkmsStatus, KernelModule, KernelModules
+from cudadoctor.model.values import DKMS, MODULES, SECURE_BOOT, DkmsEntry, KernelModule, KernelModules
 from cudadoctor.parsers.base import Output, Parser, Text
 
 _PROC = lazy(r"[ \t>|]{0,20}(\w{1,64}) \d{1,12} (?:-|-?\d{1,9}) (\S+) (?:Live|Loading|Unloading) 0x[0-9a-f]{1,16}\b")
@@ -97,7 +97,7 @@ def parse_dkms(text: Text) -> Output:
     elif not lines and entries:
         lines = [text.quote(entries[0].line)]
     if lines:
-        yield text.fact(DKMS, DkmsStatus(entries=entries), *lines, whole=whole)
+        yield text.fact(DKMS, entries, *lines, whole=whole)
 
 
 # ---------------------------------------------------------------- mokutil --sb-state, and the line of bootctl

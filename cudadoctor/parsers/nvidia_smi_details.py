@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SMI_DETAILS, GpuDetails, SmiDetails
+from cudadoctor.model.values import SMI_DETAILS, GpuDetails
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.nvidia_smi_table import address_of
 
@@ -231,7 +231,7 @@ def parse(text: Text) -> Output:
     if reader.done:
         shown = sorted({place for gpu in reader.done[:8] for place in list(gpu.lines.values())[:8]})
         quotes = (text.quote(place) for place in shown[:24])
-        yield text.fact(SMI_DETAILS, SmiDetails(gpus=tuple(reader.done)), *quotes, whole=False)
+        yield text.fact(SMI_DETAILS, tuple(reader.done), *quotes, whole=False)
 
 
 PARSER = Parser(

@@ -12,7 +12,7 @@ from typing import Any
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DRIVER_PACKAGES, DriverPackages, Package
+from cudadoctor.model.values import DRIVER_PACKAGES, Package
 from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.shell import command, is_prompt
 
@@ -93,9 +93,9 @@ def parse(text: Text) -> Output:
     whole = text.whole or _only_unmatched(text)
     listed = {package.name for package in found.values()}
     since = (package for package in history.values() if package is not None and package.name not in listed)
-    packages = DriverPackages(packages=(*found.values(), *since))
-    if packages.packages:
-        quotes = [text.quote(entry.line) for entry in packages.packages[:_QUOTES]]
+    packages = (*found.values(), *since)
+    if packages:
+        quotes = [text.quote(entry.line) for entry in packages[:_QUOTES]]
         yield text.fact(DRIVER_PACKAGES, packages, *quotes, whole=whole)
     elif text.pasted:
         yield from _shown_empty(text)
@@ -108,10 +108,10 @@ def _shown_empty(text: Text) -> Iterator[Fact[Any]]:
     for number, line in enumerate(text.lines, 1):
         below = text.lines[number : number + 1]
         if "nvidia" in line and _FILTERED.match(command(line) or "") and any(map(is_prompt, below)):
-            yield text.fact(DRIVER_PACKAGES, DriverPackages(packages=()), text.quote(number), whole=True)
+            yield text.fact(DRIVER_PACKAGES, (), text.quote(number), whole=True)
             return
         if "dpkg" in line and _ASKED_BY_NAME.match(command(line) or "") and any(_NO_MATCH in answer for answer in below):
-            yield text.fact(DRIVER_PACKAGES, DriverPackages(packages=()), text.quote(number, number + 1), whole=True)
+            yield text.fact(DRIVER_PACKAGES, (), text.quote(number, number + 1), whole=True)
             return
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from cudadoctor.model.facts import Fact, Quote
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DISPLAY_ADAPTERS, LOADED_DRIVER, PCI, DisplayAdapter, DisplayAdapters, LoadedDriver, PciFunction
+from cudadoctor.model.values import DISPLAY_ADAPTERS, LOADED_DRIVER, PCI, DisplayAdapter, LoadedDriver, PciFunction
 from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers._pci import NVIDIA, bus_fact
 from cudadoctor.parsers.base import Output, Parser, Text
@@ -178,7 +178,7 @@ def _quotes(text: Text, lines: tuple[int, ...], fields: dict[str, Any]) -> list[
 
 def _adapters(text: Text, adapters: list[Spoken], *, whole: bool) -> Fact[Any]:
     lines = [quote for _, quotes in adapters for quote in quotes] or [text.absent("no display adapter is listed")]
-    return text.fact(DISPLAY_ADAPTERS, DisplayAdapters(adapters=tuple(adapter for adapter, _ in adapters)), *lines, whole=whole)
+    return text.fact(DISPLAY_ADAPTERS, tuple(adapter for adapter, _ in adapters), *lines, whole=whole)
 
 
 # ---------------------------------------------------------------- Win32_VideoController

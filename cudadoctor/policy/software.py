@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cudadoctor.checks.container_stack import ways
+from cudadoctor.checks.container import ways
 from cudadoctor.model.facts import Unknown
 from cudadoctor.model.values import (
     CONTAINER_STACK,

@@ -4,13 +4,13 @@ steps.py         prescribe(): chooses a cause's steps, fills and quotes them; sa
 conditions.py    CONDITIONS: what a step's `when` may ask for; those about containers, schedulers and machines are in places.py
 placeholders.py  the {values} of recipes, as far as they are known; driver_values.py: those about the driver
 rights.py        which steps are the user's and which are for an administrator to do
-free_gpu.py      another GPU for a program whose own is full; without_gpu.py: what a machine has in place of an NVIDIA GPU
+free_gpu.py      another GPU for a program whose own is full; one_recipe.py: what a single recipe asks and says
 case.py          what both read
 distribution.py  which distribution; gpus.py: which GPUs, and whether the machine has a screen
-choice.py        which driver fits them; families.py: how each family packages it; packages.py: need, choice and their words
-pip.py           which Python packages, and who installs them
-way.py           what comes after the fix until a kernel runs; stack.py: toolkit, Numba and Python that fit GPU and driver
-dialect.py       a command as this system writes it; shellwords.py: quoting, and sudo
+families.py      which driver fits them, and how each family packages it; packages.py: need, choice and their words
+pip.py           toolkit, Numba and Python that fit GPU and driver, and who installs them
+way.py           what comes after the fix until a kernel runs
+dialect.py       a command as this system writes it; shells.py: quoting, and sudo
 """
 
 from __future__ import annotations

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.numba_rows import NumbaRelease
 from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.values import (
@@ -31,12 +33,17 @@ from cudadoctor.prescribe.distribution import Distribution
 from cudadoctor.prescribe.gpus import Gpus
 from cudadoctor.prescribe.packages import Driver, Need
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.prescribe.stack import Stack
-
 T = TypeVar("T")
 _TEXT = "text"  # origin and source of what a user's text says
+
+
+class Stack(msgspec.Struct, frozen=True, kw_only=True):
+    """One fitting set. `wheels`: what pip is asked for where wheels bring the toolkit; else `toolkit` is to be installed apart."""
+
+    wheels: str | None = None
+    toolkit: ToolkitVersion | None = None
+    numba: str = "numba"
+    release: NumbaRelease | None = None
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -94,8 +101,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def packages(self) -> tuple[Package, ...]:
         """The packages of the driver and of CUDA that are installed."""
-        installed = self.get(DRIVER_PACKAGES)
-        return installed.packages if installed is not None else ()
+        return self.get(DRIVER_PACKAGES) or ()
 
     def value(self, *names: str) -> str | None:
         """The first of these values that a rule handed on and that says something."""
@@ -145,8 +151,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         state, named, driver = self.get(FRAMEWORKS), self.get(CUDA_MENTIONS), self.cuda
         if state is not None and state.cuda is not None:
             return ToolkitVersion(state.cuda.text)
-        mentions = named.mentions if named is not None and driver is not None else ()
-        return max((one.version for one in mentions if driver is not None and one.version.newer_than_driver(driver)), default=None)
+        newer = (one.version for one in named or () if driver is not None and one.version.newer_than_driver(driver))
+        return max(newer, default=None)
 
 
 Condition = Callable[[Case], bool]

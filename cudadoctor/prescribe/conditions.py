@@ -27,13 +27,12 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.prescribe import frameworks, free_gpu, pip
 from cudadoctor.prescribe.case import Case, Condition
-from cudadoctor.prescribe.launches import LAUNCHES
+from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
+from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
 from cudadoctor.prescribe.places import PLACES, SLURM_WORDS
 from cudadoctor.prescribe.recovery import RECOVERY
 from cudadoctor.prescribe.settings import SETTINGS
-from cudadoctor.prescribe.stack import OLDEST_OF_CONDA, outdated, stack_of
-from cudadoctor.prescribe.without_gpu import WITHOUT_GPU
 
 _BRANCH_IN_NAME = lazy(r"nvidia-(?:driver|headless|dkms|kernel-source|tesla)-(\d{3})")
 _UNVERSIONED = (
@@ -133,7 +132,7 @@ def _uvm_stale(case: Case) -> bool:
 def _module_on_disk(case: Case) -> bool:
     """A module that is taken out can be loaded again: its file for the running kernel is there."""
     files, kernel = case.get(MODULE_FILES), case.get(KERNEL)
-    return files is not None and kernel is not None and any(file.kernel == kernel.release for file in files.files)
+    return kernel is not None and any(file.kernel == kernel.release for file in files or ())
 
 
 def _node_group(case: Case) -> bool:
@@ -328,7 +327,6 @@ CONDITIONS: dict[str, Condition] = {
     "process-of-service": lambda case: _service(case) and _mine(case),
     **PLACES,
     **SETTINGS,
-    **WITHOUT_GPU,
-    **LAUNCHES,
+    **OF_ONE_RECIPE,
     **RECOVERY,
 }

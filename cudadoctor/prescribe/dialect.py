@@ -10,7 +10,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import StepTemplate
 from cudadoctor.prescribe import shells
 from cudadoctor.prescribe.distribution import Distribution
-from cudadoctor.prescribe.shellwords import PLACEHOLDER, Script, Value, is_plain, names, plain
+from cudadoctor.prescribe.shells import PLACEHOLDER, Script, Value, is_plain, names, plain
 
 # A family without commands of its own uses those of the family it descends from.
 _PARENT = {"ubuntu": "debian"}

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.systems import DistributionRow
 from cudadoctor.model.facts import Facts, Unknown
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, SETTING, TEGRA, WSL, OperatingSystem
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.systems import DistributionRow
 
 # Words of ID_LIKE; of several the first of this order that is named counts (Rocky says "rhel centos fedora").
 _FAMILIES = {"ubuntu": "ubuntu", "debian": "debian", "rhel": "rhel", "centos": "rhel", "fedora": "fedora", "arch": "arch", "suse": "suse",

@@ -9,7 +9,7 @@ from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group, suse_parts
-from cudadoctor.prescribe.shellwords import Found, Script, Value
+from cudadoctor.prescribe.shells import Found, Script, Value
 
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
 FABRIC_IN_ONE_WORD = 580  # the first branch

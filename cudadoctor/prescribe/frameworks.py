@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from cudadoctor.knowledge.software import TorchIndex
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TOOLKITS
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.shellwords import Found
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.software import TorchIndex
+from cudadoctor.prescribe.shells import Found
 
 # The first whose words stand in the finding's lines. PyTorch last: its name stands in the lines of those that build on it.
 _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -26,14 +23,6 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("torch", lazy(r"(?i)torch|version that was used to compile")),
 )
 _CUDNN = lazy(r"libcudnn\w{0,40}\.so\.(\d)|cudnn\w{0,40}64_(\d)|\((\d), \d{1,9}, \d{1,9}\)|cuDNN version (\d)")
-# What pip is asked for, by the series of CUDA. An extra that an older release lacks is only warned of.
-_CUPY = {"cu11": "cupy-cuda11x", "cu12": "cupy-cuda12x[ctk]", "cu13": "cupy-cuda13x[ctk]"}
-# TensorFlow 2.14 was the last for CUDA 11; those since are for CUDA 12, which drivers of CUDA 13 serve too.
-_TENSORFLOW = {"cu11": "tensorflow[and-cuda]==2.14.*", "cu12": "tensorflow[and-cuda]", "cu13": "tensorflow[and-cuda]"}
-# The metadata of the wheels on PyPI: 1.26 asks for libraries of CUDA 12, 1.27 for 13; from 1.28 on by names that exist.
-_ONNXRUNTIME = {
-    "cu11": "onnxruntime-gpu<1.19", "cu12": "onnxruntime-gpu[cuda,cudnn]<1.27", "cu13": "onnxruntime-gpu[cuda,cudnn]>=1.28",
-}  # fmt: skip
 _WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
 NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
 UNKNOWN_DRIVER = 12  # the major version of CUDA that is taken to be served where nothing says which
@@ -160,9 +149,7 @@ def values(case: Case) -> Found:
     yield "torch_requirement", index[1] if index is not None else None
     series = wheel_series(case)
     yield "jax_requirement", f"jax[{'cuda13' if series == 'cu13' else 'cuda12'}]" if series in ("cu12", "cu13") else None
-    yield "cupy_requirement", _CUPY.get(series or "")
-    yield "tensorflow_requirement", _TENSORFLOW.get(series or "")
-    yield "onnxruntime_requirement", _ONNXRUNTIME.get(series or "")
+    yield from ((f"{name}_requirement", asked.get(series or "")) for name, asked in case.knowledge.frameworks.requirements.items())
     yield "surplus_wheels", surplus_wheels(case)
     yield "pip_copies", tuple((case.value("pip_copies") or "").split()) or None
     yield "nvcc_folder", nvcc_folder(case)

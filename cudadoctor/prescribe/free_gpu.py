@@ -16,7 +16,7 @@ from cudadoctor.model.units import size
 from cudadoctor.model.values import LADDER, NVML
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.places import JOBS, in_pod
-from cudadoctor.prescribe.shellwords import Found
+from cudadoctor.prescribe.shells import Found
 
 USED_LITTLE = 0.10  # of its memory: a GPU of which others hold no more counts as free (checks/processes.py blames from here on)
 _NAMED_BY = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "GPU_DEVICE_ORDINAL")  # lists of numbers: 0,1 or 0-1

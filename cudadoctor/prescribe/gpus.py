@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DISPLAY_ADAPTERS, DRIVER_PACKAGES, ENVIRONMENT, KERNEL, LADDER, NAMED_GPUS, NVML, PCI
 from cudadoctor.model.version import ComputeCapability
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture
 
 # Chips that are sold for computing alone: A100 and A30, H100 and H200, B200, B300. No screen hangs on them.
 _COMPUTE_ONLY = frozenset(ComputeCapability(text) for text in ("8.0", "9.0", "10.0", "10.3", "10.7"))
@@ -77,16 +74,14 @@ def _on_bus(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
 
 def _of_windows(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """By the device ids in a listing of Windows' adapters."""
-    found = facts.value(DISPLAY_ADAPTERS)
-    for adapter in found.adapters if found is not None else ():
+    for adapter in facts.value(DISPLAY_ADAPTERS) or ():
         if adapter.is_nvidia and adapter.device is not None:
             yield _by_id(adapter.device, knowledge)
 
 
 def _by_product(facts: Facts, knowledge: Knowledge) -> Iterator[Pair]:
     """The GPUs that a text names by their products or capabilities."""
-    named = facts.value(NAMED_GPUS)
-    for gpu in named.gpus if named is not None else ():
+    for gpu in facts.value(NAMED_GPUS) or ():
         capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
         if capability is not None:
             yield knowledge.architecture_of(capability), capability
@@ -132,5 +127,5 @@ def _has_screen(facts: Facts) -> bool:
 def _is_of_server(facts: Facts) -> bool:
     """Driver packages for servers, or a kernel that distributions build for the machines of clouds."""
     installed, kernel = facts.value(DRIVER_PACKAGES), facts.value(KERNEL)
-    packaged = installed is not None and any(_SERVER_PACKAGE.match(package.name) for package in installed.packages)
+    packaged = any(_SERVER_PACKAGE.match(package.name) for package in installed or ())
     return packaged or (kernel is not None and _CLOUD_KERNEL.search(kernel.release) is not None)

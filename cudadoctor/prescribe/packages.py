@@ -1,15 +1,13 @@
-"""What GPUs ask of a driver, what a choice of driver is, and the words for both. choice.py chooses; families.py knows the packages."""
+"""What GPUs ask of a driver, what a choice of driver is, and the words for both. families.py knows the packages and chooses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):

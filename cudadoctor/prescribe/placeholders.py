@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
-from cudadoctor.prescribe import frameworks, free_gpu, launches, pip, settings, without_gpu
-from cudadoctor.prescribe.case import Case
+from cudadoctor.prescribe import frameworks, free_gpu, one_recipe, pip, settings
+from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
-from cudadoctor.prescribe.shells import printable
-from cudadoctor.prescribe.shellwords import Found, Script, Value
-from cudadoctor.prescribe.stack import Stack, newest_python, stack_of
+from cudadoctor.prescribe.pip import newest_python, stack_of
+from cudadoctor.prescribe.shells import Found, Script, Value, printable
 
 # A whole path, looked at part by part: none that leads elsewhere (..), none in a folder where everybody may make files, no other host's.
 _PART = r"(?!\.{1,2}(?:[/\\]|$))[^/\\:\n]{1,255}"
@@ -80,48 +79,6 @@ _KNOWN_PACKAGE = lazy(
     r"|tensorflow(?:-[a-z-]{1,20})?|keras|cupy(?:-[a-z0-9]{1,20})?|onnxruntime(?:-gpu)?|ml[-_]dtypes|typing[-_]extensions|setuptools|protobuf"
     r"|flatbuffers|opt[-_]einsum|importlib[-_]metadata"
 )
-# What a sentence says where the value is not known.
-WORDS: dict[str, str] = {
-    "container_cuda": "a newer CUDA",
-    "cuda_bound": "cuda-version", "cuda_home": "the folder that holds bin/nvcc",
-    "cuda_major": "12 or 13, as the driver allows", "cuda_variable": "CUDA_HOME",
-    "driver_cuda": "its `CUDA Version` in nvidia-smi", "driver_packages": "the driver's packages",
-    "driver_stream": "nvidia-driver", "driver_version": "see /proc/driver/nvidia/version",
-    "first_toolkit": "of the release that introduced this GPU's generation", "fitting_requirement": "the version that the message asks for",
-    "instance": "(its instance path in Device Manager)",
-    "gpu_address": "that lspci shows", "group": "that `ls -l /dev/nvidia0` shows", "kernel": "(uname -r)",
-    "kernel_headers": "the kernel's headers", "kept_path": "the other folders", "last_toolkit": "it depends on its generation",
-    "libcuda_folder": "the folder with libcuda.so.1",
-    "library_packages": "the driver's library package", "library_version": "see modinfo -F version nvidia",
-    "linux_driver_packages": "nvidia-driver, libnvidia-compute, cuda-drivers", "module_version": "see /proc/driver/nvidia/version",
-    "new_path": "another name", "option": "nodev or noexec", "opposite": "dev or exec", "place": "PATH", "nvidia_repository": "rhel9",
-    "numba_config": ".numba_config.yaml", "own": "its bin/python", "owner": "another user", "packages": "its site-packages",
-    "parent": "(its PPID)",
-    "parent_start_high": "", "parent_start_low": "", "path": "with the package's name", "pid": "(its PID)",
-    "prebuilt_module": "linux-modules-nvidia-...", "prefix": "this environment", "python": "python3", "repository_machine": "x86_64",
-    "numpy_bound": "numpy", "numba_requirement": "numba", "numba_toolkit": "of the driver's version", "numba_toolkit_folder": "its folder",
-    "requirement": "numba-cuda[cu12]", "wanted_python": "3.12", "smi_packages": "the driver's tools", "start_high": "", "start_low": "",
-    "stub_folder": ".../stubs", "suse_repository": "https://download.nvidia.com/opensuse/",
-    "toolkit_requirement": "cuda-toolkit of that version", "user": "who runs the program",
-    "variable": "CUDA_VISIBLE_DEVICES", "torch_index": "for this driver and GPU", "torch_requirement": "torch",
-    "torch_cuda": "torch.version.cuda",
-    "jax_requirement": "jax[cuda12]", "cupy_requirement": "cupy-cuda12x[ctk]", "tensorflow_requirement": "tensorflow[and-cuda]",
-    "onnxruntime_requirement": "onnxruntime-gpu[cuda,cudnn] of the series that the driver serves", "surplus_wheels": "see pip list",
-    "pip_copies": "nvidia-...", "nvcc_folder": "/usr/local/cuda/bin",
-    "cudnn_requirement": "nvidia-cudnn-cu12 of the version in the message",
-    "gcc": "of the version that this CUDA accepts", "arch_list": "(nvidia-smi --query-gpu=compute_cap)",
-    "cmake_architectures": "native",
-    "default_gpu_name": "device 0", "free_gpu": "GPU-...", "free_gpu_name": "with free memory, by its UUID from `nvidia-smi -L`",
-    "other_gpus": "GPUs of other makers",
-    "set_file": "your profile", "set_line": "that names it", "comment_out": "", "put_back": "", "commented": "", "units": "its unit",
-    "started_processes": "more", "gpu_count": "fewer", "launcher": "the launcher", "fitting_option": "one for each GPU",
-    "minimum_driver": "of the version that its CUDA asks for", "fits": "",
-    "fabric_manager": "nvidia-fabricmanager", "fabric_manager_words": "nvidia-fabricmanager",
-    "amount": "less than CUDA needs", "call": "what the driver calls", "docker_package": "docker",
-    "refused_launch": "The launch", "refused_threads": "more than 1024", "fitting_launch": "a block of 256 in a larger grid",
-}  # fmt: skip
-
-
 _TOOLKITS_OF_WINDOWS = "C:\\Program Files\\NVIDIA GPU Computing Toolkit\\CUDA\\v"
 OLD_NUMBA = ("numba-too-old",)  # causes whose recipes name a Python; what fits is read from a large table
 ALIGNING = "align-python-packages"  # the recipe whose steps name the version that fits
@@ -331,6 +288,6 @@ def _requirement(text: str | None) -> str | None:
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
-    driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, without_gpu.values,
-    launches.values, settings.values, fabric_manager, docker,
+    driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, one_recipe.values,
+    settings.values, fabric_manager, docker,
 )  # fmt: skip

@@ -30,8 +30,8 @@ def needed(case: Case) -> str | None:
 
 def _gpus(case: Case) -> tuple[tuple[NvmlGpu, ...], tuple[GpuDetails, ...]]:
     """As NVML tells of them, and as nvidia-smi does."""
-    nvml, smi = case.get(NVML), case.get(SMI_DETAILS)
-    return nvml.gpus if nvml is not None else (), smi.gpus if smi is not None else ()
+    nvml = case.get(NVML)
+    return nvml.gpus if nvml is not None else (), case.get(SMI_DETAILS) or ()
 
 
 def _said(case: Case) -> Iterator[tuple[str | None, str]]:

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import ENVIRONMENT, SET_IN, SetIn
 from cudadoctor.prescribe.case import Case, Condition
-from cudadoctor.prescribe.shells import printable
-from cudadoctor.prescribe.shellwords import Found
+from cudadoctor.prescribe.shells import Found, printable
 
 _SYSTEM = lazy(r"/(?:etc|usr|run|lib|opt)/")
 _UNIT = lazy(r"/systemd/system/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding
 from cudadoctor.model.pattern import lazy
@@ -20,18 +20,15 @@ from cudadoctor.model.values import CONTAINER_MARKS
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip, rights, settings
 from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.choice import choose
 from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
+from cudadoctor.prescribe.families import choose
 from cudadoctor.prescribe.gpus import gpus_of, is_headless
 from cudadoctor.prescribe.packages import Need, need_of
-from cudadoctor.prescribe.placeholders import WORDS, fits, placeholders
+from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
-from cudadoctor.prescribe.shellwords import Script, Value, fill_shell, fill_words, names, with_sudo
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.prescribe.shells import Script, Value, fill_shell, fill_words, names, with_sudo
 
 CHECK_AGAIN = "cudadoctor check"
 MOST_PLACES = 8
@@ -219,18 +216,18 @@ def _pids(case: Case) -> tuple[int, ...]:
 
 def render_step(template: StepTemplate, case: Case, action: Action | None = None) -> Step:
     """One step with its values. `sudo` stands in front where root is needed and the user is not root. `action`: its recipe's."""
-    values = placeholders(case)
+    values, unknown = placeholders(case), case.knowledge.placeholder_words
     shell = _as_root(_filled(template_of(template, case.system), values, case), template, case)
     words = words_of(template.text, case.system)
     text = in_powershell(words) if case.windows else words
     verify, undo = (portable(command) if case.windows else command for command in (template.verify, template.undo))
     return Step(
-        text=fill_words(text, values, WORDS) + _remark(template, case, shell),
+        text=fill_words(text, values, unknown) + _remark(template, case, shell),
         shell=shell,
         needs_root=template.needs_root,
         kind=template.kind,
         mode=template.mode,
-        when=fill_words(template.given, values, WORDS) if template.given is not None else None,
+        when=fill_words(template.given, values, unknown) if template.given is not None else None,
         verify=_filled(verify, values, case) if not _counts_later(case, shell) else None,
         undo=_as_root(_filled(undo, values, case), template, case) if shell is not None else None,
         who=rights.who(template, action, case),

@@ -7,23 +7,19 @@ before it. What is there and fits is said; what is missing gets its steps; what 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import LAYERS, Finding
 from cudadoctor.model.recipe import Leg, Prescription, Step
 from cudadoctor.model.values import LADDER, LOADED_DRIVER, NVML, PCI, TOOLKITS
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.prescribe import pip
-from cudadoctor.prescribe.case import Case
-from cudadoctor.prescribe.pip import BELOW
-from cudadoctor.prescribe.stack import Stack, in_words, outdated, stack_of, takes
+from cudadoctor.prescribe.case import Case, Stack
+from cudadoctor.prescribe.pip import BELOW, in_words, outdated, stack_of, takes
 from cudadoctor.prescribe.steps import CHECK_AGAIN, VIRTUAL_ENVIRONMENT, case_of, render
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 # A fix of these layers ends below the driver, or with it: toolkit and Python come after it.
 _BELOW_TOOLKIT = LAYERS[: LAYERS.index("toolkit")]

@@ -96,7 +96,7 @@ def _sources(page: PlainPage, sources: tuple[str, ...]) -> None:
 
 # ---------------------------------------------------------------- a cause
 def of_cause(document: CauseDocument, style: Style) -> str:
-    """Everything that a cause's page says; report/markdown_pages.py writes the same for a reader of files."""
+    """Everything that a cause's page says; report/manual_pages.py writes the same for a reader of files."""
     page, cause = PlainPage(style), document.page
     page.raw(one_line(f"{cause.title} [{cause.id}]"), "bold")
     page.prose(cause.why)

@@ -1,12 +1,13 @@
-"""The formats of a report: one explicit table. Each is one module with `render`; it is imported when its format is asked for."""
+"""The formats of a report, and of many machines' picture: two explicit tables. Each is one module, imported when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from cudadoctor.model.fleet import Fleet, Node
     from cudadoctor.model.report import Report
 
 
@@ -35,9 +36,25 @@ FORMATS: dict[str, Format] = {
     "junit": Format(by("junit")),
     "html": Format(by("html")),
     "markdown": Format(by("markdown")),
-    "github": Format(by("github")),
-    "gitlab": Format(by("gitlab"), is_json=True),
+    "github": Format(by("pipelines", function="github")),
+    "gitlab": Format(by("pipelines", function="gitlab"), is_json=True),
     "prometheus": Format(by("prometheus")),
-    "nagios": Format(by("nagios"), only_stdout=True, exit_code=by("nagios", takes=1, function="exit_code")),
-    "npd": Format(by("npd"), only_stdout=True, exit_code=by("npd", takes=1, function="exit_code")),
+    "nagios": Format(by("monitors", function="nagios"), only_stdout=True, exit_code=by("monitors", 1, "nagios_exit_code")),
+    "npd": Format(by("monitors", function="npd"), only_stdout=True, exit_code=by("monitors", 1, "npd_exit_code")),
+}
+
+
+class Seen(NamedTuple):
+    """What a format may need. `nodes`: each once; `heat`: by figure a byte for each GPU, in percent of the usual, 255 for none."""
+
+    fleet: Fleet
+    nodes: Sequence[Node]
+    heat: Callable[[], Mapping[str, bytes]]
+
+
+OF_FLEETS: dict[str, Callable[..., str]] = {  # of what was seen, and what is known
+    "json": lambda seen, knowledge: str(by("json")(seen.fleet)),
+    "html": by("html", function="render_fleet"),
+    "junit": by("junit", function="render_fleet"),
+    "prometheus": by("prometheus", function="render_fleet"),
 }

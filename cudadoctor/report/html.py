@@ -1,68 +1,29 @@
-"""The report as one HTML file that needs no network: it can be mailed, archived by a CI job and printed.
+"""The report, and the picture of many machines, as one HTML file that needs no network: it can be mailed, archived by a CI job and printed.
 
-The page is templates/report.html.jinja with its style and script beside it.
+The pages are templates/report.html.jinja and fleet.html.jinja with style and script beside them. The data of the fleet's map are one byte
+a GPU and figure (percent of the usual), so that 80,000 GPUs fit.
 """
 
 from __future__ import annotations
 
+import base64
 import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from markupsafe import Markup
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report
-from cudadoctor.report import sustained, templates, text, words
+from cudadoctor.report import fleet_text, sustained, templates, text, words
+from cudadoctor.report.clean import one_line
+from cudadoctor.report.formats import Seen
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+Shown = dict[str, object]  # what a template reads of one thing
 MOST_HEAT = 45  # percent of the colour: words on it keep their contrast
 _HEADS: dict[Who, str] = {"user": "", "administrator": text.ADMINISTRATOR, "afterwards": text.AFTERWARDS}
-
-
-class Part(NamedTuple):
-    """Steps of one person. `start`: the number of the first."""
-
-    head: str
-    start: int
-    steps: tuple[Step, ...]
-
-
-class Bar(NamedTuple):
-    """A figure against its limit: `filled` and `limit` are percentages of the bar, None where no limit is known."""
-
-    said: str
-    of: str
-    slow: bool
-    filled: str | None = None
-    limit: str | None = None
-
-
-class Figure(NamedTuple):
-    """One figure of the benchmark, its GPUs side by side. `limits`: what its limit is taken from."""
-
-    title: str
-    limits: tuple[str, ...]
-    bars: list[tuple[int, Bar]]
-
-
-class Cell(NamedTuple):
-    """A copy from one GPU to another. `heat`: how strongly the cell is tinted, the fastest most."""
-
-    said: str
-    heat: str = ""
-    slow: bool = False
-
-
-class Links(NamedTuple):
-    """A figure of copies between GPUs, as a square."""
-
-    title: str
-    limits: tuple[str, ...]
-    gpus: list[int]
-    rows: list[tuple[int, list[Cell]]]
 
 
 def render(report: Report, knowledge: Knowledge) -> str:
@@ -84,7 +45,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
         "legs": list(zip(report.way, starts, strict=False)),
         "seen": _seen(report),
         "benchmark": [
-            Figure(words.figure(name, knowledge), _limits(results), [(result.gpu, _bar(result)) for result in results])
+            {"title": words.figure(name, knowledge), "limits": _limits(results), "bars": [(one.gpu, _bar(one)) for one in results]}
             for name, results in _by_name(report, peers=False)
         ],
         "links": [_links(name, results, knowledge) for name, results in _by_name(report, peers=True)],
@@ -96,12 +57,11 @@ def render(report: Report, knowledge: Knowledge) -> str:
 
 
 # ---------------------------------------------------------------- what the template reads
-def _parts(steps: Sequence[Step]) -> Iterator[Part]:
-    start = 1
-    for who, group in itertools.groupby(steps, key=lambda step: step.who):
-        part = Part(_HEADS[who], start, tuple(group))
-        start += len(part.steps)
-        yield part
+def _parts(steps: Sequence[Step]) -> Iterator[Shown]:
+    """Steps of one person. `start`: the number of the first."""
+    for who, group in itertools.groupby(enumerate(steps, 1), key=lambda numbered: numbered[1].who):
+        numbered = list(group)
+        yield {"head": _HEADS[who], "start": numbered[0][0], "steps": [step for _, step in numbered]}
 
 
 def _seen(report: Report) -> str:
@@ -120,30 +80,67 @@ def _limits(results: Sequence[BenchmarkResult]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(result.limit_from for result in results if result.limit_from is not None))
 
 
-def _bar(result: BenchmarkResult) -> Bar:
-    if result.value is None:
-        return Bar("not measured", result.why or "no reason recorded", slow=False)
-    said = units.figure(result.value, result.unit)
-    if result.share is None or result.limit is None:
-        return Bar(said, "", slow=result.verdict == "slow")
-    of = f"{result.share:.0%} of {units.figure(result.limit, result.unit)}"
-    whole = max(1.0, result.share)  # a figure above its limit: the limit then stands within the bar
-    filled, limit = (f"{max(0.0, part) / whole:.1%}" for part in (result.share, 1.0))
-    return Bar(said, of, result.verdict == "slow", filled, limit)
+def _bar(result: BenchmarkResult) -> Shown:
+    """A figure against its limit: `filled` and `limit` are percentages of the bar, None where no limit is known."""
+    slow, said, of = result.verdict == "slow", "not measured", result.why or "no reason recorded"
+    filled = limit = None
+    if result.value is not None:
+        said, of = units.figure(result.value, result.unit), ""
+        if result.share is not None and result.limit is not None:
+            of = f"{result.share:.0%} of {units.figure(result.limit, result.unit)}"
+            whole = max(1.0, result.share)  # a figure above its limit: the limit then stands within the bar
+            filled, limit = (f"{max(0.0, part) / whole:.1%}" for part in (result.share, 1.0))
+    return {"said": said, "of": of, "slow": slow, "filled": filled, "limit": limit}
 
 
-def _links(name: str, results: Sequence[BenchmarkResult], knowledge: Knowledge) -> Links:
+def _links(name: str, results: Sequence[BenchmarkResult], knowledge: Knowledge) -> Shown:
+    """A figure of copies between GPUs, as a square: the faster, the stronger the tint."""
     cells = {(result.gpu, result.peer): result for result in results}
     gpus = sorted({gpu for pair in cells for gpu in pair if gpu is not None})
     most = max((result.value for result in results if result.value is not None), default=0.0)
     rows = [(one, [_cell(cells.get((one, other)), most) for other in gpus]) for one in gpus]
-    return Links(f"{words.figure(name, knowledge)}, {results[0].unit}", _limits(results), gpus, rows)
+    return {"title": f"{words.figure(name, knowledge)}, {results[0].unit}", "limits": _limits(results), "gpus": gpus, "rows": rows}
 
 
-def _cell(result: BenchmarkResult | None, most: float) -> Cell:
-    if result is None:
-        return Cell("-")
-    if result.value is None:
-        return Cell(f"not measured: {result.why}")
+def _cell(result: BenchmarkResult | None, most: float) -> Shown:
+    if result is None or result.value is None:
+        return {"said": "-" if result is None else f"not measured: {result.why}", "heat": "", "slow": False}
     heat = f"{result.value / most * MOST_HEAT:.0f}%" if most > 0 else ""
-    return Cell(units.figure(result.value, "").strip(), heat, result.verdict == "slow")
+    return {"said": units.figure(result.value, "").strip(), "heat": heat, "slow": result.verdict == "slow"}
+
+
+# ---------------------------------------------------------------- many machines
+def render_fleet(seen: Seen, knowledge: Knowledge) -> str:
+    fleet, fold = seen.fleet, fleet_text.folded
+    groups = {(group.verdict, group.cause): group for group in fleet.groups}
+    context = {
+        "fleet": fleet,
+        "verdict": fleet_text.worst(fleet),
+        "headline": fleet_text.headline(fleet),
+        "models": fleet_text.models(fleet),
+        "missing": [(fold(sources), why) for why, sources in fleet_text.by_reason(fleet).items()],
+        "groups": [(group, fold(group.nodes)) for group in fleet.groups],
+        "demands": [(fold(one.nodes), words.asked(one)) for one in fleet.demands],
+        "worse": [(fold(one.nodes), one.what) for one in fleet.worse],
+        "slow": [("", fleet_text.slow(one, knowledge)) for one in fleet.stragglers],
+        "drift": [("", fleet_text.drifting(one)) for one in fleet.drift],
+        "sick": [(node, groups[node.verdict, node.cause]) for node in seen.nodes if node.verdict != "healthy"],
+        "heat": _heat(seen, knowledge),
+    }
+    return templates.render("fleet.html.jinja", context)
+
+
+def _heat(seen: Seen, knowledge: Knowledge) -> Markup:
+    """The data of the map as JSON that may stand in a page; empty where nothing was measured."""
+    nodes, shares = seen.nodes, seen.heat()
+    rows = sorted((row for row in knowledge.figures if row.name in shares), key=lambda row: min(shares[row.name]))
+    if not rows:
+        return Markup("")
+    data = {
+        "names": [one_line(node.name) for node in nodes],
+        "states": [node.verdict if node.cause is None else f"{node.verdict}: {one_line(node.cause)}" for node in nodes],
+        "gpus": [[gpu.number for gpu in node.gpus] for node in nodes],
+        "maps": [{"title": row.title, "shares": base64.b64encode(shares[row.name]).decode()} for row in rows],
+    }
+    body = msgspec.json.encode(data).decode()
+    return Markup(body.replace("<", "\\u003c"))  # noqa: S704 - JSON without a tag

@@ -9,7 +9,7 @@ from cudadoctor.model.recipe import Prescription
 from cudadoctor.model.report import Report
 from cudadoctor.report import words
 from cudadoctor.report.clean import clean
-from cudadoctor.report.markdown_pages import block, code, escaped, prose
+from cudadoctor.report.manual_pages import block, code, escaped, prose
 
 SIGNS = {"healthy": "✅", "degraded": "⚠️", "broken": "❌", "undecided": "❔"}
 STATUS = {"pass": "✅ pass", "warn": "⚠️ warn", "fail": "❌ fail", "unknown": "❔ unknown", "skip": "skip"}

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Diagnosis
 from cudadoctor.model.experiments import UNCHANGED
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.findings import Finding
+from cudadoctor.model.findings import Diagnosis, Finding
 from cudadoctor.model.recipe import Kind, Prescription, Step
 from cudadoctor.model.report import Report, RequirementResult, Row
 from cudadoctor.report.clean import clean, one_line

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from cudadoctor.model.diagnosis import Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Quote
-from cudadoctor.model.findings import Finding
+from cudadoctor.model.findings import Finding, Judged
 from cudadoctor.model.report import Row
 from cudadoctor.parsers.condense import condensed
 from cudadoctor.parsers.literals import Literals

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudadoctor.checks import device_numbers, driver_fit
+from cudadoctor.checks import driver_fit, visible_devices
 from cudadoctor.judge.assemble.rows import said
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, NotKnown, Quote
-from cudadoctor.model.findings import Finding
+from cudadoctor.model.findings import Finding, Judged
 from cudadoctor.model.values import (
     DCGM,
     DEVICE_NODES,
@@ -55,7 +54,7 @@ def notes(facts: Facts, evidence: Evidence, judged: Judged, past: Sequence[str],
         stuck = " and could not be ended" if hang.uninterruptible else ""
         slow = hang.item == "nvidia-smi" and _driver_answers(facts)
         out.append(f"{hang.what} gave no answer within {round(hang.seconds, 1):g} s{stuck}{_SLOW if slow else ''}.")
-    order = device_numbers.note(facts)
+    order = visible_devices.note(facts)
     out.extend([order] if order is not None else [])
     out.extend(_spaced(facts, knowledge))
     out.extend(_history(judged))

@@ -12,10 +12,9 @@ from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs, below
 from cudadoctor.judge.assemble.figures import benchmark
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import report
-from cudadoctor.model.diagnosis import Diagnosis, Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Fact, Facts, Quote
-from cudadoctor.model.findings import LAYERS, Finding
+from cudadoctor.model.findings import LAYERS, Diagnosis, Finding, Judged
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.requirements import Requirements
 from cudadoctor.model.values import HANGS, KERNEL_LOG, LADDER, PYTHON, SMI, RungName

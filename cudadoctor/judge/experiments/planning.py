@@ -10,11 +10,10 @@ from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge.diagnose import Seen
 from cudadoctor.knowledge.experiments import Experiments
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Judged
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.experiments import START, Change, Entry, Failure, Plan, Proposal
 from cudadoctor.model.facts import Facts
-from cudadoctor.model.findings import Finding
+from cudadoctor.model.findings import Finding, Judged
 from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, SMI, TOOLKITS, Nvml, Smi
 from cudadoctor.parsers import tries
 from cudadoctor.parsers.worker_ladder import HANGING

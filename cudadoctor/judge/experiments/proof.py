@@ -11,10 +11,9 @@ from cudadoctor.checks.common import variables_of
 from cudadoctor.judge.experiments.planning import UNFORESEEN
 from cudadoctor.judge.experiments.search import again
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.diagnosis import Conclusion
 from cudadoctor.model.experiments import SAME, START, UNCHANGED, Change, Entry, Plan, Proof, Ran, Tried
 from cudadoctor.model.facts import Facts, Quote
-from cudadoctor.model.findings import Clue
+from cudadoctor.model.findings import Clue, Conclusion
 from cudadoctor.model.values import ENVIRONMENT
 
 _SAID = {

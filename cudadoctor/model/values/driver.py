@@ -1,6 +1,8 @@
-"""Fact values: the driver's libraries, nvidia-smi, NVML, and probes that hang."""
+"""Fact values: the driver's libraries, nvidia-smi, NVML, probes that hang, and processes that hold a GPU."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
@@ -162,6 +164,35 @@ class Nvml(Value, frozen=True, kw_only=True):
     processes: tuple[GpuProcess, ...] = ()
 
 
+class Process(Value, frozen=True, kw_only=True):
+    """A process that holds a GPU, by NVML's lists or an open /dev/nvidia* file."""
+
+    pid: Pid
+    ppid: Pid | None = None
+    sid: Pid | None = None
+    user: str | None = None
+    own: bool | None = None
+    state: Literal["running", "stopped", "orphaned", "defunct", "uninterruptible", "unknown"] = "unknown"
+    start_time: float | None = None
+    command: str | None = None
+    devices: tuple[str, ...] = ()
+    waits: str | None = None  # in uninterruptible sleep: where in the kernel, with the module where that was told
+    in_driver: bool | None = None  # whether that is in NVIDIA's driver, by the kernel's whole stack of it
+    service: bool | None = None  # its cgroup is a .service
+    namespaced: bool | None = None  # True: not visible in this PID namespace
+    line: int = 0
+
+
+class Processes(Value, frozen=True, kw_only=True):
+    processes: tuple[Process, ...]
+    provider: str | None = None  # psutil 7.x | /proc
+    provider_error: str | None = None
+    complete: bool = True  # False: other users' open files could not be read
+
+    def find(self, pid: int) -> Process | None:
+        return next((entry for entry in self.processes if entry.pid == pid), None)
+
+
 LIBRARIES = Key[Libraries]("libraries")
 SMI = Key[Smi]("nvidia-smi")
 SMI_CSV = Key[SmiCsv]("nvidia-smi-csv")
@@ -169,3 +200,4 @@ NVML = Key[Nvml]("nvml")
 DRIVER_FILES = Key[Libraries]("driver-files")  # libcuda and libnvidia-ml in the usual folders
 WSL_LIBRARIES = Key[Libraries]("wsl-libraries")  # /usr/lib/wsl/lib, what Windows lends
 HANGS = Key[Hangs]("hangs")  # probes that gave no answer within their limit
+PROCESSES = Key[Processes]("processes")

@@ -1,4 +1,4 @@
-"""Fact values: the PCI bus, kernel modules, packages and the kernel log."""
+"""Fact values: the PCI bus, Windows' list of display adapters, kernel modules, packages and the kernel log."""
 
 from __future__ import annotations
 
@@ -75,10 +75,6 @@ class ModuleFile(Value, frozen=True, kw_only=True):
     flavour: Literal["open", "proprietary"] | None = None
 
 
-class ModuleFiles(Value, frozen=True, kw_only=True):
-    files: tuple[ModuleFile, ...]
-
-
 class DkmsEntry(Value, frozen=True, kw_only=True):
     module: str
     version: str
@@ -87,21 +83,11 @@ class DkmsEntry(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class DkmsStatus(Value, frozen=True, kw_only=True):
-    entries: tuple[DkmsEntry, ...]
-
-
 class Package(Value, frozen=True, kw_only=True):
     name: str
     version: str
     state: str = "ii"
     line: int = 0
-
-
-class DriverPackages(Value, frozen=True, kw_only=True):
-    """Installed distribution packages whose name speaks of NVIDIA or CUDA."""
-
-    packages: tuple[Package, ...]
 
 
 class KernelEvent(Value, frozen=True, kw_only=True):
@@ -129,13 +115,33 @@ class KernelLog(Value, frozen=True, kw_only=True):
         return line < self.present_from or (address is not None and line < self.cleared.get(address, 0))
 
 
+class DisplayAdapter(Value, frozen=True, kw_only=True):
+    """One device of class display, or of NVIDIA's and without a driver. A field that is None was not stated by that source."""
+
+    name: str | None = None
+    instance: str  # PNPDeviceID, in capitals: PCI\VEN_10DE&DEV_1299&...
+    vendor: str | None = None
+    device: str | None = None
+    address: str | None = None
+    driver: ModuleVersion | None = None  # NVIDIA's number: 546.01, of DriverVersion 31.0.15.4601
+    driver_text: str | None = None  # DriverVersion as Windows prints it
+    service: str | None = None  # the kernel service that holds the device: nvlddmkm, BasicDisplay; "" where none does
+    problem: int | None = None  # ConfigManagerErrorCode: 0 works, 28 has no driver, 43 was stopped by its driver ...
+    lines: tuple[int, ...] = ()  # where it is told
+
+    @property
+    def is_nvidia(self) -> bool:
+        return self.vendor == "10de"
+
+
 PCI = Key[PciBus]("pci")
 PCI_NAMES = Key[dict[str, str]]("pci-names")  # device id -> what this machine's pci.ids calls the product
 MODULES = Key[KernelModules]("kernel-modules")
 LOADED_DRIVER = Key[LoadedDriver]("loaded-driver")
-MODULE_FILES = Key[ModuleFiles]("module-files")
+MODULE_FILES = Key[tuple[ModuleFile, ...]]("module-files")
 MODULE_FOR_RUNNING = Key[bool]("module-for-running-kernel")  # whether modinfo found NVIDIA's module; of other kernels it says nothing
-DKMS = Key[DkmsStatus]("dkms")
+DKMS = Key[tuple[DkmsEntry, ...]]("dkms")
 SECURE_BOOT = Key[bool]("secure-boot")
-DRIVER_PACKAGES = Key[DriverPackages]("driver-packages")
+DRIVER_PACKAGES = Key[tuple[Package, ...]]("driver-packages")  # installed ones of the distribution whose names speak of NVIDIA or CUDA
 KERNEL_LOG = Key[KernelLog]("kernel-log")
+DISPLAY_ADAPTERS = Key[tuple[DisplayAdapter, ...]]("display-adapters")

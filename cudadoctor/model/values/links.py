@@ -1,4 +1,5 @@
-"""Fact values: what a user's text shows of each GPU's health and links (sections of nvidia-smi -q, lspci -vv, copy benchmarks)."""
+"""Fact values: what a user's text shows of each GPU's health and links (sections of nvidia-smi -q, lspci -vv, copy benchmarks, the tests
+that `dcgmi diag` ran)."""
 
 from __future__ import annotations
 
@@ -38,10 +39,6 @@ class GpuDetails(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class SmiDetails(Value, frozen=True, kw_only=True):
-    gpus: tuple[GpuDetails, ...]
-
-
 class PciLink(Value, frozen=True, kw_only=True):
     """The PCIe link of one function as lspci -vv prints it: what it can do (LnkCap) and what it does (LnkSta)."""
 
@@ -70,6 +67,36 @@ class CopyRates(Value, frozen=True, kw_only=True):
     lines: tuple[int, ...] = ()
 
 
-SMI_DETAILS = Key[SmiDetails]("nvidia-smi-details")
+class DcgmError(Value, frozen=True, kw_only=True):
+    """One complaint of a test: DCGM's words, and its number for them (dcgmError_t)."""
+
+    text: str
+    code: int | None = None
+    line: int = 0
+
+
+class DcgmFailure(Value, frozen=True, kw_only=True):
+    """A test that failed, on one GPU or entity; None: on the whole machine."""
+
+    test: str
+    entity: str | None = None  # GPU 0
+    errors: tuple[DcgmError, ...] = ()
+    line: int = 0
+
+
+class DcgmDiag(Value, frozen=True, kw_only=True):
+    """One run. Tests that were skipped or only warned are counted, and accuse nobody."""
+
+    failures: tuple[DcgmFailure, ...] = ()
+    passed: tuple[str, ...] = ()  # names of tests that passed somewhere
+    warned: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    driver: str | None = None
+    version: str | None = None
+    runtime_error: str | None = None  # DCGM itself did not come to its tests
+
+
+SMI_DETAILS = Key[tuple[GpuDetails, ...]]("nvidia-smi-details")
 PCI_LINKS = Key[PciLinks]("pci-links")
 COPY_RATES = Key[CopyRates]("copy-rates")
+DCGM = Key[DcgmDiag]("dcgm-diag")

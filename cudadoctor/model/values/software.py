@@ -1,4 +1,5 @@
-"""Fact values that only texts state: packages that a tool lists, what a framework says of itself, GPUs that a text names, `numba -s`."""
+"""Fact values that only texts state: packages that a tool lists, what a framework says of itself, GPUs that a text names, `numba -s`, a
+launch in the source of the user's own program."""
 
 from __future__ import annotations
 
@@ -49,10 +50,6 @@ class NamedGpu(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class NamedGpus(Value, frozen=True, kw_only=True):
-    gpus: tuple[NamedGpu, ...] = ()
-
-
 class NumbaReport(Value, frozen=True, kw_only=True):
     """`numba -s`: versions and what its search for the toolkit came to."""
 
@@ -71,10 +68,6 @@ class CudaMention(Value, frozen=True, kw_only=True):
 
     version: ToolkitVersion
     line: int = 0
-
-
-class CudaMentions(Value, frozen=True, kw_only=True):
-    mentions: tuple[CudaMention, ...] = ()
 
 
 class NamedDriver(Value, frozen=True, kw_only=True):
@@ -98,9 +91,20 @@ class NamedDrivers(Value, frozen=True, kw_only=True):
     chips: tuple[NamedChip, ...] = ()
 
 
+class Launch(Value, frozen=True, kw_only=True):
+    """A kernel launch with its configuration in numbers, as the program's source line writes it."""
+
+    kernel: str
+    form: str  # numba: name[grid, block](...); cuda: name<<<grid, block>>>(...); pycuda: block=(...), grid=(...)
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    line: int = 0
+
+
 LISTED_PACKAGES = Key[ListedPackages]("listed-packages")
 FRAMEWORKS = Key[Framework]("framework")
-NAMED_GPUS = Key[NamedGpus]("named-gpus")
+NAMED_GPUS = Key[tuple[NamedGpu, ...]]("named-gpus")
 NUMBA_REPORT = Key[NumbaReport]("numba-report")
-CUDA_MENTIONS = Key[CudaMentions]("cuda-mentions")
+CUDA_MENTIONS = Key[tuple[CudaMention, ...]]("cuda-mentions")
 NAMED_DRIVERS = Key[NamedDrivers]("named-drivers")
+LAUNCH = Key[Launch]("launch")  # the one that asks for most threads in a block

@@ -1,4 +1,4 @@
-"""Fact values: device nodes, the user, the operating system and its surroundings."""
+"""Fact values: device nodes, the user, the operating system and its surroundings, and the engines for containers on a host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import msgspec
 
 from cudadoctor.model.facts import Key
 from cudadoctor.model.values.base import Value
+from cudadoctor.model.version import ModuleVersion
 
 
 class DeviceNode(Value, frozen=True, kw_only=True):
@@ -118,18 +119,44 @@ class Limit(Value, frozen=True, kw_only=True):
     line: int = 0
 
 
-class Limits(Value, frozen=True, kw_only=True):
-    """The finite limits of a process or a control group. What is not listed has no limit, where the listing is whole."""
-
-    entries: tuple[Limit, ...]
-
-
 class Refusal(Value, frozen=True, kw_only=True):
     """A system call, or a part of /proc, that this process is refused, and the answer."""
 
     name: str
     answer: str
     line: int = 0
+
+
+class ContainerEngine(Value, frozen=True, kw_only=True):
+    name: str  # docker, podman, nerdctl, containerd
+    path: str
+    snap: bool = False  # confined: it sees neither the host's driver nor its settings
+    line: int = 0
+
+
+class CdiSpec(Value, frozen=True, kw_only=True):
+    """A CDI specification: which devices it offers, and the driver whose files it lists."""
+
+    path: str
+    kind: str | None = None  # nvidia.com/gpu
+    driver: ModuleVersion | None = None
+    devices: tuple[str, ...] = ()
+    line: int = 0
+
+
+class ContainerStack(Value, frozen=True, kw_only=True):
+    """`runtimes`: files of settings that name the NVIDIA runtime -> the line that does."""
+
+    engines: tuple[ContainerEngine, ...]
+    toolkit: str | None = None  # where nvidia-ctk or nvidia-container-runtime is
+    runtimes: dict[str, int] = msgspec.field(default_factory=dict)
+    rootless: bool = False
+    desktop: bool = False  # Docker Desktop: a virtual machine of its own
+    denied: tuple[str, ...] = ()  # files that this user may not read
+    specifications: tuple[CdiSpec, ...] = ()
+
+    def find(self, name: str) -> ContainerEngine | None:
+        return next((engine for engine in self.engines if engine.name == name), None)
 
 
 DEVICE_NODES = Key[DeviceNodes]("device-nodes")
@@ -149,9 +176,10 @@ TEGRA = Key[bool]("tegra")
 HYPERVISOR = Key[str]("hypervisor")
 MAY_MAKE_NODES = Key[bool]("may-make-nodes")  # CAP_MKNOD is in the effective set
 SETTING = Key[Setting]("setting")
-LIMITS = Key[Limits]("limits")
-CGROUP_LIMITS = Key[Limits]("cgroup-limits")
+LIMITS = Key[tuple[Limit, ...]]("limits")  # what is not listed has none, where the listing is whole; so for the control group
+CGROUP_LIMITS = Key[tuple[Limit, ...]]("cgroup-limits")
 KERNEL_INTERFACE = Key[tuple[Refusal, ...]]("kernel-interface")  # what of it this process is refused
 KILLED_FOR_MEMORY = Key[int]("killed-for-memory")  # processes of this control group that the kernel killed, before the ladder
 KILLED_FOR_MEMORY_AFTER = Key[int]("killed-for-memory-after")
 BUNDLE = Key[str]("bundle")  # the tool that collected this evidence, where it was not the doctor: nobody climbed the ladder there
+CONTAINER_STACK = Key[ContainerStack]("container-stack")

@@ -89,9 +89,7 @@ def module_not_found(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Packages of the driver for desktops and servers do not go together on a Jetson: they do not belong there at all."""
     lines, named = stated(said, CONFLICT, words=_DESKTOP_DRIVER), facts.get(NAMED_GPUS)
-    boards = [
-        gpu for gpu in (named.value.gpus if isinstance(named, Fact) and named.value is not None else ()) if "Jetson" in (gpu.name or "")
-    ]
+    boards = [gpu for gpu in (named.value or () if isinstance(named, Fact) else ()) if "Jetson" in (gpu.name or "")]
     if lines and boards and isinstance(named, Fact):
         yield finding(PLATFORM, lines, line_of(named, boards[0].line))
 
@@ -128,7 +126,7 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
     kernel, dkms, files = facts.get(KERNEL), facts.get(DKMS), facts.get(MODULE_FILES)
     release = kernel.value.release if isinstance(kernel, Fact) and kernel.value is not None else None
     if isinstance(dkms, Fact) and dkms.value is not None:
-        for entry in dkms.value.entries:
+        for entry in dkms.value:
             if (
                 entry.module.startswith("nvidia")
                 and release is not None
@@ -137,7 +135,7 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
             ):
                 return line_of(dkms, entry.line)
     if isinstance(files, Fact) and files.value is not None:
-        for file in files.value.files:
+        for file in files.value:
             named = file.kernel is None and file.version is not None
             if traces.is_driver_module(file) and (named or (file.kernel is not None and file.kernel == release)):
                 return lines_with(files, file.path, file.version.text if file.version is not None else file.path)[:1]
@@ -165,7 +163,7 @@ def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> I
 def _kernels_of_files(facts: Facts) -> Iterator[tuple[str, Quotes]]:
     """The kernels for which the text shows a file of NVIDIA's module."""
     for fact in facts.all(MODULE_FILES):
-        for file in fact.value.files if fact.value is not None else ():
+        for file in fact.value or ():
             if traces.is_driver_module(file):
                 yield file.kernel or "", lines_with(fact, file.path)[:1]
 
@@ -173,7 +171,7 @@ def _kernels_of_files(facts: Facts) -> Iterator[tuple[str, Quotes]]:
 def _kernels_of_packages(facts: Facts) -> Iterator[tuple[str, Quotes]]:
     """The kernels that prebuilt modules are for, by the names of their packages. A package that builds them itself is for any."""
     for fact in facts.all(DRIVER_PACKAGES):
-        packages = fact.value.packages if fact.value is not None else ()
+        packages = fact.value or ()
         if any(_BUILDS_ITSELF.search(package.name) for package in packages):
             return
         for package in packages:

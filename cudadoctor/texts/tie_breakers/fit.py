@@ -86,7 +86,7 @@ def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _open_packages(facts: Facts) -> bool:
     """Whether the modules that are installed as packages are the open ones, and these alone."""
     found = facts.get(DRIVER_PACKAGES)
-    entries = found.value.packages if isinstance(found, Fact) and found.value is not None else ()
+    entries = found.value or () if isinstance(found, Fact) else ()
     modules = [entry.name for entry in entries if _MODULES.match(entry.name) and entry.state[:1] != "r"]
     return bool(modules) and all("-open" in name for name in modules)
 
@@ -205,7 +205,7 @@ def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if settled(said):
         return
-    for entry in packages.value.packages:
+    for entry in packages.value:
         release = _RELEASE.search(entry.version)
         if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.value.version):
             framework = facts.get(FRAMEWORKS)
@@ -220,7 +220,7 @@ def only_added(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]
     found = facts.get(DKMS)
     if not isinstance(found, Fact) or found.value is None or found.origin != "text" or _works(facts):
         return
-    entries = [entry for entry in found.value.entries if entry.module.startswith("nvidia") and not entry.module.startswith("nvidia-fs")]
+    entries = [entry for entry in found.value if entry.module.startswith("nvidia") and not entry.module.startswith("nvidia-fs")]
     if entries and all(entry.state == "added" for entry in entries):
         for cause in (DRIVER_MISSING, "driver-build-failed"):
             yield finding(cause, line_of(found, entries[0].line), basis="suspected")

@@ -66,7 +66,7 @@ def gpus_named(facts: Facts, knowledge: Knowledge) -> tuple[Gpu, ...]:
     found: dict[str, Gpu] = {}
     named = facts.get(NAMED_GPUS)
     if isinstance(named, Fact) and named.value is not None:
-        for gpu in named.value.gpus:
+        for gpu in named.value:
             capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
             if capability is not None:
                 found.setdefault(capability.text, Gpu(capability, line_of(named, gpu.line)))
@@ -95,7 +95,7 @@ def toolkits_named(facts: Facts) -> tuple[Toolkit, ...]:
         found.append(Toolkit(report.value.runtime, line_of(report, report.value.runtime_line), sure=True))
     mentions = facts.get(CUDA_MENTIONS)
     if isinstance(mentions, Fact) and mentions.value is not None:
-        found += [Toolkit(one.version, line_of(mentions, one.line), sure=False) for one in mentions.value.mentions]
+        found += [Toolkit(one.version, line_of(mentions, one.line), sure=False) for one in mentions.value]
     return tuple(found)
 
 

@@ -1,0 +1,158 @@
+"""`cudadoctor smoke`: the whole ladder and more kernels on every visible GPU; 0 only when all of it was right. `cudadoctor bench`: every
+visible GPU measured beside what its link, memory and clocks can do. `cudadoctor compare`: what differs between two reports, recordings or
+machines.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cudadoctor.commands import examining, gathering, helping, terminal
+from cudadoctor.commands import options as groups
+
+if TYPE_CHECKING:
+    from cudadoctor.fleet.comparing import Compared
+    from cudadoctor.model.evidence import Evidence
+    from cudadoctor.model.report import Report
+
+SIZE = re.compile(r"\d{1,15}(?:\.\d{1,15})? ?(?:%|[kmg]i?b|[mg])", re.IGNORECASE)
+
+
+@helping.command(
+    "Measure",
+    "Run test kernels on every GPU; each result is checked.",
+    ("cudadoctor smoke", "0 only where all were right"),
+    ("cudadoctor smoke --memory 90% --duration 60", "more memory, longer"),
+)
+@click.option("--memory", default="256MiB", show_default=True, metavar="SIZE", help="Device memory to test: a size or a share as 90%.")
+@click.option("--duration", type=groups.Seconds(min=0), default=0.0, metavar="SECONDS", help="Keep each GPU under load for so long.")
+@groups.policy_options
+@examining.evidence_options
+@groups.shown
+def smoke(memory: str, duration: float, **options: Any) -> None:
+    """Run test kernels on every visible GPU: arithmetic, memory, streams. Exits 0 only when every result was right."""
+    started = time.monotonic()
+    groups.outputs(options)
+    options = {**options, **_on_gpus(memory, duration, verbose=options["verbose"], timeout=options["timeout"])}
+    answer, knowledge = examining.judge(options, examining.requirements(options, kernel=True), started)
+    from cudadoctor.report import smoke_text
+
+    report = required(answer.report)
+    examining.finish(report, knowledge, options, smoke_text.render(report, knowledge, examining.style(options)))
+    sys.exit(groups.exit_code(report, options))
+
+
+def _on_gpus(memory: str, duration: float, *, verbose: bool, timeout: float) -> dict[str, Any]:
+    """The options of a run that does more on every GPU."""
+    share = memory.strip()
+    if SIZE.fullmatch(share) is None or (share.endswith("%") and not 0 < float(share[:-1]) <= 90):
+        raise click.UsageError(f"--memory {memory!r}: give a size such as 256MiB or 8GiB, or a share of the free memory up to 90%")
+    arguments = ("--memory", share, "--duration", f"{duration:g}", *(("--detailed",) if verbose else ()))
+    return {"on_gpus": {"smoke": arguments}, "timeout": examining.limit_beside(duration, timeout)}
+
+
+def required(report: Report) -> Report:
+    """The report with an exit code that is 0 only if the smoke test passed."""
+    import msgspec
+
+    from cudadoctor.report.smoke_text import passed
+
+    return report if passed(report) or report.exit_code != 0 else msgspec.structs.replace(report, exit_code=1)
+
+
+@helping.command(
+    "Measure",
+    "Measure every GPU beside what its hardware can do.",
+    ("cudadoctor bench --save before.json", "keep the figures"),
+    ("cudadoctor bench --against before.json", "compare with them"),
+    ("cudadoctor bench --sustained 60", "which GPU slows down when warm"),
+)
+@click.option("--save", metavar="FILE", help="Keep the figures of this run, for --against.")
+@click.option("--against", metavar="FILE", help="Compare with figures that --save kept.")
+@click.option(
+    "--sustained",
+    type=groups.Seconds(min=1),
+    metavar="SECONDS",
+    help="In place of the figures: all GPUs under the load of their tensor cores at once, with clock, power and heat over time.",
+)
+@groups.policy_options
+@examining.evidence_options
+@groups.shown
+def bench(save: str | None, against: str | None, sustained: float | None, **options: Any) -> None:
+    """Measure every visible GPU beside what its link, memory and clocks can do: copies, arithmetic, launches, copies between GPUs."""
+    started = time.monotonic()
+    groups.outputs(options)
+    from cudadoctor.commands import saved_figures
+    from cudadoctor.report import bench_text
+
+    saved = saved_figures.read(against) if against is not None else None
+    more: dict[str, Any] = {"on_gpus": {"bench": ()}}
+    if sustained is not None:
+        limit = examining.limit_beside(sustained, options["timeout"])
+        more = {"on_gpus": {"sustained": ("--seconds", f"{sustained:g}")}, "timeout": limit}
+    answer, knowledge = examining.judge({**options, **more}, examining.requirements(options), started)
+    report = saved_figures.compared(answer.report, saved, knowledge, strict=options["strict"])
+    if save is not None:
+        saved_figures.save(report, save)
+    examining.finish(report, knowledge, options, bench_text.render(report, knowledge, examining.style(options), against=against))
+    sys.exit(groups.exit_code(report, options))
+
+
+@helping.command(
+    "Measure",
+    "Say what differs between two machines or two runs.",
+    ("cudadoctor compare good.json bad.json", "two reports"),
+    ("cudadoctor compare recording.tar.gz -", "a recording and this machine"),
+)
+@click.argument("a")
+@click.argument("b")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--quick", is_flag=True, help="For `-`: stop before anything that imports Numba or launches a kernel.")
+@click.option("--python", metavar="PATH", help="For `-`: examine this interpreter.")
+@click.option("--timeout", type=groups.Seconds(min=1), default=60.0, show_default=True, help="For `-`: seconds for the whole run.")
+@groups.shown
+def compare(a: str, b: str, form: str, **options: Any) -> None:
+    """Say what differs between A and B: before and after an upgrade, inside and outside a container, a good node and a bad one.
+
+    A and B are reports (`check --format json`), recordings or bundles; `-` is this machine now. Exits 0 when nothing that matters differs,
+    1 when something does.
+    """
+    if a == b == "-":
+        raise terminal.usage("this machine now is one side: give a report or a recording as the other")
+    from cudadoctor.fleet import comparing
+    from cudadoctor.report import comparison_text, json
+
+    comparison = comparing.compare(_side(a, options), _side(b, options), gathering.knowledge())
+    style = examining.style(options)
+    terminal.write_as(form, json.render(comparison) if form == "json" else comparison_text.render(comparison, style), options)
+    sys.exit(0 if comparison.equal else 1)
+
+
+def _side(what: str, options: dict[str, Any]) -> Compared:
+    """The report of a file, of a recording or of this machine."""
+    from cudadoctor.fleet.comparing import Compared
+    from cudadoctor.model.judgement import Question
+    from cudadoctor.sources import bundles, recording, saved_reports
+    from cudadoctor.within.asking import Judge
+
+    with closing(Judge(warm=what == "-")) as judge:
+        if what == "-":
+            from cudadoctor.model.requirements import Requirements
+
+            machines: tuple[Evidence, ...] = (gathering.live({**options, "distro": None}, Requirements(), judge=judge),)
+        else:
+            try:
+                saved = saved_reports.read(what)
+                if saved is not None:
+                    return Compared(name=what, report=saved)
+                machines = bundles.replayed(what)
+            except (saved_reports.SavedReportError, recording.RecordingError, bundles.BundleError) as error:
+                raise terminal.usage(str(error)) from error
+        answer = judge.answer(Question(machines=machines))
+    return Compared(name="this machine now" if what == "-" else what, report=answer.report, evidence=machines[answer.machine])
