@@ -32,6 +32,7 @@ def _warm() -> None:
     import threading
 
     def imports() -> None:
+        import cudadoctor.model.judgement
         import cudadoctor.report.text  # noqa: F401
 
         knowledge()
@@ -102,6 +103,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
             "reports and recordings (`--replay`, `cudadoctor compare`).\n"
         )
         sys.exit(exit_codes.UNDECIDED)
+    from cudadoctor import installed
     from cudadoctor.sources.host import Plan, collect
 
     watcher = None
@@ -124,7 +126,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         frameworks=frameworks(options, extra),
         busy=bool(options.get("busy") or options.get("on_gpus")),
         on_gpus=options.get("on_gpus", {}),
-        more=knowledge().more_probes,
+        more=knowledge().more_probes if installed.is_extended() else (),
     )
     try:
         return collect(plan, watcher if watcher is not None or judge is None else _rehearsal(judge), _warm if judge is not None else None)
