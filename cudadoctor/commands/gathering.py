@@ -33,7 +33,7 @@ def _warm() -> None:
 
     def imports() -> None:
         import cudadoctor.model.judgement
-        import cudadoctor.report.text  # noqa: F401
+        import cudadoctor.report.screen  # noqa: F401
 
         knowledge()
 
@@ -86,10 +86,12 @@ def _replayed(options: dict[str, Any]) -> tuple[Evidence, ...]:
 
 def frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ...]:
     """The frameworks to import: all where the user asked for it, else those that the user's text names."""
-    from cudadoctor.model.frameworks import NAMES, named_in
-
     if options.get("frameworks") and options.get("quick"):
         raise terminal.usage("--frameworks imports them, which --quick leaves out: give one of the two")
+    if not options.get("frameworks") and not extra:
+        return ()
+    from cudadoctor.model.frameworks import NAMES, named_in
+
     return NAMES if options.get("frameworks") else named_in("\n".join(item.stdout or "" for item in extra))
 
 
@@ -136,14 +138,16 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
 
 
 def _rehearsal(judge: Judge) -> Callable[[Item], None]:
-    """Has the judge look at what is there once the examined Python is listed: a driver, where there is one, answers later."""
+    """Has the judge look at what is there before all is: where there is a driver when the examined Python is listed, for the driver answers
+    later; else when NVML says that there is none."""
     from cudadoctor.model.evidence import Evidence
 
     items: list[Item] = []
 
     def arrived(item: Item) -> None:
         items.append(item)
-        if item.id == "python-env" and any("nvidiactl" in (one.stdout or "") for one in items if one.id == "dev"):
+        driver = any("nvidiactl" in (one.stdout or "") for one in items if one.id == "dev")
+        if item.id == ("python-env" if driver else "nvml"):
             judge.rehearse(Evidence(items=tuple(items)))
 
     return arrived

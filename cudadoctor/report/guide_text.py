@@ -13,7 +13,7 @@ from rich.text import Text
 from cudadoctor.model.pattern import lazy
 from cudadoctor.report.page import MAX_WIDTH, MIN_WIDTH, Style
 
-_LINK = lazy(r"\[([^\]\n]+)\]\([^)\n]+\)")
+_LINK = lazy(r"\[([^\]\n]{1,300})\]\([^)\n]{1,300}\)")
 _GAPS = lazy(r"\n{3,}")
 _DRAWN = str.maketrans("\u2022\u2500", "*-")  # the same in a terminal of ASCII
 

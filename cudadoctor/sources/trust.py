@@ -279,7 +279,7 @@ def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterat
         if part == os.pardir:
             here = os.path.dirname(here)
             continue
-        place = os.path.join(here, part)
+        place = f"/{part}" if here == "/" else f"{here}/{part}"
         target = leads_to(place)
         yield place
         if target is None:

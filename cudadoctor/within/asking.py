@@ -170,11 +170,12 @@ class _Child:
 
         self.part = None
         self._send(job)
+        decoder = msgspec.msgpack.Decoder(kind)  # looks through the types of all that it may hold, while the child works
         for what, body in self._frames(until):
             if what == FAILED:
                 raise RuntimeError(body.decode("utf-8", "replace"))
             if what == TOLD:
-                return msgspec.msgpack.decode(body, type=kind)
+                return decoder.decode(body)
             self.part = body.decode("utf-8", "replace")
         raise Exhausted(self.part)
 
