@@ -1,8 +1,10 @@
 """`python -m cudadoctor`, and the program `cudadoctor`. Ctrl-C while Python still reads the modules ends without a traceback too."""
 
+import gc
 import os
 import sys
 
+gc.set_threshold(100_000)  # what is imported and decoded stays; looking for garbage in it takes longer than its memory is worth
 sys.dont_write_bytecode = True  # a check changes no file, not even the doctor's own; pip compiles at the installation
 
 

@@ -93,13 +93,13 @@ def check(
             raise error.__cause__ from None
         raise ValueError(str(error)) from error
     wanted = Requirements(strict=strict or found.strict)
-    machines = _replayed(replay, distro) if replay is not None else (_live(python, quick, frameworks, timeout, distro),)
-    if log is not None:
-        from cudadoctor.sources import pasted
-
-        machines = tuple(machine.completed((pasted.output_of(_bytes(log)),)) for machine in machines)
     today = dt.datetime.now(tz=dt.timezone.utc).date()
-    with closing(Judge()) as judge:
+    with closing(Judge(warm=replay is None)) as judge:
+        machines = _replayed(replay, distro) if replay is not None else (_live(python, quick, frameworks, timeout, distro),)
+        if log is not None:
+            from cudadoctor.sources import pasted
+
+            machines = tuple(machine.completed((pasted.output_of(_bytes(log)),)) for machine in machines)
         report = judge.answer(Question(machines=machines, requirements=wanted, policy=found.policy, today=today)).report
     if report.origin.kind == "live":
         report = msgspec.structs.replace(

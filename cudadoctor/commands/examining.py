@@ -93,15 +93,21 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
 
         interpreters.look_ahead(options["python"])
     with closing(Judge(warm=live)) as child:
+        if live:
+            from cudadoctor.sources import keeping
+
+            keeping.start_ahead()
         import msgspec
 
-        from cudadoctor.model.judgement import Question
-
-        options, knowledge = groups.settled(options), gathering.knowledge()
-        found = groups.found_policy(options, knowledge)
+        options = groups.settled(options)
+        found = groups.found_policy(options)
         if found is not None and found.strict:
             requirements = msgspec.structs.replace(requirements, strict=True)
         machines, interrupted = _gathered(options, requirements, child)
+        # What only the answer needs comes when the children run.
+        from cudadoctor.model.judgement import Question
+
+        knowledge = gathering.knowledge()
         policy = groups.asked_policy(found)
         question = Question(machines=machines, requirements=requirements, policy=policy, today=groups.today(), interrupted=interrupted)
         answer = child.answer(msgspec.structs.replace(question, **wanted))

@@ -83,7 +83,7 @@ def _gathered(files: tuple[str, ...], history: tuple[str, ...], expect: str | No
     from cudadoctor.fleet.picture import each_once
     from cudadoctor.fleet.stragglers import Figures, find, measured_twice
 
-    policy = groups.asked_policy(groups.found_policy(options, gathering.knowledge()))
+    policy = groups.asked_policy(groups.found_policy(options))
     with closing(reading_nodes.Reader(policy)) as reader:
         read, missing = reading_nodes.parted(reader.files(files))
         asking = asking_nodes.Asking(options, reader)

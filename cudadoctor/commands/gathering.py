@@ -32,7 +32,8 @@ def _warm() -> None:
     import threading
 
     def imports() -> None:
-        import cudadoctor.report.text  # noqa: F401
+        import cudadoctor.model.judgement
+        import cudadoctor.report.screen  # noqa: F401
 
         knowledge()
 
@@ -85,10 +86,12 @@ def _replayed(options: dict[str, Any]) -> tuple[Evidence, ...]:
 
 def frameworks(options: dict[str, Any], extra: tuple[Any, ...]) -> tuple[str, ...]:
     """The frameworks to import: all where the user asked for it, else those that the user's text names."""
-    from cudadoctor.model.frameworks import NAMES, named_in
-
     if options.get("frameworks") and options.get("quick"):
         raise terminal.usage("--frameworks imports them, which --quick leaves out: give one of the two")
+    if not options.get("frameworks") and not extra:
+        return ()
+    from cudadoctor.model.frameworks import NAMES, named_in
+
     return NAMES if options.get("frameworks") else named_in("\n".join(item.stdout or "" for item in extra))
 
 
@@ -102,6 +105,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
             "reports and recordings (`--replay`, `cudadoctor compare`).\n"
         )
         sys.exit(exit_codes.UNDECIDED)
+    from cudadoctor import installed
     from cudadoctor.sources.host import Plan, collect
 
     watcher = None
@@ -124,7 +128,7 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
         frameworks=frameworks(options, extra),
         busy=bool(options.get("busy") or options.get("on_gpus")),
         on_gpus=options.get("on_gpus", {}),
-        more=knowledge().more_probes,
+        more=knowledge().more_probes if installed.is_extended() else (),
     )
     try:
         return collect(plan, watcher if watcher is not None or judge is None else _rehearsal(judge), _warm if judge is not None else None)
@@ -134,14 +138,16 @@ def live(options: dict[str, Any], requirements: Requirements, extra: tuple[Any, 
 
 
 def _rehearsal(judge: Judge) -> Callable[[Item], None]:
-    """Has the judge look at what is there once the examined Python is listed: a driver, where there is one, answers later."""
+    """Has the judge look at what is there before all is: where there is a driver when the examined Python is listed, for the driver answers
+    later; else when NVML says that there is none."""
     from cudadoctor.model.evidence import Evidence
 
     items: list[Item] = []
 
     def arrived(item: Item) -> None:
         items.append(item)
-        if item.id == "python-env" and any("nvidiactl" in (one.stdout or "") for one in items if one.id == "dev"):
+        driver = any("nvidiactl" in (one.stdout or "") for one in items if one.id == "dev")
+        if item.id == ("python-env" if driver else "nvml"):
             judge.rehearse(Evidence(items=tuple(items)))
 
     return arrived

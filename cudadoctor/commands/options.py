@@ -6,7 +6,7 @@ import datetime as dt
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -124,19 +124,26 @@ shown = group(
 
 
 # ---------------------------------------------------------------- policy
-def found_policy(options: dict[str, Any], knowledge: Knowledge) -> Found | None:
+def found_policy(options: dict[str, Any]) -> Found | None:
     """What the options and the policy file demand; None for a command without a policy. A wrong demand ends the run before it begins."""
     if "require" not in options:
         return None
     from cudadoctor.commands.policy_file import PolicyError, gathered
 
     try:
-        found = gathered(options["policy"], options["require"], knowledge.causes)
+        found = gathered(options["policy"], options["require"], _causes())
     except PolicyError as error:
         raise terminal.usage(str(error)) from error
     if found.refused is not None:
         terminal.say(f"Warning: {found.refused}\n")
     return found
+
+
+def _causes() -> Iterator[str]:
+    """All causes; they are read only where a policy names one."""
+    from cudadoctor.commands import gathering
+
+    yield from gathering.knowledge().causes
 
 
 def asked_policy(found: Found | None) -> Policy | None:

@@ -7,18 +7,19 @@ strict = true
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cudadoctor import policy
-from cudadoctor.model.requirements import Ignore, Policy
+from cudadoctor.model.requirements import Ignore, Policy, Requirement
 from cudadoctor.sources import inputs, trust
 from cudadoctor.sources.plain_files import beginning
+
+if TYPE_CHECKING:
+    from cudadoctor.policy import RequirementError
 
 OWN, PROJECT, TABLE = "cudadoctor.toml", "pyproject.toml", "cudadoctor"
 LARGEST = 1 << 20  # bytes; a policy is a page
@@ -50,10 +51,7 @@ def gathered(given: str | None, texts: Sequence[str], causes: Iterable[str], fol
 
     Without `search` no file is looked for.
     """
-    try:
-        asked = policy.requirements(texts)
-    except policy.RequirementError as error:
-        raise PolicyError(f"--require {_pointed(error)}") from error
+    asked = _requirements(texts, "--require ")
     refused = None
     if given is not None:
         path: str | None = given
@@ -74,6 +72,8 @@ def written(asked: Policy | None) -> str:
     """The policy as the text of such a file; empty where nothing is demanded or expected. A text in JSON is one in TOML."""
     if asked is None or not (asked.requirements or asked.ignores):
         return ""
+    import json
+
     lines = [f"require = {json.dumps([one.text for one in asked.requirements])}"]
     for one in asked.ignores:
         lines += ["[[ignore]]", f"cause = {json.dumps(one.cause)}"]
@@ -157,14 +157,22 @@ def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Po
 
             raise PolicyError(f"{path}: ignore, entry {place}: {one.cause!r} is no cause{nearest(one.cause, known)}")
         ignores.append(one)
-    try:
-        asked = policy.requirements(file.require)
-    except policy.RequirementError as error:
-        raise PolicyError(f"{path}: {_pointed(error)}") from error
+    asked = _requirements(file.require, f"{path}: ")
     return Policy(requirements=asked, ignores=tuple(ignores), source=path), file.strict
 
 
-def _pointed(error: policy.RequirementError) -> str:
+def _requirements(texts: Sequence[str], where: str) -> tuple[Requirement, ...]:
+    if not texts:
+        return ()
+    from cudadoctor import policy  # asks about everything that can be required: slow to import, and most runs demand nothing
+
+    try:
+        return policy.requirements(texts)
+    except policy.RequirementError as error:
+        raise PolicyError(f"{where}{_pointed(error)}") from error
+
+
+def _pointed(error: RequirementError) -> str:
     """The error, and below it the requirement with a mark under the column."""
     line = error.text.replace("\n", " ").replace("\t", " ")
     return f"{error}\n    {line}\n    {' ' * (error.column - 1)}^"

@@ -11,7 +11,6 @@ quantiles: Abramowitz and Stegun 26.7.5. tests/benchmarks/stragglers.py simulate
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 LET_THROUGH = 0.0008  # of healthy GPUs and figures that are flagged
@@ -21,7 +20,6 @@ FLOOR = 0.004  # of the figure: the least deviation that is assumed
 FELT = 0.03  # of the figure: who is nearer to the usual than this is not slow
 LINKS = ("PCIe", "NVLink")  # with these begins what limits a figure where a link does
 FAR = 4.0  # robust deviations from which a value is not used to say what is usual; more where they are known from few values
-_NORMAL = statistics.NormalDist()
 
 
 def link_of(limit_from: str | None) -> str:
@@ -35,8 +33,10 @@ def link_of(limit_from: str | None) -> str:
 
 def usual_clock(clocks: Sequence[float | None]) -> float:
     """The usual clock under a load, in MHz, to which its figures are brought; 0 where it was not measured on all."""
+    from statistics import median  # slow to import, and most machines have no equals
+
     known = [clock for clock in clocks if clock]
-    return statistics.median(known) if len(known) == len(clocks) else 0.0
+    return median(known) if len(known) == len(clocks) else 0.0
 
 
 def comparable(values: Sequence[float], clocks: Sequence[float | None], usual: float, *, less: bool) -> list[float]:
@@ -48,7 +48,9 @@ def comparable(values: Sequence[float], clocks: Sequence[float | None], usual: f
 
 def cut_off(freedom: int) -> float:
     """Student's quantile of 1 - LET_THROUGH. `freedom`: degrees of it, 3 or more."""
-    z, v = _NORMAL.inv_cdf(1 - LET_THROUGH * min(1.0, freedom / MANY)), float(freedom)
+    from statistics import NormalDist
+
+    z, v = NormalDist().inv_cdf(1 - LET_THROUGH * min(1.0, freedom / MANY)), float(freedom)
     terms = (
         (z**3 + z) / 4,
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
@@ -63,12 +65,14 @@ def slow(values: Sequence[float], more: Sequence[float] = ()) -> list[tuple[int,
     known = [*values, *more]
     if len(known) - 1 < LEAST_PEERS:
         return []
-    middle = statistics.median(known)
+    from statistics import median
+
+    middle = median(known)
     low = [(place, value) for place, value in enumerate(values) if value <= (1 - FELT) * middle]
     if not low:
         return []
     distances = [abs(value - middle) for value in known]
-    spread = max(1.4826 * statistics.median(distances), FLOOR * middle)
+    spread = max(1.4826 * median(distances), FLOOR * middle)
     far = max(FAR, cut_off(len(known) - 2)) * spread
     usual = [value for value, distance in zip(known, distances, strict=True) if distance <= far]
     count, total, squares = len(usual), sum(usual), sum([(value - middle) ** 2 for value in usual])

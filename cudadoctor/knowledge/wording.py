@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from cudadoctor.knowledge.tables import Row, Table
+from cudadoctor.model.pattern import lazy
 
 
 class Circumstance(Row, frozen=True, kw_only=True):
@@ -67,7 +68,7 @@ class Discourse(Table, frozen=True, kw_only=True):
 
     def any_of(self, *names: str) -> re.Pattern[str]:
         """Finds a word of these lists; one that ends in * may go on, one that begins with it may have begun before."""
-        return re.compile("|".join(_one(word) for name in names for word in self.words[name]), re.IGNORECASE)
+        return lazy("|".join(_one(word) for name in names for word in self.words[name]), re.IGNORECASE)
 
 
 def _one(word: str) -> str:

@@ -56,7 +56,7 @@ class Speech:
                 self._lists.setdefault(word.strip("*"), set()).add(name)
         self._literals = Literals(self._lists)
         self.quoting = Quoting(discourse)
-        self._added = re.compile(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
+        self._added = lazy(rf"\W{{0,6}}(?:{discourse.any_of('added').pattern})\W", re.IGNORECASE)
 
     def lines_of(self, lines: Sequence[str]) -> frozenset[int]:
         """Indexes (from 0) of the lines that tell of what is over, or of what others have."""

@@ -42,7 +42,7 @@ class InQuotes:
             discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")
         )
         explained = discourse.any_of("explained").pattern
-        self._explained = re.compile(rf"[\"'`”»」』]{{1,3}}\**[,;)]?\s{{0,3}}(?:{explained})", re.IGNORECASE)
+        self._explained = lazy(rf"[\"'`”»」』]{{1,3}}\**[,;)]?\s{{0,3}}(?:{explained})", re.IGNORECASE)
 
     def standing(self, line: str, start: int, end: int, previous: str) -> Standing | None:
         """How line[start:end] stands there; None where it is only spoken of. `previous`: the line above, where its sentence may begin."""

@@ -67,7 +67,7 @@ class Quoting:
     def __init__(self, discourse: Discourse) -> None:
         def form(pattern: str) -> re.Pattern[str]:
             """`{name}` in it is a word of that list."""
-            return re.compile(re.sub(r"\{([a-z_]+)\}", lambda name: f"(?:{discourse.any_of(name[1]).pattern})", pattern), re.IGNORECASE)
+            return lazy(re.sub(r"\{([a-z_]+)\}", lambda name: f"(?:{discourse.any_of(name[1]).pattern})", pattern), re.IGNORECASE)
 
         self._too, self._guide, self._done = map(discourse.any_of, ("too", "guide", "done"))
         self._change = form(r"^\W{0,6}(?:\w{1,20}: |\[[\w -]{1,20}\] )?{changes}")

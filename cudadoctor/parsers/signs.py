@@ -99,7 +99,11 @@ def _quotes(text: Text, lines: Lines, first: _Place, last: _Place) -> tuple[Quot
 
 
 def literals(knowledge: Knowledge) -> Iterator[str]:
-    return iter(_signs(knowledge))
+    return iter(_all(knowledge))
+
+
+def _all(knowledge: Knowledge) -> dict[str, list[_Sign]]:
+    return knowledge.once("signs", lambda: _signs(knowledge))
 
 
 def _signs(knowledge: Knowledge) -> dict[str, list[_Sign]]:
@@ -113,7 +117,7 @@ def _signs(knowledge: Knowledge) -> dict[str, list[_Sign]]:
 
 def _woken(lines: Lines, knowledge: Knowledge) -> list[_Sign]:
     """The signs whose literal stands in the text, in the order of the tables."""
-    signs = knowledge.once("signs", lambda: _signs(knowledge))
+    signs = _all(knowledge)
     return sorted((sign for literal in lines.present(signs) for sign in signs[literal]), key=lambda sign: sign.order)
 
 

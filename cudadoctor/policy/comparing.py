@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
-
-from packaging.version import InvalidVersion, Version
+from typing import TYPE_CHECKING, Any
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.requirements import Requirement
 from cudadoctor.policy.base import Answer
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 _NUMBERS = lazy(r"[0-9]+")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -56,6 +57,8 @@ def _versions(wanted: Requirement, found: str) -> bool:
 
 
 def _pep440(text: str) -> Version | None:
+    from packaging.version import InvalidVersion, Version  # slow to import, and few policies ask for a version
+
     try:
         return Version(Version(text).public)
     except InvalidVersion:

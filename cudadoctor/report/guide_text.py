@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import ClassVar
 
-import msgspec
 from rich.console import Console, ConsoleOptions
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.text import Text
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.report.page import Style
-from cudadoctor.report.text import Page
+from cudadoctor.report.page import MAX_WIDTH, MIN_WIDTH, Style
 
-_LINK = lazy(r"\[([^\]\n]+)\]\([^)\n]+\)")
+_LINK = lazy(r"\[([^\]\n]{1,300})\]\([^)\n]{1,300}\)")
 _GAPS = lazy(r"\n{3,}")
 _DRAWN = str.maketrans("\u2022\u2500", "*-")  # the same in a terminal of ASCII
 
@@ -42,6 +41,19 @@ class _Manual(Markdown):
 
 def render(text: str, style: Style) -> str:
     """A page's Markdown; a link is the name of the page that it leads to, as `cudadoctor guide` takes it."""
-    page = Page(msgspec.structs.replace(style, ascii=False))  # the pages are ASCII, and so is what is drawn after _DRAWN
-    page.console.print(_Manual(_LINK.sub(r"\1", text), hyperlinks=False), crop=False)
-    return _GAPS.sub("\n\n", page.text().translate(_DRAWN)).lstrip("\n")
+    console = Console(
+        file=io.StringIO(),
+        width=max(MIN_WIDTH, min(style.width, MAX_WIDTH)),
+        force_terminal=style.color,
+        no_color=not style.color,
+        color_system="standard" if style.color else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+    console.print(_Manual(_LINK.sub(r"\1", text), hyperlinks=False), crop=False)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().split("\n")[:-1]
+    # The pages are ASCII, and so is what is drawn after _DRAWN.
+    return _GAPS.sub("\n\n", "".join(f"{line.rstrip()}\n" for line in lines).translate(_DRAWN)).lstrip("\n")

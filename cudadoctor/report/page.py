@@ -15,7 +15,7 @@ from cudadoctor.report.clean import clean, one_line
 
 MAX_WIDTH = 100  # columns of prose
 MIN_WIDTH = 40
-_COLOURS = {"bold": "\x1b[1m", "dim": "\x1b[2m", "cyan": "\x1b[36m"}
+_COLOURS = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "magenta": 35, "cyan": 36}  # the numbers of ECMA-48
 _RESET = "\x1b[0m"
 
 
@@ -49,8 +49,13 @@ class PlainPage:
         )
 
     def raw(self, text: str, style: str = "", indent: int = 0) -> None:
-        before, after = (_COLOURS[style], _RESET) if style and self.style.color else ("", "")
-        self._lines += [f"{before}{' ' * indent}{line}{after}" for line in clean(text).split("\n")]
+        self._lines += [self.drawn(f"{' ' * indent}{line}", style) for line in clean(text).split("\n")]
+
+    def drawn(self, text: str, style: str) -> str:
+        """In a style such as "bold red", where there are colours."""
+        if not (text and style and self.style.color):
+            return text
+        return f"\x1b[{';'.join(str(_COLOURS[word]) for word in style.split())}m{text}{_RESET}"
 
     def gap(self) -> None:
         self._lines.append("")

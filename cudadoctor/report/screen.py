@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
-from rich.text import Text
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Quote
@@ -24,6 +23,7 @@ from cudadoctor.report.text import VERDICTS, Page
 _PROMPT = 1  # line that the shell writes below
 # Statuses that are named: of a text, and where room is scarce; of a machine.
 _NAMED = (("fail", "warn"), ("fail", "warn", "unknown", "skip"))
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _SENTENCE = re.compile(r"(?<=[.!?]) +(?=[A-Z0-9`/])")
 # Columns of the figures, in their order: the row of tables/benchmark.toml, and its head.
 _COLUMNS = (("h2d_pinned", "to GPU"), ("d2h_pinned", "to host"), ("d2d", "memory"), ("fp32", "FP32"), ("launch_latency", "launch"))
@@ -67,7 +67,7 @@ def render(report: Report, knowledge: Knowledge, style: Style, commands: Command
 def _height(blocks: Sequence[Block], width: int) -> int:
     """The lines that a terminal of this width shows."""
     lines = "".join(block.text for block in blocks).split("\n")[:-1]
-    return sum(max(1, -(-cell_len(Text.from_ansi(line).plain) // width)) for line in lines)
+    return sum(max(1, -(-cell_len(_COLOUR.sub("", line)) // width)) for line in lines)
 
 
 def _prose(style: Style, text: str, colour: str = "", indent: int = 0) -> str:

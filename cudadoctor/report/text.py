@@ -6,15 +6,14 @@ stand on lines of their own and are never wrapped.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from rich.console import Console
-from rich.text import Text
+from rich.cells import cell_len
 
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.findings import Finding
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Leg, Prescription, Who
 from cudadoctor.model.report import BenchmarkResult, Report
 from cudadoctor.report import words
@@ -23,58 +22,55 @@ from cudadoctor.report.page import PlainPage
 from cudadoctor.report.page import Style as Style  # callers find it here
 
 MAX_RULED_OUT = 6  # causes named in the line of what was ruled out
-MAX_WIDTH = 100  # columns of prose; commands and quoted lines keep their own length
 VERDICTS = {
     "healthy": ("HEALTHY", "bold green"),
     "degraded": ("DEGRADED", "bold yellow"),
     "broken": ("BROKEN", "bold red"),
     "undecided": ("UNDECIDED", "bold magenta"),
 }
+_TAB = 8  # columns
+_WORD = lazy(r"\s*\S+\s*")
 STATUS_STYLE = {"pass": "green", "warn": "yellow", "fail": "red", "unknown": "magenta", "skip": "dim"}
 
 
 class Page(PlainPage):
-    """The same, drawn by Rich: it knows more colours, and how wide a letter is."""
-
-    def __init__(self, style: Style) -> None:
-        super().__init__(style)
-        self.console = Console(
-            file=io.StringIO(),
-            width=max(40, min(style.width, MAX_WIDTH)),
-            force_terminal=style.color,
-            no_color=not style.color,
-            color_system="standard" if style.color else None,
-            highlight=False,
-            markup=False,
-            emoji=False,
-            legacy_windows=False,
-        )
+    """The same, which knows how wide a letter is."""
 
     def prose(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
         """A machine's words never begin a line of ours."""
-        words = Text(one_line(text), style=style)
-        for number, line in enumerate(words.wrap(self.console, self.console.width - indent - hang)):
-            self.console.print(Text(" " * (indent + (hang if number else 0))) + line, soft_wrap=True)
+        for number, line in enumerate(_wrapped(one_line(text), self._width - indent - hang)):
+            self._lines.append(" " * (indent + (hang if number else 0)) + self.drawn(line, style))
 
     def raw(self, text: str, style: str = "", indent: int = 0) -> None:
-        for line in clean(text).split("\n"):
-            self.console.print(Text(" " * indent + line, style=style), soft_wrap=True)
+        self._lines += [self.drawn(_without_tabs(" " * indent + line), style) for line in clean(text).split("\n")]
 
-    def pair(self, label: str, label_style: str, text: str) -> None:
-        line = Text(clean(label), style=label_style)
-        line.append("  ")
-        line.append(clean(text).replace("\n", " ").replace("\t", " "), style="")
-        self.console.print(line, soft_wrap=True)
+    def pair(self, label: str, style: str, text: str) -> None:
+        words = clean(text).replace("\n", " ").replace("\t", " ")
+        self._lines.append(self.drawn(f"{clean(label)}  {words}", style))
 
-    def gap(self) -> None:
-        self.console.print()
 
-    def text(self) -> str:
-        assert isinstance(self.console.file, io.StringIO)
-        out = self.console.file.getvalue()
-        if self.style.ascii:
-            out = out.encode("ascii", "backslashreplace").decode()
-        return "".join(f"{line.rstrip()}\n" for line in out.split("\n")[:-1])
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """Lines of whole words. A word that is wider than a line goes on in the next."""
+    line, room = "", width
+    for word in _WORD.findall(text):
+        if cell_len(word.rstrip()) > room and line:
+            yield line.rstrip()
+            line, room = "", width
+        while cell_len(word.rstrip()) > width:
+            columns, end = 0, 0
+            while (columns := columns + cell_len(word[end])) <= width:
+                end += 1
+            yield word[: max(1, end)]
+            word = word[max(1, end) :]
+        line, room = line + word, room - cell_len(word)
+    yield line.rstrip()
+
+
+def _without_tabs(line: str) -> str:
+    first, *others = line.split("\t")
+    for part in others:
+        first += " " * (_TAB - cell_len(first) % _TAB) + part
+    return first
 
 
 def render(report: Report, knowledge: Knowledge, style: Style) -> str:

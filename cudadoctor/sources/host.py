@@ -14,7 +14,7 @@ from cudadoctor.model.evidence import Evidence, Item, Status, writable
 from cudadoctor.sources import gpu_workers, inherited, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
-from cudadoctor.sources.keeping import Keeper
+from cudadoctor.sources.keeping import Keeper, started
 from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import found, lying, refused, search_path
 from cudadoctor.sources.readers import READERS
@@ -65,12 +65,23 @@ class Collector:
         self.items: dict[str, Item] = {}
         self.identity = identity()
         self.remarks = (*stand_somewhere(), *inherited.left_out())
-        self.python, self.python_why = examined_python(plan.python)
-        if AFTER_SHIM in self.python_why:
-            self.remarks += (f"Examined is {self.python_why}, which is not started and names no Python here: name yours with --python.",)
+        self.chosen: tuple[str | None, str] | None = None
         self.ladder: Child | None = None
         self.at_gate = False
         self.children: list[Child] = []
+
+    # ------------------------------------------------------------ the examined interpreter
+    @property
+    def python(self) -> str | None:
+        return self.examined()[0]
+
+    def examined(self) -> tuple[str | None, str]:
+        """It and the rule that chose it. As root all that it may load is looked through first, which takes a while."""
+        if self.chosen is None:
+            self.chosen = examined_python(self.plan.python)
+            if AFTER_SHIM in self.chosen[1]:
+                self.remarks += (f"Examined is {self.chosen[1]}, which is not started and names no Python here: name yours with --python.",)
+        return self.chosen
 
     # ------------------------------------------------------------ single probes
     def keep(self, item: Item) -> None:
@@ -107,7 +118,7 @@ class Collector:
             python = sys.executable if probe.own_python else self.python
             assert isinstance(probe.what, str)
             if python is None:
-                self.keep(Item(id=probe.id, kind="worker", what=("python", probe.what), status="not-run", why=self.python_why))
+                self.keep(Item(id=probe.id, kind="worker", what=("python", probe.what), status="not-run", why=self.examined()[1]))
                 return None
             environment["CUDA_CACHE_DISABLE"] = "1"  # a kernel must really be compiled, and nothing be left in the user's cache
             argv = [python, "-u", "-B", worker_path(probe.what), *self.worker_arguments(probe)]
@@ -163,7 +174,8 @@ class Collector:
         return [probe for probe in self.probes if probe.wave == name and probe.id not in self.plan.leave_out]
 
     def run_children(self, probes: list[Probe]) -> None:
-        """Start every probe at once, the longest first; then those that stand in for one that did not answer.
+        """Start every probe at once, the longest first; then those that stand in for one that did not answer. As root the examined
+        interpreter is looked through meanwhile, and its workers come last.
 
         After that all have ended, but for the ladder, which may wait for our word. Package tools and the Python listing open no device, so
         they need not end before nvidia-smi, NVML and cuInit begin; the list of processes leaves the doctor's own children out.
@@ -173,7 +185,11 @@ class Collector:
             others = all(child.over for child in self.children if child is not self.ladder)
             return others and (self.ladder is None or self.ladder.over or self.at_gate)
 
-        at_once = sorted((probe for probe in probes if not probe.instead_of), key=lambda probe: probe.id != "ladder")
+        def turn(probe: Probe) -> tuple[bool, bool, bool]:
+            waits = trust.as_root() and self.plan.python is None and probe.kind == "worker" and not probe.own_python
+            return waits, probe.id != "ladder", probe.kind != "worker"
+
+        at_once = sorted((probe for probe in probes if not probe.instead_of), key=turn)
         begun = [self.start(probe) for probe in at_once]
         started = [child for child in begun if child is not None]
         for child in started:
@@ -225,6 +241,7 @@ class Collector:
             if probe.reader is not None:
                 self.read(probe)
         self.run_children([probe for probe in (*look, *ask) if probe.reader is None])
+        self.examined()  # whoever asked it or not
         for probe in ask:
             if probe.reader is not None:
                 self.read(probe)
@@ -238,12 +255,13 @@ class Collector:
         """What is there. A child that had not ended is left out: what it had said is no answer."""
         order = {probe.id: number for number, probe in enumerate(self.probes)}
         host, boot_id, when = self.identity
+        python, python_why = self.chosen or (None, INTERRUPTED)
         items = sorted(self.items.values(), key=lambda item: order.get(item.id, len(order)))
         return Evidence(
             items=tuple(items),
             platform=self.plan.platform,
-            python=writable(self.python) if self.python is not None else None,
-            python_why=writable(self.python_why),
+            python=writable(python) if python is not None else None,
+            python_why=writable(python_why),
             quick=self.plan.quick,
             distro=self.plan.distro,
             host=host,
@@ -337,7 +355,7 @@ def useful(item: Item) -> bool:
 
 def collect(plan: Plan, progress: Progress | None = None, meanwhile: Callable[[], None] | None = None) -> Evidence:
     """All evidence of this machine. Children are gone when this returns or raises. `meanwhile` is called once, when the first run."""
-    keeper = Keeper()  # takes as long to start as all that comes before the first probe
+    keeper = started()
     try:
         return Collector(plan, progress, meanwhile, keeper).collect()
     finally:

@@ -69,11 +69,11 @@ def examined_python(given: str | None) -> tuple[str | None, str]:
 def look_ahead(given: str | None) -> None:
     """As root, begin to look through what will be asked about before the first child starts: the places of variables, the interpreter's."""
     if trust.as_root():
-        inherited.look_ahead(frozenset(os.environ.items()))
         path = _meant()[0] if given is None else None
-        if path is not None:
+        if path is not None:  # the largest of them
             prefixes, _ = _prefixes(path)
             trust.begin(place for prefix in prefixes for place in _trees(prefix))
+        inherited.look_ahead(frozenset(os.environ.items()))
 
 
 def _meant() -> tuple[str | None, str]:

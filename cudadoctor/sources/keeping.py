@@ -173,6 +173,7 @@ class Keeper:
         return bool(chunk)
 
     def close(self) -> None:
+        """Ends the supervisor with all that it started."""
         if self.line is not None:
             self.line.close()
             self.line = None
@@ -182,3 +183,18 @@ class Keeper:
             except subprocess.TimeoutExpired:
                 self.supervisor.kill()  # what it waits for cannot be ended
                 self.supervisor.wait()
+
+
+_ahead = []  # type: list[Keeper]
+
+
+def start_ahead() -> None:
+    """Start the supervisor of a collection that is to come: that takes as long as all that comes before the first probe. Where there is
+    none in the end it is gone with this process, as every supervisor is."""
+    if not _ahead:
+        _ahead.append(Keeper())
+
+
+def started() -> Keeper:
+    """That supervisor, else one that starts now."""
+    return _ahead.pop() if _ahead else Keeper()

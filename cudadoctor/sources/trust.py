@@ -178,8 +178,14 @@ def is_shim(path: str) -> bool:
 
 def folders(path: str) -> list[str]:
     """The folders of a PATH that may be searched: no empty or relative entry, not the working directory, as root none of others'."""
+    return list(_folders(path, working_directory(), as_root()))
+
+
+@lru_cache(maxsize=4)
+def _folders(path: str, here: str | None, root: bool) -> tuple[str, ...]:
+    """Every program is looked for in the same ones, and what is found there is asked about by itself."""
     entries = dict.fromkeys(entry.strip('"') if ON_WINDOWS else entry for entry in path.split(os.pathsep))
-    return [entry for entry in entries if os.path.isabs(entry) and refusal(os.path.join(entry, os.curdir)) is None]
+    return tuple(entry for entry in entries if os.path.isabs(entry) and refusal(os.path.join(entry, os.curdir)) is None)
 
 
 def working_directory() -> str | None:
@@ -273,7 +279,7 @@ def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterat
         if part == os.pardir:
             here = os.path.dirname(here)
             continue
-        place = os.path.join(here, part)
+        place = f"/{part}" if here == "/" else f"{here}/{part}"
         target = leads_to(place)
         yield place
         if target is None:

@@ -30,8 +30,12 @@ START, SLOWER = (5.0, 1.0) if ON_WINDOWS else (20.0, 10.0)
 _VARIABLES = ("LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SYSTEMROOT", "TEMP", "TMP", "HOME")
 REHEARSAL = 3.0  # seconds of CPU time for what is judged ahead
 _TICK = 0.1
-# -c puts the working directory first; the doctor itself may lie there, in a checkout.
-_CODE = "import sys; sys.path[:1] = []; sys.path.append(sys.argv.pop(1)); from cudadoctor.within.answering import serve; serve()"
+# -c puts the working directory first; the doctor itself may lie there, in a checkout. What is imported and decoded stays: a collector of
+# garbage that looks at it again and again finds nothing.
+_CODE = (
+    "import gc, sys; gc.set_threshold(100_000); sys.path[:1] = []; sys.path.append(sys.argv.pop(1)); "
+    "from cudadoctor.within.answering import serve; serve()"
+)
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 T = TypeVar("T", bound="Told")
@@ -166,11 +170,12 @@ class _Child:
 
         self.part = None
         self._send(job)
+        decoder = msgspec.msgpack.Decoder(kind)  # looks through the types of all that it may hold, while the child works
         for what, body in self._frames(until):
             if what == FAILED:
                 raise RuntimeError(body.decode("utf-8", "replace"))
             if what == TOLD:
-                return msgspec.msgpack.decode(body, type=kind)
+                return decoder.decode(body)
             self.part = body.decode("utf-8", "replace")
         raise Exhausted(self.part)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import msgspec
 
-from cudadoctor import policy
 from cudadoctor.checks import rows
 from cudadoctor.judge import asked_for, machines
 from cudadoctor.judge.stages import Judgement
@@ -24,11 +23,15 @@ def answered(asked: Question, knowledge: Knowledge, guard: Guard | None = None) 
     guard = guard or Guard()
     wanted = asked.requirements
     if asked.policy is not None and asked.today is not None:
+        from cudadoctor import policy
+
         wanted = msgspec.structs.replace(wanted, expected=policy.expected(asked.policy, asked.today))
     report, found = machines.judged(asked.machines, knowledge, msgspec.structs.replace(wanted, interrupted=asked.interrupted), guard)
     machine = next(number for number, one in enumerate(asked.machines) if one is found.evidence)
     guard = guard.of(machine)
     if asked.policy is not None and asked.today is not None and not asked.interrupted:
+        from cudadoctor import policy
+
         report = guard.run("policy", "policy", report, policy.applied, report, found.facts, asked.policy, today=asked.today)
     nothing: dict[str, Prescription | None] = {}
     return Answer(

@@ -15,7 +15,10 @@ from cudadoctor_lines import emit, sibling, start  # which takes that folder off
 # isort: split
 import ctypes
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple
+
+TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
 MOST_GPUS = 1024  # a number beyond it is none
 LIBRARY, LIBRARY_NOT_FOUND = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1", 12
@@ -338,15 +341,14 @@ def interview(nvml: Any, head: Dict[str, Any]) -> None:
 
 def main() -> None:
     start()
-    binding, provider, wrong = import_pynvml()
     head: Dict[str, Any] = {"code": LIBRARY_NOT_FOUND, "message": None, "library": None, "cuda": None, "path": None}
-    head.update(provider=provider, provider_error=wrong)
     try:
         library = load()
     except OSError as error:
         head["message"] = text(error)
         emit("nvml", **head)
         return
+    binding, head["provider"], head["provider_error"] = import_pynvml()  # slow: only where there is somebody to ask
     head["path"] = Answers().ask("path", loaded_file)
     head["library"] = version_of(head["path"])
     interview(Plain(library) if binding is None else Binding(binding), head)

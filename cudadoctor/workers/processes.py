@@ -18,7 +18,12 @@ from cudadoctor_lines import command_line, emit, read, start  # which takes that
 
 # isort: split
 import os
-from typing import Any, Dict, List, Optional, Set, Tuple
+
+TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Set, Tuple
+
+    Entry = Dict[str, Any]
 
 DEVICE_PREFIX = "/dev/nvidia"
 COMMAND_LIMIT = 300  # characters
@@ -31,7 +36,6 @@ REAPERS = ("systemd", "init", "tini", "dumb-init", "docker-init", "podman-init",
 # The driver's own daemons leave their session on purpose. Names as the kernel cuts them, at 15 characters.
 DAEMONS = ("nvidia-persiste", "nvidia-cuda-mps", "nv-hostengine", "nv-fabricmanage", "nvidia-powerd", "nvidia-imex", "nvsm_core")
 SHOWN = ("pid", "ppid", "sid", "user", "state", "start_time", "service", "devices", "waits", "in_driver", "command")
-Entry = Dict[str, Any]
 
 
 def option(name: str, otherwise: str) -> str:
