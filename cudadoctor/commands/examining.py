@@ -110,7 +110,10 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
             machines = (tried(answer, machines[answer.machine], knowledge, timeout=left),)
             answer = child.answer(msgspec.structs.replace(question, machines=machines, **wanted))
     if options["record"] and not interrupted:
-        gathering.write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
+        try:
+            gathering.write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
+        except click.UsageError as error:
+            terminal.unwritten(error.message)
     report = answer.report
     if found is not None and found.refused is not None and not interrupted:
         report = msgspec.structs.replace(report, notes=(found.refused, *report.notes))
@@ -122,14 +125,15 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
 
 def finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: str | None = None) -> None:
     """`body`: what stands on stdout as text, where it is not the report."""
-    if options["form"] != "text":
-        groups.write_stdout(report, knowledge, options, style(options))
-    elif not options["quiet"]:
-        terminal.write(shown_text(report, knowledge, options) if body is None else body)
-    # Files come last: what cannot be written there is at least on stdout.
     from cudadoctor.report.page import Style
 
-    groups.write_files(report, knowledge, options, Style(width=100, ascii=options["plain"], verbose=options["verbose"]))
+    try:
+        if options["form"] != "text":
+            groups.write_stdout(report, knowledge, options, style(options))
+        elif not options["quiet"]:
+            terminal.write(shown_text(report, knowledge, options) if body is None else body)
+    finally:  # where stdout is full, the files are what is left of the run
+        groups.write_files(report, knowledge, options, Style(width=100, ascii=options["plain"], verbose=options["verbose"]))
 
 
 def shown_text(report: Report, knowledge: Knowledge, options: dict[str, Any]) -> str:

@@ -191,15 +191,31 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
     if is_archive(target):
         _write_archive(files, target, force=force)
         return
+    is_new = not os.path.isdir(target)
     os.makedirs(target, mode=0o700, exist_ok=True)
-    inner = os.path.join(target, "evidence")
-    if force:
-        _remove(os.path.join(target, MEMBER))
-        _remove(inner)
-    os.mkdir(inner, 0o700)
-    for name, content in sorted(files.items(), key=lambda file: file[0] == MEMBER):  # what says that it is whole comes last
-        with _new(os.path.join(target, *name.split("/"))) as stream:
-            stream.write(content)
+    try:
+        _write_folder(files, target, force=force)
+    except BaseException:
+        if is_new:
+            _remove(target)
+        raise
+
+
+def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:
+    """In a folder of its own first: a recording that is broken off takes nothing away, and leaves nothing."""
+    partial = os.path.join(target, f"{secrets.token_hex(8)}.partial")
+    try:
+        os.mkdir(partial, 0o700)
+        os.mkdir(os.path.join(partial, "evidence"), 0o700)
+        for name, content in files.items():
+            with _new(os.path.join(partial, *name.split("/"))) as stream:
+                stream.write(content)
+        for name in ("evidence", MEMBER):  # what says that it is whole comes last
+            if force:
+                _remove(os.path.join(target, name))
+            os.rename(os.path.join(partial, name), os.path.join(target, name))
+    finally:
+        _remove(partial)
 
 
 def _write_archive(files: dict[str, bytes], target: str, *, force: bool) -> None:
