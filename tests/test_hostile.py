@@ -269,7 +269,7 @@ def test_a_hostile_folder_ends_with_a_clear_error(kind: str, tmp_path: Path) -> 
 
 # ---------------------------------------------------------------- words
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
-INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u2028\u2029"
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u2028\u2029\u034f\u115f\u3164\uffa0\ufe00\ufe0e\U000e0101\U000e01ef"
 EVIL = f"a\x1b[31mb\x1b]0;owned\x07c\x9b2Jd\x9d0;x\x9ce{BIDI}f{INVISIBLE}g\x00\x08\x0b\x0c\x7f\x85h\U000e0041i"
 ALLOWED = {"\n", "\t"}
 
@@ -280,7 +280,7 @@ def steering(text: str) -> list[str]:
         {
             f"U+{ord(letter):04X}"
             for letter in set(text)
-            if letter not in ALLOWED and unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+            if letter in INVISIBLE or (letter not in ALLOWED and unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"))
         }
     )
 
