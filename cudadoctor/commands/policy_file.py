@@ -11,11 +11,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from cudadoctor import policy
+from cudadoctor.model.evidence import writable
 from cudadoctor.model.requirements import Ignore, Policy
 from cudadoctor.sources import inputs, trust
 from cudadoctor.sources.plain_files import beginning
@@ -31,9 +32,13 @@ class PolicyError(Exception):
     """A policy that cannot be read or says something that does not exist; the message names file and place."""
 
 
+_MOST = msgspec.Meta(max_length=1000)  # of each list, and letters of an entry, which an error repeats
+_Word = Annotated[str, _MOST]
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    require: list[str] = []
-    ignore: list[str | Ignore] = []
+    require: Annotated[list[_Word], _MOST] = []
+    ignore: Annotated[list[_Word | Ignore], _MOST] = []
     strict: bool = False
 
 
@@ -119,7 +124,7 @@ def _text(path: str) -> str:
         content = inputs.of_path(path, lambda _: LARGEST)
         if content.left_out is not None:
             raise PolicyError(f"{path}: too large for a policy")
-        return content.body.decode("utf-8")
+        return content.body.decode("utf-8-sig")  # Notepad writes the mark
     except inputs.InputError as error:
         raise PolicyError(str(error)) from error
     except UnicodeDecodeError as error:
@@ -161,7 +166,7 @@ def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Po
         asked = policy.requirements(file.require)
     except policy.RequirementError as error:
         raise PolicyError(f"{path}: {_pointed(error)}") from error
-    return Policy(requirements=asked, ignores=tuple(ignores), source=path), file.strict
+    return Policy(requirements=asked, ignores=tuple(ignores), source=writable(path)), file.strict
 
 
 def _pointed(error: policy.RequirementError) -> str:
