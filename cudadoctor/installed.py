@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,10 +27,27 @@ def knowledge() -> Knowledge:
 
         for name, read in entries:
             try:
-                found = extensions.joined(found, name, extensions.within(extensions.LIMIT, read))
+                with _apart_from_stdout():
+                    found = extensions.joined(found, name, extensions.within(extensions.LIMIT, read))
             except Exception as error:
                 found = found.without(f"extension {name} is left out: {extensions.words_of(error)}")
     return found
+
+
+@contextmanager
+def _apart_from_stdout() -> Iterator[None]:
+    """What a library writes to descriptor 1 meanwhile, or a program that it starts, goes to stderr: no report is out yet."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def is_extended() -> bool:

@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused(extension: object, words: str) -> None:
     [
         ("raise ValueError('boom')", "ValueError: boom"),
         ("import no_such_module", "ModuleNotFoundError"),
-        ("import os; os.write; EXTENSION = 5", "it is a int"),
+        ("import os; os.write(1, b'noise'); os.system('echo noise'); EXTENSION = 5", "it is a int"),
     ],
 )
 def test_an_extension_that_cannot_be_used_is_named_in_a_note(source: str, why: str, tmp_path: Path) -> None:

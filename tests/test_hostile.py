@@ -110,6 +110,17 @@ def _sparse(path: Path) -> None:
     _zeros(path, _pax(records) + _claiming(512 * MIB), 512 * MIB)
 
 
+def _negative(path: Path) -> None:
+    """One member takes off what all others add."""
+    taken = _pax(_record("GNU.sparse.size", str(-(1 << 50)))) + _file("evidence/a.txt", b"x")
+    others = _claiming(96 * MIB, "evidence/b.txt"), _claiming(96 * MIB, "evidence/c.txt")
+    with gzip.open(path, "wb", compresslevel=1) as stream:
+        stream.write(R + taken)
+        for other in others:
+            stream.write(other + bytes(96 * MIB))
+        stream.write(bytes(1024))
+
+
 def _same_text_many_times(path: Path) -> None:
     """Each item names the same file: 400 times 32 MiB."""
     items = [{"id": f"a{number}", "kind": "file", "what": "x", "status": "ok", "stdout": "evidence/a.txt"} for number in range(400)]
@@ -156,6 +167,8 @@ ARCHIVES: dict[str, tuple[Callable[[Path], None], str | tuple[str, ...]]] = {
     "a thousand members behind the head": (lambda path: _prefixed(path, R, _many(1)), "500 files"),
     "a huge declared size": (_gzipped(R, _claiming(1 << 60)), "MiB; not read"),
     "a negative size": (_gzipped(R, _claiming(-512)), "claims -512 bytes"),
+    "a negative size in an extended header": (_negative, "smaller than nothing"),
+    "no command": (lambda path: _gzipped(_names("uname").replace(b'"what": "x"', b'"what":  []'))(path), "names no piece of evidence"),
     "a chain of headers": (_gzipped(*[_pax(_record("path", "x"))] * 5000, R), "no whole archive (too many headers in a row)"),
     "a chain of headers behind the head": (_gzipped(R, *[_pax(_record("path", "x"))] * 5000, R), "not a whole .tar.gz (too many headers in a row)"),
     "headers of many MiB": (_gzipped(R, *[part for n in range(90) for part in (_pax(_record("comment", "x" * 60_000)), _file(f"evidence/{n}"))]),
@@ -234,7 +247,7 @@ def test_a_name_with_a_path_in_it_is_written_inside(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.rglob("*.txt")) == [".._.._owned.out.txt"]
 
 
-@pytest.mark.parametrize("kind", ["link", "fifo", "outside"])
+@pytest.mark.parametrize("kind", ["link", "fifo", "outside", "zero byte"])
 def test_a_hostile_folder_ends_with_a_clear_error(kind: str, tmp_path: Path) -> None:
     folder = tmp_path / "r"
     recording.write(evidence_of("driver-not-loaded"), str(folder))
@@ -247,7 +260,8 @@ def test_a_hostile_folder_ends_with_a_clear_error(kind: str, tmp_path: Path) -> 
     else:
         (folder / "evidence" / "x").symlink_to("/")
         head = folder / "recording.json"
-        head.write_text(head.read_text("utf-8").replace("evidence/uname.out.txt", "evidence/x/etc/hostname"), "utf-8")
+        named = "evidence/x/etc/hostname" if kind == "outside" else "evidence/uname\\u0000.out.txt"
+        head.write_text(head.read_text("utf-8").replace("evidence/uname.out.txt", named), "utf-8")
     result = run("check", "--replay", str(folder))
     assert (result.code, result.out) == (2, "")
     assert "is missing or lies outside" in result.err
@@ -255,7 +269,7 @@ def test_a_hostile_folder_ends_with_a_clear_error(kind: str, tmp_path: Path) -> 
 
 # ---------------------------------------------------------------- words
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
-INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u2028\u2029"
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u180e\u2028\u2029\u034f\u115f\u3164\uffa0\ufe00\ufe0e\U000e0101\U000e01ef"
 EVIL = f"a\x1b[31mb\x1b]0;owned\x07c\x9b2Jd\x9d0;x\x9ce{BIDI}f{INVISIBLE}g\x00\x08\x0b\x0c\x7f\x85h\U000e0041i"
 ALLOWED = {"\n", "\t"}
 
@@ -266,7 +280,7 @@ def steering(text: str) -> list[str]:
         {
             f"U+{ord(letter):04X}"
             for letter in set(text)
-            if letter not in ALLOWED and unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+            if letter in INVISIBLE or (letter not in ALLOWED and unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp"))
         }
     )
 

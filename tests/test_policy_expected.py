@@ -326,3 +326,25 @@ def test_dots_in_texts_are_no_parts(line: str, tmp_path: Path) -> None:
 def test_a_project_that_does_not_speak_of_the_doctor_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f"[tool.x]\n{'.'.join('a' * 20_000)} = 1\n")
     assert found(tmp_path) == policy_file.Found(policy=Policy())
+
+
+def test_a_folder_of_any_name_may_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that was called when its system wrote Latin-1."""
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    (folder / "cudadoctor.toml").write_bytes(b"\xef\xbb\xbfrequire = ['gpus>=99']\n")
+    monkeypatch.chdir(folder)
+    result = run("check", "--replay", host(HEALTHY), "--format", "json")
+    assert (result.code, result.err) == (1, "")
+    assert "caf\\\\xe9/cudadoctor.toml" in result.out
+
+
+TOO_MUCH = (("require = ['", "gpus>=1 ", "']"), ("require = [", '"gpus>=1",', "]"), ("ignore = ['", "x", "']"))
+
+
+@pytest.mark.parametrize(("start", "part", "end"), TOO_MUCH)
+def test_what_no_page_holds_is_refused_in_few_words(start: str, part: str, end: str, tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(start + part * 2000 + end)
+    with pytest.raises(PolicyError) as refused:
+        gathered(str(tmp_path / "p.toml"), (), KNOWLEDGE.causes)
+    assert len(str(refused.value)) < 300

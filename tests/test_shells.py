@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.judgement import Question
 from cudadoctor.prescribe import placeholders, shells
-from cudadoctor.prescribe.dialect import for_cmd
+from cudadoctor.prescribe.dialect import fill_powershell, for_cmd
 from cudadoctor.within.judging import answered
 from tests.command_line import changed
 
@@ -49,6 +50,47 @@ def words_of_powershell(text: str) -> list[str]:
                 word, at = word + text[at], at + 1
         words.append(word)
     return words
+
+
+def words_of_fish(text: str) -> list[str]:
+    """The words of a command of bare, quoted and escaped parts, as fish takes them: within single quotes \\' and \\\\ are escapes."""
+    words, at, word, quote = [], 0, "", ""
+    while at < len(text):
+        letter = text[at]
+        if quote:
+            if letter == "\\" and text[at + 1 : at + 2] in (quote, "\\"):
+                word, at = word + text[at + 1], at + 1
+            elif letter == quote:
+                quote = ""
+            else:
+                assert quote == "'" or letter not in "$\\"
+                word += letter
+        elif letter == "\\":
+            word, at = word + text[at + 1], at + 1
+        elif letter in "'\"":
+            quote = letter
+        elif letter == " ":
+            words, word = [*words, word], ""
+        else:
+            assert re.match(r"[\w@%+=:,./-]", letter), f"{letter!r} is bare"
+            word += letter
+        at += 1
+    assert not quote, "the quotes stay open"
+    return [*words, word]
+
+
+@given(st.text(st.sampled_from("'\"\\;$ ab`#"), max_size=12).filter(bool))
+def test_it_stays_one_word_in_fish_and_sh(word: str) -> None:
+    assert words_of_fish(shells.sh(word)) == [word]
+    assert shlex.split(shells.sh(word)) == [word]
+
+
+@pytest.mark.parametrize("word", ['/x" --channel evil "', "C:\\My Env\\"])
+def test_a_word_that_powershell_takes_apart_is_in_no_command(word: str) -> None:
+    """Up to 7.2 it puts double quotes around a word with blanks, and escapes nothing in it."""
+    assert fill_powershell("conda install -p {prefix} numba", {"prefix": word}) is None
+    assert fill_powershell("conda install -p {prefix} numba", {"prefix": ("a", word)}) is None
+    assert fill_powershell("conda install -p {prefix} numba", {"prefix": "C:\\My Env"}) == "conda install -p 'C:\\My Env' numba"
 
 
 @pytest.mark.parametrize("word", ATTACKS)

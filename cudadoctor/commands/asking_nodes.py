@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,6 +14,10 @@ from cudadoctor.model.fleet import Missing, Node
 
 if TYPE_CHECKING:
     from cudadoctor.sources.engines import Answer, Took, Work
+
+
+_NOT_IN_NAME = re.compile(r"[^\w .:@+,()\[\]-]")  # a worker says itself what its node is called
+_LONGEST_NAME = 200  # letters of a file's name
 
 
 class Engine(NamedTuple):
@@ -195,13 +201,15 @@ def _each_for_itself(nodes: Sequence[Node]) -> tuple[list[Node], list[Missing]]:
 
 
 def _keep(folder: str, name: str, body: bytes) -> None:
-    from cudadoctor.sources import trust, writing
+    from cudadoctor.sources import trust
 
     try:
         strange = trust.strange_link(folder)
         if strange is not None:
-            raise terminal.usage(f"--save {folder}: {strange} is a link that another user made")
+            raise OSError(errno.EPERM, f"{strange} is a link that another user made")
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        writing.text(os.path.join(folder, f"{name.replace(os.sep, '_')}.json"), body.decode("utf-8", "replace"))
     except OSError as error:
-        raise terminal.usage(f"--save {folder}: {error.strerror}") from error
+        terminal.unwritten(f"--save {folder}: {error.strerror}")
+    else:
+        path = os.path.join(folder, f"{_NOT_IN_NAME.sub('_', name)[:_LONGEST_NAME]}.json")
+        terminal.write_file(path, body.decode("utf-8", "replace"), option="--save")

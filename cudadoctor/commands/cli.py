@@ -100,3 +100,5 @@ def main() -> None:
     except Exception as error:
         terminal.say(terminal.own_fault(error))
         sys.exit(exit_codes.CRASHED)
+    finally:
+        terminal.tell_unwritten()

@@ -116,7 +116,10 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
             machines = (tried(answer, machines[answer.machine], knowledge, timeout=left),)
             answer = child.answer(msgspec.structs.replace(question, machines=machines, **wanted))
     if options["record"] and not interrupted:
-        gathering.write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
+        try:
+            gathering.write_recording(machines[0], options["record"], keep=options["no_redact"], force=options["force"])
+        except click.UsageError as error:
+            terminal.unwritten(error.message)
     report = answer.report
     if found is not None and found.refused is not None and not interrupted:
         report = msgspec.structs.replace(report, notes=(found.refused, *report.notes))
@@ -128,14 +131,15 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
 
 def finish(report: Report, knowledge: Knowledge, options: dict[str, Any], body: str | None = None) -> None:
     """`body`: what stands on stdout as text, where it is not the report."""
-    if options["form"] != "text":
-        groups.write_stdout(report, knowledge, options, style(options))
-    elif not options["quiet"]:
-        terminal.write(shown_text(report, knowledge, options) if body is None else body)
-    # Files come last: what cannot be written there is at least on stdout.
     from cudadoctor.report.page import Style
 
-    groups.write_files(report, knowledge, options, Style(width=100, ascii=options["plain"], verbose=options["verbose"]))
+    try:
+        if options["form"] != "text":
+            groups.write_stdout(report, knowledge, options, style(options))
+        elif not options["quiet"]:
+            terminal.write(shown_text(report, knowledge, options) if body is None else body)
+    finally:  # where stdout is full, the files are what is left of the run
+        groups.write_files(report, knowledge, options, Style(width=100, ascii=options["plain"], verbose=options["verbose"]))
 
 
 def shown_text(report: Report, knowledge: Knowledge, options: dict[str, Any]) -> str:
@@ -149,12 +153,11 @@ def shown_text(report: Report, knowledge: Knowledge, options: dict[str, Any]) ->
 
 def again(report: Report, options: dict[str, Any]) -> Commands:
     """The commands that look at the same again, with the same options."""
-    import shlex
-
+    from cudadoctor.prescribe import shells
     from cudadoctor.report.screen import Commands
 
     given = {name: options[name] for name in ("python", "replay", "log", "distro") if options[name] is not None and options[name] != "-"}
-    same = "".join(f" --{name} {shlex.quote(value)}" for name, value in given.items())
+    same = "".join(f" --{name} {shells.sh(value)}" for name, value in given.items())
     applies = report.origin.kind == "live" and not given.keys() & {"log", "distro"}
     whole, steps, for_admin, apply = (f"cudadoctor {name}{same}" for name in ("check -v", "fix", "fix --for-admin", "fix --apply"))
     return Commands(whole, steps, for_admin, apply if applies else "")

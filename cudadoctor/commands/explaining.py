@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, TYPE_CHECKING
@@ -131,7 +130,9 @@ def _text(
 def _more(what: str, report: Report) -> str:
     """The command that shows all. What was piped or typed is not there a second time: of that the cause's page."""
     if what != "-" and _is_path(what):
-        return f"cudadoctor explain -v {shlex.quote(what)}"
+        from cudadoctor.prescribe import shells
+
+        return f"cudadoctor explain -v {shells.sh(what)}"
     shown = report.diagnosis
     named = next((one.cause for one in (shown.root, *shown.suspects) if one is not None), None)
     return f"cudadoctor explain {named}" if named is not None else "cudadoctor check"

@@ -61,8 +61,10 @@ def fleet(files: tuple[str, ...], history: tuple[str, ...], expect: str | None, 
     nodes, missing, earlier, figures, slow, repeated, notes = _gathered(files, history, expect, options)
     found = picture.paint(nodes, missing, earlier, slow, _advise, strict=strict, repeated=repeated, notes=notes)
     seen = Seen(found, nodes, lambda: stragglers.heat(figures))
-    terminal.write_as(options["form"], _rendered(options["form"], seen, examining.style(options)), options)
-    _write(seen, options, written)
+    try:
+        terminal.write_as(options["form"], _rendered(options["form"], seen, examining.style(options)), options)
+    finally:
+        _write(seen, options, written)
     sys.exit(found.exit_code)
 
 

@@ -88,6 +88,8 @@ def bench(save: str | None, against: str | None, sustained: float | None, **opti
     """Measure every visible GPU beside what its link, memory and clocks can do: copies, arithmetic, launches, copies between GPUs."""
     started = time.monotonic()
     groups.outputs(options)
+    if save is not None:
+        terminal.check_file(save, f"--save {save}")
     from cudadoctor.commands import saved_figures
     from cudadoctor.report import bench_text
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from cudadoctor.model.evidence import writable
 from cudadoctor.model.requirements import Ignore, Policy, Requirement
 from cudadoctor.sources import inputs, trust
 from cudadoctor.sources.plain_files import beginning
@@ -32,9 +33,13 @@ class PolicyError(Exception):
     """A policy that cannot be read or says something that does not exist; the message names file and place."""
 
 
+_MOST = msgspec.Meta(max_length=1000)  # of each list, and letters of an entry, which an error repeats
+_Word = Annotated[str, _MOST]
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    require: list[str] = []
-    ignore: list[str | Ignore] = []
+    require: Annotated[list[_Word], _MOST] = []
+    ignore: Annotated[list[_Word | Ignore], _MOST] = []
     strict: bool = False
 
 
@@ -119,7 +124,7 @@ def _text(path: str) -> str:
         content = inputs.of_path(path, lambda _: LARGEST)
         if content.left_out is not None:
             raise PolicyError(f"{path}: too large for a policy")
-        return content.body.decode("utf-8")
+        return content.body.decode("utf-8-sig")  # Notepad writes the mark
     except inputs.InputError as error:
         raise PolicyError(str(error)) from error
     except UnicodeDecodeError as error:
@@ -158,7 +163,7 @@ def _policy(path: str, table: dict[str, Any], causes: Iterable[str]) -> tuple[Po
             raise PolicyError(f"{path}: ignore, entry {place}: {one.cause!r} is no cause{nearest(one.cause, known)}")
         ignores.append(one)
     asked = _requirements(file.require, f"{path}: ")
-    return Policy(requirements=asked, ignores=tuple(ignores), source=path), file.strict
+    return Policy(requirements=asked, ignores=tuple(ignores), source=writable(path)), file.strict
 
 
 def _requirements(texts: Sequence[str], where: str) -> tuple[Requirement, ...]:

@@ -40,7 +40,8 @@ def _keys(gpus: Iterable[Any]) -> dict[int, str]:
 def save(report: Report, path: str) -> None:
     """Write the figures of a run. Of a run that measured nothing there is nothing to keep."""
     if not any(result.value is not None for result in report.benchmark):
-        raise terminal.usage(f"--save {path}: nothing was measured")
+        terminal.unwritten(f"--save {path}: nothing was measured")
+        return
     body = {
         "format": FORMAT,
         "tool": __version__,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from cudadoctor.model import exit_codes
+
 if TYPE_CHECKING:
     from cudadoctor.report.page import Style
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 _JOBS = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION", "JENKINS_URL", "GITLAB_CI", "BUILDKITE")  # set where a job's log is read
 _NO_LINKS = ("dumb", "linux", "screen", "vt")  # terminals that may print an address they cannot follow
 _filled = 0  # lines of progress that stand on the terminal
+_TOLD = 10  # of them that are told each
+_unwritten: list[str] = []  # files that could not be written, told when all else was
 CLEAR = "\x1b[H\x1b[2J"
 _VIRTUAL_TERMINAL = 0x0004  # ENABLE_VIRTUAL_TERMINAL_PROCESSING
 
@@ -220,13 +224,34 @@ def check_target(target: str, *, force: bool) -> None:
 
 
 def write_file(path: str, body: str, *, option: str = "--output", mode: str = "w") -> None:
-    """A file that an option names."""
+    """A file that an option names. Where it cannot be written the run goes on: what else there is to show was paid for by then."""
     from cudadoctor.sources import writing
 
     try:
         writing.text(path, body, mode=mode)
     except OSError as error:
-        raise usage(f"{option} {path}: {error.strerror}") from error
+        unwritten(f"{option} {path}: {error.strerror}")
+
+
+def unwritten(why: str) -> None:
+    """Something that was asked for could not be written; `tell_unwritten` ends the run with that."""
+    _unwritten.append(why)
+
+
+def tell_unwritten() -> None:
+    """At the end of a run: what could not be written, and exit code 2."""
+    if _unwritten:
+        more = f"Error: and {len(_unwritten) - _TOLD} more of the kind\n" if len(_unwritten) > _TOLD else ""
+        say("".join(f"Error: {why}\n" for why in _unwritten[:_TOLD]) + more)
+        _unwritten.clear()
+        sys.exit(exit_codes.USAGE)
+
+
+def check_file(path: str, option: str) -> None:
+    """Before anything runs: a usage error where no file can be written there."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise usage(f"{option}: no file can be written there")
 
 
 def outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -236,7 +261,6 @@ def outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str
         form, equals, path = value.partition("=")
         if not equals or form not in formats or not path:
             raise usage(f"--output {value!r}: give FORMAT=FILE with a format of {', '.join(formats)}")
-        if os.path.isdir(path) or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-            raise usage(f"--output {value!r}: no file can be written there")
+        check_file(path, f"--output {value!r}")
         parsed.append((form, path))
     return parsed

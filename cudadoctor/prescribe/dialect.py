@@ -107,15 +107,19 @@ def portable(text: str | None) -> str | None:
 
 
 def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
-    """The command with its values quoted for PowerShell. None where a value is missing.
+    """The command with its values quoted for PowerShell. None where a value is missing, or would not reach the program as one word.
 
     A portable command is taken apart into words first; a command written for Windows has its values put in where they stand.
     """
-    if any(name not in values for name in names(template)):
+    if not all(name in values and _reaches_program(values[name]) for name in names(template)):
         return None
     if portable(template) is None:
         return PLACEHOLDER.sub(lambda found: _in_expression(values[found[1]]), template)
     return "\n".join(_filled(line, values) for line in template.strip("\n").split("\n"))
+
+
+def _reaches_program(value: Value) -> bool:
+    return isinstance(value, Script) or all(map(shells.reaches_program, (value,) if isinstance(value, str) else value))
 
 
 def _filled(line: str, values: Mapping[str, Value]) -> str:

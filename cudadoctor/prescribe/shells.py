@@ -1,7 +1,8 @@
 """Values into shell text. A word for each shell: as it is where each character is known to mean nothing there, else quoted, else none.
 
-sh          one kind of quotes takes everything that can be printed
-PowerShell  five characters are single quotes: ' and the curly ones of typography. Each is doubled within them
+sh          one kind of quotes takes everything that can be printed; fish takes \\' and \\\\ within them for an escape
+PowerShell  five characters are single quotes: ' and the curly ones of typography. Each is doubled within them. Up to 7.2 it does not
+            escape what it hands on to a program: a double quote in a word, or a backslash at the end of one with blanks, is the end of it
 cmd         between double quotes stand letters, digits and a few signs; what holds another one has no safe form
 
 And `sudo` in front of commands that need root. Text only: nothing is run here.
@@ -18,6 +19,7 @@ from cudadoctor.model.pattern import lazy
 _PLAIN_IN_POWERSHELL = lazy(r"[A-Za-z0-9_.:\\/=+][A-Za-z0-9_.:\\/=+-]{0,4000}|-{1,2}[A-Za-z][A-Za-z0-9_.:\\/=+-]{0,4000}")
 _QUOTES_OF_POWERSHELL = lazy("(['\u2018\u2019\u201a\u201b])")
 _DOUBLED = lazy("(['\u2018\u2019\u201a\u201b])\\1")
+_ESCAPES_IN_FISH = lazy(r"\\(?=[\\'])")
 # \w: letters of any script. A backslash at the end would take the closing quote along.
 _WITHIN_QUOTES_OF_CMD = lazy(r"[\w .:\\/=+,@~#'\[\]{}-]{0,4000}(?<!\\)")
 PLACEHOLDER = lazy(r"\{([a-z][a-z0-9_]*)\}")
@@ -35,7 +37,12 @@ def printable(word: str) -> bool:
 
 
 def sh(word: str) -> str:
-    return shlex.quote(word)
+    return _ESCAPES_IN_FISH.sub(r"'\\\\'", shlex.quote(word))
+
+
+def reaches_program(word: str) -> bool:
+    """Whether PowerShell hands the word on as one."""
+    return '"' not in word and not (" " in word and word.endswith("\\"))
 
 
 def powershell(word: str) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 from cudadoctor.model.pattern import lazy
 
-# C0 and C1 controls but tab and line feed, bidirectional controls, invisible letters, line separators, byte-order mark, interlinear
-# marks, tags, lone surrogates.
+# C0 and C1 controls but tab and line feed, bidirectional controls, line separators, interlinear marks, lone surrogates; and all that
+# Unicode lets a reader leave out (Default_Ignorable_Code_Point): a text may hide in it. One that makes an emoji of a sign may stand alone.
 _UNSAFE = lazy(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e"
+    "\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]|(?<=\ufe0f)\ufe0f"
 )
 
 

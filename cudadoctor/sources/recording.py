@@ -15,6 +15,7 @@ import secrets
 import shutil
 import tarfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -88,7 +89,7 @@ def what_is_wrong(error: BaseException) -> str:
 class Member(tarfile.TarInfo):
     """A member of a stranger's archive. tarfile reads headers whole before anybody sees their size, and maps of holes in files too.
 
-    Each archive has a class of its own (`members`), which counts the bytes of its headers.
+    Each archive has a class of its own (`kind_of_members`), which counts the bytes of its headers.
     """
 
     left = 0
@@ -111,7 +112,16 @@ class Member(tarfile.TarInfo):
         raise tarfile.ReadError("a file with holes")
 
 
-def members() -> type[Member]:
+def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members of an archive that was opened with `kind_of_members`, one after the other; none is kept."""
+    for member in iter(archive.next, None):
+        archive.members = []  # type: ignore[attr-defined]
+        if member.size < 0 or member.sparse is not None:  # an extended header may say so, after `frombuf`
+            raise tarfile.ReadError("a file with holes, or smaller than nothing")
+        yield member
+
+
+def kind_of_members() -> type[Member]:
     """The class of the members of one archive."""
     return type("Member", (Member,), {"left": MAX_HEADERS})
 
@@ -191,15 +201,31 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
     if is_archive(target):
         _write_archive(files, target, force=force)
         return
+    is_new = not os.path.isdir(target)
     os.makedirs(target, mode=0o700, exist_ok=True)
-    inner = os.path.join(target, "evidence")
-    if force:
-        _remove(os.path.join(target, MEMBER))
-        _remove(inner)
-    os.mkdir(inner, 0o700)
-    for name, content in sorted(files.items(), key=lambda file: file[0] == MEMBER):  # what says that it is whole comes last
-        with _new(os.path.join(target, *name.split("/"))) as stream:
-            stream.write(content)
+    try:
+        _write_folder(files, target, force=force)
+    except BaseException:
+        if is_new:
+            _remove(target)
+        raise
+
+
+def _write_folder(files: dict[str, bytes], target: str, *, force: bool) -> None:
+    """In a folder of its own first: a recording that is broken off takes nothing away, and leaves nothing."""
+    partial = os.path.join(target, f"{secrets.token_hex(8)}.partial")
+    try:
+        os.mkdir(partial, 0o700)
+        os.mkdir(os.path.join(partial, "evidence"), 0o700)
+        for name, content in files.items():
+            with _new(os.path.join(partial, *name.split("/"))) as stream:
+                stream.write(content)
+        for name in ("evidence", MEMBER):  # what says that it is whole comes last
+            if force:
+                _remove(os.path.join(target, name))
+            os.rename(os.path.join(partial, name), os.path.join(target, name))
+    finally:
+        _remove(partial)
 
 
 def _write_archive(files: dict[str, bytes], target: str, *, force: bool) -> None:
@@ -241,9 +267,8 @@ def _archive_files(path: Path, body: bytes | None) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     total = 0
     try:
-        with tarfile.open(path, "r:*", fileobj=None if body is None else io.BytesIO(body), tarinfo=members()) as archive:
-            for number, member in enumerate(iter(archive.next, None)):
-                archive.members = []  # type: ignore[attr-defined]  # or it would keep each
+        with tarfile.open(path, "r:*", fileobj=None if body is None else io.BytesIO(body), tarinfo=kind_of_members()) as archive:
+            for number, member in enumerate(members(archive)):
                 total += member.size
                 if number >= MAX_FILES or total > MAX_BYTES:
                     raise RecordingError(f"{path}: more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB; not read")
@@ -271,7 +296,7 @@ def _name_inside(path: Path, member: tarfile.TarInfo) -> str:
 
 def _directory_file(path: Path, name: str) -> bytes:
     root = path.resolve()
-    target = (root / name).resolve()
+    target = (root / name.replace("\0", "\ufffd")).resolve()
     if root not in target.parents or not os.path.isfile(target):  # false as well where the name is too long to be one
         raise RecordingError(f"{path}: {name!r} is missing or lies outside the recording")
     if target.stat().st_size > MAX_BYTES:
@@ -280,7 +305,7 @@ def _directory_file(path: Path, name: str) -> bytes:
 
 
 def _head(source: str, body: bytes) -> Recording:
-    """What recording.json lists. RecordingError where it is of another format, or names a piece of evidence as no probe does."""
+    """What recording.json lists. RecordingError where it is of another format, or has a piece of evidence as no probe makes it."""
     if len(body) > MAX_HEAD:
         raise RecordingError(f"{source}: {MEMBER} is larger than {MAX_HEAD >> 20} MiB; not read")
     try:
@@ -288,7 +313,7 @@ def _head(source: str, body: bytes) -> Recording:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise RecordingError(f"{source}: recording.json is not of format {FORMAT}: {error}") from error
     names = [item.id for item in head.evidence]
-    odd = next((name for name in names if not _ID.fullmatch(name)), None)
+    odd = next((item.id for item in head.evidence if not _ID.fullmatch(item.id) or not item.what), None)
     if odd is not None:
         raise RecordingError(f"{source}: recording.json lists {odd[:100]!r}, which names no piece of evidence")
     if len(names) > MAX_FILES or len(set(names)) < len(names):

@@ -11,33 +11,47 @@ from typing import IO
 from cudadoctor.sources import trust
 
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 MOST_LINKS = 40  # as Linux counts
 _OF_SYSTEM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")  # also of >(program): their links are the kernel's
 
 
 def text(path: str, body: str, *, mode: str = "w") -> None:
     """Writes or, with mode "a", appends. OSError where it cannot be written, or where a link of another user leads elsewhere."""
-    with _opened(path, mode) as stream:
-        stream.write(body)
+    content = body.encode("utf-8", "backslashreplace")
+    with _opened(path, mode, len(content)) as stream:
+        stream.write(content)
 
 
-def _opened(path: str, mode: str) -> IO[str]:
+def _opened(path: str, mode: str, size: int) -> IO[bytes]:
+    """`size`: the bytes that will be written. Where there is no room for them, what was in the file before stays."""
     if not hasattr(os, "O_PATH") or _OF_SYSTEM.fullmatch(path):
-        return open(path, mode, encoding="utf-8")
+        return open(path, f"{mode}b")
     descriptor = _walked(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         info = os.fstat(descriptor)
         if not stat.S_ISREG(info.st_mode) and info.st_uid not in (0, os.geteuid()):
             raise OSError(errno.EPERM, "it is a pipe or a device of another user", path)
         os.set_blocking(descriptor, True)
-        if mode == "w" and stat.S_ISREG(info.st_mode):
-            os.ftruncate(descriptor, 0)
-        elif stat.S_ISREG(info.st_mode):
-            os.lseek(descriptor, 0, os.SEEK_END)
-        return open(descriptor, mode, encoding="utf-8")
+        if stat.S_ISREG(info.st_mode):
+            start = info.st_size if mode == "a" else 0
+            _make_room(descriptor, info.st_size, start + size)
+            os.lseek(descriptor, start, os.SEEK_SET)
+        return open(descriptor, "wb")
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _make_room(descriptor: int, before: int, size: int) -> None:
+    """The file gets this size. OSError where the disk, a quota or a limit does not allow it; the file is as it was then."""
+    try:
+        os.posix_fallocate(descriptor, 0, max(1, size))
+    except OSError as error:
+        if error.errno in _NO_ROOM:  # other file systems cannot tell before they write
+            os.ftruncate(descriptor, before)
+            raise
+    os.ftruncate(descriptor, size)
 
 
 def _walked(path: str, flags: int, mode: int) -> int:

@@ -193,9 +193,8 @@ def folder(path: str, wanted: Callable[[str], bool]) -> Unpacked:
 def _of_tar(source: _Counted, wanted: Callable[[str], bool], enough: Callable[[str], bool]) -> Unpacked:
     found = Unpacked({}, [])
     try:
-        with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=recording.members()) as archive:
-            for number, member in enumerate(iter(archive.next, None)):
-                archive.members = []  # type: ignore[attr-defined]  # or it would keep each
+        with tarfile.open(fileobj=source, mode="r|", errorlevel=0, tarinfo=recording.kind_of_members()) as archive:
+            for number, member in enumerate(recording.members(archive)):
                 if number >= MAX_MEMBERS:
                     raise BundleError(f"more than {MAX_MEMBERS} members; not read")
                 if not member.isfile():
