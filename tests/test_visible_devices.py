@@ -142,7 +142,7 @@ def test_invalid(value: str) -> None:
     assert clue.values["valid"] == "0,1"
 
 
-@pytest.mark.parametrize("value", ["0,7", "0 1", "0;1", "0-1", f"GPU-{A},1", f"0,GPU-{B}"])
+@pytest.mark.parametrize("value", ["0,7", "0 1", "0;1", "0-1", "0\uff0c1", f"GPU-{A},1", f"0,GPU-{B}"])
 def test_invalid_behind_an_entry_that_works(value: str) -> None:
     assert causes(two_gpus(value, 1)) == [INVALID]
     # Whether the first entry works, only the ladder shows.

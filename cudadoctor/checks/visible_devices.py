@@ -45,7 +45,8 @@ _WORDS: dict[Reason, str] = {
 
 _NUMBER = lazy(r"[ \t\n\v\f\r]{0,100}([+-]?\d{1,100})")
 _BARE_UUID = lazy(r"\s{0,20}[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\s{0,20}$")
-_JOINED = lazy(r"\s{0,20}\+?\d{1,20}(?:\s{1,20}|\s{0,20}[;|-]\s{0,20})\d")  # "0 1", "0;1", "0-1": the second number is never read
+# "0 1", "0;1", "0-1", and commas of other scripts: the second number is never read.
+_JOINED = lazy(r"\s{0,20}\+?\d{1,20}(?:\s{1,20}|\s{0,20}[^\w\s]\s{0,20})\d")
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):

@@ -117,7 +117,7 @@ def _goal(facts: Facts, rung: str) -> str | None:
     if rung not in _WITH_CONTEXT:
         return "devices"
     room = climb is not None and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
-    return rung if listed and not alone and room and rung == "numba-kernel" else None
+    return rung if listed and not alone and room and rung != "context" else None
 
 
 def _proposals(
