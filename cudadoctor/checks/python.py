@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cudadoctor.checks import broken_package, frameworks, limits
+from cudadoctor.checks import frameworks, limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
     any_of,
@@ -25,7 +25,7 @@ from cudadoctor.checks.common import (
 )
 from cudadoctor.checks.driver_fit import misled
 from cudadoctor.checks.reading import some
-from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
+from cudadoctor.checks.wheels import BROKEN_RULES, CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
@@ -220,7 +220,7 @@ CHECK = Check(
         Rule("toolkit", (MIXED,), mixed),
         Rule("python", (PATH,), any_of(library_path, misled)),
         *frameworks.RULES,
-        *broken_package.RULES,
+        *BROKEN_RULES,
         *limits.OF_FILES,
         Rule("python", (HOOK,), any_of(set_at_start, set_by_wrapper)),
     ),
