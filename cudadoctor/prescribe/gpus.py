@@ -1,5 +1,5 @@
-"""Which GPUs a fix is for: their architectures, from facts first, else from the lines that a finding quotes; and what they ask of a driver, what
-a choice of driver is, and the words for both. families.py knows the packages and chooses.
+"""Which GPUs a fix is for: their architectures, from facts first, else from the lines that a finding quotes. What they ask of a driver,
+what a choice of driver is, and the words for both; families.py knows the packages and chooses.
 """
 
 from __future__ import annotations

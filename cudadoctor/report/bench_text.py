@@ -1,5 +1,5 @@
-"""What `cudadoctor bench` prints: every figure with a bar for its share of what the hardware can do. And of `bench --sustained`: how each GPU
-held out, as a curve in text and in HTML, and which one falls more than the others.
+"""What `cudadoctor bench` prints: every figure with a bar for its share of what the hardware can do. With --sustained: how each GPU held
+out, as a curve in text and in HTML, and which one falls more than the others.
 """
 
 from __future__ import annotations
