@@ -14,7 +14,7 @@ from cudadoctor.model.report import Report, SustainedSample
 from cudadoctor.model.values import GpuWork
 from cudadoctor.parsers import worker_gpu
 from cudadoctor.parsers.read import text_of
-from cudadoctor.report import bench_text, html, sustained
+from cudadoctor.report import bench_text, html
 from cudadoctor.report.page import Style
 from tests.judging import report_of
 
@@ -32,7 +32,7 @@ def under_load(*found: list[SustainedSample]) -> Report:
 
 
 def remarks(*falls: float) -> list[tuple[str, ...]]:
-    return [one.remarks for one in sustained.courses(under_load(*(samples(gpu, fall) for gpu, fall in enumerate(falls))))]
+    return [one.remarks for one in bench_text.courses(under_load(*(samples(gpu, fall) for gpu, fall in enumerate(falls))))]
 
 
 def test_who_falls_more_than_its_equal_is_named() -> None:
@@ -48,7 +48,7 @@ def test_who_falls_more_than_its_equal_is_named() -> None:
 def test_what_held_the_clocks_is_said_with_the_limit() -> None:
     report = under_load(samples(0, 0.0, reasons=("sw-power-cap",)), samples(1, 0.0, reasons=("hw-thermal-slowdown",)))
     gpus = tuple(msgspec.structs.replace(gpu, power_limit_w=700.0) for gpu in report.machine.gpus)
-    capped, hot = sustained.courses(msgspec.structs.replace(report, machine=msgspec.structs.replace(report.machine, gpus=gpus)))
+    capped, hot = bench_text.courses(msgspec.structs.replace(report, machine=msgspec.structs.replace(report.machine, gpus=gpus)))
     assert capped.remarks == ("clocks held by the power limit of 700 W in 39 of 39 moments",)
     assert hot.remarks == ("clocks held by hw-thermal-slowdown in 39 of 39 moments",)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks.base import Function
-from cudadoctor.checks.reading import single_lines, unknown
-from cudadoctor.checks.reading import source_of as source_of
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
@@ -61,14 +59,6 @@ def any_of(*branches: Function) -> Function:
     return rule
 
 
-def line_with(fact: Fact[Any], *needles: str, words: str) -> Quote:
-    """The quoted line of this fact that holds all needles; `words` where the fact does not quote such a line."""
-    for quote in single_lines(fact):
-        if all(needle in quote.text for needle in needles):
-            return quote
-    return Quote(source=source_of(fact), text=words)
-
-
 def spoken(source: str, line: int, words: str) -> Quote:
     """What one line of a worker's output says, in words; `line` 0: nobody noted which."""
     return Quote(source=source, first=line or None, last=line or None, text=words[:300])
@@ -94,7 +84,7 @@ def variables_of(fact: Fact[Environment] | None) -> dict[str, str]:
 
 def variable_quote(fact: Fact[Environment], name: str) -> Quote:
     """One variable as `env` prints it; a variable that is not set is said to be so."""
-    source = source_of(fact, "environment")
+    source = fact.source("environment")
     if fact.value is None or name not in fact.value.variables:
         return Quote(source=source, text=f"{name} is not set")
     line = fact.value.lines.get(name)
@@ -116,7 +106,7 @@ def need_whole(facts: Facts, *variables: str) -> None:
     ladder = facts.value(LADDER)
     why = left_out(ladder.withheld, variables) if ladder is not None else None
     if why is not None:
-        raise unknown(LADDER, why)
+        raise LADDER.unknown(why)
 
 
 def broken(ladder: Ladder | None, *rungs: RungName) -> tuple[RungResult, ...]:
@@ -127,7 +117,7 @@ def broken(ladder: Ladder | None, *rungs: RungName) -> tuple[RungResult, ...]:
 
 def rung_quote(fact: Fact[Ladder], result: RungResult) -> Quote:
     """The ladder's own line about one step. The lines of a climb in the doctor's own Python come after the examined one's."""
-    found = [quote for quote in single_lines(fact) if result.line and quote.first == result.line]
+    found = [quote for quote in fact.single_lines() if result.line and quote.first == result.line]
     if found:
         return found[-1] if numba_is_ours(fact.value) and result.rung == "numba-kernel" else found[0]
     parts = [result.status, *(str(part) for part in (result.code, result.name) if part is not None)]
@@ -168,13 +158,13 @@ def driver_cuda(facts: Facts) -> tuple[CudaVersion, Quote] | None:
     for found in asked:
         other = found.need().cuda if found is not None else None
         if found is not None and other is not None and (stated is None or stated == other):
-            return other, line_with(found, other.text, words=f"the driver supports CUDA {other}")
+            return other, found.line_with(other.text, words=f"the driver supports CUDA {other}")
     if stated is not None:
         return stated, spoken("libcuda (cuDriverGetVersion)", 0, f"CUDA {stated}")
     keys: tuple[Key[Any], ...] = (LADDER, NVML, SMI)
     for key in keys:
         if (why := facts.why_unknown(key)) is not None:
-            raise unknown(key, why)
+            raise key.unknown(why)
     return None
 
 
@@ -183,7 +173,7 @@ def answering_gpus(facts: Facts, otherwise: str = "NVML does not start") -> tupl
     """The GPUs that NVML can open; unknown (`otherwise`) where it does not start."""
     nvml = facts[NVML]
     if nvml.value is None or nvml.value.code != 0:
-        raise unknown(NVML, otherwise)
+        raise NVML.unknown(otherwise)
     return nvml, tuple(gpu for gpu in nvml.value.gpus if gpu.handle_error is None)
 
 
@@ -211,15 +201,15 @@ def package_of(fact: Fact[PythonEnvironment], name: str) -> PythonPackage | None
     """An installed package, None where it is known not to be installed."""
     found = fact.value.package(name) if fact.value is not None else None
     if found is None and fact.value is not None and not fact.whole:
-        raise unknown(PYTHON, "the packages could not be listed")
+        raise PYTHON.unknown("the packages could not be listed")
     return found
 
 
 def package_quote(fact: Fact[PythonEnvironment], package: PythonPackage) -> Quote:
     """The line that states one installed package."""
     words = f"{package.name} {package.version}"
-    found = [quote for quote in single_lines(fact) if f"{quote.text} ".startswith(f"{words} ")]
-    return found[0] if found else Quote(source=source_of(fact), text=words)
+    found = [quote for quote in fact.single_lines() if f"{quote.text} ".startswith(f"{words} ")]
+    return found[0] if found else Quote(source=fact.source(), text=words)
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

@@ -17,17 +17,12 @@ from cudadoctor.checks.reading import (
     elsewhere,
     first_true,
     gpus,
-    line_of,
-    lines_with,
     listed,
     marks_of_container,
     merged,
     need_whole_list,
     passed,
-    some,
-    source_of,
     told,
-    unknown,
 )
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -76,8 +71,8 @@ def no_access(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not host or traces.any_library(facts):
         return
     nothing = Quote(source="driver libraries", text="libcuda.so.1, libnvidia-ml.so.1: not found")
-    nodes = Quote(source=source_of(facts[DEVICE_NODES], "/dev"), text=f"{', '.join(gone)}: no such file")
-    quotes = merged((*some(marks)[:1], nothing, nodes), host[:1])
+    nodes = Quote(source=facts[DEVICE_NODES].source("/dev"), text=f"{', '.join(gone)}: no such file")
+    quotes = merged((*marks.some()[:1], nothing, nodes), host[:1])
     yield Clue(cause="container-no-gpu-access", quotes=quotes, values={"marks": ", ".join(marks.value)})
 
 
@@ -117,8 +112,8 @@ def wsl_without_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if not wsl.value or has(nodes.value, WSL_DEVICE):
         return
     if not (nodes.whole or (nodes.value is not None and nodes.value.said_absent(WSL_DEVICE))):
-        raise unknown(DEVICE_NODES, "the listing is not whole")
-    quotes = merged(some(wsl)[:1], (Quote(source=source_of(nodes, "/dev"), text=f"{WSL_DEVICE}: no such file"),))
+        raise DEVICE_NODES.unknown("the listing is not whole")
+    quotes = merged(wsl.some()[:1], (Quote(source=nodes.source("/dev"), text=f"{WSL_DEVICE}: no such file"),))
     inside = bool(marks_of_container(facts, nodes))
     for cause in ("container-no-gpu-access", "wsl-gpu-unavailable") if inside else ("wsl-gpu-unavailable",):
         yield Clue(cause=cause, quotes=quotes, basis="suspected" if inside else "derived")
@@ -131,7 +126,7 @@ def wsl_linux_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     found = first_true(lambda: _linux_packages(facts), lambda: _foreign_libcuda(facts, wsl), lambda: _listed_libcuda(facts, wsl))
     if found:
-        yield Clue(cause="wsl-linux-driver-installed", quotes=merged(found, some(wsl)[:1]))
+        yield Clue(cause="wsl-linux-driver-installed", quotes=merged(found, wsl.some()[:1]))
 
 
 def linux_packages(facts: Facts) -> Quotes:
@@ -139,7 +134,7 @@ def linux_packages(facts: Facts) -> Quotes:
     for fact in facts.all(DRIVER_PACKAGES):
         for entry in fact.value or ():
             if _LINUX_DRIVER.match(entry.name) and traces.is_driver_package(entry):
-                return line_of(fact, entry.line)
+                return fact.line_of(entry.line)
     return ()
 
 
@@ -156,7 +151,7 @@ def _foreign_libcuda(facts: Facts, wsl: Fact[bool]) -> Quotes:
     path = fact.value.library_path if fact.value is not None else None
     if path is None or path.startswith(WSL_FOLDER) or not traces.of_the_driver(path) or marks_of_container(facts, wsl):
         return ()
-    return lines_with(fact, path)[:1]
+    return fact.lines_with(path)[:1]
 
 
 def _listed_libcuda(facts: Facts, wsl: Fact[bool]) -> Quotes:
@@ -166,7 +161,7 @@ def _listed_libcuda(facts: Facts, wsl: Fact[bool]) -> Quotes:
         return ()
     first = next(iter(listing.find("libcuda.so.1")), None)
     foreign = first is not None and not first.path.startswith(WSL_FOLDER) and traces.of_the_driver(first.path)
-    return line_of(facts[LIBRARIES], first.line) if first is not None and foreign else ()
+    return facts[LIBRARIES].line_of(first.line) if first is not None and foreign else ()
 
 
 def wsl_without_library(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -178,10 +173,10 @@ def wsl_without_library(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return  # one was loaded, wherever it lies
     lent = facts[WSL_LIBRARIES]
     if lent.value is not None and not lent.whole:
-        raise unknown(WSL_LIBRARIES, "the listing is not whole")
+        raise WSL_LIBRARIES.unknown("the listing is not whole")
     if lent.value is None or not lent.value.find("libcuda.so"):
-        nothing = Quote(source=source_of(lent, WSL_FOLDER), text=f"{WSL_FOLDER}lib: no libcuda.so")
-        yield Clue(cause="wsl-gpu-unavailable", quotes=merged(some(wsl)[:1], (nothing,)))
+        nothing = Quote(source=lent.source(WSL_FOLDER), text=f"{WSL_FOLDER}lib: no libcuda.so")
+        yield Clue(cause="wsl-gpu-unavailable", quotes=merged(wsl.some()[:1], (nothing,)))
 
 
 # ---------------------------------------------------------------- Hyper-V
@@ -191,7 +186,7 @@ def lent_by_hyper_v(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     device = nodes.value.find(WSL_DEVICE) if nodes.value is not None else None
     if device is None or wsl.value or marks_of_container(facts, nodes) or passed(ladder.value, "devices"):
         return
-    yield Clue(cause="hyperv-gpu-incomplete", quotes=merged(line_of(nodes, device.line), some(ladder)[-1:]))
+    yield Clue(cause="hyperv-gpu-incomplete", quotes=merged(nodes.line_of(device.line), ladder.some()[-1:]))
 
 
 # ---------------------------------------------------------------- what the image asks for
@@ -289,17 +284,17 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     quotes: Quotes = ()
     if wsl.value:
         words.append(_wsl_kind(facts))
-        quotes = some(wsl)[:1]
+        quotes = wsl.some()[:1]
     if marks.value:
         words.append(f"a container or a machine built from an image ({listed(marks.value)})")
-        quotes = merged(quotes, some(marks))
+        quotes = merged(quotes, marks.some())
     if not words:
         words.append("no container" if elsewhere(facts) != WINDOWS else "Windows itself")
-        quotes = some(marks)[:1]
+        quotes = marks.some()[:1]
         hypervisor = facts.there(HYPERVISOR)
         if hypervisor is not None:
             words.append(f"a virtual machine ({hypervisor.value})")
-            quotes = some(hypervisor)[:1]
+            quotes = hypervisor.some()[:1]
     stack, driver = facts.value(CONTAINER_STACK), facts.value(LOADED_DRIVER)
     engines = [way.words for way in ways(stack, driver)] if stack is not None and driver is not None else []
     return Line("; ".join([", ".join(words), *engines[:1]]), quotes, details=tuple(engines[1:]))

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import line_with, need_whole, variable_quote, variables_of
-from cudadoctor.checks.reading import source_of
+from cudadoctor.checks.common import need_whole, variable_quote, variables_of
 from cudadoctor.checks.toolkit import HOME_VARIABLES, component_quote, folder_quote, usable
 from cudadoctor.inventory.rungs import needed_parts
 from cudadoctor.knowledge.load import Knowledge
@@ -63,7 +62,7 @@ def _parts_elsewhere(facts: Facts, toolkits: Fact[Toolkits]) -> Quote | None:
     """All that Numba needs, from wheels for example, or an nvcc."""
     nvcc = facts[NVCC]
     if nvcc.value is not None:
-        return line_with(nvcc, nvcc.value.version.text, words=f"nvcc {nvcc.value.version}")
+        return nvcc.line_with(nvcc.value.version.text, words=f"nvcc {nvcc.value.version}")
     python = facts[PYTHON]
     if python.value is None or toolkits.value is None:
         return None
@@ -118,7 +117,7 @@ def _leads_nowhere(facts: Facts, environment: Fact[Environment], name: str, valu
         return
     need_whole(facts, name)
     if folder is None:
-        seen = Quote(source=source_of(toolkits), text=f"{value}: no such toolkit folder")
+        seen = Quote(source=toolkits.source(), text=f"{value}: no such toolkit folder")
         reason = "the folder is not there"
     else:
         seen = folder_quote(toolkits, folder)

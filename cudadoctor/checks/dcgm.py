@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks.reading import line_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
@@ -35,7 +34,7 @@ def by_number(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError, know
 def quote(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError) -> Quote:
     """DCGM's words with the test and the GPU that they are about."""
     return Quote(
-        source=line_of(fact, error.line)[0].source,
+        source=fact.line_of(error.line)[0].source,
         first=error.line or None,
         last=error.line or None,
         text=f"{named(failure)}: {error.text}"[:300],

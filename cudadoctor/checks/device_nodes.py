@@ -13,18 +13,13 @@ from cudadoctor.checks.reading import (
     driver_runs,
     elsewhere,
     gpus,
-    line_of,
-    lines_with,
     listed,
     marks_of_container,
     merged,
     module_named,
     not_loaded_line,
     passed,
-    some,
-    source_of,
     told,
-    unknown,
 )
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Key, Quote
@@ -73,7 +68,7 @@ def missing(facts: Facts, key: Key[DeviceNodes] = DEVICE_NODES) -> tuple[str, ..
         if there:
             continue
         if not (fact.whole or nodes is None or nodes.said_absent(path)):
-            raise unknown(key, f"{path}: the listing is not whole")
+            raise key.unknown(f"{path}: the listing is not whole")
         gone.append(path)
     return tuple(gone)
 
@@ -86,8 +81,8 @@ def has(nodes: DeviceNodes | None, path: str) -> bool:
 def _missing_clue(cause: str, facts: Facts, paths: tuple[str, ...], *others: Quotes) -> Clue:
     """The clue to nodes that are not there. `others`: the lines by which they should be."""
     fact = facts[DEVICE_NODES]
-    stated = lines_with(fact, *paths) if fact.value is not None and all(fact.value.said_absent(path) for path in paths) else ()
-    gone = stated or tuple(Quote(source=source_of(fact, "/dev"), text=f"{path}: no such file") for path in paths)
+    stated = fact.lines_with(*paths) if fact.value is not None and all(fact.value.said_absent(path) for path in paths) else ()
+    gone = stated or tuple(Quote(source=fact.source("/dev"), text=f"{path}: no such file") for path in paths)
     return Clue(cause=cause, quotes=merged(gone, *others), values={"nodes": " ".join(paths)})
 
 
@@ -148,7 +143,7 @@ def uvm_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if elsewhere(facts, nodes) is not None or missing(facts) != (UVM,) or not driver_runs(facts) or _made_on_demand(facts, (UVM,)):
         return
     control = nodes.need().find(CONTROL)
-    yield _missing_clue(NO_UVM, facts, (UVM,), line_of(nodes, control.line) if control is not None else ())
+    yield _missing_clue(NO_UVM, facts, (UVM,), nodes.line_of(control.line) if control is not None else ())
 
 
 def _made_on_demand(facts: Facts, gone: tuple[str, ...]) -> bool:
@@ -170,11 +165,11 @@ def uvm_fails(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     bad = _refused(climb, *_STALE)
     if bad and all(opening.path.startswith(UVM) for opening in bad):
-        yield Clue(cause=NO_UVM, quotes=merged(_opening(climb, bad[0]), line_of(nodes, node.line)), values={"nodes": UVM})
+        yield Clue(cause=NO_UVM, quotes=merged(_opening(climb, bad[0]), nodes.line_of(node.line)), values={"nodes": UVM})
         return
     refused = any(result.code == UNKNOWN_ERROR for result in climb.value.result("init"))
     if refused and module_named(facts, "nvidia") and not module_named(facts, "nvidia_uvm"):
-        quotes = merged(line_of(nodes, node.line), not_loaded_line(facts, "nvidia_uvm"), lines_with(climb, str(UNKNOWN_ERROR))[:1])
+        quotes = merged(nodes.line_of(node.line), not_loaded_line(facts, "nvidia_uvm"), climb.lines_with(str(UNKNOWN_ERROR))[:1])
         yield Clue(cause=NO_UVM, quotes=quotes, values={"nodes": UVM})
 
 
@@ -207,7 +202,7 @@ def _is_at(node: DeviceNode, major: int) -> bool:
 
 
 def _elsewhere(cause: str, nodes: Fact[DeviceNodes], wrong: list[DeviceNode], shown: Quotes) -> Clue:
-    quotes = merged(*(line_of(nodes, node.line) for node in wrong[:2]), shown)
+    quotes = merged(*(nodes.line_of(node.line) for node in wrong[:2]), shown)
     return Clue(cause=cause, quotes=quotes, from_rung="init", values={"nodes": " ".join(node.path for node in wrong)})
 
 
@@ -228,10 +223,10 @@ def denied_by_mode(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     stuck = [node for node in closed if tried.get(node.path, "not tried") is not None]
     surely = [node for node in stuck if not node.mode.endswith("+") or tried.get(node.path) == "EACCES"]
     if stuck and not surely:
-        raise unknown(DEVICE_NODES, f"{stuck[0].path} has an access list that ls does not print")
+        raise DEVICE_NODES.unknown(f"{stuck[0].path} has an access list that ls does not print")
     if surely:
         node = surely[0]
-        quotes = merged(*(line_of(nodes, one.line) for one in surely[:2]), some(fact)[:1])
+        quotes = merged(*(nodes.line_of(one.line) for one in surely[:2]), fact.some()[:1])
         values = {"node": node.path, "group": node.group, "mode": node.mode, "user": user.name}
         yield Clue(cause="device-permission-denied", quotes=quotes, values=values)
 
@@ -276,7 +271,7 @@ def denied_by_policy(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for opening in refused:
         node = nodes.value.find(opening.path)
         if node is not None and not node.mode.endswith("+") and allowed(node, user.need()):
-            quotes = merged(_opening(climb, opening), line_of(nodes, node.line), some(user)[:1])
+            quotes = merged(_opening(climb, opening), nodes.line_of(node.line), user.some()[:1])
             yield Clue(cause="security-policy-denies-devices", quotes=quotes, values={"node": node.path, "user": user.need().name})
             return
 
@@ -306,7 +301,7 @@ def lost_in_container(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     refused = _refused(climb, "EPERM")
     marks = facts[CONTAINER_MARKS] if refused else None
     if marks is not None and marks.value and elsewhere(facts) is None:
-        quotes = merged(*(_opening(climb, opening) for opening in refused[:2]), some(marks)[:1])
+        quotes = merged(*(_opening(climb, opening) for opening in refused[:2]), marks.some()[:1])
         yield Clue(cause="container-lost-devices", quotes=quotes, values={"node": refused[0].path})
 
 
@@ -317,7 +312,7 @@ def _refused(climb: Fact[Ladder], *errnos: str) -> list[Opening]:
 
 
 def _opening(fact: Fact[Ladder], opening: Opening) -> Quotes:
-    lines = [quote for quote in lines_with(fact, opening.path) if opening.path in quote.text]
+    lines = [quote for quote in fact.lines_with(opening.path) if opening.path in quote.text]
     return tuple(lines[:1]) or (Quote(source="ladder", text=f"open {opening.path}: {opening.errno_name}"),)
 
 
@@ -332,10 +327,10 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     if place == "WSL":
         device = fact.value.find(WSL_DEVICE) if fact.value is not None else None
         if device is None:
-            return Line(f"no {WSL_DEVICE}", some(fact)[:1])
-        return Line(f"{WSL_DEVICE}: {_rights(device)}", line_of(fact, device.line))
+            return Line(f"no {WSL_DEVICE}", fact.some()[:1])
+        return Line(f"{WSL_DEVICE}: {_rights(device)}", fact.line_of(device.line))
     if fact.value is None or not fact.value.nodes:
-        return Line("no /dev/nvidia* node", some(fact)[:1])
+        return Line("no /dev/nvidia* node", fact.some()[:1])
     found = needed(fact.value)
     by_rights: dict[str, list[str]] = {}
     for node in sorted(found, key=lambda node: (node.path != CONTROL, node.path == UVM, node.path)):
@@ -346,7 +341,7 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
         gone.insert(1, FIRST)
     if gone:
         words.append(f"{listed(gone)} missing" + _note(facts, tuple(gone)))
-    return Line("; ".join(words), merged(*(line_of(fact, node.line) for node in found[:4])) or some(fact)[:1])
+    return Line("; ".join(words), merged(*(fact.line_of(node.line) for node in found[:4])) or fact.some()[:1])
 
 
 def _rights(node: DeviceNode) -> str:

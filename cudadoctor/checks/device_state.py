@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import answering_gpus, broken, line_with, passed, rung_quote, variable_quote, variables_of
+from cudadoctor.checks.common import answering_gpus, broken, passed, rung_quote, variable_quote, variables_of
 from cudadoctor.checks.processes import computing, holders
-from cudadoctor.checks.reading import hung, same_address, subject_of, told, unknown
+from cudadoctor.checks.reading import hung, same_address, subject_of, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
@@ -35,7 +35,7 @@ _UNLICENSED = ("unlicensed", "expired")
 
 def _said(fact: Fact[Nvml], gpu: NvmlGpu, words: str, *needles: str) -> Quote:
     """NVML's line about one value of a GPU."""
-    return line_with(fact, f"GPU {gpu.index}", *needles, words=f"GPU {gpu.index}: {words}")
+    return fact.line_with(f"GPU {gpu.index}", *needles, words=f"GPU {gpu.index}: {words}")
 
 
 def _tries(ladder: Ladder | None, gpu: NvmlGpu) -> list[RungResult]:
@@ -74,7 +74,7 @@ def _holder(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvml
     """The line of a compute process on this GPU."""
     table = facts[PROCESSES].value
     found = [entry.pid for entry in holders(nvml.need(), table, gpus, gpu) if computing(entry)] if table is not None else []
-    return tuple(line_with(nvml, f"process {pid} ", words=f"GPU {gpu.index}: process {pid}") for pid in found[:1])
+    return tuple(nvml.line_with(f"process {pid} ", words=f"GPU {gpu.index}: process {pid}") for pid in found[:1])
 
 
 def mps(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -101,7 +101,7 @@ def _stopped_daemon(facts: Facts, pipes: str | None) -> tuple[Quote, ...]:
     table = facts[PROCESSES] if pipes is None else facts.there(PROCESSES)
     listed = table.value.processes if table is not None and table.value is not None else ()
     stopped = [entry.pid for entry in listed if entry.state == "stopped" and (entry.command or "").startswith("nvidia-cuda-mps-")]
-    return tuple(line_with(table, f"process {pid},", words=f"process {pid}, stopped") for pid in stopped[:1] if table is not None)
+    return tuple(table.line_with(f"process {pid},", words=f"process {pid}, stopped") for pid in stopped[:1] if table is not None)
 
 
 # ---------------------------------------------------------------- MIG
@@ -112,7 +112,7 @@ def mig(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if gpu.mig_mode != "enabled" or gpu.mig_uuids:
             continue
         if "mig_uuids" in gpu.errors:
-            raise unknown(NVML, f"GPU {gpu.index}: the MIG instances could not be listed")
+            raise NVML.unknown(f"GPU {gpu.index}: the MIG instances could not be listed")
         values = {"gpu": str(gpu.index)}
         quote = _said(nvml, gpu, "MIG is enabled and no instance is listed", "MIG")
         yield Clue(cause=MIG, quotes=(quote,), subject=subject_of(gpu.address), values=values)
@@ -179,7 +179,7 @@ def confidential(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     refused = _refused(facts, fact)
     if refused is not None:
         words = f"confidential computing {fact.value.confidential_compute}, GPUs not ready"
-        yield Clue(cause=CONFIDENTIAL, quotes=(*refused, line_with(fact, "onfidential", words=words)))
+        yield Clue(cause=CONFIDENTIAL, quotes=(*refused, fact.line_with("onfidential", words=words)))
 
 
 def vgpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

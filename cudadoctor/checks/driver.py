@@ -19,12 +19,10 @@ from cudadoctor.checks.reading import (
     first_true,
     gpus,
     line_if,
-    line_of,
     listed,
     merged,
     module_named,
     not_loaded_line,
-    some,
     told,
     unbound,
 )
@@ -147,7 +145,7 @@ def dkms_for_other_kernel(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     if told(facts, MODULE_FILES, dkms) is not None and traces.module_for_kernel(facts, release):
         return
-    quotes = merged(some(kernel)[:1], *(line_of(dkms, entry.line) for entry in entries[:3]))
+    quotes = merged(kernel.some()[:1], *(dkms.line_of(entry.line) for entry in entries[:3]))
     yield Clue(cause="driver-module-missing-for-kernel", quotes=quotes, values={"kernel": release})
 
 
@@ -186,7 +184,7 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     if place is not None:
         return Line(f"{place}: the driver is part of the system image", skip=place)
     if not gpus(facts):
-        return Line("no NVIDIA GPU to drive", some(facts[PCI])[:1], skip="no NVIDIA GPU")
+        return Line("no NVIDIA GPU to drive", facts[PCI].some()[:1], skip="no NVIDIA GPU")
     version, loaded = facts.there(LOADED_DRIVER), facts.value(LOADED_DRIVER)
     flavour = f" ({loaded.flavour})" if loaded is not None and loaded.flavour is not None else ""
     name = f"nvidia {loaded.version}{flavour}" if loaded is not None else "nvidia"
@@ -196,7 +194,7 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     words = [_drives(driver, listed(addresses), name) for driver, addresses in held.items()]
     if version is not None and "nvidia" not in held:
         words.append(f"{name} is loaded")
-    return Line("; ".join(words), merged(some(version)[:1] if version is not None else (), *(gpu.quotes for gpu in gpus(facts)[:4])))
+    return Line("; ".join(words), merged(version.some()[:1] if version is not None else (), *(gpu.quotes for gpu in gpus(facts)[:4])))
 
 
 def _drives(driver: str, addresses: str, name: str) -> str:

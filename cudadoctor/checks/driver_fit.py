@@ -21,16 +21,12 @@ from cudadoctor.checks.reading import (
     event_line,
     first_true,
     gpus,
-    line_of,
-    lines_with,
     merged,
     passed,
     seen_to_work,
-    some,
     statements,
     told,
 )
-from cudadoctor.checks.reading import unknown as not_known
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.knowledge.tables import Architecture
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -94,7 +90,7 @@ def secure_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     anonymous = [event for event in refused if _names_nothing(event.text) or _UNVERIFIED.search(event.text)]
     if named or (anonymous and facts[SECURE_BOOT].value):
         lines = tuple(event_line(log, event) for event in (named or anonymous)[:3])
-        setting = some(facts[SECURE_BOOT])[:1] if not named else ()
+        setting = facts[SECURE_BOOT].some()[:1] if not named else ()
         yield Clue(cause="secure-boot-blocks-module", quotes=merged(lines, setting))
 
 
@@ -130,7 +126,7 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     side = first_true(*(partial(other, place) for place in (_libcuda_side, _nvml_side, _smi_side)))
     if side and not libcuda_fits(facts):
         values = {"module": loaded.text, "library": side.version.text, **({"path": side.path} if side.path is not None else {})}
-        yield Clue(cause="driver-version-mismatch", quotes=merged(some(module)[:1], side.quotes), values=values)
+        yield Clue(cause="driver-version-mismatch", quotes=merged(module.some()[:1], side.quotes), values=values)
 
 
 def libcuda_fits(facts: Facts) -> bool | None:
@@ -149,7 +145,7 @@ def misled(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     folder = (nvml.value.path or "").rpartition("/")[0]
     values, shown = without_places(facts, "LD_LIBRARY_PATH", lambda place: bool(folder) and place.rstrip("/") == folder)
     if values:
-        yield Clue(cause="library-path-conflict", quotes=merged(shown, some(nvml)[:1]), values={**values, "place": folder})
+        yield Clue(cause="library-path-conflict", quotes=merged(shown, nvml.some()[:1]), values={**values, "place": folder})
 
 
 def same_release(one: Version, other: Version) -> bool:
@@ -164,7 +160,7 @@ def _libcuda_side(facts: Facts) -> Side | None:
     if ladder is None or not passed(ladder, "libcuda") or passed(ladder, "init") or not traces.of_the_driver(ladder.library_path or ""):
         return None
     if ladder.library is not None:
-        return Side(ladder.library, ladder.library_path, lines_with(fact, ladder.library.text)[:1])
+        return Side(ladder.library, ladder.library_path, fact.lines_with(ladder.library.text)[:1])
     return _by_file_name(facts, ladder.library_path)
 
 
@@ -174,13 +170,13 @@ def _by_file_name(facts: Facts, path: str | None) -> Side | None:
         return None
     own = _FILE_VERSION.search(path)
     if own is not None:
-        return Side(LibraryVersion(own[1]), path, lines_with(facts[LADDER], path)[:1])
+        return Side(LibraryVersion(own[1]), path, facts[LADDER].lines_with(path)[:1])
     for key in (DRIVER_FILES, LIBRARIES):
         listing = facts[key]
         for file in listing.value.files if listing.value is not None else ():
             version = _FILE_VERSION.search(file.target or "")
             if file.path == path and version is not None:
-                return Side(LibraryVersion(version[1]), path, line_of(listing, file.line))
+                return Side(LibraryVersion(version[1]), path, listing.line_of(file.line))
     return None
 
 
@@ -188,14 +184,14 @@ def _nvml_side(facts: Facts) -> Side | None:
     fact = facts[NVML]
     if fact.value is None or fact.value.code == 0 or fact.value.library is None:
         return None
-    return Side(fact.value.library, None, lines_with(fact, fact.value.library.text)[:1])
+    return Side(fact.value.library, None, fact.lines_with(fact.value.library.text)[:1])
 
 
 def _smi_side(facts: Facts) -> Side | None:
     fact = facts[SMI]
     if fact.value is None or fact.value.failure is None or fact.value.gpus or fact.value.library is None:
         return None
-    return Side(fact.value.library, None, lines_with(fact, fact.value.library.text)[:2])
+    return Side(fact.value.library, None, fact.lines_with(fact.value.library.text)[:2])
 
 
 # ---------------------------------------------------------------- branch and GPU
@@ -226,7 +222,7 @@ def _pairs(facts: Facts, knowledge: Knowledge) -> Iterator[tuple[Gpu, Architectu
             continue
         driver = traces.installed_branch(facts, bus)
         if driver is None and bus.origin == "text":
-            raise not_known(LOADED_DRIVER, "the text shows no driver")
+            raise LOADED_DRIVER.unknown("the text shows no driver")
         if driver is None:
             return
         yield gpu, family, driver
@@ -252,7 +248,7 @@ def hangs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             return
     silent = [name for name in (*ASKED, "ladder") if fact.value is None or name not in fact.value.asked]
     if silent:
-        raise not_known(HANGS, f"{', '.join(silent)}: not asked")
+        raise HANGS.unknown(f"{', '.join(silent)}: not asked")
 
 
 def _no_driver_here(facts: Facts) -> bool:
@@ -280,7 +276,7 @@ def _wrong_flavour(cause: str, loaded: str, support: str) -> Function:
         drivers = statements(facts, LOADED_DRIVER) if told(facts, LOADED_DRIVER, bus) is not None else ()
         fact = next((driver for driver in drivers if driver.need().flavour is not None), None)
         if fact is None and bus.origin == "text":
-            raise not_known(LOADED_DRIVER, "the text does not show which flavour of the modules is loaded")
+            raise LOADED_DRIVER.unknown("the text does not show which flavour of the modules is loaded")
         if fact is None or fact.need().flavour != loaded:
             return
         version = fact.need().version
@@ -291,7 +287,7 @@ def _wrong_flavour(cause: str, loaded: str, support: str) -> Function:
             if family.last_driver_branch is not None and version.major > family.last_driver_branch:
                 continue  # no flavour of this branch drives it
             values = {**gpu.values, "architecture": family.name, "driver": version.text}
-            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], some(fact)[:1]), subject=gpu.subject, values=values)
+            yield Clue(cause=cause, quotes=merged(gpu.quotes[:1], fact.some()[:1]), subject=gpu.subject, values=values)
 
     rule.__name__ = cause
     return rule
@@ -312,7 +308,7 @@ def packages_conflict(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         broken = [entry for entry in packages if len(entry.state) > 1 and entry.state[1] in _BROKEN]
         if broken:
             values = {"package": broken[0].name, "state": _BROKEN[broken[0].state[1]]}
-            yield Clue(cause=CONFLICT, quotes=merged(*(line_of(listing, entry.line) for entry in broken[:2])), values=values)
+            yield Clue(cause=CONFLICT, quotes=merged(*(listing.line_of(entry.line) for entry in broken[:2])), values=values)
             return
         yield from _two_releases(listing, packages)
 
@@ -329,7 +325,7 @@ def _two_releases(listing: Fact[tuple[Package, ...]], packages: list[Package]) -
         values = {"package": entries[0].name, "other": entries[1].name}
         # A text tells of packages and not of whether they work: the list alone is no complaint.
         basis: Basis = "suspected" if listing.origin == "text" else "derived"
-        yield Clue(cause=CONFLICT, quotes=merged(*(line_of(listing, entry.line) for entry in entries)), basis=basis, values=values)
+        yield Clue(cause=CONFLICT, quotes=merged(*(listing.line_of(entry.line) for entry in entries)), basis=basis, values=values)
 
 
 def wrong_platform(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -340,7 +336,7 @@ def wrong_platform(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for listing in statements(facts, DRIVER_PACKAGES):
         found = [entry for entry in listing.need() if _DESKTOP.match(entry.name) and traces.is_driver_package(entry)]
         if found:
-            quotes = merged(*(line_of(listing, entry.line) for entry in found[:2]), some(board)[:1])
+            quotes = merged(*(listing.line_of(entry.line) for entry in found[:2]), board.some()[:1])
             yield Clue(cause=PLATFORM, quotes=quotes, values={"package": found[0].name})
             return
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import driver_cuda, in_python, line_with, source_of
-from cudadoctor.checks.reading import unknown
+from cudadoctor.checks.common import driver_cuda, in_python
 from cudadoctor.checks.toolkit import capabilities
 from cudadoctor.inventory.devices import cuda_answered
 from cudadoctor.knowledge.load import Knowledge
@@ -74,7 +73,7 @@ def gpu_here(facts: Facts) -> bool:
         return True
     bus = facts[PCI]
     if bus.value is None:
-        raise unknown(LADDER, "no device answered, and this system shows no PCI bus")
+        raise LADDER.unknown("no device answered, and this system shows no PCI bus")
     return bool(bus.value.nvidia_gpus)
 
 
@@ -93,13 +92,13 @@ def _computed(facts: Facts, build: FrameworkBuild) -> bool:
 def build_quote(fact: Fact[FrameworkBuilds], build: FrameworkBuild) -> Quote:
     """The line about one framework."""
     version = build.version.text.partition("+")[0]
-    return line_with(fact, f"{build.name} {version}", words=f"{build.name} {version}")
+    return fact.line_with(f"{build.name} {version}", words=f"{build.name} {version}")
 
 
 def _clue(facts: Facts, cause: str, build: FrameworkBuild, quotes: tuple[Quote, ...], **values: str) -> Clue:
     python, how = facts[PYTHON], seen(facts, build.name)
     if how == "failed":
-        quotes = (line_with(facts[FRAMEWORK_RUNS], f"{build.name}: ", words=f"{build.name} failed"), *quotes)
+        quotes = (facts[FRAMEWORK_RUNS].line_with(f"{build.name}: ", words=f"{build.name} failed"), *quotes)
     values = {"framework": build.name, "package": build.package, "version": build.version.text, **values}
     if python.value is None:
         return Clue(cause=cause, quotes=quotes, seen=how, asked=asked(facts, build.name), values=values)
@@ -135,7 +134,7 @@ def lacks_architecture(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         gpu = next((gpu for gpu in capabilities(facts, knowledge) if _lacks(build, gpu.capability, knowledge)), None)
         if gpu is not None:
             words = f"{build.name} {build.version.text.partition('+')[0]} holds code for {', '.join(build.architectures)}"
-            shown = (Quote(source=source_of(fact), text=words),) if build.architectures else ()
+            shown = (Quote(source=fact.source(), text=words),) if build.architectures else ()
             quotes = (build_quote(fact, build), *shown, gpu.quote)
             yield _clue(facts, LACKS_ARCH, build, quotes, gpu=gpu.name, capability=gpu.capability.text)
 
@@ -197,7 +196,7 @@ def cudnn(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield _clue(facts, CUDNN, build, (build_quote(fact, build),), library=absent)
         elif old is not None:
             words = f"{old.name} {old.version} is installed, {build.name} asks for {build.cudnn} or newer"
-            quotes = (build_quote(fact, build), line_with(python, f"{old.name} {old.version}", words=words))
+            quotes = (build_quote(fact, build), python.line_with(f"{old.name} {old.version}", words=words))
             yield _clue(facts, CUDNN, build, quotes, requirement=f"{old.name}>={build.cudnn}")
 
 

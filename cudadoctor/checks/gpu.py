@@ -12,8 +12,6 @@ from cudadoctor.checks.reading import (
     elsewhere,
     event_line,
     gpus,
-    line_of,
-    lines_with,
     listed,
     merged,
     module_named,
@@ -22,13 +20,10 @@ from cudadoctor.checks.reading import (
     plain_address,
     same_address,
     seen_to_work,
-    some,
-    source_of,
     statements,
     subject_of,
     told,
     told_where_asked,
-    unknown,
     works_now,
 )
 from cudadoctor.knowledge.load import Knowledge
@@ -58,7 +53,7 @@ def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     listings = [fact for fact in statements(facts, PCI) if fact.whole]
     if not listings or any(_may_be_nvidia(function) for fact in listings for function in fact.need().functions):
-        raise unknown(PCI, "the bus was not listed whole")
+        raise PCI.unknown("the bus was not listed whole")
     found = _adapters(listings[0])
     makers = dict.fromkeys(maker.name for function in found if (maker := knowledge.maker_of(function.vendor, function.name)) is not None)
     values = {"adapters": listed(_called(function, knowledge) for function in found[:MOST_ADAPTERS]), "makers": ",".join(makers)}
@@ -68,9 +63,7 @@ def no_gpu(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _none_listed(bus: Fact[PciBus]) -> Quotes:
     """That none is there, said in words, and what drives a display or computes instead."""
     count = len(bus.need().functions)
-    words = Quote(
-        source=source_of(bus, "PCI bus"), text=f"{count} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)"
-    )
+    words = Quote(source=bus.source("PCI bus"), text=f"{count} PCI functions, none of vendor 10de (NVIDIA) with class 03 (display or 3D)")
     return merged((words,), *(_lines_about(bus, function) for function in _adapters(bus)[:MOST_ADAPTERS]))
 
 
@@ -81,7 +74,7 @@ def _adapters(bus: Fact[PciBus]) -> list[PciFunction]:
 def _lines_about(bus: Fact[PciBus], function: PciFunction) -> Quotes:
     """All lines of a listing about one function, in one quote where they stand together."""
     about = (quote for quote in bus.quotes if quote.first is not None and quote.first <= function.line <= (quote.last or 0))
-    return tuple(about)[:1] or line_of(bus, function.line)
+    return tuple(about)[:1] or bus.line_of(function.line)
 
 
 def _called(function: PciFunction, knowledge: Knowledge) -> str:
@@ -168,7 +161,7 @@ def gone_since_boot(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         spoken = [event for event in events if _NVIDIA_SPEAKS.search(event.text)]
         if address is None or not spoken or _on_the_bus(facts, address) or works_now(facts, address):
             continue
-        gone = Quote(source=source_of(bus, "PCI bus"), text=f"{address}: not on the bus")
+        gone = Quote(source=bus.source("PCI bus"), text=f"{address}: not on the bus")
         quotes = (event_line(log, spoken[0]), gone)
         yield Clue(cause=OFF, quotes=quotes, subject=f"gpu:{address}", values={"address": address})
 
@@ -178,7 +171,7 @@ def _on_the_bus(facts: Facts, address: str) -> bool:
     if any(same_address(address, function.address) for fact in listings for function in fact.need().functions):
         return True
     if not any(fact.whole for fact in listings):
-        raise unknown(PCI, "the bus was not listed whole")
+        raise PCI.unknown("the bus was not listed whole")
     return False
 
 
@@ -187,7 +180,7 @@ def reported_lost(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[NVML]
     for gpu in fact.value.gpus if fact.value is not None else ():
         if gpu.handle_error is not None and "gpu is lost" in gpu.handle_error.lower():
-            quotes = lines_with(fact, "GPU is lost", gpu.handle_error)[:1]
+            quotes = fact.lines_with("GPU is lost", gpu.handle_error)[:1]
             yield Clue(cause=OFF, quotes=quotes, subject=subject_of(gpu.address), values={"index": str(gpu.index)})
 
 
@@ -202,9 +195,9 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     if not found:
         bus = facts[PCI]
         if not bus.whole:
-            raise unknown(PCI, "the bus was not listed whole")
+            raise PCI.unknown("the bus was not listed whole")
         others = listed(_called(function, knowledge) for function in _adapters(bus)[:MOST_ADAPTERS])
-        return Line(f"no NVIDIA GPU among {len(bus.need().functions)} PCI functions" + (f", but {others}" if others else ""), some(bus))
+        return Line(f"no NVIDIA GPU among {len(bus.need().functions)} PCI functions" + (f", but {others}" if others else ""), bus.some())
     grouped: dict[str, list[Gpu]] = {}
     names = facts.value(PCI_NAMES) or {}  # the products, as this machine's pci.ids calls them
     for gpu in found:

@@ -13,7 +13,7 @@ from cudadoctor.checks import device_state, links
 from cudadoctor.checks.base import Check, Function, Line, Rule
 from cudadoctor.checks.benchmark import CLOCKS, GRAVE_REASONS
 from cudadoctor.checks.gpu import by_address, logged
-from cudadoctor.checks.reading import Quotes, lines_at, lines_with, listed, merged, some, subject_of, unknown
+from cudadoctor.checks.reading import Quotes, listed, merged, subject_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
@@ -58,7 +58,7 @@ def _counted(cause: str, says: Callable[[NvmlGpu], str | None]) -> Function:
         for gpu in fact.value.gpus if fact.value is not None else ():
             words = says(gpu)
             if words is not None:
-                quotes = tuple(quote for quote in lines_with(fact, words) if f"GPU {gpu.index}" in quote.text) or lines_with(fact, words)
+                quotes = tuple(quote for quote in fact.lines_with(words) if f"GPU {gpu.index}" in quote.text) or fact.lines_with(words)
                 values = {"address": gpu.address or "", "index": str(gpu.index)}
                 yield Clue(cause=cause, quotes=quotes[:1], subject=subject_of(gpu.address), values=values)
 
@@ -104,7 +104,7 @@ def _in_sections(fields: Callable[[GpuDetails], tuple[str, ...]]) -> Shown:
             for gpu in fact.value or ():
                 named = fields(gpu)
                 if named:
-                    yield fact, lines_at(fact, {gpu.lines.get(name) for name in named})[:3], gpu.address
+                    yield fact, fact.lines_at({gpu.lines.get(name) for name in named})[:3], gpu.address
 
     return shown
 
@@ -131,7 +131,7 @@ def _in_table(bad: Callable[[SmiGpu], bool]) -> Shown:
             for gpu in fact.value.gpus if fact.value is not None else ():
                 if bad(gpu):
                     around = (quote for quote in fact.quotes if quote.first is not None and quote.first <= gpu.line <= (quote.last or 0))
-                    yield fact, tuple(around)[:1] or some(fact)[:1], gpu.address
+                    yield fact, tuple(around)[:1] or fact.some()[:1], gpu.address
 
     return shown
 
@@ -145,7 +145,7 @@ def _in_list(columns: tuple[str, ...], bad: Callable[[str], bool]) -> Shown:
                 told, line = dict(zip(fact.need().fields, row, strict=False)), fact.need().line
                 if any(name in told and bad(told[name]) for name in columns):
                     address = told.get("pci.bus_id") or told.get("gpu_bus_id") or ""
-                    yield fact, lines_at(fact, {line, line + number}), address if address.count(":") == 2 else None
+                    yield fact, fact.lines_at({line, line + number}), address if address.count(":") == 2 else None
 
     return shown
 
@@ -187,16 +187,16 @@ def describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact = facts[NVML]
     if fact.value is None or fact.value.code != 0:
         message = fact.value.message if fact.value is not None else "no library"
-        raise unknown(NVML, f"NVML does not answer ({message})")
+        raise NVML.unknown(f"NVML does not answer ({message})")
     if not fact.value.gpus:
-        raise unknown(NVML, "NVML counts no GPU")
+        raise NVML.unknown("NVML counts no GPU")
     states: dict[str, list[int]] = {}
     for gpu in fact.value.gpus:
         states.setdefault(state(gpu), []).append(gpu.index)
     if len(states) == 1 and len(fact.value.gpus) == 1:
-        return Line(next(iter(states)), some(fact))
+        return Line(next(iter(states)), fact.some())
     words = [f"GPU {listed(str(index) for index in indices)}: {words}" for words, indices in states.items()]
-    quotes = merged(*(lines_with(fact, f'"index":{gpu.index}', f'"index": {gpu.index}')[:1] for gpu in fact.value.gpus[:4]))
+    quotes = merged(*(fact.lines_with(f'"index":{gpu.index}', f'"index": {gpu.index}')[:1] for gpu in fact.value.gpus[:4]))
     return Line("; ".join(words), quotes)
 
 

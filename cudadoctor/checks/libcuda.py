@@ -10,7 +10,7 @@ import msgspec
 from cudadoctor.checks import limits
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
-from cudadoctor.checks.reading import line_of, lines_with, module_named, some, unknown
+from cudadoctor.checks.reading import module_named
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
@@ -34,7 +34,7 @@ _COMPAT = lazy(r"/(?:compat|cuda-compat[^/]*)(?:/|$)")
 def _climb(facts: Facts) -> tuple[Fact[Ladder], Ladder]:
     found = facts[LADDER]
     if found.value is None:
-        raise unknown(LADDER, "nothing tried to load libcuda")
+        raise LADDER.unknown("nothing tried to load libcuda")
     return found, found.value
 
 
@@ -77,10 +77,10 @@ def _nowhere(facts: Facts, quote: Quote) -> Clue:
         foreign = next((file for file in copies if file.foreign is not None), None)
         if foreign is not None:
             values = {"library": "libcuda.so.1", "path": foreign.path, "reason": f"made for {foreign.foreign}"}
-            return Clue(cause=INCOMPLETE, quotes=(quote, *line_of(found, foreign.line)), from_rung="libcuda", values=values)
+            return Clue(cause=INCOMPLETE, quotes=(quote, *found.line_of(foreign.line)), from_rung="libcuda", values=values)
         if copies:
             values = {"library": "libcuda.so.1", "path": copies[0].path, "libcuda_folder": copies[0].path.rpartition("/")[0]}
-            return Clue(cause=MISSING, quotes=(quote, *line_of(found, copies[0].line)), from_rung="libcuda", values=values)
+            return Clue(cause=MISSING, quotes=(quote, *found.line_of(copies[0].line)), from_rung="libcuda", values=values)
     return Clue(cause=MISSING, quotes=(quote,), from_rung="libcuda", values={"library": "libcuda.so.1"})
 
 
@@ -106,7 +106,7 @@ def _nvml_not_found(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if given is not None and not {"utility", "all"} & set(given.replace(" ", "").split(",")):
         return
     works = tuple(rung_quote(ladder, result) for result in ladder.value.result("devices")[:1])
-    yield Clue(cause=INCOMPLETE, quotes=(*some(nvml)[:1], *works), values={"library": "libnvidia-ml.so.1", "reason": "not found"})
+    yield Clue(cause=INCOMPLETE, quotes=(*nvml.some()[:1], *works), values={"library": "libnvidia-ml.so.1", "reason": "not found"})
 
 
 # ---------------------------------------------------------------- the wrong file
@@ -159,8 +159,8 @@ def _above_the_branch(facts: Facts, knowledge: Knowledge, quote: Quote) -> Itera
         return
     branch = knowledge.branch(driver.value.version.major)
     if branch is not None and branch.cuda is not None and smi.value.cuda > branch.cuda:
-        shown = lines_with(smi, smi.value.cuda.text)[:1]
-        yield Clue(cause=COMPAT, quotes=(quote, *shown, *some(driver)[:1]), from_rung="init", values={"cuda": smi.value.cuda.text})
+        shown = smi.lines_with(smi.value.cuda.text)[:1]
+        yield Clue(cause=COMPAT, quotes=(quote, *shown, *driver.some()[:1]), from_rung="init", values={"cuda": smi.value.cuda.text})
 
 
 # ---------------------------------------------------------------- the row's line
@@ -179,7 +179,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         answer = f"{result.name or 'code'} ({result.code})" if result.code is not None else result.why or result.status
         return Line(f"{name}{where}: {call} ends with {answer}", (rung_quote(fact, result),))
     if not passed(ladder, "init"):
-        raise unknown(LADDER, "cuInit was not reached")
+        raise LADDER.unknown("cuInit was not reached")
     cuda = f", CUDA {ladder.cuda}" if ladder.cuda is not None else ""
     quotes = tuple(rung_quote(fact, result) for result in ladder.result("devices")[:1])
     return Line(f"{name}{where}{cuda}: cuInit finds {plural(len(ladder.devices), 'GPU')}", quotes)

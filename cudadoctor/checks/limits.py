@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from cudadoctor.checks.base import Rule
 from cudadoctor.checks.common import broken, rung_quote, spoken
-from cudadoctor.checks.reading import line_of, statements, told
+from cudadoctor.checks.reading import statements, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
@@ -75,7 +75,7 @@ def tight(limits: tuple[Limit, ...]) -> Low | None:
 
 def _clue(first: Quote, limits: Fact[tuple[Limit, ...]], low: Low, seen: Literal["failed"] | None = "failed") -> Clue:
     values = {"limit": low.name, "amount": low.words}
-    return Clue(cause=CEILING, quotes=(first, *line_of(limits, low.line)), seen=seen, values=values)
+    return Clue(cause=CEILING, quotes=(first, *limits.line_of(low.line)), seen=seen, values=values)
 
 
 def _ended_by(facts: Facts, *signals: str) -> list[Quote]:
@@ -92,7 +92,7 @@ def killed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     group = facts[CGROUP_LIMITS]
     memory = next((entry for entry in group.need() if entry.name == OF_GROUP), None)
-    shown = line_of(group, memory.line) if memory is not None else ()
+    shown = group.line_of(memory.line) if memory is not None else ()
     values = {"limit": OF_GROUP, "amount": size(memory.value)} if memory is not None else {"limit": OF_GROUP}
     quotes = (ended[0], *facts[KILLED_FOR_MEMORY_AFTER].quotes[:1], *shown)
     yield Clue(cause=CEILING, quotes=quotes, seen="failed", values=values)
@@ -184,7 +184,7 @@ def withheld(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     names = [entry.name for entry in refused]
     if refused and (code != NO_DEVICE or IOCTL in names):
         values = {"call": ", ".join(names), **({"proc": "yes"} if names[0].startswith("/proc") else {})}
-        quotes = tuple(quote for entry in refused[:3] for quote in line_of(fact, entry.line))
+        quotes = tuple(quote for entry in refused[:3] for quote in fact.line_of(entry.line))
         yield Clue(cause=WITHHELD, quotes=(shown, *quotes), from_rung="init", seen="failed", values=values)
 
 

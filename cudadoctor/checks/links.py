@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cudadoctor.checks.benchmark import assess
 from cudadoctor.checks.common import spoken
-from cudadoctor.checks.reading import Quotes, lines_at, lines_with, some, subject_of
+from cudadoctor.checks.reading import Quotes, subject_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
@@ -73,7 +73,7 @@ def pcie_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     for copies in facts.all(COPY_RATES):
         known = [rate for rate in (copies.need().to_device, copies.need().from_device) if rate is not None] if copies.present else []
         if best is not None and known and max(known) < SLOW_COPY * best[0]:
-            yield Clue(cause=PCIE, quotes=(*some(copies), *best[1]), text=copies.origin == "text")
+            yield Clue(cause=PCIE, quotes=(*copies.some(), *best[1]), text=copies.origin == "text")
 
 
 def _by_smi(fact: Fact[tuple[GpuDetails, ...]]) -> Iterator[Clue]:
@@ -126,10 +126,10 @@ def _rate_of_links(facts: Facts) -> tuple[float, Quotes] | None:
     known: list[tuple[float, Quotes]] = []
     if links is not None:
         found = [_LANES.get(link.rate_max or 0, 0.0) * (link.width_max or 0) for link in links.need().links]
-        known.append((max(found, default=0.0), lines_with(links, "LnkCap")[:1]))
+        known.append((max(found, default=0.0), links.lines_with("LnkCap")[:1]))
     if details is not None:
         found = [_GENERATIONS.get(gpu.pcie_generation_max or 0, 0.0) * (gpu.pcie_width_max or 0) for gpu in details.need()]
-        known.append((max(found, default=0.0), some(details)[:1]))
+        known.append((max(found, default=0.0), details.some()[:1]))
     return next((rate for rate in known if rate[0] > 0), None)
 
 
@@ -140,7 +140,7 @@ def _sure(width: int, most: int, *, beside: bool = False) -> Basis:
 
 
 def _shown(fact: Fact[Any], lines: Iterable[int], address: str | None, basis: Basis) -> Clue:
-    quotes, values = lines_at(fact, set(lines)), {"address": address} if address else {}
+    quotes, values = fact.lines_at(set(lines)), {"address": address} if address else {}
     return Clue(cause=PCIE, quotes=quotes, subject=subject_of(address), basis=basis, text=fact.origin == "text", values=values)
 
 
@@ -157,7 +157,7 @@ def nvlink_counted(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Some of a GPU's links are down while others are up, here or on its neighbours. All down: no bridge is plugged in."""
     fact = facts[NVML]
     gpus = [
-        _Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, lines_with(fact, f"GPU {gpu.index}:")[:1])
+        _Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, fact.lines_with(f"GPU {gpu.index}:")[:1])
         for gpu in (fact.value.gpus if fact.value is not None else ())
         if gpu.nvlinks_inactive is not None
     ]
@@ -170,7 +170,7 @@ def nvlink_shown(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         gpus = []
         for gpu in fact.value or ():
             if gpu.nvlinks_inactive is not None:
-                quotes = lines_at(fact, {gpu.line, gpu.lines.get("nvlinks_inactive", gpu.line)})
+                quotes = fact.lines_at({gpu.line, gpu.lines.get("nvlinks_inactive", gpu.line)})
                 gpus.append(_Links(gpu.index, gpu.address, gpu.nvlinks_active or 0, gpu.nvlinks_inactive, quotes))
         yield from _down(gpus, text=fact.origin == "text")
 

@@ -14,7 +14,6 @@ from cudadoctor.checks.common import (
     driver_cuda,
     in_python,
     last_line,
-    line_with,
     numba_kernel_worked,
     numba_state,
     package_of,
@@ -26,7 +25,7 @@ from cudadoctor.checks.common import (
     variable_quote,
     variables_of,
 )
-from cudadoctor.checks.reading import Quotes, some
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.toolkit import component_quote
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -69,7 +68,7 @@ def _switch(variable: str, key: str, cause: str) -> Function:
         for entry in python.value.numba_config if python.value is not None else ():
             found = re.match(rf"\s*{key}\s*:\s*['\"]?(\w+)", entry.text, re.IGNORECASE)
             if found is not None and (switched_on(found.group(1)) or found.group(1).lower() in _TRUE_WORDS):
-                quote = line_with(python, " ".join(entry.text.split()), words=f"{entry.path}: {entry.text.strip()}")
+                quote = python.line_with(" ".join(entry.text.split()), words=f"{entry.path}: {entry.text.strip()}")
                 values = {"variable": key, "value": found.group(1), "numba_config": entry.path}
                 yield Clue(cause=cause, quotes=(quote,), values=values)
 
@@ -80,7 +79,7 @@ def _simulator_answers(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     ladder = facts[LADDER]
     if ladder.value is None or ladder.value.numba is None or not ladder.value.numba.simulator:
         return
-    quote = line_with(ladder, "its simulator", words="Numba answers from its simulator")
+    quote = ladder.line_with("its simulator", words="Numba answers from its simulator")
     yield Clue(cause=SIMULATOR, quotes=(quote,), from_rung="numba-kernel", values={"variable": "NUMBA_ENABLE_CUDASIM"})
 
 
@@ -140,9 +139,9 @@ def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     state, shown = numba_state(facts), None
     if state is not None and state.implementation is not None:
         if state.implementation == BUILT_IN:
-            shown = line_with(facts[LADDER], BUILT_IN, words="numba.cuda.implementation is Built-in")
+            shown = facts[LADDER].line_with(BUILT_IN, words="numba.cuda.implementation is Built-in")
     elif python.need().numba_cuda_redirects is False:
-        shown = line_with(python, "start-up hook", words="numba-cuda's start-up hook is not in place")
+        shown = python.line_with("start-up hook", words="numba-cuda's start-up hook is not in place")
     if shown is not None:
         quotes = (shown, package_quote(python, found.target))
         yield in_python(TARGET_MISSING, python, quotes, {"package": "numba-cuda", "reason": "its start-up hook does not act"})
@@ -229,7 +228,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     found = _installed(facts)
     climb, silent = facts.value(LADDER), facts.why_unknown(LADDER)
     if found is None:
-        return Line(_none_here(climb), some(python)[:1], skip="no Numba here")
+        return Line(_none_here(climb), python.some()[:1], skip="no Numba here")
     numba, target = found.numba, found.target
     said = f"Numba {numba.version}" + (f" with numba-cuda {target.version}" if target is not None else " with its own CUDA target")
     quotes = tuple(package_quote(python, entry) for entry in (numba, target) if entry is not None)

@@ -7,7 +7,7 @@ from functools import partial
 
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import passed, plural, rung_quote, variables_of
-from cudadoctor.checks.reading import Quotes, first_true, line_if, lines_with, marks_of_container, merged, off_the_bus, some, unknown
+from cudadoctor.checks.reading import Quotes, first_true, line_if, marks_of_container, merged, off_the_bus
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
@@ -24,13 +24,13 @@ def _missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     if smi.present or off_the_bus(facts, smi) is not None:
         return
     if _no_path(facts):
-        raise unknown(SMI, NO_PATH)
+        raise SMI.unknown(NO_PATH)
     # The loaded module may be the host's where this could be a container: there libcuda must answer.
     loaded_here = partial(line_if, facts, LOADED_DRIVER, lambda driver: not marks_of_container(facts, smi))
     works = first_true(loaded_here, lambda: _cuda_answers(facts))
     if works:
         values = {"unfit": "nvidia-smi"} if _unfit(smi) else {}
-        yield Clue(cause=MISSING, quotes=merged(some(smi), works), values=values)
+        yield Clue(cause=MISSING, quotes=merged(smi.some(), works), values=values)
 
 
 def _unfit(smi: Fact[Smi]) -> bool:
@@ -54,20 +54,20 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     if found.value is None:
         skip = off_the_bus(facts) if found.origin != "text" else None
         if skip is None and _no_path(facts):
-            return Line(NO_PATH, some(found), skip=NO_PATH)
-        return Line("nvidia-smi cannot be executed here" if _unfit(found) else "nvidia-smi is not installed", some(found), skip=skip)
+            return Line(NO_PATH, found.some(), skip=NO_PATH)
+        return Line("nvidia-smi cannot be executed here" if _unfit(found) else "nvidia-smi is not installed", found.some(), skip=skip)
     smi = found.value
     if smi.failure is not None:
         ended = f" (exit {smi.exit})" if smi.exit is not None else ""
-        return Line(f"nvidia-smi says: {smi.failure}{ended}", lines_with(found, smi.failure.split("\n")[0][:40]))
+        return Line(f"nvidia-smi says: {smi.failure}{ended}", found.lines_with(smi.failure.split("\n")[0][:40]))
     if not smi.recognised:
-        return Line("nvidia-smi printed something that is not understood", some(found), because="not understood")
+        return Line("nvidia-smi printed something that is not understood", found.some(), because="not understood")
     said = [f"nvidia-smi {smi.library}" if smi.library is not None else "nvidia-smi answers"]
     said += [f"driver {smi.module}"] if smi.module is not None else []
     said += [f"CUDA {smi.cuda}"] if smi.cuda is not None else []
     said.append(plural(len(smi.gpus), "GPU"))
     errors = sum(len(gpu.errors) for gpu in smi.gpus)
-    return Line(", ".join(said) + (f"; {plural(errors, 'value')} could not be read" if errors else ""), some(found))
+    return Line(", ".join(said) + (f"; {plural(errors, 'value')} could not be read" if errors else ""), found.some())
 
 
 CHECK = Check(

@@ -7,7 +7,6 @@ from collections import Counter
 from cudadoctor.checks import device_state
 from cudadoctor.checks.base import Check, Line
 from cudadoctor.checks.common import plural
-from cudadoctor.checks.reading import some
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.units import size
@@ -22,21 +21,21 @@ def _name(gpu: NvmlGpu) -> str:
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     found = facts[NVML]
     if facts.value(TEGRA) and (found.value is None or found.value.code != 0):
-        return Line("no NVML, as usual on older JetPack", some(found), skip="Jetson")
+        return Line("no NVML, as usual on older JetPack", found.some(), skip="Jetson")
     if found.value is None:
-        return Line("the driver's libnvidia-ml.so.1 is not there", some(found))
+        return Line("the driver's libnvidia-ml.so.1 is not there", found.some())
     nvml = found.value
     if nvml.code != 0:
-        return Line(f"NVML does not start: {nvml.message or 'no message'} (code {nvml.code})", some(found))
+        return Line(f"NVML does not start: {nvml.message or 'no message'} (code {nvml.code})", found.some())
     driver = f" of driver {nvml.library}" if nvml.library is not None else ""
     if not nvml.gpus:
-        return Line(f"NVML{driver} answers and lists no GPU", some(found))
+        return Line(f"NVML{driver} answers and lists no GPU", found.some())
     lost = [gpu for gpu in nvml.gpus if gpu.handle_error is not None]
     usable = Counter(_name(gpu) for gpu in nvml.gpus if gpu.handle_error is None)  # equal GPUs once, with their number
     said = f"NVML{driver} answers for {plural(usable.total(), 'GPU')}"
     said += ": " + ", ".join(name if count == 1 else f"{count} x {name}" for name, count in usable.items()) if usable else ""
     said += f"; {plural(len(lost), 'GPU')} cannot be opened ({lost[0].handle_error})" if lost else ""
-    return Line(said, some(found))
+    return Line(said, found.some())
 
 
 CHECK = Check(

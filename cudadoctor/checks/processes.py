@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import answering_gpus, any_of, broken, line_with, plural, rung_quote
-from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, same_address, some, subject_of, unknown
+from cudadoctor.checks.common import answering_gpus, any_of, broken, plural, rung_quote
+from cudadoctor.checks.reading import WINDOWS, Quotes, event_line, marks_of_container, same_address, subject_of
 from cudadoctor.inventory.devices import cuda_answered, devices_of
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -60,7 +60,7 @@ class Holder(NamedTuple):
 def _table(facts: Facts) -> tuple[Fact[Processes], Processes]:
     table = facts[PROCESSES]
     if table.value is None:
-        raise unknown(PROCESSES, "there is no process table")
+        raise PROCESSES.unknown("there is no process table")
     return table, table.value
 
 
@@ -111,10 +111,10 @@ def _quotes(nvml: Fact[Nvml], table: Fact[Processes], holder: Holder) -> Quotes:
     quotes: list[Quote] = []
     if holder.listed is not None:
         words = f"GPU {holder.gpu.index}: process {holder.pid} {holder.listed.name or ''}".rstrip()
-        quotes.append(line_with(nvml, f"process {holder.pid} ", words=words))
+        quotes.append(nvml.line_with(f"process {holder.pid} ", words=words))
     if holder.process is not None:
         words = f"process {holder.pid}, parent {holder.process.ppid}, user {holder.process.user or 'unknown'}, {holder.process.state}"
-        quotes.append(line_with(table, f"process {holder.pid},", words=words))
+        quotes.append(table.line_with(f"process {holder.pid},", words=words))
     return tuple(quotes)
 
 
@@ -165,7 +165,7 @@ def _held_on(facts: Facts, nvml: Fact[Nvml], gpus: tuple[NvmlGpu, ...], gpu: Nvm
 
 def _in_use(nvml: Fact[Nvml], gpu: NvmlGpu) -> Quote:
     """NVML's line about the memory of a GPU."""
-    return line_with(nvml, f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(gpu.memory_used_bytes or 0)} in use")
+    return nvml.line_with(f"GPU {gpu.index} ", "in use", words=f"GPU {gpu.index}: {size(gpu.memory_used_bytes or 0)} in use")
 
 
 def _shares_are_untold(facts: Facts) -> bool:
@@ -247,13 +247,13 @@ def _nobody(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if wsl.value or _shares_are_untold(facts):
             return
         if marks_of_container(facts, wsl):
-            raise unknown(CONTAINER_MARKS, "a container may not see who holds the memory")
+            raise CONTAINER_MARKS.unknown("a container may not see who holds the memory")
         if table.value is None or not table.value.complete:
-            raise unknown(PROCESSES, "other users' open files could not be read")
+            raise PROCESSES.unknown("other users' open files could not be read")
         if any(CONTEXT_NODE in entry.devices for entry in table.value.processes):
             continue
         shown = _in_use(nvml, gpu)
-        quotes = (shown, Quote(source=shown.source, text=f"GPU {gpu.index}: no living process is listed"), *some(table)[:1])
+        quotes = (shown, Quote(source=shown.source, text=f"GPU {gpu.index}: no living process is listed"), *table.some()[:1])
         values = {"gpu": str(gpu.index), "memory": size(used), "state": "not listed"}
         yield Clue(cause=ZOMBIE, quotes=quotes, subject=subject_of(gpu.address), values=values)
 
@@ -270,10 +270,10 @@ def _waiting_for_the_driver(facts: Facts, knowledge: Knowledge) -> Iterator[Clue
     asleep = [entry for entry in (table.value.processes if table.value is not None else ()) if entry.state == "uninterruptible"]
     waiting = [entry for entry in asleep if (entry.in_driver if entry.in_driver is not None else entry.devices)]
     if waiting:
-        shown = (line_with(table, f"process {entry.pid},", words=f"process {entry.pid}, uninterruptible") for entry in waiting[:SHOWN])
+        shown = (table.line_with(f"process {entry.pid},", words=f"process {entry.pid}, uninterruptible") for entry in waiting[:SHOWN])
         more = (Quote(source=table.quotes[0].source, text=f"{len(waiting)} processes wait in the driver"),) if len(waiting) > SHOWN else ()
         values = {"pid": str(waiting[0].pid), "command": waiting[0].command or ""}
-        yield Clue(cause=HUNG, quotes=(*some(hangs)[:1], *shown, *more), values=values)
+        yield Clue(cause=HUNG, quotes=(*hangs.some()[:1], *shown, *more), values=values)
 
 
 # ---------------------------------------------------------------- unified-memory-exhausted
@@ -304,8 +304,8 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
         more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
         verb = "holds" if len(listed) == 1 else "hold"
         said.append(f"GPU {gpu.index}: {plural(len(listed), 'process', 'processes')} {verb} {used or 'memory'}: {names}{more}")
-        quotes += [line_with(nvml, f"process {entry.pid} ", words=f"process {entry.pid}") for entry in listed[:3]]
-    return Line("; ".join(said) or "NVML lists no GPU", tuple(quotes) or some(nvml)[:1])
+        quotes += [nvml.line_with(f"process {entry.pid} ", words=f"process {entry.pid}") for entry in listed[:3]]
+    return Line("; ".join(said) or "NVML lists no GPU", tuple(quotes) or nvml.some()[:1])
 
 
 CHECK = Check(

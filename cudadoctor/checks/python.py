@@ -15,7 +15,6 @@ from cudadoctor.checks.common import (
     any_of,
     broken,
     in_python,
-    line_with,
     package_quote,
     requirements_of,
     rung_quote,
@@ -24,7 +23,6 @@ from cudadoctor.checks.common import (
     without_places,
 )
 from cudadoctor.checks.driver_fit import misled
-from cudadoctor.checks.reading import some
 from cudadoctor.checks.wheels import CPU, MIXED, PATH, cpu_build, library_path, mixed
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -117,7 +115,7 @@ def _shadowed(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     for shadow in fact.value.shadows:
         if any(entry.name.startswith(BEHIND.get(shadow.module, (shadow.module,))) for entry in fact.value.packages):
-            quote = line_with(fact, f"{shadow.path}: hides", words=f"{shadow.path}: hides the package {shadow.module}")
+            quote = fact.line_with(f"{shadow.path}: hides", words=f"{shadow.path}: hides the package {shadow.module}")
             # The entry that brought it is the user's to change; the file may be another's.
             folder = shadow.path.rpartition("/")[0]
             brought, quotes = without_places(facts, "PYTHONPATH", {folder, f"{folder}/"}.__contains__)
@@ -140,7 +138,7 @@ def _wrong_binding(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     fact = facts[NVML]
     error = fact.value.provider_error if fact.value is not None else None
     if error is not None and _WRONG_MODULE.search(error):
-        yield Clue(cause=CONFLICT, quotes=(line_with(fact, error[:60], words=error),), values={"package": "pynvml", "reason": error})
+        yield Clue(cause=CONFLICT, quotes=(fact.line_with(error[:60], words=error),), values={"package": "pynvml", "reason": error})
 
 
 # ---------------------------------------------------------------- python-startup-sets-variable
@@ -187,7 +185,7 @@ def set_by_wrapper(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     fact = facts[PYTHON]
     if fact.value is None:
-        return Line("no Python was found", some(fact))
+        return Line("no Python was found", fact.some())
     python = fact.value
     packages = [entry for entry in (python.package(name) for name in _SHOWN) if entry is not None]
     kind = " (conda)" if python.conda is not None else ""

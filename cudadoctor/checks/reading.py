@@ -7,12 +7,12 @@ by name: a pasted text that does not speak of something (nobody can ask that mac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from cudadoctor.inventory.devices import plain_address as plain_address  # callers find them here
 from cudadoctor.inventory.devices import same_address as same_address
-from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote, Unknown
+from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Quote
+from cudadoctor.model.facts import Quotes as Quotes
 from cudadoctor.model.values import (
     BUNDLE,
     CONTAINER_MARKS,
@@ -34,9 +34,7 @@ from cudadoctor.model.values import (
 
 T = TypeVar("T")
 B = TypeVar("B")
-Quotes = tuple[Quote, ...]
 WINDOWS = "Windows"
-QUOTES_AT_MOST = 3  # lines that one fact gives to a clue
 
 
 # ---------------------------------------------------------------- three-valued questions
@@ -102,78 +100,19 @@ def need_whole_list(facts: Facts, key: Key[T], why: str = "the listing is not wh
     """Absence needs a whole listing. No listing at all here: the thing that would list is known to be absent."""
     listings = statements(facts, key)
     if listings and not any(fact.whole for fact in listings):
-        raise unknown(key, why)
-
-
-def unknown(key: Key[T], why: str) -> NotKnown:
-    """What a rule raises where a fact is there but does not say enough."""
-    return NotKnown(Unknown(key=key.name, why=why))
+        raise key.unknown(why)
 
 
 # ---------------------------------------------------------------- lines to quote
-def single_lines(fact: Fact[T]) -> Quotes:
-    """The quoted lines of a fact, one quote a line."""
-    return _taken_apart(fact.quotes)
-
-
-@lru_cache(maxsize=64)  # a rule asks for the lines of each of many GPUs, nodes or packages
-def _taken_apart(quotes: Quotes) -> Quotes:
-    single: list[Quote] = []
-    for quote in quotes:
-        if quote.first is None:
-            single.append(quote)
-            continue
-        for offset, text in enumerate(quote.text.split("\n")):
-            place = quote.first + offset
-            single.append(Quote(source=quote.source, first=place, last=place, text=text))
-    return tuple(single)
-
-
-@lru_cache(maxsize=64)
-def _by_number(quotes: Quotes) -> dict[int, Quotes]:
-    numbered: dict[int, list[Quote]] = {}
-    for quote in _taken_apart(quotes):
-        if quote.first is not None:
-            numbered.setdefault(quote.first, []).append(quote)
-    return {number: tuple(found) for number, found in numbered.items()}
-
-
-def some(fact: Fact[T]) -> Quotes:
-    """The first quotes of a fact, never none: lines also stand for "yes"."""
-    return fact.quotes[:QUOTES_AT_MOST] or (Quote(source=fact.key, text=f"{fact.key}: known, without a line"),)
-
-
-def source_of(fact: Fact[T], unnamed: str | None = None) -> str:
-    """Where a fact comes from, as a person would call it; `unnamed` where it quotes nothing."""
-    return fact.quotes[0].source if fact.quotes else unnamed or fact.key
-
-
 def line_if(facts: Facts, key: Key[T], so: Callable[[T], object]) -> Quotes:
     """A line of a fact whose value is so; () where it is absent or not so."""
     fact = facts[key]
-    return some(fact)[:1] if fact.value is not None and so(fact.value) else ()
-
-
-def lines_at(fact: Fact[T], lines: Iterable[int | None]) -> Quotes:
-    """The lines with these numbers; the fact's first quote where it has none of them."""
-    numbered, wanted = _by_number(fact.quotes), sorted({line for line in lines if line is not None})
-    return tuple(quote for line in wanted for quote in numbered.get(line, ())) or some(fact)[:1]
-
-
-def line_of(fact: Fact[T], line: int) -> Quotes:
-    """The one line on which a fact's entry stands; the fact's first quotes where it cannot be found."""
-    return _by_number(fact.quotes).get(line, ())[:1] or some(fact)
-
-
-def lines_with(fact: Fact[T], *words: str) -> Quotes:
-    """The quoted lines that hold one of these words; the fact's first quotes where none does."""
-    found = tuple(quote for quote in single_lines(fact) if any(word in quote.text for word in words))
-    return found[:QUOTES_AT_MOST] or some(fact)
+    return fact.some()[:1] if fact.value is not None and so(fact.value) else ()
 
 
 def event_line(log: Fact[KernelLog], event: KernelEvent) -> Quote:
     """A line of the kernel log. The fact quotes only a few of them; each event keeps its own."""
-    return Quote(source=source_of(log, "kernel log"), first=event.line, last=event.line, text=event.text)
+    return Quote(source=log.source("kernel log"), first=event.line, last=event.line, text=event.text)
 
 
 def merged(*groups: Quotes) -> Quotes:
@@ -232,7 +171,7 @@ def subject_of(address: str | None) -> str:
 def gpus(facts: Facts) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that any listing of the bus shows. Unknown where this system shows no PCI bus."""
     if facts[PCI].value is None:
-        raise unknown(PCI, "this system shows no PCI bus")
+        raise PCI.unknown("this system shows no PCI bus")
     seen: dict[str, list[tuple[Fact[object], PciFunction]]] = {}
     for fact in statements(facts, PCI):
         for function in fact.need().nvidia_gpus:
@@ -263,7 +202,7 @@ def _unheld(address: str, entries: list[tuple[Fact[object], PciFunction]], drive
 
 def _block(fact: Fact[object], function: PciFunction, driver: str | None) -> Quotes:
     """The lines that describe one function: the one that names it, and the one that names its driver."""
-    lines = single_lines(fact)
+    lines = fact.single_lines()
     own = [quote for quote in lines if quote.first is not None and quote.first == function.line]
     block = list(own)
     if own:
@@ -275,7 +214,7 @@ def _block(fact: Fact[object], function: PciFunction, driver: str | None) -> Quo
     about = [quote for quote in lines if function.address in quote.text]
     called = [quote for quote in block if function.name is not None and function.name in quote.text]
     naming = [quote for quote in (*block, *about) if driver is not None and driver in quote.text]
-    return tuple(dict.fromkeys((*(called[:1] or own or about[:1]), *naming[:1]))) or some(fact)
+    return tuple(dict.fromkeys((*(called[:1] or own or about[:1]), *naming[:1]))) or fact.some()
 
 
 def unbound(facts: Facts) -> tuple[Gpu, ...]:
@@ -287,7 +226,7 @@ def unbound(facts: Facts) -> tuple[Gpu, ...]:
     if any(gpu.driver is not None for gpu in found):
         return ()
     if facts[PCI].origin != "text" and any(not gpu.driver_known for gpu in found):
-        raise unknown(PCI, "no listing says which kernel driver holds the GPU")
+        raise PCI.unknown("no listing says which kernel driver holds the GPU")
     return found
 
 
@@ -297,24 +236,24 @@ def module_named(facts: Facts, name: str) -> Quotes:
     for fact in statements(facts, MODULES):
         module = fact.need().find(name)
         if module is not None:
-            return line_of(fact, module.line)
+            return fact.line_of(module.line)
     need_whole_list(facts, MODULES, "the list of kernel modules is not whole")
     return ()
 
 
 def not_loaded_line(facts: Facts, module: str) -> Quotes:
     """That a kernel module is not loaded, said in words by the list that would show it."""
-    return (Quote(source=source_of(facts[MODULES], "/proc/modules"), text=f"{module}: not among the loaded kernel modules"),)
+    return (Quote(source=facts[MODULES].source("/proc/modules"), text=f"{module}: not among the loaded kernel modules"),)
 
 
 def driver_runs(facts: Facts) -> Quotes:
     """The lines that show NVIDIA's kernel module in memory, () where it is known not to be there."""
     return first_true(
-        lambda: some(facts[LOADED_DRIVER]) if facts[LOADED_DRIVER].present else (),
+        lambda: facts[LOADED_DRIVER].some() if facts[LOADED_DRIVER].present else (),
         lambda: module_named(facts, "nvidia"),
         lambda: next((gpu.quotes for gpu in gpus(facts) if gpu.driver == "nvidia"), ()),
         # A table with GPUs is drawn by a running driver only. Without one this says nothing.
-        lambda: some(facts[SMI])[:1] if (smi := facts.value(SMI)) is not None and smi.gpus else (),
+        lambda: facts[SMI].some()[:1] if (smi := facts.value(SMI)) is not None and smi.gpus else (),
     )
 
 

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from cudadoctor.checks import (
-    benchmark,
-    container,
-    cuda_home,
-    device_nodes,
-    driver,
-    gpu,
-    health,
-    libcuda,
-    numba,
-    nvidia_smi,
-    nvml,
-    processes,
-    python,
-    smoke,
-    toolkit,
-    visible_devices,
-)
+from importlib import import_module
+
+from cudadoctor.checks import ROWS
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, NotKnown
 from cudadoctor.model.findings import Outcome
 from cudadoctor.model.guard import Guard
 
-_ROWS = (
-    gpu, driver, device_nodes, container, nvidia_smi, nvml, libcuda, visible_devices, toolkit, cuda_home, python, numba, health, processes,
-    smoke, benchmark,
-)  # fmt: skip
-CHECKS: tuple[Check, ...] = tuple(row.CHECK for row in _ROWS)
+CHECKS: tuple[Check, ...] = tuple(import_module(f"cudadoctor.checks.{row.replace('-', '_')}").CHECK for row in ROWS)
 
 
 def of(knowledge: Knowledge) -> tuple[Check, ...]:

@@ -14,17 +14,15 @@ from cudadoctor.checks.common import (
     broken,
     driver_cuda,
     in_python,
-    line_with,
     need_whole,
     numba_kernel_worked,
     numba_state,
     package_of,
     package_quote,
     rung_quote,
-    source_of,
     spoken,
 )
-from cudadoctor.checks.reading import some, subject_of, unknown
+from cudadoctor.checks.reading import subject_of
 from cudadoctor.inventory.rungs import needed_parts
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -66,7 +64,7 @@ def _parts(facts: Facts) -> tuple[Fact[PythonEnvironment], Fact[Toolkits], dict[
     for name in needed_parts(python.value):
         entry = toolkits.value.component(name) if toolkits.value is not None else None
         if entry is None:
-            raise unknown(TOOLKITS, f"nobody looked for {name}")
+            raise TOOLKITS.unknown(f"nobody looked for {name}")
         parts[name] = entry
     return python, toolkits, parts
 
@@ -74,13 +72,13 @@ def _parts(facts: Facts) -> tuple[Fact[PythonEnvironment], Fact[Toolkits], dict[
 def component_quote(toolkits: Fact[Toolkits], part: Component) -> Quote:
     """The line that says where a part was found, or that it was not."""
     words = f"{part.name}: {part.path or 'not found'}"
-    return line_with(toolkits, words if part.path is None else part.path, words=words)
+    return toolkits.line_with(words if part.path is None else part.path, words=words)
 
 
 def folder_quote(toolkits: Fact[Toolkits], folder: Toolkit) -> Quote:
     """The line that says what a toolkit folder holds."""
     words = f"{folder.rule or 'toolkit'}: {folder.path}"
-    return line_with(toolkits, words, words=words)
+    return toolkits.line_with(words, words=words)
 
 
 # ---------------------------------------------------------------- toolkit-damaged
@@ -196,7 +194,7 @@ def _capable(fact: Fact[Any], gpus: Iterable[CudaDevice | NvmlGpu]) -> list[Capa
     for gpu in gpus:
         if gpu.address is not None and gpu.compute_capability is not None:
             words = f"{gpu.address} {gpu.name or 'GPU'}: compute capability {gpu.compute_capability}"
-            quote = Quote(source=source_of(fact), text=words)
+            quote = Quote(source=fact.source(), text=words)
             known.append(Capable(subject_of(gpu.address), gpu.name or "GPU", gpu.compute_capability, quote))
     return known
 
@@ -207,7 +205,7 @@ def _by_chip(facts: Facts, knowledge: Knowledge) -> list[Capable]:
     for function in bus.value.nvidia_gpus if bus.value is not None else ():
         chip = knowledge.chip(function.device) if function.device is not None else None
         if chip is not None and chip.compute_capability is not None:
-            quote = line_with(bus, function.address, words=f"{function.address}: device {function.device}")
+            quote = bus.line_with(function.address, words=f"{function.address}: device {function.device}")
             known.append(Capable(subject_of(function.address), function.name or "GPU", chip.compute_capability, quote))
     return known
 
@@ -220,14 +218,14 @@ def _compiler(facts: Facts) -> tuple[ToolkitVersion, Quote] | None:
         if nvcc.value is None:
             return None
         version = nvcc.value.version
-        return version, line_with(nvcc, version.text, words=f"nvcc {version}")
+        return version, nvcc.line_with(version.text, words=f"nvcc {version}")
     _, toolkits, parts = found
     for name in ("nvrtc", "nvvm", "cudart"):
         part = parts.get(name)
         if part is not None and part.version is not None:
             return part.version, component_quote(toolkits, part)
     if any(part.path is not None for part in parts.values()):
-        raise unknown(TOOLKITS, "the version of Numba's compiler is not known")
+        raise TOOLKITS.unknown("the version of Numba's compiler is not known")
     return None
 
 
@@ -280,7 +278,7 @@ def _describe(facts: Facts, knowledge: Knowledge) -> Line:
     nvcc = facts.value(NVCC)
     if nvcc is not None:
         said.append(f"nvcc {nvcc.version}")
-    return Line("; ".join(said) or "no toolkit, and nothing in the examined Python needs one", some(toolkits))
+    return Line("; ".join(said) or "no toolkit, and nothing in the examined Python needs one", toolkits.some())
 
 
 def _listed(parts: dict[str, Component]) -> str:

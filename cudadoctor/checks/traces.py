@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from cudadoctor.checks.reading import Quotes, first_true, line_if, line_of, lines_with, need_whole_list, passed, some, statements, told
+from cudadoctor.checks.reading import Quotes, first_true, line_if, need_whole_list, passed, statements, told
 from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -62,7 +62,7 @@ def package(facts: Facts) -> Quotes:
     for fact in statements(facts, DRIVER_PACKAGES):
         for entry in fact.need():
             if is_driver_package(entry):
-                return line_of(fact, entry.line)
+                return fact.line_of(entry.line)
     need_whole_list(facts, DRIVER_PACKAGES)
     return ()
 
@@ -70,7 +70,7 @@ def package(facts: Facts) -> Quotes:
 def dkms_entry(facts: Facts) -> Quotes:
     fact = facts[DKMS]
     entries = [entry for entry in fact.value or () if entry.module.startswith("nvidia")]
-    return line_of(fact, entries[0].line) if entries else ()
+    return fact.line_of(entries[0].line) if entries else ()
 
 
 def modules_on_disk(facts: Facts) -> tuple[tuple[Fact[tuple[ModuleFile, ...]], ModuleFile], ...]:
@@ -87,13 +87,13 @@ def module_for_kernel(facts: Facts, release: str) -> Quotes:
         return ()
     for fact, file in modules_on_disk(facts):
         if file.kernel == release:
-            return lines_with(fact, file.path)[:1]
+            return fact.lines_with(file.path)[:1]
     need_whole_list(facts, MODULE_FILES)
     return ()
 
 
 def any_module_file(facts: Facts) -> Quotes:
-    return next((lines_with(fact, file.path)[:1] for fact, file in modules_on_disk(facts)), ())
+    return next((fact.lines_with(file.path)[:1] for fact, file in modules_on_disk(facts)), ())
 
 
 def smi(facts: Facts) -> Quotes:
@@ -107,7 +107,7 @@ def library(facts: Facts, name: str) -> Quotes:
         for fact in statements(facts, key):
             for file in fact.need().find(name):
                 if of_the_driver(file.path):
-                    return line_of(fact, file.line) if file.line else lines_with(fact, file.path)[:1]
+                    return fact.line_of(file.line) if file.line else fact.lines_with(file.path)[:1]
         need_whole_list(facts, key)
         return ()
 
@@ -137,7 +137,7 @@ def loaded_libcuda(facts: Facts) -> Quotes:
     """The lines that show that the driver's libcuda was loaded, wherever it lies."""
     fact = facts[LADDER]
     good = passed(fact.value, "libcuda") and of_the_driver(fact.need().library_path or "")
-    return lines_with(fact, "libcuda")[:1] if good else ()
+    return fact.lines_with("libcuda")[:1] if good else ()
 
 
 def loaded_libnvidia_ml(facts: Facts) -> Quotes:
@@ -167,7 +167,7 @@ def installed_branch(facts: Facts, base: Fact[T]) -> Installed | None:
     if told(facts, LOADED_DRIVER, base) is not None:
         fact = facts[LOADED_DRIVER]
         version = fact.need().version
-        return Installed(version.major, version.text, some(fact)[:1])
+        return Installed(version.major, version.text, fact.some()[:1])
     return next(_on_disk(facts, base), None)
 
 
@@ -176,13 +176,13 @@ def _on_disk(facts: Facts, base: Fact[T]) -> Iterator[Installed]:
         kernel = told(facts, KERNEL, base)
         for fact, file in modules_on_disk(facts):
             if file.version is not None and (file.kernel is None or kernel is None or file.kernel == kernel.release):
-                yield Installed(file.version.major, file.version.text, lines_with(fact, file.version.text)[:1])
+                yield Installed(file.version.major, file.version.text, fact.lines_with(file.version.text)[:1])
     for entry in told(facts, DKMS, base) or ():
         number = _VERSION.search(entry.version)
         if entry.module.startswith("nvidia") and number is not None:
-            yield Installed(int(number[1]), entry.version, line_of(facts[DKMS], entry.line))
+            yield Installed(int(number[1]), entry.version, facts[DKMS].line_of(entry.line))
     for listing in statements(facts, DRIVER_PACKAGES) if told(facts, DRIVER_PACKAGES, base) is not None else ():
         for package in listing.need():
             number = _BRANCH_IN_NAME.search(package.name) or _VERSION.search(package.version)
             if is_driver_package(package) and number is not None:
-                yield Installed(int(number[1]), package.version, line_of(listing, package.line))
+                yield Installed(int(number[1]), package.version, listing.line_of(package.line))

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from cudadoctor.checks.base import Check, Line, Rule
-from cudadoctor.checks.common import broken, line_with, passed, plural, rung_quote, source_of, variable_quote, variables_of
+from cudadoctor.checks.common import broken, passed, plural, rung_quote, variable_quote, variables_of
 from cudadoctor.checks.device_nodes import gpu_nodes
 from cudadoctor.inventory.devices import Device, cuda_answered, devices_of, other_order
 from cudadoctor.knowledge.load import Knowledge
@@ -191,7 +191,7 @@ def gpus_of(facts: Facts) -> Gpus:
             uuids=(*(gpu.uuid for gpu in gpus), *(None,) * unseen),
             mig_uuids=tuple(uuid for gpu in gpus for uuid in gpu.mig_uuids),
             mig_possible=any(gpu.mig_mode == "enabled" for gpu in gpus),
-            quote=Quote(source=source_of(nvml), text=f"{plural(len(gpus), 'GPU')}: {names}"),
+            quote=Quote(source=nvml.source(), text=f"{plural(len(gpus), 'GPU')}: {names}"),
         )
     unknown = Unknown(key=NVML.name, why=facts.why_unknown(NVML) or "NVML does not list the GPUs")
     bus = facts.there(PCI)
@@ -199,7 +199,7 @@ def gpus_of(facts: Facts) -> Gpus:
     # WSL has no GPU on its bus, and a partial listing counts too few: neither tells how many there are.
     if bus is None or not listed or facts.why_unknown(WSL) is not None or facts.value(WSL):
         return Gpus(uuids=None, unknown=unknown, mig_possible=True)
-    quote = line_with(bus, listed[0].address, "10de", words=f"{plural(len(listed), 'NVIDIA GPU')} on the PCI bus")
+    quote = bus.line_with(listed[0].address, "10de", words=f"{plural(len(listed), 'NVIDIA GPU')} on the PCI bus")
     return Gpus(uuids=(None,) * len(listed), quote=quote, unknown=unknown, mig_possible=True)
 
 

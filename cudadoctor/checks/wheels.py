@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cudadoctor.checks.common import in_python, line_with, package_of, package_quote, variable_quote, variables_of
+from cudadoctor.checks.common import (
+    in_python,
+    package_of,
+    package_quote,
+    variable_quote,
+    variables_of,
+)
 from cudadoctor.checks.frameworks import all_computed, asked, gpu_here, seen
-from cudadoctor.checks.reading import unknown
 from cudadoctor.checks.toolkit import folder_quote
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
@@ -36,7 +41,7 @@ def cpu_build(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     double = plain if plain is not None and python.need().package("onnxruntime-gpu") is not None else None
     if not builds and double is None:
         if not fact.whole:
-            raise unknown(FRAMEWORK_BUILDS, "the packages could not be listed")
+            raise FRAMEWORK_BUILDS.unknown("the packages could not be listed")
         return
     if not gpu_here(facts):
         return
@@ -55,7 +60,7 @@ def _without_cuda(
     """`frameworks`: all that were built so, as the title and the steps name them."""
     values = {"package": package, "version": version, "framework": framework, "frameworks": frameworks or framework}
     entry = fact.need().package(package)
-    quote = package_quote(fact, entry) if entry is not None else line_with(fact, f"{package} ", words=f"{package} {version}")
+    quote = package_quote(fact, entry) if entry is not None else fact.line_with(f"{package} ", words=f"{package} {version}")
     return in_python(CPU, fact, (quote,), values, asked=asked)
 
 

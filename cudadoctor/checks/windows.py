@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cudadoctor.checks.base import Function, Line, Rule
-from cudadoctor.checks.reading import WINDOWS, Quotes, lines_at, merged, some, statements, subject_of, told, works_now
+from cudadoctor.checks.reading import WINDOWS, Quotes, merged, statements, subject_of, told, works_now
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
@@ -49,7 +49,7 @@ def nvidia_adapters(facts: Facts) -> tuple[Known, ...]:
 
 
 def _joined(before: Known | None, adapter: DisplayAdapter, fact: Fact[tuple[DisplayAdapter, ...]]) -> Known:
-    lines = lines_at(fact, adapter.lines)
+    lines = fact.lines_at(adapter.lines)
     if before is None:
         return adapter, lines
     missing = {field: getattr(adapter, field) for field in DisplayAdapter.__struct_fields__ if getattr(before[0], field) is None}
@@ -121,7 +121,7 @@ def describe_driver(facts: Facts, knowledge: Knowledge) -> Line:
     """Which driver runs which adapter, and what Windows says of those that do not run."""
     adapters = nvidia_adapters(facts)
     if not adapters:
-        return Line("no NVIDIA GPU to drive", some(facts[DISPLAY_ADAPTERS])[:1], skip="no NVIDIA GPU")
+        return Line("no NVIDIA GPU to drive", facts[DISPLAY_ADAPTERS].some()[:1], skip="no NVIDIA GPU")
     groups: dict[str, list[str]] = {}
     for adapter, _ in adapters:
         groups.setdefault(_state(adapter, facts, knowledge), []).append(adapter.address or adapter.name or "an NVIDIA GPU")

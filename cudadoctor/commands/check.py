@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from cudadoctor.checks import ROWS
 from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 from cudadoctor.model import exit_codes
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from cudadoctor.model.report import Report
-
-ROWS = (
-    "gpu", "driver", "device-nodes", "container", "nvidia-smi", "nvml", "libcuda", "visible-devices", "toolkit", "cuda-home",
-    "python", "numba", "health", "processes", "smoke", "benchmark",
-)  # fmt: skip
 
 
 class RowType(click.ParamType):  # type: ignore[type-arg,unused-ignore]

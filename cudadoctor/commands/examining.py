@@ -84,7 +84,6 @@ def _gathered(options: dict[str, Any], requirements: Requirements, judge: Judge)
 
 def judge(options: dict[str, Any], requirements: Requirements, started: float, **wanted: Any) -> tuple[Answer, Knowledge]:
     """`wanted`: what else of the answer is asked for (model/judgement.py)."""
-    from cudadoctor.within.asking import Judge
 
     _meant(options)
     live = options["replay"] is None
@@ -92,7 +91,7 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
         from cudadoctor.sources import interpreters
 
         interpreters.look_ahead(options["python"])
-    with closing(Judge(warm=live)) as child:
+    with gathering.judging(warm=live) as child:
         if live:
             from cudadoctor.sources import keeping
 
@@ -198,8 +197,7 @@ def tried(answer: Answer, evidence: Evidence, knowledge: Knowledge, *, timeout: 
 def completed(evidence: Evidence, *, timeout: float) -> Evidence:
     """Evidence of a live machine with the experiments that it calls for: for a command that judges nothing itself."""
     from cudadoctor.model.judgement import Question
-    from cudadoctor.within.asking import Judge
 
-    with closing(Judge()) as judge:
+    with gathering.judging() as judge:
         answer = judge.answer(Question(machines=(evidence,)))
     return evidence if answer.plan is None else tried(answer, evidence, gathering.knowledge(), timeout=timeout)

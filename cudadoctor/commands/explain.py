@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,9 +25,7 @@ def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
     """Gives the child that judges. Where it is seen at once that there is a text it starts now; the page of a code needs none."""
 
     def start() -> Judge:
-        from cudadoctor.within.asking import Judge
-
-        return ends.enter_context(closing(Judge()))
+        return ends.enter_context(gathering.judging())
 
     early = start() if what == "-" or len(what.split()) > 3 or os.path.exists(what) else None
     return lambda: early or start()

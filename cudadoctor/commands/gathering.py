@@ -7,6 +7,7 @@ needed, so that the children of a live run start at once.
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.commands import terminal
@@ -25,6 +26,13 @@ def knowledge() -> Knowledge:
     from cudadoctor import installed
 
     return installed.knowledge()
+
+
+def judging(*, warm: bool = False) -> closing[Judge]:
+    """The child that judges, until the end of the block."""
+    from cudadoctor.within.asking import Judge
+
+    return closing(Judge(warm=warm))
 
 
 def _warm() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -141,9 +140,8 @@ def _side(what: str, options: dict[str, Any]) -> Compared:
     from cudadoctor.fleet.comparing import Compared
     from cudadoctor.model.judgement import Question
     from cudadoctor.sources import bundles, recording, saved_reports
-    from cudadoctor.within.asking import Judge
 
-    with closing(Judge(warm=what == "-")) as judge:
+    with gathering.judging(warm=what == "-") as judge:
         if what == "-":
             from cudadoctor.model.requirements import Requirements
 

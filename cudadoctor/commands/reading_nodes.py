@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from cudadoctor.commands import options, terminal
+from cudadoctor.commands import gathering, options, terminal
 from cudadoctor.model.fleet import Missing, Node
 
 if TYPE_CHECKING:
@@ -75,9 +75,7 @@ class Reader:
         from cudadoctor.model.judgement import Question
 
         if self._judge is None:
-            from cudadoctor.within.asking import Judge
-
-            self._judge = self._ends.enter_context(closing(Judge()))
+            self._judge = self._ends.enter_context(gathering.judging())
         return self._judge.answer(Question(machines=(machine,), policy=self.policy, today=options.today())).report
 
     def report_of(self, answer: Answer) -> bytes | Missing:

@@ -13,11 +13,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from cudadoctor.commands import gathering
 from cudadoctor.model.use import Ended, Outcome, Reason, Watched
 from cudadoctor.sources import passing
 from cudadoctor.sources.use_watch import UseWatch
@@ -75,10 +75,9 @@ class Examination:
         from cudadoctor.model.judgement import Question
         from cudadoctor.sources.host import Plan, collect
         from cudadoctor.sources.probes import PROBES
-        from cudadoctor.within.asking import Judge
 
         if sys.platform in PROBES:
-            with closing(Judge(warm=True)) as judge:
+            with gathering.judging(warm=True) as judge:
                 evidence = collect(Plan(python=self.python, quick=True, timeout=EXAMINATION, more=self.knowledge().more_probes), None)
                 self.found = Examined(judge.answer(Question(machines=(evidence,), every_step=True)), evidence)
 
@@ -164,9 +163,8 @@ class Run:
     def _failure(self, tail: bytes) -> Reason | None:
         """What its own words name; with the steps for this machine, where its state does not speak against them."""
         from cudadoctor.sources import pasted
-        from cudadoctor.within.asking import Judge
 
-        with closing(Judge()) as judge:
+        with gathering.judging() as judge:
             spoken = self._judged(judge, pasted.evidence_of(tail, printed=True))
             diagnosis = spoken.report.diagnosis if spoken is not None else None
             named = diagnosis.root or next(iter(diagnosis.suspects), None) if diagnosis is not None else None
@@ -205,7 +203,6 @@ class Run:
         if path is None:
             return None
         from cudadoctor.sources import pasted
-        from cudadoctor.within.asking import Judge
 
         try:
             with open(path, "rb") as stream:
@@ -214,7 +211,7 @@ class Run:
             return None
         if b"jit(" not in source:
             return None
-        with closing(Judge()) as judge:
+        with gathering.judging() as judge:
             found = self._judged(judge, pasted.evidence_of(source))
         if found is None:
             return None

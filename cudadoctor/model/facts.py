@@ -7,6 +7,7 @@ A rule that meets an unknown fact is thereby undecided: it neither accuses nor a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Generic, NoReturn, TypeVar
 
 import msgspec
@@ -25,10 +26,18 @@ class Quote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     text: str
 
 
+Quotes = tuple[Quote, ...]
+QUOTES_AT_MOST = 3  # lines that one fact gives to a clue
+
+
 class Key(msgspec.Struct, Generic[T], frozen=True):
     """The name of a fact whose value has type T."""
 
     name: str
+
+    def unknown(self, why: str) -> NotKnown:
+        """What a rule raises where a fact is there but does not say enough."""
+        return NotKnown(Unknown(key=self.name, why=why))
 
 
 class Fact(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
@@ -36,7 +45,7 @@ class Fact(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 
     key: str
     value: T | None
-    quotes: tuple[Quote, ...]
+    quotes: Quotes
     origin: Origin = "live"
     whole: bool = True
 
@@ -49,6 +58,59 @@ class Fact(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         if self.value is None:
             raise LookupError(f"{self.key} is absent")
         return self.value
+
+    # ------------------------------------------------------------ lines to quote
+    def single_lines(self) -> Quotes:
+        """The quoted lines, one quote a line."""
+        return _taken_apart(self.quotes)
+
+    def some(self) -> Quotes:
+        """The first quotes, never none: lines also stand for "yes"."""
+        return self.quotes[:QUOTES_AT_MOST] or (Quote(source=self.key, text=f"{self.key}: known, without a line"),)
+
+    def source(self, unnamed: str | None = None) -> str:
+        """Where the fact comes from, as a person would call it; `unnamed` where it quotes nothing."""
+        return self.quotes[0].source if self.quotes else unnamed or self.key
+
+    def lines_at(self, lines: Iterable[int | None]) -> Quotes:
+        """The lines with these numbers; the first quote where it has none of them."""
+        numbered, wanted = _by_number(self.quotes), sorted({line for line in lines if line is not None})
+        return tuple(quote for line in wanted for quote in numbered.get(line, ())) or self.some()[:1]
+
+    def line_of(self, line: int) -> Quotes:
+        """The one line on which an entry stands; the first quotes where it cannot be found."""
+        return _by_number(self.quotes).get(line, ())[:1] or self.some()
+
+    def lines_with(self, *words: str) -> Quotes:
+        """The quoted lines that hold one of these words; the first quotes where none does."""
+        found = tuple(quote for quote in self.single_lines() if any(word in quote.text for word in words))
+        return found[:QUOTES_AT_MOST] or self.some()
+
+    def line_with(self, *needles: str, words: str) -> Quote:
+        """The quoted line that holds all needles; `words` where the fact does not quote such a line."""
+        fitting = (quote for quote in self.single_lines() if all(needle in quote.text for needle in needles))
+        return next(fitting, None) or Quote(source=self.source(), text=words)
+
+
+@lru_cache(maxsize=64)  # a rule asks for the lines of each of many GPUs, nodes or packages
+def _taken_apart(quotes: Quotes) -> Quotes:
+    single: list[Quote] = []
+    for quote in quotes:
+        if quote.first is None:
+            single.append(quote)
+            continue
+        for place, text in enumerate(quote.text.split("\n"), quote.first):
+            single.append(Quote(source=quote.source, first=place, last=place, text=text))
+    return tuple(single)
+
+
+@lru_cache(maxsize=64)
+def _by_number(quotes: Quotes) -> dict[int, Quotes]:
+    numbered: dict[int, Quotes] = {}
+    for quote in _taken_apart(quotes):
+        if quote.first is not None:
+            numbered[quote.first] = (*numbered.get(quote.first, ()), quote)
+    return numbered
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ placeholders.py  the {values} of recipes, as far as they are known; driver_value
 rights.py        which steps are the user's and which are for an administrator to do
 free_gpu.py      another GPU for a program whose own is full; one_recipe.py: what a single recipe asks and says
 case.py          what both read
-distribution.py  which distribution; gpus.py: which GPUs, and whether the machine has a screen
-families.py      which driver fits them, and how each family packages it; packages.py: need, choice and their words
+distribution.py  which distribution; gpus.py: which GPUs, whether the machine has a screen, what they need and its words
+families.py      which driver fits them, and how each family packages it
 pip.py           toolkit, Numba and Python that fit GPU and driver, and who installs them
 way.py           what comes after the fix until a kernel runs
 dialect.py       a command as this system writes it; shells.py: quoting, and sudo

@@ -15,10 +15,10 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Kind, Prescription, Step
 from cudadoctor.model.report import Report
+from cudadoctor.prescribe.places import JOBS
 
 Does = Literal["run", "show", "refuse", "stop"]
 RESTARTS = lazy(r"^(?:sudo )?(?:reboot|systemctl reboot|Restart-Computer)$")
-_OF_SCHEDULERS = ("SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "_CONDOR_SLOT")
 _CONFIGURED = lazy(r"(?i)nixos|flatcar|talos|bottlerocket|container-optimized")
 _TOUCHES_GPU = lazy(r"\b(?:rmmod|gpu-reset)\b|driver/unbind")
 AGREEABLE: tuple[Kind, ...] = ("reads", "environment", "system")  # what --yes may name: neither restarts nor what ends or removes something
@@ -90,7 +90,7 @@ def _not_ours(report: Report, variables: Mapping[str, str]) -> str | None:
     """Why the system itself is not changed from here."""
     if report.machine.container:
         return "this is a container, and the system is its host's"
-    if any(variables.get(name) for name in _OF_SCHEDULERS):
+    if any(variables.get(name) for name in JOBS):
         return "this is a job of a scheduler, and the node is its administrator's"
     if variables.get("KUBERNETES_SERVICE_HOST"):
         return "this is a pod, and the node is its administrator's"

@@ -30,8 +30,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import CudaVersion, ToolkitVersion
 from cudadoctor.prescribe.distribution import Distribution
-from cudadoctor.prescribe.gpus import Gpus
-from cudadoctor.prescribe.packages import Driver, Need
+from cudadoctor.prescribe.gpus import Driver, Gpus, Need
 
 T = TypeVar("T")
 _TEXT = "text"  # origin and source of what a user's text says

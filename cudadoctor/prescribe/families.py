@@ -16,7 +16,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.knowledge.tables import Branch
 from cudadoctor.model.pattern import lazy
 from cudadoctor.prescribe.distribution import Distribution
-from cudadoctor.prescribe.packages import Driver, Need, branch_words, by_generation, flavour_words, in_words, said, said_of, stream_of
+from cudadoctor.prescribe.gpus import Driver, Need, branch_words, by_generation, flavour_words, in_words, said, said_of, stream_of
 
 Choice = Callable[[Need, Distribution, Knowledge, bool], Driver | None]
 OPEN_FOR_ALL_FROM = 550  # before it the open modules refuse GeForce cards unless a module option says otherwise

@@ -24,8 +24,7 @@ from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.families import choose
-from cudadoctor.prescribe.gpus import gpus_of, is_headless
-from cudadoctor.prescribe.packages import Need, need_of
+from cudadoctor.prescribe.gpus import Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
 from cudadoctor.prescribe.shells import Script, Value, fill_shell, fill_words, names, with_sudo

@@ -104,10 +104,16 @@ def of_cause(document: CauseDocument, style: Style) -> str:
     page.raw(f"breaks: {', '.join(cause.breaks)}")
     page.heading("See whether it is this")
     page.raw(cause.tell_apart, "cyan", indent=4)
-    _named(page, "Yields to (where one of these is found too, it is the consequence)", cause.yields_to, document)
-    _named(page, "Takes precedence over", document.yielded_by, document)
-    _literals(page, "Messages that state it", cause.messages)
-    _literals(page, "Messages that may mean it", cause.hints)
+    for head, others in (
+        ("Yields to (where one of these is found too, it is the consequence)", cause.yields_to),
+        ("Takes precedence over", document.yielded_by),
+    ):
+        _list(page, head, [f"{document.titles.get(other, other)} [{other}]" for other in others])
+    for head, literals in (("Messages that state it", cause.messages), ("Messages that may mean it", cause.hints)):
+        if literals:
+            page.heading(head)
+        for literal in literals:
+            page.raw(literal, indent=4)
     if cause.codes:
         page.heading("Codes that may mean it")
         page.prose(", ".join(cause.codes), indent=2)
@@ -120,22 +126,12 @@ def of_cause(document: CauseDocument, style: Style) -> str:
             page.step(number, step)
     if document.fixes:
         page.raw(f"for this machine, with its values: cudadoctor fix {cause.id}", indent=2)
-    if cause.sources:
-        page.heading("Sources")
-        for source in cause.sources:
-            page.prose(f"- {source}", indent=2, hang=2)
+    _list(page, "Sources", cause.sources)
     return page.text()
 
 
-def _named(page: PlainPage, head: str, causes: tuple[str, ...], document: CauseDocument) -> None:
-    if causes:
+def _list(page: PlainPage, head: str, entries: Sequence[str]) -> None:
+    if entries:
         page.heading(head)
-        for cause in causes:
-            page.prose(f"- {document.titles.get(cause, cause)} [{cause}]", indent=2, hang=2)
-
-
-def _literals(page: PlainPage, head: str, literals: tuple[str, ...]) -> None:
-    if literals:
-        page.heading(head)
-        for literal in literals:
-            page.raw(literal, indent=4)
+    for entry in entries:
+        page.prose(f"- {entry}", indent=2, hang=2)

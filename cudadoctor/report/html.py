@@ -17,7 +17,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model import units
 from cudadoctor.model.recipe import Step, Who
 from cudadoctor.model.report import BenchmarkResult, Report
-from cudadoctor.report import fleet_text, sustained, templates, text, words
+from cudadoctor.report import bench_text, fleet_text, templates, text, words
 from cudadoctor.report.clean import one_line
 from cudadoctor.report.formats import Seen
 
@@ -33,7 +33,7 @@ def render(report: Report, knowledge: Knowledge) -> str:
     starts = itertools.accumulate((len(leg.steps) for leg in report.way), initial=len(steps) + 1)  # the steps of the fix came before
     context = {
         "report": report,
-        "courses": sustained.courses(report) if report.sustained else (),
+        "courses": bench_text.courses(report) if report.sustained else (),
         "headline": words.headline(report),
         "proof": words.proof(report),
         "tried": tuple(words.experiments(report)),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import some
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -39,7 +38,7 @@ def demand_of_the_image(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     wanted = CudaVersion(demand["version"])
     older = next((fact for fact in facts.all(SMI) if _is_older(fact, wanted)), None)
     if older is not None and not _accepts(shown[0].text, older):
-        yield finding(TOO_NEW, shown, some(older)[:1], lines, values={"version": wanted.text})
+        yield finding(TOO_NEW, shown, older.some()[:1], lines, values={"version": wanted.text})
 
 
 def _is_older(fact: Fact[Smi], wanted: CudaVersion) -> bool:

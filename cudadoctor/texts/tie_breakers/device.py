@@ -9,7 +9,7 @@ from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.device_nodes import CONTROL, FIRST, allowed, gpu_nodes, needed
 from cudadoctor.checks.device_nodes import UVM as MEMORY_NODE
 from cudadoctor.checks.limits import tight
-from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -83,7 +83,7 @@ def prohibited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]
     for fact in facts.all(SMI):
         for gpu in fact.value.gpus if fact.value is not None else ():
             if gpu.compute_mode is not None and gpu.compute_mode.lower() == "prohibited":
-                yield finding(MODE, line_of(fact, gpu.line))
+                yield finding(MODE, fact.line_of(gpu.line))
                 return
 
 
@@ -91,7 +91,7 @@ def _mode_in_tables(facts: Facts) -> Quotes:
     for fact in facts.all(SMI):
         for gpu in fact.value.gpus if fact.value is not None else ():
             if gpu.compute_mode is not None and _EXCLUSIVE.match(gpu.compute_mode):
-                return line_of(fact, gpu.line)
+                return fact.line_of(gpu.line)
     return ()
 
 
@@ -99,7 +99,7 @@ def _mode_in_lists(facts: Facts) -> Quotes:
     for fact in facts.all(SMI_CSV):
         modes = fact.value.column("compute_mode") if fact.value is not None else None
         if any(_EXCLUSIVE.match(mode) for mode in modes or ()):
-            return some(fact)[:1]
+            return fact.some()[:1]
     return ()
 
 
@@ -129,15 +129,15 @@ def mig_name(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     names = {uuid for fact in listed for gpu in fact.need().gpus for uuid in gpu.mig_uuids}
     if not names:
-        yield finding(MIG, lines, shown, some(listed[0])[:1])
+        yield finding(MIG, lines, shown, listed[0].some()[:1])
     elif value.split(",")[0] not in names:
-        yield finding(INVALID, shown, some(listed[0])[:2], values=values)
+        yield finding(INVALID, shown, listed[0].some()[:2], values=values)
 
 
 def mig_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, and nvidia-smi's table says that MIG is on. `nvidia-smi -L` shows whether there is an instance."""
     lines = suspected(said, MIG, _NO_DEVICE)
-    on = [line_of(fact, gpu.line) for fact in facts.all(SMI) for gpu in (fact.value.gpus if fact.value is not None else ()) if _on(gpu.mig)]
+    on = [fact.line_of(gpu.line) for fact in facts.all(SMI) for gpu in (fact.value.gpus if fact.value is not None else ()) if _on(gpu.mig)]
     listed = [fact for fact in facts.all(SMI) if _is_list(fact)]
     if not lines or not on:
         return
@@ -187,7 +187,7 @@ def closed_nodes(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         return
     closed = next((node for node in needed(found.value) if node.mode[7:9] != "rw"), None)
     if closed is not None:
-        yield finding(PERMISSION, line_of(found, closed.line)[:1], basis="suspected")
+        yield finding(PERMISSION, found.line_of(closed.line)[:1], basis="suspected")
 
 
 def _open_to_user(facts: Facts) -> Quotes:
@@ -198,7 +198,7 @@ def _open_to_user(facts: Facts) -> Quotes:
     nodes: DeviceNodes = found.value
     known = user.value if isinstance(user, Fact) else None
     fitting = [node for node in needed(nodes) if node.mode[7:9] == "rw" or (known is not None and known.uid != 0 and allowed(node, known))]
-    return line_of(found, fitting[0].line) if fitting and len(fitting) == len(needed(nodes)) else ()
+    return found.line_of(fitting[0].line) if fitting and len(fitting) == len(needed(nodes)) else ()
 
 
 def _in_container(facts: Facts, lines: Quotes) -> bool:
@@ -215,7 +215,7 @@ def only_uvm_missing(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
     bare, found = place.said("bare-nodes"), facts.get(DEVICE_NODES)
     if isinstance(found, Fact) and found.value is not None and found.value.find(CONTROL) is not None:
         if gpu_nodes(found.value) and found.value.find(MEMORY_NODE) is None:
-            yield finding(UVM, lines, line_of(found, gpu_nodes(found.value)[0].line))
+            yield finding(UVM, lines, found.line_of(gpu_nodes(found.value)[0].line))
     elif bare and CONTROL in bare[0].text and FIRST in bare[0].text and MEMORY_NODE not in bare[0].text:
         yield finding(UVM, lines, bare)
 
@@ -255,7 +255,7 @@ def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     low = tight(found.value)
     if low is not None:
-        yield finding(CEILING, lines, line_of(found, low.line), values={"limit": low.name, "value": low.words})
+        yield finding(CEILING, lines, found.line_of(low.line), values={"limit": low.name, "value": low.words})
 
 
 TIES = (

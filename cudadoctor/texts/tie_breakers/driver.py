@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks import traces
-from cudadoctor.checks.reading import Quotes, event_line, gpus, line_of, lines_with, module_named, some
+from cudadoctor.checks.reading import Quotes, event_line, gpus, module_named
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -83,7 +83,7 @@ def module_not_found(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
     if trace:
         yield finding(MISSING, lines, trace)
     elif answers[2] is not None and _present(facts, DRIVER_PACKAGES):
-        yield finding(NOT_INSTALLED, lines, some(facts[DRIVER_PACKAGES])[:1])
+        yield finding(NOT_INSTALLED, lines, facts[DRIVER_PACKAGES].some()[:1])
 
 
 def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -91,7 +91,7 @@ def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> 
     lines, named = stated(said, CONFLICT, words=_DESKTOP_DRIVER), facts.get(NAMED_GPUS)
     boards = [gpu for gpu in (named.value or () if isinstance(named, Fact) else ()) if "Jetson" in (gpu.name or "")]
     if lines and boards and isinstance(named, Fact):
-        yield finding(PLATFORM, lines, line_of(named, boards[0].line))
+        yield finding(PLATFORM, lines, named.line_of(boards[0].line))
 
 
 def desktop_packages_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -133,12 +133,12 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
                 and entry.kernel == release
                 and entry.state.startswith("installed")
             ):
-                return line_of(dkms, entry.line)
+                return dkms.line_of(entry.line)
     if isinstance(files, Fact) and files.value is not None:
         for file in files.value:
             named = file.kernel is None and file.version is not None
             if traces.is_driver_module(file) and (named or (file.kernel is not None and file.kernel == release)):
-                return lines_with(files, file.path, file.version.text if file.version is not None else file.path)[:1]
+                return files.lines_with(file.path, file.version.text if file.version is not None else file.path)[:1]
     return ()
 
 
@@ -150,14 +150,14 @@ def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> I
         return
     gone = Place(facts).said("kernel-gone")
     if gone and not _present(facts, LOADED_DRIVER):
-        yield finding(MISSING, lines, some(kernel)[:1], gone, kernel=kernel.value.release)
+        yield finding(MISSING, lines, kernel.some()[:1], gone, kernel=kernel.value.release)
         return
     if _present(facts, LOADED_DRIVER) or _answer(lambda: module_named(facts, "nvidia")) or _answer(lambda: traces.dkms_entry(facts)):
         return
     built = [*_kernels_of_files(facts), *_kernels_of_packages(facts)]
     release = kernel.value.release
     if built and not any(_same_kernel(one, release) for one, _ in built):
-        yield finding(MISSING, lines, some(kernel)[:1], built[0][1], kernel=release)
+        yield finding(MISSING, lines, kernel.some()[:1], built[0][1], kernel=release)
 
 
 def _kernels_of_files(facts: Facts) -> Iterator[tuple[str, Quotes]]:
@@ -165,7 +165,7 @@ def _kernels_of_files(facts: Facts) -> Iterator[tuple[str, Quotes]]:
     for fact in facts.all(MODULE_FILES):
         for file in fact.value or ():
             if traces.is_driver_module(file):
-                yield file.kernel or "", lines_with(fact, file.path)[:1]
+                yield file.kernel or "", fact.lines_with(file.path)[:1]
 
 
 def _kernels_of_packages(facts: Facts) -> Iterator[tuple[str, Quotes]]:
@@ -177,7 +177,7 @@ def _kernels_of_packages(facts: Facts) -> Iterator[tuple[str, Quotes]]:
         for package in packages:
             named = _PREBUILT.match(package.name)
             if named is not None and traces.is_driver_package(package):
-                yield named["kernel"], line_of(fact, package.line)
+                yield named["kernel"], fact.line_of(package.line)
 
 
 def _same_kernel(one: str, release: str) -> bool:
@@ -191,7 +191,7 @@ def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
     if not lines or not isinstance(found, Fact) or not found.value or stated(said, NOUVEAU):
         return
     installed = _built_for_this_kernel(facts)
-    yield finding(REFUSED, lines, some(found)[:1], installed, basis="derived" if installed else "suspected")
+    yield finding(REFUSED, lines, found.some()[:1], installed, basis="derived" if installed else "suspected")
 
 
 def uvm_out(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -202,7 +202,7 @@ def uvm_out(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     nvidia = found.value.find("nvidia")
     if nvidia is not None and nvidia.used_by and "nvidia_uvm" not in nvidia.used_by and found.value.find("nvidia_uvm") is None:
-        yield finding("uvm-unavailable", lines, line_of(found, nvidia.line))
+        yield finding("uvm-unavailable", lines, found.line_of(nvidia.line))
 
 
 def nouveau_in_the_way(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.gpu import architecture_of
-from cudadoctor.checks.reading import Quotes, gpus, line_of, some
+from cudadoctor.checks.reading import Quotes, gpus
 from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -100,7 +100,7 @@ def one_of_several(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
     for gpu in gpus_named(facts, knowledge):
         family = knowledge.architecture_of(gpu.capability)
         if family is not None and family.open_modules == "unsupported" and not outside(family, opened.branch):
-            yield finding(UNSUPPORTED, lines, line_of(facts[NAMED_DRIVERS], opened.line), gpu.quotes, basis="suspected")
+            yield finding(UNSUPPORTED, lines, facts[NAMED_DRIVERS].line_of(opened.line), gpu.quotes, basis="suspected")
             return
 
 
@@ -151,7 +151,7 @@ def _gpu(facts: Facts, knowledge: Knowledge) -> _Family | None:
     for chip in words.value.chips if not found and isinstance(words, Fact) and words.value is not None else ():
         family = knowledge.architecture_of_chip(knowledge.chip_by_name(chip.name))
         if family is not None and isinstance(words, Fact):
-            found.setdefault(family.id, _Family(family, line_of(words, chip.line)))
+            found.setdefault(family.id, _Family(family, words.line_of(chip.line)))
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -171,14 +171,14 @@ def _driver(facts: Facts) -> _Driver | None:
         return None
     fact = facts[NAMED_DRIVERS]
     entry = next((entry for entry in words.drivers if entry.branch is not None), words.drivers[0])
-    return _Driver(entry.branch, is_open, line_of(fact, entry.line)[:1])
+    return _Driver(entry.branch, is_open, fact.line_of(entry.line)[:1])
 
 
 def _unfit(family: Architecture, facts: Facts) -> _Driver | None:
     """Where a text speaks of several branches: the one that does not drive this GPU."""
     for entry in _words(facts).drivers:
         if outside(family, entry.branch):
-            return _Driver(entry.branch, None, line_of(facts[NAMED_DRIVERS], entry.line)[:1])
+            return _Driver(entry.branch, None, facts[NAMED_DRIVERS].line_of(entry.line)[:1])
     return None
 
 
@@ -211,7 +211,7 @@ def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             framework = facts.get(FRAMEWORKS)
             refused = isinstance(framework, Fact) and framework.value is not None and framework.value.available is False
             basis: Basis = "derived" if said or refused else "suspected"
-            yield finding(MISMATCH, some(loaded)[:1], line_of(packages, entry.line), basis=basis)
+            yield finding(MISMATCH, loaded.some()[:1], packages.line_of(entry.line), basis=basis)
             return
 
 
@@ -223,7 +223,7 @@ def only_added(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]
     entries = [entry for entry in found.value if entry.module.startswith("nvidia") and not entry.module.startswith("nvidia-fs")]
     if entries and all(entry.state == "added" for entry in entries):
         for cause in (DRIVER_MISSING, "driver-build-failed"):
-            yield finding(cause, line_of(found, entries[0].line), basis="suspected")
+            yield finding(cause, found.line_of(entries[0].line), basis="suspected")
 
 
 def no_room(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import Quotes, line_of, lines_with
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -55,7 +55,7 @@ def held_by_what_is_gone(said: Said, facts: Facts, knowledge: Knowledge) -> Iter
         sizes = table.column("used_gpu_memory", "used_memory") if table is not None else None
         for name, size in zip(names or (), sizes or (), strict=False):
             if _GONE.match(name) and (held := _HELD.match(size)) is not None:
-                yield finding(ZOMBIE, lines_with(fact, size)[:1], lines, memory=f"{held[1]} MiB", state="not found")
+                yield finding(ZOMBIE, fact.lines_with(size)[:1], lines, memory=f"{held[1]} MiB", state="not found")
                 return
 
 
@@ -77,7 +77,7 @@ def _full_of_nobody(facts: Facts) -> Quotes:
         for gpu in table.gpus if isinstance(table, Smi) and table.process_list and not table.processes else ():
             used, total = gpu.memory_used_bytes or 0, gpu.memory_total_bytes or 0
             if total and used > MUCH * total:
-                return line_of(fact, gpu.line)
+                return fact.line_of(gpu.line)
     return ()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cudadoctor.checks.common import variable_quote, variables_of
-from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -79,7 +79,7 @@ def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     complains = bool(lines) or (state is not None and state.available is False)
     if not complains or any(sure(one) or (one.basis == "suspected" and one.cause not in _NO_GPU_SEEN) for one in said):
         return
-    answer = line_of(fact, state.available_line) if isinstance(fact, Fact) and state is not None and state.available_line else ()
+    answer = fact.line_of(state.available_line) if isinstance(fact, Fact) and state is not None and state.available_line else ()
     lines = lines or answer
     without = _built_without(facts)
     if without:
@@ -134,13 +134,13 @@ def _built_without(facts: Facts) -> Quotes:
     if isinstance(fact, Fact) and fact.value is not None:
         state = fact.value
         if state.built_with_cuda is False or (state.build is not None and _CPU_BUILD.search(state.build)):
-            return line_of(fact, state.line)
+            return fact.line_of(state.line)
     packages = facts.get(LISTED_PACKAGES)
     if isinstance(packages, Unknown) or packages.value is None:
         return ()
     for entry in packages.value.packages:
         if entry.name in _WITHOUT_CUDA or (entry.name in _FRAMEWORKS and entry.build is not None and _CPU_BUILD.search(entry.build)):
-            return line_of(packages, entry.line)
+            return packages.line_of(entry.line)
     return ()
 
 
@@ -149,10 +149,10 @@ def _built_with(fact: Fact[Framework] | Unknown, facts: Facts) -> tuple[ToolkitV
     state = fact.value if isinstance(fact, Fact) else None
     if isinstance(fact, Fact) and state is not None:
         if state.cuda is not None:
-            return state.cuda, line_of(fact, state.line)
+            return state.cuda, fact.line_of(state.line)
         number = _BUILT_WITH.search(state.build or "")
         if number is not None:
-            return _toolkit(number), line_of(fact, state.line)
+            return _toolkit(number), fact.line_of(state.line)
     package = listed(facts, "torch", "pytorch", "jaxlib")
     number = _BUILT_WITH.search(package[0].build or "") if package is not None else None
     return None if number is None or package is None else (_toolkit(number), package[1])
@@ -176,7 +176,7 @@ def two_series(facts: Facts) -> Quotes:
     for kind in ("nvidia", "cupy"):
         entries = [entry for (family, _), entry in seen.items() if family == kind]
         if len(entries) > 1:
-            return tuple(quote for entry in entries[:2] for quote in line_of(fact, entry.line))
+            return tuple(quote for entry in entries[:2] for quote in fact.line_of(entry.line))
     return _apart(facts)
 
 
@@ -243,9 +243,9 @@ def who_lacks_it(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     if package is not None:
         yield finding(LIBRARIES, lines[:1], package[1])
     elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
-        yield finding(LIBRARIES, lines[:1], some(framework)[:1])
+        yield finding(LIBRARIES, lines[:1], framework.some()[:1])
     elif isinstance(nvcc, Fact) and nvcc.value is None:
-        yield finding(MISSING, lines[:1], some(nvcc)[:1])
+        yield finding(MISSING, lines[:1], nvcc.some()[:1])
 
 
 # ---------------------------------------------------------------- whose module it is

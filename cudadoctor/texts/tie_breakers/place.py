@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.facts import Fact, Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, KERNEL, SETTING, WSL, Setting
@@ -28,10 +28,10 @@ class Place:
     def said(self, kind: str) -> Quotes:
         """The line with the first word of this kind."""
         line = self.setting.words.get(kind)
-        return line_of(self.fact, line)[:1] if line is not None and self.fact is not None else ()
+        return self.fact.line_of(line)[:1] if line is not None and self.fact is not None else ()
 
     def shown(self, line: int) -> Quotes:
-        return line_of(self.fact, line)[:1] if self.fact is not None else ()
+        return self.fact.line_of(line)[:1] if self.fact is not None else ()
 
     @property
     def container(self) -> Quotes:
@@ -49,4 +49,4 @@ class Place:
 
 def _lines(facts: Facts, key: Key[Any]) -> Quotes:
     found = facts.get(key)
-    return some(found)[:1] if isinstance(found, Fact) and found.value else ()
+    return found.some()[:1] if isinstance(found, Fact) and found.value else ()

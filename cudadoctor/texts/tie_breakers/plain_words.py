@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import Quotes, line_of, lines_with, merged, some
+from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -66,7 +66,7 @@ def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     if works and shown:
         yield finding(ON_CPU, shown, works, basis="suspected")
         return
-    table = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ()) or _nobody_computes(facts)
+    table = next((fact.some()[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ()) or _nobody_computes(facts)
     if not said and table and place.said("idle"):
         for cause in (ON_CPU, CPU_BUILD):
             yield finding(cause, place.said("idle"), table, basis="suspected")
@@ -75,14 +75,14 @@ def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 def _nobody_computes(facts: Facts) -> Quotes:
     """The heading of a list of compute processes that has none, and is known to end there."""
     tables = (fact for fact in facts.all(SMI_CSV) if fact.value is not None)
-    return next((some(fact)[:1] for fact in tables if fact.need().column("pid") == () and fact.need().closed), ())
+    return next((fact.some()[:1] for fact in tables if fact.need().column("pid") == () and fact.need().closed), ())
 
 
 # ---------------------------------------------------------------- nvidia-smi alone
 def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
     place = Place(facts)
-    absent = next((some(fact)[:1] for fact in facts.all(SMI) if fact.value is None and fact.origin == "text"), ()) or place.said("no-smi")
+    absent = next((fact.some()[:1] for fact in facts.all(SMI) if fact.value is None and fact.origin == "text"), ()) or place.said("no-smi")
     works = place.said("gpu-works") or _answer(facts, available=True) or _module(facts)
     if absent and works and not settled(said):
         yield finding("nvidia-smi-missing", absent, works)
@@ -93,7 +93,7 @@ def _answer(facts: Facts, *, available: bool) -> Quotes:
     state = facts.get(FRAMEWORKS)
     if not isinstance(state, Fact) or state.value is None or state.value.available is not available or state.value.built_with_cuda is False:
         return ()
-    return line_of(state, state.value.available_line)[:1] if state.value.available_line else some(state)[:1]
+    return state.line_of(state.value.available_line)[:1] if state.value.available_line else state.some()[:1]
 
 
 def _module(facts: Facts) -> Quotes:
@@ -101,7 +101,7 @@ def _module(facts: Facts) -> Quotes:
     for fact in facts.all(MODULES):
         module = fact.value.find("nvidia") if fact.value is not None else None
         if module is not None:
-            return line_of(fact, module.line)
+            return fact.line_of(module.line)
     return ()
 
 
@@ -184,7 +184,7 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
         for name in SLOWED if fact.value is not None else ():
             column = fact.need().column(f"clocks_throttle_reasons.{name}", f"clocks_event_reasons.{name}")
             if any(value.strip() == "Active" for value in column or ()):
-                yield finding("thermal-or-power-throttling", merged(some(fact)[:1], lines_with(fact, "Active")[:1]))
+                yield finding("thermal-or-power-throttling", merged(fact.some()[:1], fact.lines_with("Active")[:1]))
                 return
 
 

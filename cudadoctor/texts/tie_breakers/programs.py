@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import Quotes, line_of, lines_with
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -118,18 +118,18 @@ def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
             pid, size = max(held, key=lambda entry: entry[1])
             gone = _gone(place, pid)
             if gone:
-                yield finding(ZOMBIE, lines_with(fact, pid)[:1], gone, lines, memory=f"{size} MiB", state="not found")
+                yield finding(ZOMBIE, fact.lines_with(pid)[:1], gone, lines, memory=f"{size} MiB", state="not found")
                 return
-            yield finding(OTHERS, lines, lines_with(fact, pid)[:1], pid=pid, memory=f"{size} MiB")
+            yield finding(OTHERS, lines, fact.lines_with(pid)[:1], pid=pid, memory=f"{size} MiB")
             return
     for fact in lists:
         used, total = _memory(fact.need())
         if used is None or not total:
             continue
         if used <= max(IDLE, (1 - NEARLY_ALL) * total):
-            yield finding(OWN, lines, lines_with(fact, str(used))[:1])
+            yield finding(OWN, lines, fact.lines_with(str(used))[:1])
         elif _nobody_listed(lists) and not place.marks and not place.wsl:
-            yield finding(ZOMBIE, lines_with(fact, str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
+            yield finding(ZOMBIE, fact.lines_with(str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
         return
 
 
@@ -180,7 +180,7 @@ def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
         earlier = lines[0].first is not None and first < lines[0].first
         total = max((gpu.memory_total_bytes or 0 for gpu in table.gpus), default=0)
         if total and all(_idle(gpu) for gpu in table.gpus):
-            yield finding(OWN, lines, line_of(fact, table.gpus[0].line))
+            yield finding(OWN, lines, fact.line_of(table.gpus[0].line))
             return
         for entry in table.processes:
             size = entry.memory_bytes or 0
@@ -210,7 +210,7 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
             if total and used > (IDLE << 20 if code else MUCH * total):
                 number = {"gpu": str(gpu.index)} if gpu.index is not None else {}
                 values = {"memory": f"{used >> 20} MiB", "state": "not listed", **number}
-                yield finding(ZOMBIE, line_of(fact, gpu.line), lines, values=values)
+                yield finding(ZOMBIE, fact.line_of(gpu.line), lines, values=values)
                 return
 
 
@@ -228,7 +228,7 @@ def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
             basis: Basis = "derived" if process.state == "defunct" else "suspected"
             values = {"pid": str(process.pid), "command": process.command or "", "state": process.state}
-            yield finding(ZOMBIE, line_of(table, process.line), lines, basis=basis, values=values)
+            yield finding(ZOMBIE, table.line_of(process.line), lines, basis=basis, values=values)
 
 
 TIES = (left_over, nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cudadoctor.checks.reading import Quotes, line_of, merged
+from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -74,7 +74,7 @@ def mention(facts: Facts, topic: str) -> Quotes:
     found = facts.get(SETTING)
     if not isinstance(found, Fact) or found.value is None or topic not in found.value.words:
         return ()
-    return line_of(found, found.value.words[topic])
+    return found.line_of(found.value.words[topic])
 
 
 def finding(cause: str, *quotes: Quotes, basis: Basis = "derived", values: dict[str, str] | None = None, **named: str) -> Clue:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.container import linux_packages
 from cudadoctor.checks.device_nodes import CONTROL, FIRST
-from cudadoctor.checks.reading import Quotes, line_of, merged, some
+from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -102,7 +102,7 @@ def _smi_inside(facts: Facts, place: Place) -> Quotes:
     below = (fact for fact in tables if (fact.quotes[0].first or 0) > (inside[0].first or 0)) if inside else ()
     table = next(iter(below), None)
     if table is not None:
-        return merged(inside, some(table)[:1])
+        return merged(inside, table.some()[:1])
     return inside if inside and _WORKS.search(inside[0].text) else ()
 
 
@@ -114,7 +114,7 @@ def _nothing_there(said: Said, facts: Facts) -> Quotes:
 def no_smi(facts: Facts) -> Quotes:
     """A shell, or an engine that was to start it, found no nvidia-smi."""
     absent = [fact for fact in facts.all(SMI) if fact.value is None]
-    return some(absent[0])[:1] if absent else Place(facts).said("no-smi")
+    return absent[0].some()[:1] if absent else Place(facts).said("no-smi")
 
 
 def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -153,9 +153,9 @@ def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     library = _library(facts)
     if library:
-        yield finding(NODES, lines, some(nodes)[:1], library)
+        yield finding(NODES, lines, nodes.some()[:1], library)
     elif place.said("no-libcuda"):
-        yield finding(NO_ACCESS, lines, some(nodes)[:1], place.said("no-libcuda"))
+        yield finding(NO_ACCESS, lines, nodes.some()[:1], place.said("no-libcuda"))
 
 
 def _no_nodes(nodes: DeviceNodes | None) -> bool:
@@ -167,7 +167,7 @@ def _library(facts: Facts) -> Quotes:
         found = facts.get(key)
         for file in found.value.find("libcuda.so") if isinstance(found, Fact) and found.value is not None else ():
             if of_the_driver(file.path):
-                return line_of(found, file.line)[:1]  # type: ignore[arg-type]
+                return found.line_of(file.line)[:1]  # type: ignore[union-attr]
     return ()
 
 
@@ -212,7 +212,7 @@ def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
     place = Place(facts)
     lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.get(LOADED_DRIVER)
     if lines and isinstance(loaded, Fact) and loaded.value is not None and not place.in_wsl and not settled(said):
-        yield finding(NODES, lines, some(loaded)[:1])
+        yield finding(NODES, lines, loaded.some()[:1])
 
 
 def in_hyper_v(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -314,11 +314,11 @@ def _gpus_listed(facts: Facts) -> tuple[Quotes, tuple[str | None, ...] | None]:
     """The GPUs that nvidia-smi lists in this text, by UUID where it prints that: a table, -L or a whole list as CSV."""
     table = _gpus_of_table(facts)
     if table is not None:
-        return some(table)[:1], tuple(gpu.uuid for gpu in table.need().gpus)
+        return table.some()[:1], tuple(gpu.uuid for gpu in table.need().gpus)
     for fact in facts.all(SMI_CSV):
         indexes = fact.value.column("index") if fact.value is not None else None
         if fact.value is not None and indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
-            return some(fact)[:1], fact.value.column("uuid", "gpu_uuid") or (None,) * len(indexes)
+            return fact.some()[:1], fact.value.column("uuid", "gpu_uuid") or (None,) * len(indexes)
     return (), None
 
 

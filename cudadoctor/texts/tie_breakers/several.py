@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cudadoctor.checks.gpu import architecture_of
-from cudadoctor.checks.reading import Gpu, Quotes, gpus, some
+from cudadoctor.checks.reading import Gpu, Quotes, gpus
 from cudadoctor.inventory.devices import same_address
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
@@ -37,7 +37,7 @@ def not_in_the_table(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
         return
     for gpu in gpus(facts):
         if not any(same_address(place, gpu.address) for place in places) and gpu.driver in (None, "nvidia"):
-            yield from _unfit(gpu, table.module.major, some(tables[0])[:1], knowledge, sure=True)
+            yield from _unfit(gpu, table.module.major, tables[0].some()[:1], knowledge, sure=True)
 
 
 def one_of_the_bus(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

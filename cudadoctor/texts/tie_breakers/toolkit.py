@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
@@ -69,12 +69,12 @@ def gpus_named(facts: Facts, knowledge: Knowledge) -> tuple[Gpu, ...]:
         for gpu in named.value:
             capability = gpu.capability or (knowledge.capability_of_product(gpu.name) if gpu.name is not None else None)
             if capability is not None:
-                found.setdefault(capability.text, Gpu(capability, line_of(named, gpu.line)))
+                found.setdefault(capability.text, Gpu(capability, named.line_of(gpu.line)))
     table = facts.get(SMI)
     for row in table.value.gpus if isinstance(table, Fact) and table.value is not None else ():
         capability = knowledge.capability_of_product(row.name) if row.name else None
         if capability is not None and isinstance(table, Fact):
-            found.setdefault(capability.text, Gpu(capability, line_of(table, row.line)))
+            found.setdefault(capability.text, Gpu(capability, table.line_of(row.line)))
     return tuple(found.values())
 
 
@@ -86,16 +86,16 @@ class Toolkit(NamedTuple):
 
 def toolkits_named(facts: Facts) -> tuple[Toolkit, ...]:
     """The toolkits of the text: those of nvcc and of packages first, then those that it speaks of."""
-    found = [Toolkit(fact.value.version, some(fact)[:1], sure=True) for fact in facts.all(NVCC) if fact.value is not None]
+    found = [Toolkit(fact.value.version, fact.some()[:1], sure=True) for fact in facts.all(NVCC) if fact.value is not None]
     package = listed(facts, "cudatoolkit", "cuda-nvcc", "nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc-cu11", "cuda-version")
     if package is not None:
         found.append(Toolkit(ToolkitVersion(package[0].version.text), package[1], sure=True))
     report = facts.get(NUMBA_REPORT)
     if isinstance(report, Fact) and report.value is not None and report.value.runtime is not None:
-        found.append(Toolkit(report.value.runtime, line_of(report, report.value.runtime_line), sure=True))
+        found.append(Toolkit(report.value.runtime, report.line_of(report.value.runtime_line), sure=True))
     mentions = facts.get(CUDA_MENTIONS)
     if isinstance(mentions, Fact) and mentions.value is not None:
-        found += [Toolkit(one.version, line_of(mentions, one.line), sure=False) for one in mentions.value]
+        found += [Toolkit(one.version, mentions.line_of(one.line), sure=False) for one in mentions.value]
     return tuple(found)
 
 
@@ -105,23 +105,23 @@ def listed(facts: Facts, *names: str) -> tuple[ListedPackage, Quotes] | None:
     if isinstance(fact, Unknown) or fact.value is None:
         return None
     package = fact.value.named(*names)
-    return None if package is None else (package, line_of(fact, package.line))
+    return None if package is None else (package, fact.line_of(package.line))
 
 
 def driver_cuda_of_text(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion, Quotes] | None:
     """The newest CUDA that the text's driver supports: as nvidia-smi prints it, else by the driver's branch."""
     for fact in facts.all(SMI):
         if fact.value is not None and fact.value.cuda is not None:
-            return fact.value.cuda, some(fact)[:1]
+            return fact.value.cuda, fact.some()[:1]
     report, framework, loaded = facts.get(NUMBA_REPORT), facts.get(FRAMEWORKS), facts.get(LOADED_DRIVER)
     if isinstance(report, Fact) and report.value is not None and report.value.driver_cuda is not None:
-        return report.value.driver_cuda, some(report)[:1]
+        return report.value.driver_cuda, report.some()[:1]
     branches: list[tuple[int, Quotes]] = []
     if isinstance(framework, Fact) and framework.value is not None and framework.value.driver is not None:
         branches.append((framework.value.driver.major, _with(framework, framework.value.driver.text)))
     if isinstance(loaded, Fact) and loaded.value is not None:
-        branches.append((loaded.value.version.major, some(loaded)[:1]))
-    branches += [(fact.value.module.major, some(fact)[:1]) for fact in facts.all(SMI) if fact.value is not None and fact.value.module]
+        branches.append((loaded.value.version.major, loaded.some()[:1]))
+    branches += [(fact.value.module.major, fact.some()[:1]) for fact in facts.all(SMI) if fact.value is not None and fact.value.module]
     for number, quotes in branches:
         row = knowledge.branch(number)
         if row is not None and row.cuda is not None:
@@ -155,14 +155,14 @@ def _finds_none(facts: Facts) -> Quotes:
     fact = facts.get(FRAMEWORKS)
     if isinstance(fact, Unknown) or fact.value is None or fact.value.available is not False:
         return ()
-    return line_of(fact, fact.value.available_line)[:1]
+    return fact.line_of(fact.value.available_line)[:1]
 
 
 def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A program does not find nvcc or CUDA_HOME, and the text shows an nvcc: it is there, and the variable does not lead to it."""
     lines = tuple(quote for one in said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text))
     compilers = [fact for fact in facts.all(NVCC) if fact.value is not None]
-    shown = some(compilers[0])[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
+    shown = compilers[0].some()[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
     shown = shown or Place(facts).said("which-nvcc")
     if lines and shown:
         folders = {folder for quote in shown for folder in _FOLDER_OF_NVCC.findall(quote.text) if f"{folder}/bin/nvcc" not in lines[0].text}
@@ -174,7 +174,7 @@ def nvcc_not_there(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
     """All that a text shows is that there is no nvcc: nothing is wrong with a GPU then, but it is what the user asks about."""
     fact = facts.get(NVCC)
     if not said and isinstance(fact, Fact) and fact.value is None:
-        yield from (finding(cause, some(fact)[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
+        yield from (finding(cause, fact.some()[:1], basis="suspected") for cause in (MISSING, HOME_WRONG))
 
 
 # ---------------------------------------------------------------- a rejected architecture
@@ -255,7 +255,7 @@ def newer_gcc(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         return
     row = knowledge.toolkit(nvcc.value.version)
     if row is not None and framework.value.gcc is not None and framework.value.gcc > row.gcc_max:
-        yield finding(HOST, lines[:1], _with(framework, f"{framework.value.gcc}."), some(nvcc)[:1])
+        yield finding(HOST, lines[:1], _with(framework, f"{framework.value.gcc}."), nvcc.some()[:1])
 
 
 # ---------------------------------------------------------------- no code for this GPU (209)
@@ -274,7 +274,7 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     elif package is not None:
         yield finding(LACKS, lines[:1], package[1])
     elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
-        yield finding(LACKS, lines[:1], some(framework)[:1])
+        yield finding(LACKS, lines[:1], framework.some()[:1])
     else:
         basis: Basis = "derived" if any(kit.sure for kit in toolkits_named(facts)) else "suspected"
         yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, facts, knowledge))
@@ -312,7 +312,7 @@ def _own_target_is_older(report: NumbaReport, facts: Facts, knowledge: Knowledge
     shown = package is not None or report.implementation is not None  # a list of packages, or the report, would name numba-cuda
     if not shown or listed(facts, "numba-cuda") is not None or (report.implementation or "Built-in") != "Built-in":
         return None
-    return package[1] if package is not None else line_of(facts[NUMBA_REPORT], report.line)
+    return package[1] if package is not None else facts[NUMBA_REPORT].line_of(report.line)
 
 
 def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -322,12 +322,12 @@ def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
         return
     report, kept = fact.value, _own_target_is_older(fact.value, facts, knowledge)
     if kept is not None:
-        yield finding(NUMBA_OLD, kept, line_of(fact, report.runtime_line))
+        yield finding(NUMBA_OLD, kept, fact.line_of(report.runtime_line))
     elif report.runtime is not None and report.driver_cuda is not None and report.runtime.major > report.driver_cuda.major:
-        shown = (*line_of(fact, report.runtime_line), *some(fact)[:1])
+        shown = (*fact.line_of(report.runtime_line), *fact.some()[:1])
         yield finding(NEWER, shown, version=report.runtime.text, driver_cuda=report.driver_cuda.text)
     elif report.initialised and {"nvvm", "libdevice", "nvrtc"} & set(report.missing):
-        yield finding(MISSING, some(fact)[-1:], parts=" ".join(report.missing))
+        yield finding(MISSING, fact.some()[-1:], parts=" ".join(report.missing))
 
 
 TIES = (

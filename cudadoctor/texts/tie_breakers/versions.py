@@ -10,7 +10,7 @@ from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.cuda_home import malformed
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.libcuda import MANAGER, MANAGERS_MODULE, MISSING
-from cudadoctor.checks.reading import Quotes, line_of, some
+from cudadoctor.checks.reading import Quotes
 from cudadoctor.checks.toolkit import HOME_VARIABLES
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
@@ -87,7 +87,7 @@ def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding("forward-compat-unsupported", lines, compat)
     elif isinstance(loaded, Fact) and loaded.value is not None and file is not None:
         library, shown = file
-        yield finding("driver-version-mismatch", lines, some(loaded)[:1], shown, module=loaded.value.version.text, library=library.text)
+        yield finding("driver-version-mismatch", lines, loaded.some()[:1], shown, module=loaded.value.version.text, library=library.text)
     elif Place(facts).container:  # an image brings a libcuda of its own more often than a host has two
         yield finding("forward-compat-unsupported", lines, Place(facts).container, basis="suspected")
     elif suspected(said, "driver-version-mismatch", _MISMATCH):
@@ -106,7 +106,7 @@ def _files(facts: Facts) -> Iterator[tuple[LibraryFile, Quotes]]:
         found = facts.get(key)
         if isinstance(found, Fact) and found.value is not None:
             for file in found.value.find("libcuda.so"):
-                yield file, line_of(found, file.line)
+                yield file, found.line_of(file.line)
 
 
 def _compat_library(facts: Facts) -> Quotes:
@@ -126,7 +126,7 @@ def _newer_cuda(facts: Facts, knowledge: Knowledge) -> Quotes:
         if smi.value is not None and smi.value.module is not None and smi.value.cuda is not None:
             branch = knowledge.branch(smi.value.module.major)
             if branch is not None and branch.cuda is not None and smi.value.cuda > branch.cuda:
-                return some(smi)[:1]
+                return smi.some()[:1]
     return ()
 
 
@@ -161,7 +161,7 @@ def host_of_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
     lines, modules = suspected(said, "toolkit-newer-than-driver", _INSUFFICIENT) or stated(said, MISSING), facts.get(MODULES)
     module = modules.value.find(MANAGERS_MODULE) if isinstance(modules, Fact) and modules.value is not None else None
     if lines and module is not None and isinstance(modules, Fact):
-        yield finding(MANAGER, lines, line_of(modules, module.line))
+        yield finding(MANAGER, lines, modules.line_of(module.line))
 
 
 def _driver_named(facts: Facts) -> Quotes:
@@ -169,17 +169,17 @@ def _driver_named(facts: Facts) -> Quotes:
     found = facts.get(NAMED_DRIVERS)
     if not isinstance(found, Fact) or found.value is None:
         return ()
-    return next((line_of(found, entry.line)[:1] for entry in found.value.drivers if entry.branch is not None), ())
+    return next((found.line_of(entry.line)[:1] for entry in found.value.drivers if entry.branch is not None), ())
 
 
 def _driver_at_work(facts: Facts) -> Quotes:
     loaded: Fact[LoadedDriver] | Unknown = facts.get(LOADED_DRIVER)
     if isinstance(loaded, Fact) and loaded.present:
-        return some(loaded)
+        return loaded.some()
     report = facts.get(FRAMEWORKS)
     if isinstance(report, Fact) and report.value is not None and report.value.driver is not None:
         return tuple(quote for quote in report.quotes if report.value.driver.text in quote.text)
-    return next((some(fact) for fact in _tables(facts) if fact.need().module is not None), ())
+    return next((fact.some() for fact in _tables(facts) if fact.need().module is not None), ())
 
 
 def _tables(facts: Facts) -> tuple[Fact[Smi], ...]:
