@@ -14,7 +14,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.report.page import Style
 from cudadoctor.report.text import Page
 
-_LINK = lazy(r"\[([^\]\n]+)\]\([^)\n]+\)")
+_LINK = lazy(r"\[([^\]\n]{1,300})\]\([^)\n]{1,300}\)")
 _GAPS = lazy(r"\n{3,}")
 _DRAWN = str.maketrans("\u2022\u2500", "*-")  # the same in a terminal of ASCII
 
