@@ -397,3 +397,10 @@ def test_demands_that_reports_do_not_meet_are_told_once_for_their_nodes(tmp_path
     assert (
         'cudadoctor_fleet_unmet_nodes{requirement="gpus>=8",met="unknown"} 1' in run("fleet", str(tmp_path), "--format", "prometheus").out
     )
+
+
+@pytest.mark.parametrize("host", ["n" * 5000, "\n" * 5000])
+def test_a_name_that_no_node_has_floods_nobody(host: str) -> None:
+    (missing,) = read("a.json", report(HEALTHY, host))
+    assert isinstance(missing, Missing)
+    assert len(missing.why) < 200

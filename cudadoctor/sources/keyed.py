@@ -98,7 +98,7 @@ def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
 def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
     blank = _BLANK.match(text, name.end())
     value = blank and _value(text, name, blank)
-    if value is None:
+    if blank is None or value is None:
         return None
     first = max(text.rfind("\n", max(0, name.start() - LONGEST), name.start()) + 1, name.start() - LONGEST)
     before = text[first : name.start()]
