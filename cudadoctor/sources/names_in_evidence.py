@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from cudadoctor.model.evidence import Evidence
@@ -311,16 +312,17 @@ def _from_text(names: Names, text: str, item: str) -> None:
 
 def _of_tables(text: str, column: re.Pattern[str]) -> Iterator[str]:
     """What stands below such a heading, up to an empty line: ps, top, squeue, sacct, ls of jobs."""
-    places: list[tuple[int, int]] = []
+    starts: list[int] = []
+    ends: list[int] = []
     for line in text.split("\n"):
         heads = list(column.finditer(line)) if _TABLE.match(line) else []
-        if heads:
-            places = [(head.start(1), head.end(1)) for head in heads]
-        elif not line.strip():
-            places = []
-        elif places and not _RULE.match(line):
-            for start, end in places:
-                yield from (word.group().rstrip("+") for word in _CELL.finditer(line) if word.start() < end and start < word.end())
+        if heads or not line.strip():
+            starts, ends = [head.start(1) for head in heads], [head.end(1) for head in heads]
+        elif starts and not _RULE.match(line):
+            for word in _CELL.finditer(line):
+                last = bisect_left(starts, word.end()) - 1  # the last heading that begins before the word ends
+                if last >= 0 and word.start() < ends[last]:
+                    yield word.group().rstrip("+")
 
 
 # ---------------------------------------------------------------- in their place
