@@ -358,7 +358,8 @@ def test_nodes_that_should_be_there_and_are_not_are_named(tmp_path: Path) -> Non
     assert ended.code == 3
     assert "3 gave no report" in ended.out
     assert "n[3,5-6]: no report of this node" in ended.out
-    assert run("fleet", str(tmp_path), "--expect", "n[1-").code == 2
+    for wrong in ("n[1-", "n[1-9999999]", "n[1-3000]-[1-3000]"):
+        assert run("fleet", str(tmp_path), "--expect", wrong).code == 2
 
 
 @pytest.mark.parametrize("name", ["node[1-999999999]", "@all", "@*", "a,b", "n[1-3]!n2", "x y", "", "n" * 300])
@@ -397,3 +398,10 @@ def test_demands_that_reports_do_not_meet_are_told_once_for_their_nodes(tmp_path
     assert (
         'cudadoctor_fleet_unmet_nodes{requirement="gpus>=8",met="unknown"} 1' in run("fleet", str(tmp_path), "--format", "prometheus").out
     )
+
+
+@pytest.mark.parametrize("host", ["n" * 5000, "\n" * 5000])
+def test_a_name_that_no_node_has_floods_nobody(host: str) -> None:
+    (missing,) = read("a.json", report(HEALTHY, host))
+    assert isinstance(missing, Missing)
+    assert len(missing.why) < 200

@@ -155,6 +155,16 @@ def test_the_last_run_is_undone_backwards_without_what_was_undone() -> None:
     assert [found.run for found in journal.last_run((*after, entry("2", 1, "undone")))] == ["1"]
 
 
+def test_of_a_journal_that_grew_long_the_end_counts(folder: Path) -> None:
+    """With the packages of an environment in each entry it does within a hundred steps."""
+    journal.write(entry(run="old", state="begun"))
+    with (folder / journal.NAME).open("ab") as stream:
+        stream.write(b"x" * journal._MOST + b"\n")
+    journal.write(entry(run="old", state="undone"))
+    journal.write(entry(run="new"))
+    assert journal.last_run(journal.read()) == (entry(run="new"),)
+
+
 def test_without_a_home_there_is_no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", "nowhere")

@@ -28,6 +28,7 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("check", {"replay": "a\0b"}),
     ("explain", {"what": "rank 0\0 Failed to initialize NVML: Driver/library version mismatch"}),
     ("compare", {"a": "a\0b", "b": "-"}),
+    ("explain", {"what": "epoch 1\nFailed to initialize NVML: Driver/library version mismatch \U000e0101\u202e\x1b[2J\n"}),
     ("check", {"python": "venv/bin/python", "replay": host("h200-healthy")}),
 )
 
@@ -120,6 +121,13 @@ def test_what_cannot_be_meant_is_refused_in_words(session: dict[str, Any]) -> No
 
 def test_a_text_with_a_sign_that_no_name_has_is_read(session: dict[str, Any]) -> None:
     assert answer(session, 10)["cause"] == "driver-version-mismatch"
+
+
+def test_nothing_is_hidden_from_the_person_in_front(session: dict[str, Any]) -> None:
+    shown = json.dumps(answer(session, 12)["quotes"], ensure_ascii=False)
+    assert "version mismatch" in shown
+    assert "\\\\U000e0101\\\\u202e" in shown
+    assert not set("\U000e0101\u202e\x1b") & set(json.loads(shown)[0]["text"])
 
 
 def test_suggest_fix_and_compare_say_what_the_commands_say(session: dict[str, Any]) -> None:

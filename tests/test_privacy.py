@@ -436,3 +436,10 @@ def test_of_variables_that_are_places_and_names_the_known_words_stay(line: str, 
     value = out(redact(items_of(environment=f"{line}\n")), "environment")
     assert "acmeworks" not in value.lower()
     assert value.startswith(kept)
+
+
+def test_a_machine_without_a_number_of_its_start_is_not_found_by_guessing() -> None:
+    machine = Evidence(items=(), host="crunchbox77")
+    assert redact(machine).host != redact(machine).host
+    again = msgspec.structs.replace(machine, boot_id="c0ffee")
+    assert redact(again).host == redact(again).host

@@ -21,6 +21,7 @@ from mcp.types import ToolAnnotations
 from cudadoctor import __version__
 from cudadoctor.commands import explaining, gathering
 from cudadoctor.report import manual_pages
+from cudadoctor.report.clean import clean
 
 LONGEST_TEXT = 1_000_000  # characters of a text to explain
 LONGEST_NAME = 4096  # of a path, a cause, a distribution
@@ -106,7 +107,16 @@ def _bounded(word: str) -> str:
 
 
 def _marked(answer: dict[str, Any]) -> dict[str, Any]:
-    return {"answer": answer, "machine_words": _DATA}
+    return {"answer": _visible(answer), "machine_words": _DATA}
+
+
+def _visible(value: Any) -> Any:
+    """The answer with what no person would see of it written as escapes, which JSON's own are no longer once it is read."""
+    if isinstance(value, dict):
+        return {name: _visible(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_visible(inner) for inner in value]
+    return clean(value) if isinstance(value, str) else value
 
 
 def _in_short(report: dict[str, Any]) -> dict[str, Any]:

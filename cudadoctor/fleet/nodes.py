@@ -28,6 +28,7 @@ _HOPELESS = 1000  # of them after which it is not read any further
 _LONGEST = 300  # characters of a quoted line
 _LEAST, _LARGEST = 1e-6, 1e9  # of a figure and of a clock: what lies beyond is none
 _MOST = msgspec.Meta(max_length=1024)  # GPUs, and demands, of one machine
+_Word = Annotated[str, msgspec.Meta(max_length=4096)]  # a name, a version, a line: what is longer is meant to flood those who read it
 _MOST_FIGURES = msgspec.Meta(max_length=1 << 16)  # of one machine: of 64 GPUs each to each other, ten times over
 
 
@@ -38,7 +39,7 @@ class _Quote(msgspec.Struct, frozen=True):
 
 
 class _Finding(msgspec.Struct, frozen=True):
-    cause: str
+    cause: _Word
     evidence: tuple[_Quote, ...] = ()
 
 
@@ -47,32 +48,32 @@ class _Diagnosis(msgspec.Struct, frozen=True):
 
 
 class _Driver(msgspec.Struct, frozen=True):
-    module: str | None = None
-    library: str | None = None
-    cuda: str | None = None
-    flavour: str | None = None
+    module: _Word | None = None
+    library: _Word | None = None
+    cuda: _Word | None = None
+    flavour: _Word | None = None
 
 
 class _Python(msgspec.Struct, frozen=True):
-    version: str | None = None
-    packages: dict[str, str] = {}
+    version: _Word | None = None
+    packages: dict[_Word, _Word] = {}
 
 
 class _Gpu(msgspec.Struct, frozen=True):
-    uuid: str | None = None
-    name: str | None = None
+    uuid: _Word | None = None
+    name: _Word | None = None
     cuda_index: int | None = None
     index: int | None = None
-    ecc: str | None = None
-    mig: str | None = None
-    persistence: str | None = None
+    ecc: _Word | None = None
+    mig: _Word | None = None
+    persistence: _Word | None = None
     power_limit_w: float | None = None
-    vbios: str | None = None
+    vbios: _Word | None = None
 
 
 class _Machine(msgspec.Struct, frozen=True):
-    kernel: str | None = None
-    distribution: str | None = None
+    kernel: _Word | None = None
+    distribution: _Word | None = None
     driver: _Driver = _Driver()
     python: _Python = _Python()
     gpus: Annotated[tuple[_Gpu, ...], _MOST] = ()
@@ -80,37 +81,37 @@ class _Machine(msgspec.Struct, frozen=True):
 
 class _Figure(msgspec.Struct, frozen=True, gc=False):
     gpu: int
-    name: str
+    name: _Word
     value: float | None = None
-    unit: str = ""
-    limit_from: str | None = None
+    unit: _Word = ""
+    limit_from: _Word | None = None
     peer: int | None = None
     clock_mhz: float | None = None
 
 
 class _Requirement(msgspec.Struct, frozen=True):
-    text: str = ""
+    text: _Word = ""
     met: bool | None = None
-    found: str | None = None
-    why: str | None = None
+    found: _Word | None = None
+    why: _Word | None = None
 
 
 class _Origin(msgspec.Struct, frozen=True):
-    host: str | None = None
-    boot_id: str | None = None
-    time: str | None = None
-    node: str | None = None
+    host: _Word | None = None
+    boot_id: _Word | None = None
+    time: _Word | None = None
+    node: _Word | None = None
 
 
 class _Tool(msgspec.Struct, frozen=True):
-    version: str = ""
+    version: _Word = ""
 
 
 class _Report(msgspec.Struct, frozen=True):
-    schema: str
+    schema: _Word
     verdict: Verdict
     exit_code: int = 0
-    action: str = "none"
+    action: _Word = "none"
     tool: _Tool = _Tool()
     origin: _Origin = _Origin()
     machine: _Machine = _Machine()

@@ -19,7 +19,7 @@ from cudadoctor.sources import trust, writing
 
 NAME = "applied.jsonl"
 State = Literal["begun", "done", "failed", "undone", "kept"]  # kept: undo was asked for, and there was none
-_MOST = 1 << 22  # bytes read
+_MOST = 1 << 22  # bytes read, from the end: what counts is the last run
 
 
 class JournalError(Exception):
@@ -62,9 +62,10 @@ def write(entry: Entry) -> None:
 
 
 def read() -> tuple[Entry, ...]:
-    """Every entry, oldest first; () where there is no journal. JournalError where it may not be trusted or read."""
+    """The entries, oldest first; () where there is no journal. JournalError where it may not be trusted or read."""
     try:
         with _opened(os.O_RDONLY) as descriptor, open(descriptor, "rb", closefd=False) as stream:
+            stream.seek(max(0, os.fstat(descriptor).st_size - _MOST))
             lines = stream.read(_MOST).splitlines()
     except FileNotFoundError:
         return ()
@@ -73,7 +74,7 @@ def read() -> tuple[Entry, ...]:
         try:
             found.append(msgspec.json.decode(line, type=Entry))
         except msgspec.DecodeError:
-            continue  # the last line of a full disk, or another version's
+            continue  # the last line of a full disk, another version's, or the first one that is read in part
     return tuple(found)
 
 

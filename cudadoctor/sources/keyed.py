@@ -20,7 +20,8 @@ NAME = (
     r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|"
     r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|\u00f1)a|senha|wachtwoord|has[l\u0142]o|"
     r"\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6[\u7801\u78bc]|\u30d1\u30b9\u30ef\u30fc\u30c9|"
-    r"securestring(?:[ \t]{1,4}-string)?|credential|jwt|signature|authtok|[_-]verifier|session[_-]?id|connection[_-]?string|"
+    r"securestring(?:[ \t]{1,4}-string)?|credential|jwt|signature|authtok|[_-]verifier|(?<=[?&])(?:key|code|ticket|assertion)|"
+    r"session[_-]?id|connection[_-]?string|"
     r"(?P<short>(?<![A-Za-z])(?:auth|dsn|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
 )
 _NAME = re.compile(rf"{NAME}(?![\w-])", re.IGNORECASE)
@@ -39,7 +40,8 @@ _TAGGED = (
 _OPENED = r"(?:[bru]{1,2}(?=[\"']))?(?P<escape>\\{0,3})(?P<quote>[\"']?)"
 _SIGN = re.compile(_CLOSED + _JOINED + _TAGGED + _OPENED)
 _BLANK = re.compile(
-    rf"(?:\\{{0,3}}[\"']?[ \t|]{{1,60}}(?:REG_[A-Z_]{{2,20}}[ \t]{{1,60}})?|[\"'],\s{{0,20}}(?=[bru\"']))(?:is[ \t]{{1,4}})?{_OPENED}"
+    rf"(?:\\{{0,3}}[\"']?(?P<listed>,?)[ \t|]{{1,60}}(?:REG_[A-Z_]{{2,20}}[ \t]{{1,60}})?|[\"'],\s{{0,20}}(?=[bru\"']))"
+    rf"(?:is[ \t]{{1,4}})?{_OPENED}"
 )
 # Where a blank is sign enough: behind an option, for a variable that is set, in netrc, in ("name", "value") and in a row of a table.
 _TOLD = re.compile(
@@ -96,13 +98,13 @@ def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
 def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
     blank = _BLANK.match(text, name.end())
     value = blank and _value(text, name, blank)
-    if value is None:
+    if blank is None or value is None:
         return None
     first = max(text.rfind("\n", max(0, name.start() - LONGEST), name.start()) + 1, name.start() - LONGEST)
     before = text[first : name.start()]
     if _TOLD.search(before):
         return value if value.group()[0] != "-" else None
-    if name["short"] is not None or _VERSION.match(value.group()):
+    if name["short"] is not None or blank["listed"] or _VERSION.match(value.group()):
         return None
     alone = _ALONE.fullmatch(before) and _ENDS_LINE.match(text, value.end()) and value.group().lower() not in WORDS | USERS
     return value if alone else _SPOKEN.match(text, value.start())

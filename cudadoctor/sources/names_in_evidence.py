@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.sources.common_names import GROUPS, SERVICES, USERS, WORDS
+from cudadoctor.sources.common_names import GROUPS, PUBLIC, SERVICES, USERS, WORDS
 from cudadoctor.sources.decoding import json_objects
 from cudadoctor.sources.keyed import NAME
 from cudadoctor.sources.private_paths import known
@@ -60,7 +61,8 @@ _HOST_VARIABLES = re.compile(
 _ACCOUNT_VARIABLES = re.compile(r"^(?:SLURM_JOB_ACCOUNT|SLURM_ACCOUNT|SBATCH_ACCOUNT|SALLOC_ACCOUNT|PBS_ACCOUNT|LSB_PROJECT_NAME)$")
 
 _NAME = r"[A-Za-z_][\w.-]{0,62}\$?"
-_PERSON = r"(?:[Uu]ser|USER|[Oo]wner|OWNER|LOGNAME|GroupId|RunAs)(?:_?[Nn]ame|_?NAME|Id)?"
+_PERSON = r"(?:[Uu]ser|USER|[Oo]wner|OWNER|LOGNAME|GroupId|RunAs)(?:[._]?[Nn]ame|_?NAME|Id)?"
+_IS = r"[ \t]{0,4}(?:=|:(?!:)|>(?=[^<\n]{1,64}</))[ \t]{0,40}"
 _ASKS = r"(?:bjobs|crane|docker|ipmitool|mongosh|mysql|podman|psql|qstat|sacct|scancel|skopeo|squeue)"
 _HOST = r"[A-Za-z0-9][\w.-]{0,200}"
 _PROMPT = re.compile(
@@ -79,7 +81,7 @@ _OF_USERS = tuple(
         rf"\b(?:login|username) ({_NAME})$",  # netrc
         rf"^({_NAME})\s{{1,20}}(?:pts/\d|tty\w|:\d)",  # last, who, w
         rf"^\d{{1,20}}[\w.+-]{{0,20}}\|({_NAME})\|",  # sacct -P
-        rf"(?<![\w./-])\w{{0,30}}?{_PERSON}[\"']?[ \t]{{0,4}}(?:=|:(?!:))[ \t]{{0,40}}[\"']?({_NAME})(?=[\"',;:@()\s]|$)",
+        rf"(?<![\w./-])\w{{0,30}}?{_PERSON}[\"']?{_IS}[\"']?({_NAME})(?=[\"',;:@()&<\s]|$)",
         rf"\b(?:CRON|cron)\[\d{{1,10}}\]: \(({_NAME})\)",
         rf"\b(?:docker|podman|helm|az|oc)\b[^\n]{{0,40}} login [^\n]{{0,80}}?-u {{0,2}}({_NAME})",
         rf"\b{_ASKS}\b[^\n]{{0,80}}? (?:-u|-U|--user|--username)[ =]({_NAME})",
@@ -90,7 +92,11 @@ _OF_USERS = tuple(
         rf"\bsudo(?:\[\d+\])?: {{1,8}}({_NAME}) : ",
         rf"\bssh (?:-\w \S{{1,80}} ){{0,3}}-l ({_NAME})\b",
         rf"\bchown (?:-\w{{1,8}} ){{0,2}}({_NAME})(?=[: ])",
-        rf"[$#%>] ?(?:whoami|id -un)\n({_NAME})$",
+        rf"(?:^|[$#%>]) ?(?:whoami|id -un)\n(?:[\w.-]{{1,60}}\\)?({_NAME})$",
+        rf"\b({_NAME})\(\d{{1,7}}M\)(?=\s|$)",  # gpustat
+        rf"/user/({_NAME})/(?:api|lab|notebooks|proxy|tree)\b",  # of a JupyterHub
+        rf"^{_HOST}:[~/]\S{{0,80}} ({_NAME})[$%] ",  # the prompt of macOS
+        rf"[Ll]ogged in as: {_NAME} \(({_NAME})\)",
         rf"\bby user <({_NAME})>",
         rf"\b(?:git@[\w.-]{{1,80}}:|wandb\.ai/)({_NAME})/",
     )
@@ -119,10 +125,21 @@ _OF_HOSTS = tuple(
         r"^\s{0,20}(?:Host|Node|Machine|Server)(?:[Nn]ame)?: {1,20}([A-Za-z][\w.-]{2,200})$",
         rf"\b(?:MASTER_ADDR|SLURMD_NODENAME|nodename|NodeName|node_name|NodeList|BatchHost) ?[=:] ?({_HOST})",
         rf"\b(?:ssh|scp|rsync) (?:-\S+ ){{0,4}}(?:{_NAME}@)({_HOST})",
+        rf"^Linux ({_HOST}) \d{{1,2}}\.\d",  # uname -a
+        rf"^({_HOST}) {{2,40}}[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d \d{{4}}\b",  # gpustat
+        rf"^({_HOST}):[~/]\S{{0,80}} {_NAME}[$%] ",
+        rf"\b(?:to|from|on|at) \(({_HOST}), \d{{2,5}}\)",  # PyTorch's sockets
+        rf"(?:^|[{{,])[ \t]{{0,20}}[\"']?(?:host|hostname|node|server)[\"']?[ \t]{{0,12}}[:=] ?[\"']?(?=[\w.-]{{0,60}}\d)({_HOST})",
+        rf"-\w{{0,20}}(?:addr(?:ess)?|host|server|endpoint)[ =]({_HOST})(?=:\d)",
+        rf"(?<![\w.])\d{{4,5}}@({_HOST})",  # of a licence server
+        rf"\bgit@({_HOST}):",
+        rf"^({_HOST})(?:,\S{{1,80}})? (?:ssh-\w{{3,8}}|ecdsa-\S{{1,30}}) AAAA",  # known_hosts
+        rf"\bauthenticity of host '({_HOST}) \(",
     )
 )
 _OF_ACCOUNTS = re.compile(
-    r"(?:--account(?:=| )|#SBATCH -A |\b\w{0,20}(?:[Aa]ccount|ACCOUNT)[ \t]{0,2}[:=] ?|\b(?:srun|sbatch|salloc)\b[^\n]{0,80} -A )"
+    r"(?:--account(?:=| )|#SBATCH -A |\b\w{0,20}(?:[Aa]ccount(?:[ _]?[Nn]ame)?|ACCOUNT)[ \t]{0,2}[:=] ?|"
+    r"\b(?:srun|sbatch|salloc)\b[^\n]{0,80} -A )"
     r"[\"']?([A-Za-z][\w.-]{1,60})"
 )
 # Whose page it is.
@@ -130,12 +147,14 @@ _OF_PAGES = re.compile(r"(\b(?:huggingface\.co|wandb\.ai)/(?:(?:api|datasets|mod
 # A line of headings: several words, one of which stands above names of people.
 _TABLE = re.compile(r"[ \t>|]{0,40}(?:[A-Z%][\w%/()+-]{1,30}[ \t]{1,60}){2}")
 _COLUMN = re.compile(r"(?<!\S)(USER|UID|RUSER|EUSER|User|UserName|USERNAME|OWNER|Owner|LOGIN|Account|ACCOUNT)(?!\S)")
+_COLUMN_OF_HOSTS = re.compile(r"(?<!\S)(NODELIST(?:\(REASON\))?|HOSTNAMES?|EXEC_HOST|FROM_HOST)(?!\S)")
 _CELL = re.compile(r"\S{1,64}")
 _RULE = re.compile(r"[-=+| ]{4,400}$")
 _AUTHOR = re.compile(
     r"(\b(?:Author|Committer|Commit|From|To|Cc|Signed-off-by|Reviewed-by|Tested-by|Co-authored-by|Reported-by|Maintainer|Contact): {1,4})"
     r"([^\W\d_][^<>\n:@]{1,60}?)(?= ?(?:<|\())"
 )
+_OF_GIT = re.compile(r"(\bname = )([^\W\d_][^\n=]{1,60})(?=\n[ \t]{0,20}email = )")
 # Ada Lovelace <address>, and the full name in a line of /etc/passwd.
 _FULL_NAMES = re.compile(
     r"((?:^|[\"'(\[>,;]|: )[ \t]{0,4})([^\W\d_][\w'.-]{1,40}(?: [^\W\d_][\w'.-]{0,40}){1,4})(?= <(?:[^>\s@]{1,80}@|address-))"
@@ -242,7 +261,9 @@ def _words_of(text: str) -> Iterator[str]:
 def _host_names(host: str) -> Iterator[str]:
     """A host's name, its first label, and the domain behind it. Slurm's lists (gpu[01-04]) give what stands before the bracket."""
     host = host.split("[")[0].strip(".,:")
-    if re.fullmatch(r"[\d.]+", host) or PSEUDONYM.fullmatch(host) or host.endswith((".py", ".so", ".cpp", ".cu", ".log")):
+    if PUBLIC.search(host) or re.fullmatch(r"[\d.]+", host):
+        return
+    if PSEUDONYM.fullmatch(host) or host.endswith((".py", ".so", ".cpp", ".cu", ".log")):
         return
     first, _, domain = host.partition(".")
     for name in (host, first, domain if "." in domain else ""):
@@ -285,27 +306,30 @@ def _from_text(names: Names, text: str, item: str) -> None:
     groups = re.search(r"\bgroups=(\S+)", text)
     names.groups.update(re.findall(r"\d\(([^)]{1,256})\)", groups[1]) if groups else ())
     if item == "text":
-        names.users.update(name for name in _of_tables(text) if re.fullmatch(_NAME, name) and name.lower() not in WORDS)
+        names.users.update(name for name in _of_tables(text, _COLUMN) if re.fullmatch(_NAME, name) and name.lower() not in WORDS)
+        names.hosts.update(name for name in _of_tables(text, _COLUMN_OF_HOSTS) if re.match(_HOST, name) and name.lower() not in WORDS)
 
 
-def _of_tables(text: str) -> Iterator[str]:
-    """What stands below a heading USER, UID, Owner or Account, up to an empty line: ps, top, squeue, sacct, ls of jobs."""
-    places: list[tuple[int, int]] = []
+def _of_tables(text: str, column: re.Pattern[str]) -> Iterator[str]:
+    """What stands below such a heading, up to an empty line: ps, top, squeue, sacct, ls of jobs."""
+    starts: list[int] = []
+    ends: list[int] = []
     for line in text.split("\n"):
-        heads = list(_COLUMN.finditer(line)) if _TABLE.match(line) else []
-        if heads:
-            places = [(head.start(1), head.end(1)) for head in heads]
-        elif not line.strip():
-            places = []
-        elif places and not _RULE.match(line):
-            for start, end in places:
-                yield from (word.group().rstrip("+") for word in _CELL.finditer(line) if word.start() < end and start < word.end())
+        heads = list(column.finditer(line)) if _TABLE.match(line) else []
+        if heads or not line.strip():
+            starts, ends = [head.start(1) for head in heads], [head.end(1) for head in heads]
+        elif starts and not _RULE.match(line):
+            for word in _CELL.finditer(line):
+                last = bisect_left(starts, word.end()) - 1  # the last heading that begins before the word ends
+                if last >= 0 and word.start() < ends[last]:
+                    yield word.group().rstrip("+")
 
 
 # ---------------------------------------------------------------- in their place
 def in_their_place(text: str, pseudonyms: Pseudonyms) -> str:
     """Accounts where they are named as such, also those that are common words; and who wrote something, with all parts of the name."""
-    text = _AUTHOR.sub(lambda match: match[1] + pseudonyms.user(match[2]), text)
+    for pattern in (_AUTHOR, _OF_GIT):
+        text = pattern.sub(lambda match: match[1] + pseudonyms.user(match[2]), text)
     text = _OF_PAGES.sub(lambda match: match[1] + (match[2] if known(match[2]) else pseudonyms.user(match[2])), text)
     text = _FULL_NAMES.sub(lambda match: (match[1] or match[3] or "") + pseudonyms.user(match[2] or match[4]), text)
     return _OF_ACCOUNTS.sub(lambda match: match[0][: match.start(1) - match.start()] + _account(match[1], pseudonyms), text)

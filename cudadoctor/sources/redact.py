@@ -310,13 +310,20 @@ def redacted(evidence: Evidence) -> Redacted:
         redacted=True,
         python=said(evidence.python),
         python_why=said(evidence.python_why),
-        host=None if evidence.host is None else _pseudonym(f"{evidence.boot_id}{evidence.host}", "host-"),
+        host=_host(evidence, made),
         boot_id=None if evidence.boot_id is None else _pseudonym(evidence.boot_id),
         node=None if evidence.node is None else "node",
         remarks=tuple(redactor.text(remark.replace(evidence.node or "\n", "node")) for remark in evidence.remarks),
     )
     replaced = {kind: len(things) for kind, things in sorted(made.replaced.items())}
     return Redacted(taken, replaced, redactor.withheld, redactor.variables)
+
+
+def _host(evidence: Evidence, made: Pseudonyms) -> str | None:
+    """Windows and some sandboxes number no start: there a name is all, and whoever guesses it would find it by its digest."""
+    if evidence.host is None or evidence.boot_id is None:
+        return None if evidence.host is None else made.host(evidence.host)
+    return _pseudonym(f"{evidence.boot_id}{evidence.host}", "host-")
 
 
 def _pseudonym(word: str, before: str = "") -> str:

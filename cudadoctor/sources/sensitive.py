@@ -19,6 +19,7 @@ PSEUDONYM = re.compile(r"(?:user|host|group|account|serial|dir)-[0-9a-f]{6}")
 # ---------------------------------------------------------------- what opens a door
 _PEM = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:(?!-----BEGIN).){0,20000}?(?:-----END \1-----|\Z)", re.DOTALL)
 _CREDENTIALS = re.compile(r"(://)[^/\s\"'<>]{1,400}@")  # user:password@ in an address; a password may hold an @
+_LOGIN_AT = re.compile(r"(?<=[\s=\"'])[\w.%+-]{1,64}:[^\s@/:\"']{1,200}@(?=[\w.-]{1,200}:\d{2,5}\b)")  # the same without a scheme
 _KNOWN_FORMS = re.compile(
     r"\b(?:(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{16,255}|github_pat_\w{20,255}|gl(?:pat|rt|dt|cbt|ptt|"
     r"soat)-[\w-]{16,200}|"
@@ -227,6 +228,8 @@ class Pseudonyms:
         if "://" in text:
             text = _CREDENTIALS.sub(lambda match: f"{match.group(1)}{self.gone(match.group())}@", text)
             text = _CHANNEL.sub(lambda match: match.group(1) + self.gone(match.group()), text)
+        if "@" in text:
+            text = _LOGIN_AT.sub(lambda match: f"{self.gone(match.group())}@", text)
         text = _KNOWN_FORMS.sub(lambda match: self.gone(match.group()), text)
         text = _WEBHOOK.sub(lambda match: match.group(1) + self.gone(match.group()), text) if "/" in text else text
         if "ANSIBLE_VAULT" in text:

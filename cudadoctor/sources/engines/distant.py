@@ -28,10 +28,11 @@ def names(text: str) -> list[str]:
     finally:
         os.environ.update(kept)
     many = sum(int(last) - int(first) + 1 for first, last in _RANGE.findall(text))
-    if many > MOST_NODES:
-        raise EngineError(f"{text[:60]} are more than {MOST_NODES} nodes")
     try:
-        found = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
+        listed = NodeSet(text, resolver=RESOLVER_NOGROUP) if many <= MOST_NODES else ()
+        if many > MOST_NODES or len(listed) > MOST_NODES:  # as many as each of its ranges times each other
+            raise EngineError(f"{text[:60]} are more than {MOST_NODES} nodes")
+        found = list(listed)
     except (NodeSetException, AssertionError) as error:
         raise EngineError(f"{text}: {error}") from error
     wrong = [name for name in found if not _PLAIN.fullmatch(name)]
