@@ -909,6 +909,15 @@ def test_the_start_up_hook() -> None:
     assert causes({PYTHON: with_numba(numba_cuda_redirects=False)}) == set()  # numba-cuda answered all the same
 
 
+def test_the_start_up_hook_in_a_folder_of_pythonpath() -> None:
+    """`pip install --target`: to install it once more changes nothing."""
+    answers = climb(state=NumbaState(version="0.68.1", implementation="Built-in"))
+    there = with_numba(msgspec.structs.replace(package("numba-cuda", "0.30.4"), path="/srv/pk"))
+    state: State = {LADDER: answers, PYTHON: there, ENVIRONMENT: environment(PYTHONPATH="/x:/srv/pk/")}
+    assert clue("numba-cuda-target-missing", state).values["path"] == "/srv/pk"
+    assert "unhooked" not in clue("numba-cuda-target-missing", {**state, ENVIRONMENT: environment(PYTHONPATH="/x")}).values
+
+
 def test_old_numba() -> None:
     wants = with_numba(package("numba", "0.59.0"))
     assert clue("numba-too-old", {PYTHON: wants}).values["reason"] == "numba-cuda 0.30.4 asks for numba>=0.60.0"

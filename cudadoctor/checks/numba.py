@@ -131,7 +131,9 @@ def _bindings_missing(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """numba-cuda is installed and Numba's own target answers: its start-up hook does not act."""
+    """numba-cuda is installed and Numba's own target answers: its start-up hook does not act. Python runs the hooks (.pth) of site-packages
+    alone, and of no folder that PYTHONPATH names.
+    """
     found = _installed(facts)
     if found is None or found.target is None:
         return
@@ -143,8 +145,13 @@ def _not_redirected(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     elif python.need().numba_cuda_redirects is False:
         shown = python.line_with("start-up hook", words="numba-cuda's start-up hook is not in place")
     if shown is not None:
-        quotes = (shown, package_quote(python, found.target))
-        yield in_python(TARGET_MISSING, python, quotes, {"package": "numba-cuda", "reason": "its start-up hook does not act"})
+        quotes: tuple[Quote, ...] = (shown, package_quote(python, found.target))
+        values = {"package": "numba-cuda", "reason": "its start-up hook does not act"}
+        folder, listed = found.target.path, variables_of(facts.there(ENVIRONMENT)).get("PYTHONPATH", "")
+        if folder is not None and folder in [place.rstrip("/") for place in listed.split(":")]:
+            values.update(unhooked="yes", path=folder)
+            quotes += (variable_quote(facts[ENVIRONMENT], "PYTHONPATH"),)
+        yield in_python(TARGET_MISSING, python, quotes, values)
 
 
 def _no_target(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
