@@ -38,6 +38,7 @@ UNSTATED = frozenset(
         "preloaded-library-interferes",
         "python-does-not-start",
         "python-environment-detached",
+        "python-package-damaged",
         "python-startup-sets-variable",
     }
 )

@@ -195,7 +195,9 @@ def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
 
 def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The engine has no GPU support, its hook fails or it sees no device, and it is Docker from snap, or Docker Desktop for Linux."""
-    lines = stated(said, "container-toolkit-missing", "container-hook-failed") or stated(said, NODES, words=_CUSTOM_DEVICE)
+    lines = stated(said, "container-toolkit-missing", "container-hook-failed", "cdi-specification-stale") or stated(
+        said, NODES, words=_CUSTOM_DEVICE
+    )
     if not lines:
         return
     place = Place(facts)
