@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cudadoctor.commands import examining
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
@@ -149,3 +150,13 @@ print("goes on")
 def test_a_shells_limit_on_processor_time_does_not_end_the_doctor() -> None:
     done = subprocess.run([sys.executable, "-c", _WITH_LITTLE_TIME], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.endswith("goes on\n"), done
+
+
+@pytest.mark.parametrize(("limit", "warned"), [("67108864", True), ("2147483648", False), ("max", False)])
+def test_a_control_group_that_may_end_the_doctor_is_told_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], limit: str, warned: bool
+) -> None:
+    text = f"/sys/fs/cgroup/job/memory.max:{limit}\n/sys/fs/cgroup/memory.max:max\n/sys/fs/cgroup/job/pids.max:20\n"
+    monkeypatch.setattr(readers, "read_control_group", lambda path: text)
+    examining._warn_of_little_memory()
+    assert ("may use 64 MiB of memory (/sys/fs/cgroup/job/memory.max)" in capsys.readouterr().err) is warned

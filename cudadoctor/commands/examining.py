@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cudadoctor.within.asking import Judge
 
 FORMATS = ("text", "json")
+_LEAST_MEMORY = 384 << 20  # bytes that an examination takes at most, Numba's import included
 BESIDE_LOAD = 60.0  # seconds that all else may take where a load of some length was asked for
 shown = groups.shown
 quick_option = click.option("--quick", is_flag=True, help="Stop before anything that imports Numba or launches a kernel.")
@@ -72,6 +73,24 @@ def _meant(options: dict[str, Any]) -> None:
         raise terminal.usage(f"--python: there is no {python}")
 
 
+def _warn_of_little_memory() -> None:
+    """Before the kernel ends the examination, and no word of it is written."""
+    from cudadoctor.sources import readers
+
+    try:
+        lines = readers.read_control_group("/proc/self/cgroup").split("\n")
+    except OSError:
+        return
+    limits = [line.rpartition(":") for line in lines if ".limit_in_bytes:" in line or "memory.max:" in line]
+    file, _, least = min((one for one in limits if one[2].isdigit()), key=lambda one: int(one[2]), default=("", "", ""))
+    if least and int(least) < _LEAST_MEMORY:
+        terminal.say(
+            f"The control group of this shell, job or container may use {int(least) >> 20} MiB of memory ({file}). CUDA programs "
+            "take more, and so may this examination: if it ends without a report, the kernel ended it for this limit. Whoever set "
+            "it can raise it.\n"
+        )
+
+
 def _gathered(options: dict[str, Any], requirements: Requirements, judge: Judge) -> tuple[tuple[Evidence, ...], bool]:
     """The evidence, and whether Ctrl-C ended the collection: what is known by then is shown all the same."""
     try:
@@ -90,6 +109,7 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
     if live:
         from cudadoctor.sources import interpreters
 
+        _warn_of_little_memory()
         interpreters.look_ahead(options["python"])
     with gathering.judging(warm=live) as child:
         if live:
