@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from cudadoctor.checks import ROWS
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, NotKnown
 from cudadoctor.model.findings import Outcome
 from cudadoctor.model.guard import Guard
+from cudadoctor.model.rows import ROWS
 
 CHECKS: tuple[Check, ...] = tuple(import_module(f"cudadoctor.checks.{row.replace('-', '_')}").CHECK for row in ROWS)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from cudadoctor.checks import ROWS
 from cudadoctor.commands import examining, gathering, helping, terminal
 from cudadoctor.commands import options as groups
 from cudadoctor.model import exit_codes
+from cudadoctor.model.rows import ROWS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
