@@ -73,6 +73,18 @@ def reading(pipe: Any) -> Child:
     return one
 
 
+def test_of_a_log_the_end_is_kept() -> None:
+    """What failed last stands there, whoever filled the log before."""
+    code = f"import sys; sys.stdout.write('old line\\n' * {OUTPUT_LIMIT // 3}); print('Xid 79')"
+    one = Child("x", "command", [sys.executable, "-c", code], limit=20.0, environment=dict(os.environ), shown=("python",), of_end=True)
+    watch([one])
+    text = one.text("stdout")
+    assert text.endswith("old line\nXid 79\n")
+    assert text.startswith("old line\n")
+    assert OUTPUT_LIMIT - 10 < len(text) <= OUTPUT_LIMIT
+    assert one.dropped == OUTPUT_LIMIT // 3 * 9 + 7 - len(text)
+
+
 def test_a_program_that_writes_faster_than_it_is_read_holds_nobody() -> None:
     class Endless:
         def take(self) -> bytes:

@@ -164,6 +164,7 @@ def test_where_programs_print_a_secret_or_a_name(text: str) -> None:
         "secret, the token and password, none of them is read\n",
         "nvidia/cuda:12.4.1-base@sha256:0 python:3.12@x\n",
         "Linux version 6.8.0 and Linux kernels\n",
+        "host: x86_64-pc-linux-gnu\nnode: v18.12.1\nserver: 24.0.7\n{'host': 'cuda0'}\n",
     ],
 )
 def test_and_no_other_word(text: str) -> None:

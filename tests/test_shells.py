@@ -90,6 +90,7 @@ def test_a_word_that_powershell_takes_apart_is_in_no_command(word: str) -> None:
     """Up to 7.2 it puts double quotes around a word with blanks, and escapes nothing in it."""
     assert fill_powershell("conda install -p {prefix} numba", {"prefix": word}) is None
     assert fill_powershell("conda install -p {prefix} numba", {"prefix": ("a", word)}) is None
+    assert fill_powershell("$Env:CUDA_HOME = {cuda_home}", {"cuda_home": "C:\\My Env\\"}) == "$Env:CUDA_HOME = 'C:\\My Env\\'"
     assert fill_powershell("conda install -p {prefix} numba", {"prefix": "C:\\My Env"}) == "conda install -p 'C:\\My Env' numba"
 
 

@@ -70,6 +70,15 @@ def test_a_place_for_figures_is_looked_at_before_anything_runs(place: str, monke
     assert run("bench", "--replay", host(HEALTHY), "--save", place).code == 2
 
 
+@pytest.mark.parametrize("name", ["kept.tar.gz", "kept", "a/b/kept", "."])
+def test_a_place_for_a_recording_is_looked_at_before_anything_is_asked(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("cudadoctor.commands.gathering.live", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("os.access", lambda path, _: not str(path).startswith(str(tmp_path)))  # root may write anywhere
+    result = run("record", "--quick", "-o", str(tmp_path / name))
+    assert result.code == 2
+    assert "nothing can be written to" in result.err
+
+
 # ---------------------------------------------------------------- what was there before
 def limited(most: int, path: Path, mode: str) -> None:
     """Write 5,000 letters where files may have `most` bytes."""

@@ -333,3 +333,9 @@ def test_a_gpu_has_one_index_and_one_entry() -> None:
     devices = [{"index": index} for index in (0, 0, -1, 300)]
     assert [device.index for device in climb(end("devices", devices=devices)).devices] == [0]
     assert climb({"event": "smoke", "gpu": -1, "step": "vector addition", "status": "fail"}).smoke == ()
+
+
+def test_a_start_up_hook_that_ends_no_line_hides_nothing() -> None:
+    """What sitecustomize or a .pth file writes stands before the worker's first word."""
+    body = 'hi{"event": "python", "path": "/env/bin/python"}\nhi\n{"event": "package"}\n{broken{"event": "x"}\n'
+    assert [(one.line, one.event) for one in records(body)] == [(1, "python"), (3, "package")]

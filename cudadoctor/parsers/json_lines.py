@@ -23,6 +23,7 @@ from cudadoctor.parsers.base import QUOTE_LENGTH, Text
 V = TypeVar("V", bound=Value)
 STRING_LIMIT = 16_000  # characters of one value
 _NUMBERED, _TOO_LONG = lazy(r"\d"), lazy(r"\d{15}")  # no program writes a version of so many digits
+_EVENT = '{"event": "'  # how a worker's line begins
 _CONTROL = lazy(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 # How Windows says in the exit code that a process crashed.
 _CRASHES = {
@@ -42,10 +43,11 @@ class Record(msgspec.Struct, frozen=True):
 
 def records(body: str | Text) -> Iterator[Record]:
     for number, line in enumerate(body.lines if isinstance(body, Text) else body.split("\n"), 1):
-        if not line.startswith("{"):
+        start = 0 if line.startswith("{") else line.find(_EVENT)  # a start-up hook may have written before it, and ended no line
+        if start < 0:
             continue
         try:
-            entry = msgspec.json.decode(line)
+            entry = msgspec.json.decode(line[start:])
         except (msgspec.MsgspecError, ValueError, RecursionError):
             continue
         event = entry.get("event") if isinstance(entry, dict) else None

@@ -111,7 +111,9 @@ def fill_powershell(template: str, values: Mapping[str, Value]) -> str | None:
 
     A portable command is taken apart into words first; a command written for Windows has its values put in where they stand.
     """
-    if not all(name in values and _reaches_program(values[name]) for name in names(template)):
+    if any(name not in values for name in names(template)):
+        return None
+    if not template.startswith("$Env:") and not all(_reaches_program(values[name]) for name in names(template)):
         return None
     if portable(template) is None:
         return PLACEHOLDER.sub(lambda found: _in_expression(values[found[1]]), template)

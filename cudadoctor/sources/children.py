@@ -44,11 +44,13 @@ class Child:
         talks: bool = False,
         keeper: Keeper | None = None,
         most: int = OUTPUT_LIMIT,
+        of_end: bool = False,
     ) -> None:
+        """`of_end`: of what is longer than `most` the end is kept, from the beginning of a line, and else the beginning."""
         self.item, self.kind, self.shown = item, kind, shown
         self.started = time.monotonic()
         self.deadline = self.started + limit
-        self.limit, self.most = limit, most
+        self.limit, self.most, self.of_end = limit, most, of_end
         self.status: Status = "ok"
         self.why: str | None = None
         self.over = False
@@ -79,6 +81,8 @@ class Child:
     def _finish(self, status: Status, why: str | None = None) -> None:
         self.status, self.why, self.over = status, why, True
         self.seconds = time.monotonic() - self.started
+        for stream in self.buffers if self.of_end else ():
+            self._keep_end(stream)
         for pipe in self.open_pipes.values():
             pipe.close()
         self.open_pipes = {}
@@ -109,12 +113,25 @@ class Child:
                 return True
             if not chunk:
                 return False
+            if self.of_end:
+                self.buffers[stream] += chunk
+                if len(self.buffers[stream]) > 2 * self.most:
+                    self._keep_end(stream)
+                continue
             room = self.most - len(self.buffers[stream])
             self.buffers[stream] += chunk[:room]
             self.dropped += max(0, len(chunk) - room)
             if stream == "stdout" and room > 0:
                 self._announce_lines(len(chunk))
         return True
+
+    def _keep_end(self, stream: str) -> None:
+        buffer = self.buffers[stream]
+        beyond = len(buffer) - self.most
+        if beyond > 0:
+            start = buffer.find(b"\n", beyond) + 1 or beyond
+            del buffer[:start]
+            self.dropped += start
 
     def _announce_lines(self, added: int) -> None:
         """The lines that so many more bytes end."""

@@ -142,7 +142,10 @@ class Collector:
             argv[0] = program
         talks = probe.id.startswith("ladder")
         with uninterrupted():
-            child = Child(probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=talks, keeper=self.keeper)
+            child = Child(
+                probe.id, probe.kind, argv, limit=limit, environment=environment, shown=shown, talks=talks, keeper=self.keeper,
+                of_end=probe.of_end,
+            )  # fmt: skip
             self.children.append(child)
         if child.over:  # it could not be started
             self.finished(child)

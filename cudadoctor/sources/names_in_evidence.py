@@ -65,6 +65,7 @@ _PERSON = r"(?:[Uu]ser|USER|[Oo]wner|OWNER|LOGNAME|GroupId|RunAs)(?:[._]?[Nn]ame
 _IS = r"[ \t]{0,4}(?:=|:(?!:)|>(?=[^<\n]{1,64}</))[ \t]{0,40}"
 _ASKS = r"(?:bjobs|crane|docker|ipmitool|mongosh|mysql|podman|psql|qstat|sacct|scancel|skopeo|squeue)"
 _HOST = r"[A-Za-z0-9][\w.-]{0,200}"
+_NUMBERED = r"(?!v?\d|x86|i\d86|aarch|arm|ppc|cuda|sm_|compute_)(?=[\w.-]{0,60}\d)"  # neither a platform nor a version
 _PROMPT = re.compile(
     rf"(?:^|[\s(\[\x07])({_NAME})@({_HOST})(?=(?::| )[~/][^\n]{{0,200}}?[$#%>](?:\s|$)|[ :][^\n\]]{{0,80}}\][$#%])", re.MULTILINE
 )
@@ -129,7 +130,7 @@ _OF_HOSTS = tuple(
         rf"^({_HOST}) {{2,40}}[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d \d{{4}}\b",  # gpustat
         rf"^({_HOST}):[~/]\S{{0,80}} {_NAME}[$%] ",
         rf"\b(?:to|from|on|at) \(({_HOST}), \d{{2,5}}\)",  # PyTorch's sockets
-        rf"(?:^|[{{,])[ \t]{{0,20}}[\"']?(?:host|hostname|node|server)[\"']?[ \t]{{0,12}}[:=] ?[\"']?(?=[\w.-]{{0,60}}\d)({_HOST})",
+        rf"(?:^|[{{,])[ \t]{{0,20}}[\"']?(?:host|hostname|node|server)[\"']?[ \t]{{0,12}}[:=] ?[\"']?{_NUMBERED}({_HOST})",
         rf"-\w{{0,20}}(?:addr(?:ess)?|host|server|endpoint)[ =]({_HOST})(?=:\d)",
         rf"(?<![\w.])\d{{4,5}}@({_HOST})",  # of a licence server
         rf"\bgit@({_HOST}):",

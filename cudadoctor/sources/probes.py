@@ -35,6 +35,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     instead_of: tuple[str, ...] = ()
     own_python: bool = False  # a worker that runs in the doctor's own interpreter
     quick: bool = True  # asked with --quick too
+    of_end: bool = False  # of a long output the end is kept
 
 
 def framework(name: str) -> Probe:
@@ -97,13 +98,14 @@ LINUX: tuple[Probe, ...] = (
     Probe(id="nvml", wave="ask", kind="worker", what="nvml.py", own_python=True, limit=ANSWER_LIMIT),
     Probe(id="nvidia-smi", wave="ask", kind="command", what=("nvidia-smi",), limit=ANSWER_LIMIT),
     Probe(id="ladder", wave="ask", kind="worker", what="ladder.py", limit=ANSWER_LIMIT),
-    Probe(id="kernel-log", wave="ask", kind="command", what=("dmesg",)),
+    Probe(id="kernel-log", wave="ask", kind="command", what=("dmesg",), of_end=True),
     Probe(
         id="kernel-log",
         wave="ask",
         kind="command",
         what=("journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"),
         instead_of=("kernel-log",),
+        of_end=True,
     ),
     Probe(id="dev-after", wave="ask", kind="listing", what="/dev", reader="list_dev"),
     # -- load: what has to be seen once the ladder has ended

@@ -178,6 +178,11 @@ def refused(target: str, *, force: bool = False) -> str | None:
     strange = trust.strange_link(target)
     if strange is not None:
         return f"{strange} is a link that another user made: name the place itself"
+    above = target if os.path.isdir(target) else folder
+    while not os.path.isdir(above) and above != os.path.dirname(above):
+        above = os.path.dirname(above)
+    if not os.access(above, os.W_OK | os.X_OK):
+        return f"nothing can be written to {above}"
     if not os.path.lexists(target):
         return None
     if os.path.isdir(target) == is_archive(target) or not (os.path.isdir(target) or os.path.isfile(target)):
