@@ -384,8 +384,8 @@ FAULTS = (
     Fault(
         name="killed for the memory of its group", root="process-limits", verdict="broken",
         needs="[ -w /sys/fs/cgroup/memory ] || grep -q memory /sys/fs/cgroup/cgroup.subtree_control",
-        setup="G=/sys/fs/cgroup/memory; [ -d $G ] || G=/sys/fs/cgroup; mkdir -p $G/few; echo 300M > $G/few/memory.limit_in_bytes 2>/dev/null "
-        "|| echo 300M > $G/few/memory.max; echo $$ > $G/few/cgroup.procs",
+        setup="G=/sys/fs/cgroup/memory; [ -d $G ] || G=/sys/fs/cgroup; mkdir -p $G/few; echo 220M > $G/few/memory.limit_in_bytes 2>/dev/null "
+        "|| echo 220M > $G/few/memory.max; echo $$ > $G/few/cgroup.procs",
         after="echo $$ > $G/cgroup.procs",
     ),
     Fault(
