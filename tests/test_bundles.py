@@ -31,7 +31,7 @@ from cudadoctor.sources.redact import redact
 from tests import bug_reports
 from tests.bug_reports import BUNDLES, HOSTS, MARK, h200, host, of_host, parts_of, replaced
 from tests.cases import every
-from tests.command_line import run
+from tests.command_line import MISLED, run
 from tests.judging import report_of as of_recording
 from tests.test_hosts import blamed, found
 
@@ -115,10 +115,6 @@ def test_a_report_names_the_cause_that_the_recording_names(name: str) -> None:
 def test_a_report_of_a_healthy_machine_is_healthy(name: str) -> None:
     report = of(of_host(name))
     assert (report.verdict, root(report)) == ("healthy", None)
-
-
-# nvidia-smi was replaced, kept from the driver, or led to another's library: a report has its words, and nothing that shows it.
-MISLED = ("h100-ioctl-of-driver-filtered", "h100-nvml-of-another-driver", "h200-nvidia-smi-shim")
 
 
 @every("name", [name for name in HOSTS if name not in MISLED], share=3)

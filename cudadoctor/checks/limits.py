@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from cudadoctor.checks.base import Rule
-from cudadoctor.checks.common import broken, rung_quote, spoken
+from cudadoctor.checks.common import any_of, broken, rung_quote, spoken
 from cudadoctor.checks.reading import statements, told
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
@@ -240,11 +240,7 @@ def not_executable(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 RULES = (
-    Rule("libcuda", (CEILING,), limited),
-    Rule("libcuda", (), killed),
-    Rule("libcuda", (), out_of_time),
-    Rule("libcuda", (), refused),
-    Rule("libcuda", (), starved),
+    Rule("libcuda", (CEILING,), any_of(limited, killed, out_of_time, refused, starved)),
     Rule("libcuda", (WITHHELD,), withheld),
 )
 OF_FILES = (Rule("python", (UNREADABLE,), unreadable), Rule("device-nodes", (MOUNT,), not_executable))

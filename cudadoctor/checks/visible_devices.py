@@ -204,9 +204,12 @@ def gpus_of(facts: Facts) -> Gpus:
 
 
 def _with_node(facts: Facts) -> int:
-    """How many GPUs on the bus have a node: NVML leaves out those whose node it cannot use, and they are there all the same."""
+    """How many GPUs on the bus have a node, or may have one: NVML leaves out those whose node it cannot use, and they are there all the
+    same.
+    """
     bus, nodes = facts.there(PCI), facts.value(DEVICE_NODES)
-    return min(len(bus.need().nvidia_gpus), len(gpu_nodes(nodes))) if bus is not None else 0
+    on_bus = len(bus.need().nvidia_gpus) if bus is not None else 0
+    return on_bus if nodes is None else min(on_bus, len(gpu_nodes(nodes)))
 
 
 # ---------------------------------------------------------------- rules
