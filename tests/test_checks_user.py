@@ -391,7 +391,7 @@ def test_a_file_that_is_not_what_was_installed() -> None:
     failed = climb("numba-kernel", output=HALF_GONE)
     found = clue("python-package-damaged", {LADDER: msgspec.structs.replace(failed, installed=(changed,))})
     assert (found.values["package"], found.values["requirement"], found.values["path"]) == ("llvmlite", "llvmlite==0.46.0", path)
-    assert found.quotes[-1].text == f"{path}: 10 of 20 bytes, by the RECORD of llvmlite 0.46.0"
+    assert found.quotes[0].text == f"{path}: 10 of 20 bytes, by the RECORD of llvmlite 0.46.0"
     same = msgspec.structs.replace(changed, differs=None)
     assert clue("python-package-broken", {LADDER: msgspec.structs.replace(failed, installed=(same,))})
     of_driver = climb(

@@ -148,7 +148,7 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield in_python(BROKEN, facts[PYTHON], quotes, values)
             return
         words = f"{spoiled.path}: {spoiled.differs}, by the RECORD of {spoiled.package} {spoiled.version or ''}".rstrip()
-        yield in_python(DAMAGED, facts[PYTHON], (quotes[0], spoken(spoiled.path, spoiled.line, words)), {**values, "path": spoiled.path})
+        yield in_python(DAMAGED, facts[PYTHON], (spoken(spoiled.path, spoiled.line, words), quotes[0]), {**values, "path": spoiled.path})
         return
 
 
