@@ -48,6 +48,15 @@ def test_it_still_fails_in_the_same_way() -> None:
     assert found.notes == ()
 
 
+def test_what_is_asked_again_in_python_shows_the_newer_state() -> None:
+    too_old = "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040)."
+    old = f">>> torch.cuda.is_available()\n{too_old}\nFalse\n"
+    text = f"{old}>>> exit()\n$ pip install torch==1.12.1+cu113\n$ python3\n>>> torch.cuda.is_available()\nTrue\n"
+    assert root(old) == "toolkit-newer-than-driver"
+    assert root(text) is None
+    assert root(f"{old}>>> torch.cuda.is_available()\nFalse\n") == "toolkit-newer-than-driver"  # in one session Python warns once
+
+
 def test_another_command_replaces_nothing() -> None:
     assert root("$ nvidia-smi", MISMATCH, "$ python train.py", "step 1") == "driver-version-mismatch"
 

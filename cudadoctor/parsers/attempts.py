@@ -53,6 +53,17 @@ def typed(text: Text) -> tuple[Typed, ...]:
     return tuple(found)
 
 
+def evaluated(text: Text, entries: Sequence[Typed]) -> Iterator[Typed]:
+    """What was typed in Python, each up to the next prompt of any kind. A session stands below the command that began it, too."""
+    asked = [index for index, line in enumerate(text.lines) if line.startswith(_PYTHON) and "(" in line]  # mail is quoted likewise
+    starts = [entry.index for entry in entries]
+    stops = sorted([*asked, *starts, len(text.lines)])
+    for index in asked:
+        above = bisect_left(starts, index) - 1
+        host = entries[above].host if above >= 0 else None
+        yield Typed(index, stops[bisect_right(stops, index)], text.lines[index].rstrip(), host)
+
+
 def prompts(text: Text) -> Callable[[int], str | None]:
     """Tells the prompt below which a line of this number (from 1) was printed, without what was typed there; None above the first."""
     lines = text.plain_lines
@@ -97,17 +108,26 @@ def replaced(text: Text) -> frozenset[int]:
     """Indexes of the lines that a later run of the same command replaces, the prompt's own line with them."""
     last: dict[tuple[str, str | None], Typed] = {}
     out: set[int] = set()
-    entries = typed(text)
+    commands = typed(text)
+    starts = [entry.index for entry in commands]
+    entries = sorted([*commands, *evaluated(text, commands)], key=lambda entry: entry.index)
     tests = [entry.index for entry in entries if _PUT_TO_THE_TEST.match(root_command(text.lines[entry.index]) or "")]
     for entry in entries:
         words = (entry.command or "").split()
         if not words or words[0] in _NO_STATE or not any(text.lines[index].strip() for index in range(entry.index + 1, entry.end)):
             continue
         key = (" ".join(words), entry.host)
-        if key in last and not _elsewhere(text, last[key], entry, tests):
+        # In one session Python warns once, and says nothing the second time.
+        same_session = words[0] == _PYTHON.strip() and key in last and not _counted(starts, last[key], entry)
+        if key in last and not same_session and not _elsewhere(text, last[key], entry, tests):
             out.update(range(last[key].index, last[key].end))
         last[key] = entry
     return frozenset(out)
+
+
+def _counted(lines: Sequence[int], before: Typed, again: Typed) -> int:
+    """How many of these lines stand between two prompts."""
+    return bisect_left(lines, again.index) - bisect_left(lines, before.end)
 
 
 def _elsewhere(text: Text, before: Typed, again: Typed, tests: Sequence[int]) -> bool:
@@ -118,7 +138,7 @@ def _elsewhere(text: Text, before: Typed, again: Typed, tests: Sequence[int]) ->
     start = max(before.index + 1, again.index - _WORDS_BEFORE)
     if any(_OTHER_PLACE.search(line) for line in text.lines[start : again.index]):
         return True
-    return bisect_left(tests, again.index) > bisect_left(tests, before.end)
+    return _counted(tests, before, again) > 0
 
 
 def machines(text: Text) -> tuple[frozenset[int], ...]:
