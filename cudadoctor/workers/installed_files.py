@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one that are read
+INSTALLERS = ("pip", "uv", "poetry", "pdm")
 ENDS = "\"'(),:;\n"  # of a path within an error
 
 
@@ -29,14 +30,29 @@ def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def recorded(folder: str) -> Iterator[tuple[str, str]]:
-    """Name and version of each package of a folder, as `numba-0.68.1`, with the text of its RECORD."""
-    for entry in sorted(os.listdir(folder)):
-        if entry.endswith(".dist-info"):
-            try:
-                with open(os.path.join(folder, entry, "RECORD"), encoding="utf-8", errors="replace") as file:
-                    yield entry[: -len(".dist-info")], "\n" + file.read(MOST_BYTES)
-            except OSError:
-                continue
+    """Name and version of each package of a folder, as `numba-0.68.1`, with the text of its RECORD. Conda writes its prefix into files, and
+    distributions strip libraries: what they install need not be what RECORD says.
+    """
+    for entry in sorted(listing(folder)):
+        home = os.path.join(folder, entry)
+        if entry.endswith(".dist-info") and read(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
+            yield entry[: -len(".dist-info")], "\n" + read(os.path.join(home, "RECORD"))
+
+
+def listing(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def read(path: str) -> str:
+    """A file's text; nothing where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(MOST_BYTES)
+    except OSError:
+        return ""
 
 
 def difference(path: str, line: str) -> str | None:
