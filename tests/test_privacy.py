@@ -411,6 +411,23 @@ def test_a_secret_that_a_seventh_reader_found_is_gone(said: str, secret: str) ->
     assert "<redacted>" in out
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "requests.get(url, auth=('ada', '{}'))", "    auth=HTTPBasicAuth('ada', '{}'),", 'auth = ("ada", "{}")', "CREATE USER ada IDENTIFIED BY '{}'",
+        "ALTER USER ada WITH PASSWORD '{}'", "SET PASSWORD FOR 'ada'@'%' = '{}'", "$pw = ConvertTo-SecureString '{}' -AsPlainText -Force",
+        "openssl rsa -passin pass:{} -in key.pem", "gpg --passphrase-fd 0 <<< {}", "kinit ada@REALM <<< {}", "unzip -P {} x.zip", "mosquitto_pub -u ada -P {} -t x",
+        "ssh-keygen -N {} -f id", "rclone config create x s3 secret_access_key {}", "vault kv put secret/x value={}", "vault kv put secret/x pin={} b=c",
+        "SLURM_JWT: {}", 'expect "password:"\nsend "{}\\r"',
+    ],
+)  # fmt: skip
+def test_a_secret_that_an_eighth_reader_found_is_gone(said: str) -> None:
+    for secret in ("hunterhorse", "hunter22"):
+        out = redact(pasted.evidence_of(said.replace("{}", secret).encode())).items[0].stdout or ""
+        assert secret not in out
+        assert "<redacted>" in out
+
+
 @pytest.mark.parametrize("on", ["\x1b[1;31m", "\x1b(B\x1b[m", "\x9b33m", "^[[31m", "#033[31m", "\\x1b[1m", "\\u001b[35m", "\x1b]8;;x\x07"])
 @pytest.mark.parametrize("line", ["password={}hunter22", "DB_PW{}: hunter22", "{}api_key{}={}hunter22", "--to{}ken hunter22"])
 def test_colours_hide_no_secret(line: str, on: str) -> None:

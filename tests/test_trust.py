@@ -339,7 +339,7 @@ def test_in_a_file_system_that_another_user_mounted_nothing_is_roots(tmp_path: P
         line = "36 35 {}:{} / {} rw,nosuid,nodev - fuse.sshfs x rw,user_id={},group_id=0,allow_other\n"
         table = tmp_path / "mountinfo"
         table.write_text(line.format(0, 1, root / "in\\040here", 1000) + line.format(os.major(device), os.minor(device), "/mnt", 0))
-        assert trust._mounted_by_others(str(table)) == {str(root / "in here"): os.makedev(0, 1)}
+        assert trust._mounted_by_others(str(table), "/nonexistent") == {str(root / "in here"): os.makedev(0, 1)}
         assert trust.tree(str(root)) is None
         with monkeypatch.context() as within:
             within.setattr(trust, "_mounted_by_others", lambda: {str(root / "in here"): 1})
@@ -348,6 +348,23 @@ def test_in_a_file_system_that_another_user_mounted_nothing_is_roots(tmp_path: P
             assert trust.changeable(str(root / "x")) is not None
     finally:
         shutil.rmtree(root)
+
+
+def test_a_disk_that_a_person_plugged_in_is_not_roots(tmp_path: Path) -> None:
+    """udisks mounts ext4 for whoever sits there, and `user` in fstab for everybody: that its files say root was written elsewhere."""
+    mounts, helped = tmp_path / "mountinfo", tmp_path / "utab"
+    line = "36 35 7:{} / {} rw,nosuid,nodev shared:1 - ext4 /dev/loop{} rw\n"
+    mounts.write_text(
+        "".join(line.format(number, place, number) for number, place in enumerate(("/media/ada/a\\040b", "/mnt/x", "/srv", "/mnt/y")))
+    )
+    helped.write_text(
+        "ID=1 SRC=/dev/loop0 TARGET=/media/ada/a\\040b ROOT=/ ATTRS= OPTS=uhelper=udisks2\n"
+        "SRC=/dev/loop1 TARGET=/mnt/x ROOT=/ OPTS=noauto,user=ada\n"
+        "SRC=/dev/loop2 TARGET=/srv ROOT=/ OPTS=_netdev\n"
+        "SRC=/dev/loop3 TARGET=/mnt/y ROOT=/ OPTS=user=root\n"
+        "broken\n"
+    )
+    assert trust._mounted_by_others(str(mounts), str(helped)) == {"/media/ada/a b": os.makedev(7, 0), "/mnt/x": os.makedev(7, 1)}
 
 
 def test_what_a_relative_entry_finds_is_refused_and_not_absent(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

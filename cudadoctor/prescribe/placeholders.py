@@ -31,6 +31,15 @@ _OPEN_ON_WINDOWS = (
 )
 _PLACE = rf"(?!{_EVERYBODYS}|(?i:{_OPEN_ON_WINDOWS}))(?:(?:/{_PART}){{1,60}}/?|[A-Za-z]:(?:[\\/]{_PART_OF_WINDOWS}){{1,60}}[\\/]?)"
 _OF_SYSTEM = r"(?:/(?:usr|bin|sbin|lib\w{0,5}|etc|boot|sys|var)(?:/|$)|(?i:[A-Za-z]:[\\/](?:Windows|Program Files)))"
+# Software for all: nothing beside it is opened to everybody. Of a folder of the system one library, for a set-user-ID program beside it
+# would else get one more reader.
+_SOFTWARE = (
+    r"(?:/usr/local/cuda[\w.-]{0,20}|/opt/(?i:[\w.-]{0,20}(?:cuda|nvidia|conda|mamba|miniforge))[\w.-]{0,20})(?:/(?!\.)[\w.+@-]{1,100}){0,20}/?"
+    r"|/(?:usr|opt)(?:/(?!\.)[\w.+@-]{1,100}){0,10}/lib(?:64)?/python3[\w.]{0,5}(?:/(?!\.)[\w.+@-]{1,100}){0,20}/?"
+    r"|/(?:usr/(?:local/)?)?lib(?:64)?(?:/[\w-]{1,40}){0,3}/lib[\w.+-]{1,80}\.(?:so[.\d]{0,20}|bc)"
+)
+_INSTALLED = r".{0,4000}[/\\](?:site|dist)-packages[/\\]"
+_OF_A_PERSON = r"(?:/(?:home|Users))?/[^/.]{0,255}/?$"
 _FORMS: dict[str, re.Pattern[str]] = {
     name: lazy(pattern)
     for names, pattern in (
@@ -45,8 +54,9 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
         (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
         (("numba_config",), rf"\.numba_config\.yaml|(?=.*[/\\]\.numba_config\.yaml$)(?:{_PLACE})"),
-        # A file of the user's own that has the name of a module; nothing of the system's is renamed.
-        (("new_path",), rf"(?!{_OF_SYSTEM})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
+        (("software",), _SOFTWARE),
+        # A file of the user's own that has the name of a module; nothing of the system's is renamed, no installed package and no home.
+        (("new_path",), rf"(?!{_OF_SYSTEM}|{_INSTALLED}|{_OF_A_PERSON})(?=.*[/\\]my_[A-Za-z_]\w{{0,40}}(?:\.py)?$){_PLACE}"),
         (("kept_path",), rf"(?:{_PLACE})(?:[:;](?:{_PLACE})){{0,60}}"),
         (("surplus_wheels", "pip_copies"), r"nvidia-[a-z0-9-]+"),
         (("user", "owner"), r"[^-].{0,200}"),
@@ -125,6 +135,7 @@ def _files(case: Case) -> Found:
     yield "numba_config", _numba_config(case)
     path = case.value("path") or (case.python.shadows[0].path if case.python is not None and case.python.shadows else None)
     yield "path", path
+    yield "software", path
     if path is not None:
         separator = "\\" if case.windows and "\\" in path else "/"
         folder, found, name = path.rstrip(separator).rpartition(separator)

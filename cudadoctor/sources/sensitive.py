@@ -68,6 +68,17 @@ _PIPED = re.compile(
     r"(?=[\"']?[ \t]{0,4}\|[ \t]{0,4}(?:sudo\b[^\n|]{0,60}[ \t]-\w{0,6}S|"
     r"(?:sudo[ \t]{1,4})?(?:chpasswd|cryptsetup|gpg2?|passwd|smbpasswd|[\w ]{1,20}login)\b))"
 )
+# What is given to a program, a function or a data base that lets somebody in.
+_GIVEN = re.compile(
+    r"(?i:\bidentified (?:with \S{1,60} )?(?:by|as) (?:password )?['\"]|\bwith password ['\"]|\bset password\b[^\n=]{0,120}= ?['\"]|"
+    r"\bauth ?= ?\(?(?:[\w.]{0,20}auth\()?[bru]?['\"][^'\"\n]{0,100}['\"], ?[bru]?['\"]|"
+    r"\bConvertTo-SecureString[ \t]{1,4}(?:-String[ \t]{1,4})?['\"]?|[ \t]-pass(?:in|out)?[ \t=]{1,4}['\"]?pass:|"
+    r"\bsecret_access_key[ \t]{1,4}['\"]?|\bpass(?:word|phrase)[\w :]{0,20}\"\s{1,20}send[ \t]{1,4}['\"])(?P<value>[^\s'\"\\]{3,200})|"
+    r"\b(?:unzip|zip|mosquitto_[a-z]{3})\b(?:[^\n|]{0,160}[ \t]|[ \t]{1,4})-P[ \t]{1,4}['\"]?(?P<packed>[^\s'\"\\]{3,200})|"
+    r"\bssh-keygen\b[^\n|]{0,160}[ \t]-N[ \t]{1,4}['\"]?(?P<new>[^\s'\"\\]{3,200})|"
+    r"\b(?:kinit|gpg2?|sudo|cryptsetup|\w{1,20}[ \t]login)\b[^\n|<]{0,120}<<<[ \t]{0,4}['\"]?(?P<here>[^\s'\"\\]{3,200})"
+)
+_STORED = re.compile(r"\bvault[ \t]{1,4}(?:kv[ \t]{1,4}(?:put|patch)|write)[ \t][^\n]{1,400}")
 _SCHEME = re.compile(
     r"(\b(?:Basic (?=[A-Za-z0-9+/]{0,80}[A-Z])(?=[A-Za-z0-9+/]{0,80}(?:\d|=))|[Bb]earer {1,2}(?!authentication|tokens?\b)))"
     r"(?P<value>[^\s\"'\\]{6,4000})"
@@ -236,6 +247,9 @@ class Pseudonyms:
             text = _VAULT.sub(lambda match: match.group(1) + self.gone(match.group(2)) + "\n" * match.group(2).count("\n"), text)
         text = _PGPASS.sub(lambda match: match.group(1) + self.user(match.group(2)) + ":" + self.gone(match.group(3)), text)
         text = _HASHED.sub(lambda match: match.group(1) + self.gone(match.group(2)), text)
+        text = _GIVEN.sub(lambda match: match.group()[: -len(match[match.lastgroup or 0])] + self.gone(match.group()), text)
+        if "vault" in text:
+            text = _STORED.sub(lambda match: re.sub(r"(?<==)[^\s@]\S{2,200}", lambda value: self.gone(value.group()), match.group()), text)
         text = self.keyed(keyed.logins(text, self.gone))
         for pattern in (_PIPED, _SCHEME):
             text = pattern.sub(self.value, text)

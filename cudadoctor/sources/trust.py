@@ -22,6 +22,7 @@ _FIRST_PERSON = 1000  # user ids below it are the system's own
 _NAMED_BY = ("passwd", "group", "initgroups")  # databases of /etc/nsswitch.conf
 _LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS=merge]"))
 _ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank in the table of mounts
+_OF_A_PERSON = re.compile(r"(?:^|,)(?:uhelper=|user=(?!root(?:,|$)))")  # who mounted a file system, as libmount notes it
 _MOST_LINKS = 40  # as in the kernel
 # Whoever stands in one of these has not opened a stranger's folder.
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -233,18 +234,32 @@ def _belongs_to_root(info: os.stat_result) -> bool:
 
 
 @lru_cache(maxsize=None)
-def _mounted_by_others(table: str = "/proc/self/mountinfo") -> dict[str, int]:
-    """Where another user mounted a file system of his own (FUSE), and its device: its files belong to whomever he says.
+def _mounted_by_others(table: str = "/proc/self/mountinfo", helped: str = "/run/mount/utab") -> dict[str, int]:
+    """Where another user mounted a file system of his own (FUSE, a disk that was plugged in), and its device: its files belong to whomever
+    he says.
 
-    Source of the format: proc_pid_mountinfo(5), mount.fuse(8).
+    Source of the formats: proc_pid_mountinfo(5), mount.fuse(8); util-linux: libmount/src/tab_parse.c, and mount(8), uhelper.
     """
+    mounts = [fields for fields in _lines(table) if len(fields) > 6 and "-" in fields]
+    by_helper = {_value(fields, "TARGET=") for fields in _lines(helped) if _OF_A_PERSON.search(_value(fields, "OPTS="))}
+    theirs = [
+        fields
+        for fields in mounts
+        if fields[4] in by_helper or (fields[fields.index("-") + 1].startswith("fuse") and "user_id=0" not in fields[-1].split(","))
+    ]
+    return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[4]): os.makedev(*map(int, fields[2].split(":"))) for fields in theirs}
+
+
+def _lines(table: str) -> list[list[str]]:
     try:
         with open(table, encoding="utf-8", errors="surrogateescape") as stream:
-            mounts = [line.split() for line in stream if " - fuse" in line]
+            return [line.split() for line in stream]
     except OSError:
-        return {}
-    theirs = [fields for fields in mounts if "user_id=0" not in fields[-1].split(",")]
-    return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[4]): os.makedev(*map(int, fields[2].split(":"))) for fields in theirs}
+        return []
+
+
+def _value(fields: list[str], name: str) -> str:
+    return next((field[len(name) :] for field in fields if field.startswith(name)), "")
 
 
 def _is_roots(path: str, of_root_alone: Callable[[str], bool] = _of_root_alone, leads_to: Callable[[str], str | None] = _leads_to) -> bool:

@@ -1,0 +1,63 @@
+"""Which places a command may name: software that everybody may read, the user's own module, and nobody's home or settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudadoctor import api
+from tests.prescriptions import commands, written
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "/root", "/home", "/home/ada", "/home/ada/.ssh/x.py", "/etc/", "/etc/ssl/private/x.so", "/var", "/usr", "/usr/lib", "/usr/lib64/", "/opt",
+        "/srv/data", "/lib/x86_64-linux-gnu/", "/usr/local", "/home/ada/cuda/libcudart.so.12", "/usr/local/cuda/../../../etc", "/usr/local/cuda/.x",
+        "/opt/app/key.py", "/data/libcuda.so.1", "/usr/local/etc/x.so",
+    ],
+)  # fmt: skip
+def test_nothing_is_opened_to_all_but_software(path: str) -> None:
+    found = written("file-not-readable", values={"path": path})
+    assert "chmod" not in commands(found)
+    assert any("home" in step.text for step in found.steps)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/usr/local/cuda", "/usr/local/cuda-12.4/nvvm", "/opt/nvidia/hpc_sdk", "/opt/miniconda3", "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14",
+        "/usr/lib64/libnvvm.so.4", "/usr/local/lib/python3.12/dist-packages/numba", "/usr/lib/python3/dist-packages", "/opt/venv/lib/python3.12/site-packages/numba/x.py",
+    ],
+)  # fmt: skip
+def test_software_is_opened_to_all(path: str) -> None:
+    assert f"chmod -R a+rX {path}" in commands(written("file-not-readable", values={"path": path}))
+
+
+def test_the_folder_of_a_library_is_not_opened() -> None:
+    """Settings and keys may lie beside it."""
+    report = api.explain("OSError: /etc/libcuda.so.1: cannot open shared object file: Permission denied")
+    assert report.prescription is not None
+    assert "chmod" not in commands(report.prescription)
+
+
+@pytest.mark.parametrize(
+    ("named", "command"),
+    [
+        ("/home/ada/work/numba.py", "mv -n /home/ada/work/numba.py /home/ada/work/my_numba.py"),
+        ("/home/ada/work/numba/__init__.py", "mv -n /home/ada/work/numba /home/ada/work/my_numba"),
+        ("/home/numba/__init__.py", ""),
+        ("/home/torch/production", ""),
+        ("/home/numba/.ssh", ""),
+        ("/home/ada/env/lib/python3.12/site-packages/numba/core.py", ""),
+        ("/home/ada/env/lib/python3.12/site-packages/numba/__init__.py", ""),
+        ("/home/ada/env/lib/python3.12/site-packages/numba.py", ""),
+    ],
+)
+def test_only_a_module_is_renamed(named: str, command: str) -> None:
+    for said in (
+        f"AttributeError: module 'numba' has no attribute 'jit' (consider renaming '{named}' since it has the same name as the library)",
+        f"ImportError: cannot import name 'jit' from 'numba' ({named})",
+    ):
+        report = api.explain(said)
+        assert report.prescription is None or ("mv " in command) == ("mv " in commands(report.prescription))
+        assert report.prescription is None or command in commands(report.prescription)
