@@ -753,6 +753,30 @@ def test_a_relative_place_is_one_below_the_root_of_the_system(tmp_path: Path, mo
     assert "XLA_FLAGS" not in inherited.environment()
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_file_that_another_user_laid_out_is_not_written(tmp_path: Path) -> None:
+    """Where everybody may make files, whoever made one may change what is written there; nor is what a file is besides, by another name."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.mkdir()
+    for place in (shared / "theirs", own / "theirs", shared / "ours"):
+        place.write_text("before")
+    os.chmod(shared, 0o1777)
+    os.chown(own, 1000, 1000)
+    os.chown(shared / "theirs", 1000, 1000)
+    os.chown(own / "theirs", 1000, 1000)
+    for mode in "wa":
+        with pytest.raises(OSError, match="file of another user"):
+            writing.text(str(shared / "theirs"), "x", mode=mode)
+    os.link(shared / "ours", shared / "also")
+    with pytest.raises(OSError, match="another name"):
+        writing.text(str(shared / "also"), "x")
+    os.unlink(shared / "also")
+    for place in (own / "theirs", shared / "ours", shared / "new"):
+        writing.text(str(place), "after")
+        assert place.read_text() == "after"
+
+
 @pytest.mark.skipif(not AS_ROOT, reason="only root can make a file another user's")
 def test_no_link_of_another_user_leads_what_is_written(tmp_path: Path) -> None:
     (tmp_path / "strange").mkdir()

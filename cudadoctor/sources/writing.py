@@ -70,12 +70,12 @@ def _walked(path: str, flags: int, mode: int) -> int:
             except FileNotFoundError:
                 if not last:
                     raise
-                return os.open(part, flags | _SAFELY, mode, dir_fd=folder)
+                return _own(folder, part, flags, mode)
             info = os.fstat(inner)
             if not stat.S_ISLNK(info.st_mode):
                 if last:
                     os.close(inner)
-                    return os.open(part, flags | _SAFELY, mode, dir_fd=folder)
+                    return _own(folder, part, flags, mode)
                 os.close(folder)
                 folder = inner
                 continue
@@ -94,6 +94,23 @@ def _walked(path: str, flags: int, mode: int) -> int:
         raise OSError(error.errno, error.strerror, path) from error
     finally:
         os.close(folder)
+
+
+def _own(folder: int, name: str, flags: int, mode: int) -> int:
+    """The file in this folder. OSError where another user laid it out there: he could change what is written, or it is another file by a
+    second name. The kernel says the same where fs.protected_regular and fs.protected_hardlinks are on."""
+    descriptor = os.open(name, flags | _SAFELY, mode, dir_fd=folder)
+    place, info = os.fstat(folder), os.fstat(descriptor)
+    of_all = place.st_mode & stat.S_IWOTH and place.st_mode & stat.S_ISVTX
+    why = None
+    if stat.S_ISREG(info.st_mode) and of_all and info.st_uid not in (0, os.geteuid()):
+        why = "it is a file of another user, in a folder where everybody may make some"
+    elif stat.S_ISREG(info.st_mode) and info.st_nlink > 1 and (of_all or place.st_uid not in (0, os.geteuid())):
+        why = "it is a file that has another name besides, in a folder of others"
+    if why is not None:
+        os.close(descriptor)
+        raise OSError(errno.EPERM, why)
+    return descriptor
 
 
 def refused(path: str) -> None:
