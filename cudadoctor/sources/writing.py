@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 from cudadoctor.sources import trust
@@ -13,6 +15,7 @@ from cudadoctor.sources import trust
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 MOST_LINKS = 40  # as Linux counts
+_OPEN_FILES = "/proc/self/fd"
 _OF_SYSTEM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")  # also of >(program): their links are the kernel's
 
 
@@ -94,6 +97,19 @@ def _walked(path: str, flags: int, mode: int) -> int:
         raise OSError(error.errno, error.strerror, path) from error
     finally:
         os.close(folder)
+
+
+@contextmanager
+def held(folder: str) -> Iterator[str]:
+    """A way to this folder that stays one to it, whatever somebody puts in its place meanwhile. OSError as for a file."""
+    if not hasattr(os, "O_PATH") or not os.path.isdir(_OPEN_FILES):
+        yield folder
+        return
+    descriptor = _walked(folder, os.O_PATH | os.O_DIRECTORY, 0)
+    try:
+        yield f"{_OPEN_FILES}/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _own(folder: int, name: str, flags: int, mode: int) -> int:
