@@ -12,10 +12,12 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cudadoctor.sources import applying, inherited, interpreters, programs, trust, writing
+from cudadoctor.model.evidence import Evidence
+from cudadoctor.sources import applying, inherited, interpreters, programs, recording, trust, writing
 from cudadoctor.sources.host import Collector, Plan
 from tests.command_line import ROOT
 from tests.command_line import run as command
@@ -751,6 +753,55 @@ def test_a_relative_place_is_one_below_the_root_of_the_system(tmp_path: Path, mo
     os.chown(tmp_path / "strange", 1000, 1000)
     monkeypatch.setenv("XLA_FLAGS", f"--xla_gpu_cuda_data_dir={str(tmp_path)[1:]}/strange")
     assert "XLA_FLAGS" not in inherited.environment()
+
+
+@pytest.mark.skipif(not AS_ROOT or not os.path.isdir("/proc/self/fd"), reason="only root can be tricked")
+@pytest.mark.parametrize("name", ["rec", "rec.tar.gz"])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_recording_goes_where_it_was_begun(name: str, force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns the folder around it puts a link in its place while it is written."""
+    theirs, target = tmp_path / "theirs", tmp_path / "target"
+    (theirs / "in").mkdir(parents=True)
+    target.mkdir()
+    place = theirs / "in" / name
+    new = recording._new
+
+    def swapped(path: str) -> Any:
+        swap = place if name == "rec" else place.parent
+        if not swap.is_symlink():
+            swap.rename(theirs / "aside")
+            swap.symlink_to(target)
+            os.chown(swap, 1000, 1000, follow_symlinks=False)
+        return new(path)
+
+    monkeypatch.setattr(recording, "_new", swapped)
+    with contextlib.suppress(OSError, recording.RecordingError):
+        recording.write(Evidence(items=(), platform="linux"), str(place), force=force)
+    assert list(target.iterdir()) == []
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_file_that_another_user_laid_out_is_not_written(tmp_path: Path) -> None:
+    """Where everybody may make files, whoever made one may change what is written there; nor is what a file is besides, by another name."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.mkdir()
+    for place in (shared / "theirs", own / "theirs", shared / "ours"):
+        place.write_text("before")
+    os.chmod(shared, 0o1777)
+    os.chown(own, 1000, 1000)
+    os.chown(shared / "theirs", 1000, 1000)
+    os.chown(own / "theirs", 1000, 1000)
+    for mode in "wa":
+        with pytest.raises(OSError, match="file of another user"):
+            writing.text(str(shared / "theirs"), "x", mode=mode)
+    os.link(shared / "ours", shared / "also")
+    with pytest.raises(OSError, match="another name"):
+        writing.text(str(shared / "also"), "x")
+    os.unlink(shared / "also")
+    for place in (own / "theirs", shared / "ours", shared / "new"):
+        writing.text(str(place), "after")
+        assert place.read_text() == "after"
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can make a file another user's")

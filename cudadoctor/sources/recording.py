@@ -23,7 +23,7 @@ import msgspec
 
 from cudadoctor import __version__
 from cudadoctor.model.evidence import Evidence, Item, Kind, Status
-from cudadoctor.sources import trust
+from cudadoctor.sources import trust, writing
 
 FORMAT: Literal["cudadoctor-recording/1"] = "cudadoctor-recording/1"
 MAX_FILES = 500
@@ -203,16 +203,23 @@ def write(evidence: Evidence, target: str, *, force: bool = False) -> None:
     why = refused(target, force=force)
     if why is not None:
         raise RecordingError(why)
-    if is_archive(target):
-        _write_archive(files, target, force=force)
-        return
-    is_new = not os.path.isdir(target)
-    os.makedirs(target, mode=0o700, exist_ok=True)
+    archive = is_archive(target)
+    is_new = not archive and not os.path.isdir(target)
     try:
-        _write_folder(files, target, force=force)
-    except BaseException:
+        if is_new:
+            os.makedirs(target, mode=0o700, exist_ok=True)
+        with writing.held((os.path.dirname(target) or os.curdir) if archive else target) as place:
+            if archive:
+                _write_archive(files, os.path.join(place, os.path.basename(target)), force=force)
+            elif hasattr(os, "geteuid") and os.stat(place).st_uid != os.geteuid():
+                raise RecordingError(f"{target} belongs to another user, who could lead what is written elsewhere")
+            else:
+                _write_folder(files, place, force=force)
+    except BaseException as error:
         if is_new:
             _remove(target)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, target) from error
         raise
 
 

@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 from cudadoctor.sources import trust
@@ -13,6 +15,7 @@ from cudadoctor.sources import trust
 _SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 MOST_LINKS = 40  # as Linux counts
+_OPEN_FILES = "/proc/self/fd"
 _OF_SYSTEM = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")  # also of >(program): their links are the kernel's
 
 
@@ -70,12 +73,12 @@ def _walked(path: str, flags: int, mode: int) -> int:
             except FileNotFoundError:
                 if not last:
                     raise
-                return os.open(part, flags | _SAFELY, mode, dir_fd=folder)
+                return _own(folder, part, flags, mode)
             info = os.fstat(inner)
             if not stat.S_ISLNK(info.st_mode):
                 if last:
                     os.close(inner)
-                    return os.open(part, flags | _SAFELY, mode, dir_fd=folder)
+                    return _own(folder, part, flags, mode)
                 os.close(folder)
                 folder = inner
                 continue
@@ -94,6 +97,36 @@ def _walked(path: str, flags: int, mode: int) -> int:
         raise OSError(error.errno, error.strerror, path) from error
     finally:
         os.close(folder)
+
+
+@contextmanager
+def held(folder: str) -> Iterator[str]:
+    """A way to this folder that stays one to it, whatever somebody puts in its place meanwhile. OSError as for a file."""
+    if not hasattr(os, "O_PATH") or not os.path.isdir(_OPEN_FILES):
+        yield folder
+        return
+    descriptor = _walked(folder, os.O_PATH | os.O_DIRECTORY, 0)
+    try:
+        yield f"{_OPEN_FILES}/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _own(folder: int, name: str, flags: int, mode: int) -> int:
+    """The file in this folder. OSError where another user laid it out there: he could change what is written, or it is another file by a
+    second name. The kernel says the same where fs.protected_regular and fs.protected_hardlinks are on."""
+    descriptor = os.open(name, flags | _SAFELY, mode, dir_fd=folder)
+    place, info = os.fstat(folder), os.fstat(descriptor)
+    of_all = place.st_mode & stat.S_IWOTH and place.st_mode & stat.S_ISVTX
+    why = None
+    if stat.S_ISREG(info.st_mode) and of_all and info.st_uid not in (0, os.geteuid()):
+        why = "it is a file of another user, in a folder where everybody may make some"
+    elif stat.S_ISREG(info.st_mode) and info.st_nlink > 1 and (of_all or place.st_uid not in (0, os.geteuid())):
+        why = "it is a file that has another name besides, in a folder of others"
+    if why is not None:
+        os.close(descriptor)
+        raise OSError(errno.EPERM, why)
+    return descriptor
 
 
 def refused(path: str) -> None:
