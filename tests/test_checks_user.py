@@ -393,6 +393,8 @@ def test_a_file_that_is_not_what_was_installed() -> None:
     assert (found.values["package"], found.values["requirement"], found.values["path"]) == ("llvmlite", "llvmlite==0.46.0", path)
     assert found.quotes[0].text == f"{path}: 10 of 20 bytes, by the RECORD of llvmlite 0.46.0"
     same = msgspec.structs.replace(changed, differs=None)
+    far = msgspec.structs.replace(failed, installed=(same, same, same, changed))
+    assert "python-package-damaged" not in causes({LADDER: far})
     assert clue("python-package-broken", {LADDER: msgspec.structs.replace(failed, installed=(same,))})
     of_driver = climb(
         "numba-kernel", output=HALF_GONE.replace("ModuleNotFoundError: No module named 'llvmlite.binding.dylib'", "KeyError: 1")

@@ -45,6 +45,7 @@ _ELSEWHERE = lazy(rf"^(?!/[^\n:]{{0,900}}(?:site|dist)-packages/)/[^\n:]{{1,900}
 _NO_MODULE = lazy(r"^No module named '(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_NAME = lazy(r"^cannot import name '[^'\n]{1,200}' from (?:partially initialized module )?'(?P<module>[A-Za-z_][\w.]{0,200})'")
 _NO_ATTRIBUTE = lazy(r"^(?:partially initialized )?module '(?P<module>[A-Za-z_][\w.]{0,200})' has no attribute")
+_NEAR = 3  # files that an error names last: one that somebody edited far above it is no reason
 _OF_DEMAND = ("numba-cuda", "numba")  # whose metadata says which version of a neighbour they work with
 
 
@@ -131,7 +132,7 @@ def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     climb = facts[LADDER]
     if climb.value is None or numba_is_ours(climb.value):
         return
-    spoiled = next((file for file in climb.value.installed if file.differs is not None), None)
+    spoiled = next((file for file in climb.value.installed[:_NEAR] if file.differs is not None), None)
     for result in broken(climb.value, "numba-kernel"):
         found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output) or _without_numba(result.output)
         python = told(facts, PYTHON, climb) if found is not None else None
