@@ -92,9 +92,9 @@ def test_a_working_directory_that_is_gone_stops_nothing(tmp_path: Path, monkeypa
 def test_a_program_in_no_folder_is_absent_whatever_the_folders_forbid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = tmp_path / "nvcc"
     there.write_text("#!/bin/sh\n")
-    assert programs.lying("nvcc", str(tmp_path))  # not executable: the answer is that it is denied
-    assert not programs.lying("no-such-program", f"{tmp_path}:/nonexistent")
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:/nonexistent")
+    assert programs.lying("nvcc")  # not executable: the answer is that it is denied
+    assert not programs.lying("no-such-program")
     items = {item.id: item for item in host.collect(host.Plan(quick=True)).items}
     assert items["nvcc"].status == "denied"
     assert items["dkms"].status == "absent"

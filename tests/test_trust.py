@@ -18,7 +18,7 @@ import pytest
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources import applying, inherited, interpreters, programs, recording, trust, writing
-from cudadoctor.sources.host import Collector, Plan
+from cudadoctor.sources.host import Collector, Plan, collect
 from tests.command_line import ROOT
 from tests.command_line import run as command
 from tests.test_interpreters import interpreter
@@ -1058,3 +1058,38 @@ def test_what_may_become_anothers_is_not_handed_on(monkeypatch: pytest.MonkeyPat
         for name in ("HOME", "PYTHONPATH", "LD_LIBRARY_PATH", "PATH", "CUDA_HOME"):
             monkeypatch.setenv(name, place)
             assert inherited.environment().get(name, "") == "", (name, place)
+
+
+def _program(place: Path, body: str, owner: int = 0) -> None:
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(f"#!/bin/sh\n{body}\n")
+    place.chmod(0o755)
+    os.chown(place, owner, owner) if owner else None
+
+
+def test_what_is_refused_is_not_run_for_lying_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shim; and for root, in a folder of its own, a program that another user may change."""
+    ran = tmp_path / "ran"
+    _program(tmp_path / "shims" / "nvcc", f"touch {ran}")
+    _program(tmp_path / "own" / "dkms", f"touch {ran}", 1000 if AS_ROOT else 0)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'shims'}:{tmp_path / 'own' if AS_ROOT else '/none'}:/usr/bin:/bin")
+    items = {item.id: item for item in collect(Plan(quick=True)).items}
+    assert not ran.exists()
+    assert (items["nvcc"].status, "is a shim" in (items["nvcc"].why or "")) == ("denied", True)
+    if AS_ROOT:
+        assert (items["dkms"].status, "another user" in (items["dkms"].why or "")) == ("denied", True)
+        (tmp_path / "own" / "dkms").chmod(0o644)
+        assert {item.id: item for item in collect(Plan(quick=True)).items}["dkms"].status == "denied"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+def test_a_tool_that_is_a_script_finds_no_program_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = tmp_path / "ran"
+    _program(tmp_path / "a" / "nvcc", "helper; echo $PATH")
+    _program(tmp_path / "b" / "helper", f"touch {ran}", 1000)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'a'}:{tmp_path / 'b'}:/usr/bin:/bin")
+    items = {item.id: item for item in collect(Plan(quick=True)).items}
+    assert str(tmp_path / "a") in (items["nvcc"].stdout or "")
+    assert applying.run("helper || true") == 0
+    applying.after("helper || true")
+    assert not ran.exists()

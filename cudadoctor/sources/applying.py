@@ -86,7 +86,7 @@ def run(script: str) -> int:
 
 def _run(argv: list[str]) -> int:
     """The terminal sends Ctrl-C to the program too; it may still have to put something right, so it is waited for."""
-    variables = {**inherited.for_repair(), **inherited.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.search_path("sh")}
+    variables = {**inherited.for_repair(), **inherited.settings_off(*_SETTINGS), **_of_installers(), "PATH": programs.handed_on("sh")}
     process = subprocess.Popen(argv, cwd="/", env=variables)
     try:
         return process.wait()
@@ -109,7 +109,7 @@ def after(script: str) -> dict[str, str] | None:
     The shell and its programs get what every child gets, and stand in /. Of a variable that the commands name, the shell alone sees the
     user's own value; all others stay as they are.
     """
-    path = programs.search_path("sh")
+    path = programs.handed_on("sh")
     named = set(re.findall(r"(?<!\w)[A-Za-z_]\w*", script, re.ASCII)) - {"PATH"}
     own = [f"unset {name}; {name}={shlex.quote(os.environ[name])}" for name in sorted(named & os.environ.keys())]
     told = [f'[ -z "${{{name}+x}}" ] || printf "{name}=%s\\0" "${name}"' for name in (*sorted(named), "PATH")]

@@ -16,7 +16,7 @@ from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper, started
 from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
-from cudadoctor.sources.programs import found, lying, refused, search_path
+from cudadoctor.sources.programs import found, handed_on, lying, refused
 from cudadoctor.sources.readers import READERS
 from cudadoctor.sources.spawning import ON_WINDOWS, remembered, uninterrupted
 
@@ -132,8 +132,8 @@ class Collector:
             shown = probe.what
             argv = list(probe.run or probe.what)
             environment["LC_ALL"] = "C"
-            environment["PATH"] = search_path(argv[0])
-            program = found(argv[0]) or (None if ON_WINDOWS else lying(argv[0], environment["PATH"]))
+            environment["PATH"] = handed_on(argv[0])
+            program = found(argv[0]) or (None if ON_WINDOWS else lying(argv[0]))
             if program is None:
                 why = refused(argv[0])
                 status: Status = "absent" if why is None else "denied"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from cudadoctor.sources import trust
+from cudadoctor.sources import inherited, trust
 from cudadoctor.sources.spawning import ON_WINDOWS
 
 PROGRAM_FOLDERS = ("/usr/sbin", "/sbin", "/usr/bin", "/bin")  # where admin tools live that a user's PATH may lack
@@ -16,6 +16,13 @@ _PATHEXT = ".COM;.EXE;.BAT;.CMD"
 def search_path(program: str, *, windows: bool = ON_WINDOWS) -> str:
     """The user's PATH as far as it may be trusted, and behind it where this program lies besides."""
     return os.pathsep.join(dict.fromkeys((*trust.folders(os.environ.get("PATH", "")), *_besides(program, windows=windows))))
+
+
+def handed_on(program: str) -> str:
+    """The PATH for a child that is this program. It may be a script, which starts others by their names: as root it gets the folders in
+    which every program is root's, and the system's own."""
+    given = inherited.environment().get("PATH", "").split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys((*filter(None, given), *_besides(program, windows=ON_WINDOWS))))
 
 
 def _besides(program: str, *, windows: bool) -> tuple[str, ...]:
@@ -59,10 +66,20 @@ def refused(program: str) -> str | None:
             return f"{path} {why}; it was not run"
     relative = (os.path.join(folder, program) for folder in given.split(os.pathsep) if not os.path.isabs(folder))
     path = next((path for path in relative if os.path.isfile(path) and os.access(path, os.X_OK)), "")
-    return f"{path} is found by a relative entry of PATH; it was not run" if path else None
+    if path:
+        return f"{path} is found by a relative entry of PATH; it was not run"
+    there = _there(program)
+    why = trust.refusal(there) if there is not None else None
+    return f"{there} {why}; it was not run" if why is not None else None
 
 
-def lying(program: str, path: str) -> str | None:
-    """A file of that name in a folder of PATH that cannot be executed. Folders that may not be read show nothing."""
-    places = (os.path.join(folder, program) for folder in path.split(os.pathsep) if folder)
+def lying(program: str) -> str | None:
+    """A file of that name in a folder of PATH that cannot be executed, and may be: the system says why. Folders that may not be read show
+    nothing."""
+    path = _there(program)
+    return path if path is not None and trust.refusal(path) is None else None
+
+
+def _there(program: str) -> str | None:
+    places = (os.path.join(folder, program) for folder in search_path(program).split(os.pathsep) if folder)
     return next((place for place in places if os.path.lexists(place)), None)
