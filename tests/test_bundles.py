@@ -431,6 +431,12 @@ def test_nvidia_smi_alone() -> None:
     assert root(of(hot)) == "row-remap-needed"
 
 
+def test_a_document_that_says_nothing_of_its_gpus_is_no_sound_machine() -> None:
+    """`nvidia-smi -q -x` that was cut short after the first tags."""
+    report = of('<nvidia_smi_log><gpu id="1">\n' * 2)
+    assert (report.verdict, report.exit_code) == ("undecided", 3)
+
+
 def test_nvidia_smi_among_other_words_is_a_text() -> None:
     query = (BUNDLES.parent / "parsers" / "nvidia_smi" / "recorded--h200-580-query.txt").read_text("utf-8")
     for text in (

@@ -148,9 +148,9 @@ class Log(msgspec.Struct):
         self.process = {}
 
     def smi(self) -> Smi:
-        """The finished value. GPUs are numbered only where the log shows all of them."""
+        """The finished value. GPUs are numbered only where the log shows all of them; one of which nothing is said was cut off."""
         self.close_process()
-        gpus = self.gpus
+        gpus = [gpu for gpu in self.gpus if gpu.name or gpu.uuid or gpu.address]
         if len(gpus) == self.attached:
             gpus = [msgspec.structs.replace(gpu, index=index) for index, gpu in enumerate(gpus)]
         return Smi(
