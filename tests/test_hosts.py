@@ -172,3 +172,13 @@ def test_a_kernel_that_ran_with_another_driver_library_proves_nothing(knowledge:
     report = judge(msgspec.structs.replace(evidence, items=replaced), knowledge)
     assert report.verdict == "undecided"
     assert report.diagnosis.ask[0].command == "printenv LD_LIBRARY_PATH"
+
+
+def test_no_other_place_than_a_node_is_opened_to_devices(knowledge: Knowledge) -> None:
+    """A recording from elsewhere may name any path; the step that mounts with `dev` is root's."""
+    name = "h100-node-on-nodev-mount"
+    evidence = evidence_of(name)
+    assert "mount-option-forbids" in blamed(judge(evidence, knowledge))
+    ladder = next(item for item in evidence.items if item.id == "ladder")
+    moved = msgspec.structs.replace(ladder, stdout=(ladder.stdout or "").replace("/dev/nvidia", "/home/nvidia"))
+    assert "mount-option-forbids" not in blamed(judge(evidence.completed((moved,)), knowledge))

@@ -253,7 +253,7 @@ def allowed(node: DeviceNode, user: User) -> bool:
 def on_mount_without_devices(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Opening a node gives EACCES, root too: it lies on a mount with the option nodev."""
     climb = facts[LADDER]
-    refused = [opening for opening in _refused(climb, "EACCES") if opening.nodev]
+    refused = [opening for opening in _refused(climb, "EACCES") if opening.nodev and opening.path.startswith("/dev/")]
     if refused and elsewhere(facts) is None:
         values = {"place": refused[0].path, "option": "nodev", "opposite": "dev", "device": "yes"}
         yield Clue(cause="mount-option-forbids", quotes=_opening(climb, refused[0]), values=values)
