@@ -402,6 +402,18 @@ def test_a_file_that_is_not_what_was_installed() -> None:
     assert "python-package-damaged" not in causes({LADDER: msgspec.structs.replace(of_driver, installed=(changed,))})
 
 
+def test_a_file_that_lowers_another_limit_is_not_named() -> None:
+    """Many a start-up file switches core dumps off."""
+    line = ConfigLine(path="/v/guard.pth", line=1, text="import resource; resource.setrlimit(resource.RLIMIT_{}, (1, 1))")
+    low = msgspec.structs.replace(climb("init", code=2), limits=(Limit(name="address space", value=1 << 30, line=3),))
+    for resource, path in (("AS", "/v/guard.pth"), ("CORE", None)):
+        hook = msgspec.structs.replace(line, text=line.text.format(resource))
+        state: State = {LADDER: low, LIMITS: (), PYTHON: with_numba(hooks=(hook,))}
+        values = clue("process-limits", state).values
+        assert (values["own"], values.get("path")) == ("yes", path)
+    assert "own" not in clue("process-limits", {LADDER: low, LIMITS: (Limit(name="address space", value=1 << 30, line=1),)}).values
+
+
 def test_threads_that_a_limit_or_a_filter_refuses() -> None:
     none: State = {KERNEL_INTERFACE: (Refusal(name="clone3", answer="can't start new thread", line=1),), LADDER: climb("init", code=304)}
     assert causes(none) == {"kernel-interface-withheld"}

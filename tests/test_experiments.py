@@ -208,17 +208,26 @@ def test_no_context_is_made_where_others_compute() -> None:
 
 
 def test_where_others_compute_a_try_does_what_the_first_climb_did() -> None:
-    """The driver's own kernel ran beside them, so Numba's may; not where somebody wants the GPU for himself, or little memory is left."""
+    """The driver's own kernel ran beside them, so Numba's may; not where somebody wants the GPU for himself, shares a context of
+    MPS, or nobody says so, nor where little memory is left.
+    """
     asked = {item.id: item for item in evidence_of("h200-in-use").items if item.id in ("nvml", "nvidia-smi")}
     shared = live("h200-numba-simulator").completed(tuple(asked.values()))
     plan = plan_for(shared)
     assert plan is not None
     assert plan.goal == "numba-kernel"
-    nvml = msgspec.structs.replace(
-        asked["nvml"], stdout=(asked["nvml"].stdout or "").replace('"compute_mode": "default"', '"compute_mode": "exclusive_process"')
-    )
-    assert nvml.stdout != asked["nvml"].stdout
-    assert plan_for(shared.completed((nvml,))) is None
+    alone = msgspec.structs.replace(shared, items=tuple(item for item in shared.items if item.id != "nvidia-smi"))
+    assert plan_for(alone) is not None
+    for old, new in (
+        ('"compute_mode": "default"', '"compute_mode": "exclusive_process"'),
+        ('"compute_mode": "default"', '"compute_mode": null'),  # not known
+        ('"kind": "C"', '"kind": "M+C"'),
+        ('"/opt/venv/bin/python"', "null"),
+        ('"/opt/venv/bin/python"', '"nvidia-cuda-mps-server"'),
+    ):
+        nvml = msgspec.structs.replace(asked["nvml"], stdout=(asked["nvml"].stdout or "").replace(old, new))
+        assert nvml.stdout != asked["nvml"].stdout
+        assert plan_for(alone.completed((nvml,))) is None, new
     ladder = shared.get("ladder")
     assert ladder is not None
     full = re.sub(r'"memory_free_bytes": \d+', '"memory_free_bytes": 1000000000', ladder.stdout or "")

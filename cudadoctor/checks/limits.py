@@ -44,6 +44,8 @@ LEAST: dict[str, int] = {
     OF_GROUP: 1 << 30,
     "processes of the control group": 32,
 }
+# What Python's module resource calls them.
+_RESOURCES = {"address space": "RLIMIT_AS", "data size": "RLIMIT_DATA", "processes": "RLIMIT_NPROC", FILES: "RLIMIT_NOFILE"}
 _BYTES = ("address space", "data size", OF_GROUP)
 CPU_TIME, LEAST_SECONDS = "CPU time", 60  # an import of a framework and its first kernel take some
 PROCESSES = ("processes", "processes of the control group")
@@ -156,7 +158,8 @@ def _of_interpreter(facts: Facts, first: Quote, low: Low) -> Clue:
     shown = [Quote(source="/proc/self/limits of the examined Python", first=low.line, last=low.line, text=f"{low.name}: {low.words}")]
     shell, python = facts.value(LIMITS), facts.value(PYTHON)
     if shell is not None and tight(shell) is None:
-        hook = next((hook for hook in (python.hooks if python is not None else ()) if "setrlimit" in hook.text), None)
+        hooks = python.hooks if python is not None else ()
+        hook = next((hook for hook in hooks if f"{_RESOURCES.get(low.name)}," in hook.text), None)
         values.update({"own": "yes", **({"path": hook.path} if hook is not None else {})})
         shown += [spoken(hook.path, hook.line, hook.text)] if hook is not None else []
     return Clue(cause=CEILING, quotes=(first, *shown), values=values)

@@ -185,7 +185,7 @@ class Keeper:
                 self.supervisor.wait()
 
 
-_ahead = []  # type: list[Keeper]
+_ahead: list[Keeper] = []
 
 
 def start_ahead() -> None:

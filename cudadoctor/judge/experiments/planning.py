@@ -14,7 +14,7 @@ from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.experiments import START, Change, Entry, Failure, Plan, Proposal
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Finding, Judged
-from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, SMI, TOOLKITS, Nvml, Smi
+from cudadoctor.model.values import ENVIRONMENT, LADDER, LIMITS, NVML, SMI, TOOLKITS, GpuProcess, Ladder, Nvml, Smi
 from cudadoctor.parsers import tries
 from cudadoctor.parsers.worker_ladder import HANGING
 
@@ -24,7 +24,8 @@ _SELECTING = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
 _BELOW = ("hardware", "bus", "kernel", "node", "container")  # layers that no variable cures
 _BY_THE_LOADER = (START, "libcuda")
 _WITH_CONTEXT = LADDER_ORDER[LADDER_ORDER.index("context") :]
-_ROOM = 2 << 30  # bytes that are free on each GPU: a context of ours takes nobody's
+_ROOM = 2 << 30  # bytes that are free on a GPU
+_OF_MPS = "nvidia-cuda-mps"  # with these words begin the names of its daemon and its server
 _TELLING = 5  # characters of a value that are enough to be meant
 _SUSPECTS, _EACH = 6, 6  # causes that are tried for, and places of one list that are tried one by one
 
@@ -101,23 +102,33 @@ def _untouchable(seen: Seen, root: Finding | None, knowledge: Knowledge) -> bool
 
 
 def _goal(facts: Facts, rung: str) -> str | None:
-    """How far a try may climb. A context of ours could disturb a job, clients of MPS, or who wants a GPU that takes one process alone. Who
-    computes, where neither NVML nor nvidia-smi lists it, is not known: then somebody may. What the first climb did beside others, a
-    context and the driver's own kernel, a try may do again.
+    """How far a try may climb: to a kernel where nobody computes; beside others no further than the first climb came, which made a context
+    and ran the driver's own kernel there. None: not even so far.
     """
-    nvml, smi, climb = facts.value(NVML), facts.value(SMI), facts.value(LADDER)
+    nvml, smi = facts.value(NVML), facts.value(SMI)
     listed: list[Nvml | Smi] = [nvml] if nvml is not None and nvml.code == 0 else []
     listed += [smi] if smi is not None and smi.process_list else []
-    modes = {(gpu.compute_mode or "default").lower() for one in listed for gpu in one.gpus}
-    processes = [process for one in listed for process in one.processes]
-    alone = bool(modes - {"default"}) or any(process.kind not in ("C", "G") for process in processes)
-    shared = not listed or alone or (climb is not None and bool(climb.guests)) or any(process.kind == "C" for process in processes)
-    if not shared:
+    climb = facts.value(LADDER)
+    guests = climb is not None and bool(climb.guests)
+    modes = {gpu.compute_mode.lower() for one in listed for gpu in one.gpus if gpu.compute_mode is not None}
+    processes = [process for one in listed for process in one.processes if process.kind != "G"]
+    if listed and not guests and not processes and modes <= {"default"}:
         return "numba-kernel"
     if rung not in _WITH_CONTEXT:
         return "devices"
-    room = climb is not None and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
-    return rung if listed and not alone and room and rung != "context" else None
+    return rung if rung != "context" and modes == {"default"} and _shared_alike(processes) and _room(climb) else None
+
+
+def _shared_alike(processes: Sequence[GpuProcess]) -> bool:
+    """Whether these processes have contexts of their own. Who computes, where nobody lists it or a process has no name, is not known:
+    MPS may, whose clients share one.
+    """
+    return bool(processes) and all(one.kind == "C" and one.name is not None and _OF_MPS not in one.name for one in processes)
+
+
+def _room(climb: Ladder | None) -> bool:
+    """Whether a context of ours takes nobody's memory, on any GPU that the climb saw."""
+    return climb is not None and bool(climb.devices) and all((device.memory_free_bytes or 0) >= _ROOM for device in climb.devices)
 
 
 def _proposals(
