@@ -30,7 +30,7 @@ DOCTOR = str(ROOT / "tests" / "doctor.py")
 NAMES = sorted(path.name for path in HOSTS.iterdir() if (path / "recording.json").exists())
 # Something stands between these machines and what asks them: without the evidence that shows it, words mean what they mean elsewhere.
 MISLED = (
-    "h100-ioctl-of-driver-filtered", "h100-memory-of-its-group", "h100-nvml-of-another-driver", "h100-preload-guard", "h100-seccomp-clone3",
+    "h100-ioctl-of-driver-filtered", "h100-nvml-of-another-driver", "h100-preload-guard", "h100-seccomp-clone3",
     "h200-nvidia-smi-shim",
 )  # fmt: skip
 COLOUR_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONIOENCODING", "CUDA_VISIBLE_DEVICES")

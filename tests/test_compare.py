@@ -39,7 +39,7 @@ def of(comparison: Comparison, kind: str) -> list[Difference]:
 
 
 # ---------------------------------------------------------------- what is equal
-@every("name", NAMES, share=4)
+@every("name", NAMES)
 def test_a_machine_equals_itself(name: str) -> None:
     one = side(name)
     assert found(one, one).equal

@@ -6,6 +6,7 @@ install. Causes with a message of their own come first, but for what a package's
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ _ENDS = lazy(
     r"(?:EOF|Value|Syntax)Error(?=: (?:marshal data too short|bad marshal data|source code (?:string )?cannot contain null bytes)))"
     r":[ \t]*(?P<words>[^\n]{0,600})"
 )
+_OF_SOURCE = lazy(r"^(?:Syntax|Indentation|Tab)Error: ", re.MULTILINE)  # a source that ends in its middle
 _NO_NUMBA = "ModuleNotFoundError: No module named 'numba'"
 # OSError: .../site-packages/llvmlite/binding/libllvmlite.so: file too short
 _DAMAGED = lazy(
@@ -126,30 +128,40 @@ def demanded(name: str, python: PythonEnvironment) -> str | None:
 
 
 def rule(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The Numba rung of the examined interpreter ends with an error out of its own packages. A file of theirs that the error names and
-    that is not what was installed is the reason.
-    """
+    """The Numba rung of the examined interpreter ends with an error out of its own packages."""
     climb = facts[LADDER]
     if climb.value is None or numba_is_ours(climb.value):
         return
-    spoiled = next((file for file in climb.value.installed[:_NEAR] if file.differs is not None), None)
     for result in broken(climb.value, "numba-kernel"):
         found = of_crash(result.output) if result.status == "crash" else of_traceback(result.output) or _without_numba(result.output)
         python = told(facts, PYTHON, climb) if found is not None else None
         if found is None or python is None:
             continue
-        name = spoiled.package if spoiled is not None else distribution(found.module, python)
+        name = distribution(found.module, python)
         values = {"package": name, "module": found.module, "asked_by": distribution(found.asked_by, python)}
-        exact = spoiled is not None and spoiled.version is not None and "+" not in spoiled.version
-        requirement = f"{name}=={spoiled.version}" if spoiled is not None and exact else demanded(name, python)
+        requirement = demanded(name, python)
         if requirement is not None:
             values["requirement"] = requirement
         quotes = (rung_quote(climb, result), spoken(found.path, 0, found.words))
-        if spoiled is None:
-            yield in_python(BROKEN, facts[PYTHON], quotes, values)
-            return
-        words = f"{spoiled.path}: {spoiled.differs}, by the RECORD of {spoiled.package} {spoiled.version or ''}".rstrip()
-        yield in_python(DAMAGED, facts[PYTHON], (spoken(spoiled.path, spoiled.line, words), quotes[0]), {**values, "path": spoiled.path})
+        yield in_python(BROKEN, facts[PYTHON], quotes, values)
+        return
+
+
+def damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """Numba's import fails, and a file that the error names last is not what was installed (workers/installed_files.py)."""
+    climb = facts[LADDER]
+    if climb.value is None or numba_is_ours(climb.value):
+        return
+    file = next((file for file in climb.value.installed[:_NEAR] if file.differs is not None), None)
+    python = told(facts, PYTHON, climb) if file is not None else None
+    for result in broken(climb.value, "numba-kernel"):
+        if file is None or python is None or not (_OF_SOURCE.search(result.output) or of_traceback(result.output)):
+            continue
+        version = file.version if file.version is not None and "+" not in file.version else None  # 2.5+cu124 is not on PyPI
+        requirement = f"{file.package}=={version}" if version is not None else demanded(file.package, python)
+        values = {"package": file.package, "path": file.path, **({"requirement": requirement} if requirement is not None else {})}
+        words = f"{file.path}: {file.differs}, by the RECORD of {file.package} {file.version or ''}".rstrip()
+        yield in_python(DAMAGED, facts[PYTHON], (spoken(file.path, file.line, words), rung_quote(climb, result)), values)
         return
 
 
@@ -166,4 +178,4 @@ def detached(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield in_python(DETACHED, facts[PYTHON], quotes, {name: text for name, text in named.items() if text})
 
 
-RULES = (Rule("python", (BROKEN, DAMAGED), rule), Rule("python", (DETACHED,), detached))
+RULES = (Rule("python", (BROKEN,), rule), Rule("python", (DAMAGED,), damaged), Rule("python", (DETACHED,), detached))

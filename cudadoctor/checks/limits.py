@@ -122,9 +122,11 @@ def refused(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def starved(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A kernel's step was killed or did not end, in a control group with less memory than such a program takes."""
-    climb, group = facts[LADDER], facts.there(CGROUP_LIMITS)
-    ended = [entry for entry in climb.value.rungs if entry.rung in KERNELS and entry.status in ("crash", "hang")] if climb.value else []
-    low = tight(group.need()) if ended and group is not None else None
+    climb = facts[LADDER]
+    steps = [entry for entry in climb.value.rungs if entry.rung in KERNELS] if climb.value is not None else []
+    ended = [entry for entry in steps if entry.status == "hang" or (entry.status == "crash" and SIGKILL in (entry.why or ""))]
+    group = facts[CGROUP_LIMITS] if ended else None  # not known: then it may be that
+    low = tight(group.value) if group is not None and group.value is not None else None
     if group is not None and low is not None and low.name == OF_GROUP:
         yield _clue(rung_quote(climb, ended[0]), group, low)
 

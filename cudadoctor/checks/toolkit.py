@@ -20,7 +20,6 @@ from cudadoctor.checks.common import (
     package_of,
     package_quote,
     rung_quote,
-    spoken,
 )
 from cudadoctor.checks.reading import subject_of
 from cudadoctor.inventory.rungs import needed_parts
@@ -89,11 +88,10 @@ def _damaged(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     found = _parts(facts) if failed or numba_kernel_worked(facts) else None
     if found is None:
         return
-    python, _, parts = found
+    python, toolkits, parts = found
     for part in parts.values():
         if part.damage is not None:
-            shown = spoken(part.path or part.name, 0, f"{part.name}: {part.path}: {part.damage}")
-            quotes = (*(rung_quote(climb, one) for one in failed[:1]), shown)
+            quotes = (*(rung_quote(climb, one) for one in failed[:1]), component_quote(toolkits, part))
             yield in_python(DAMAGED, python, quotes, {"path": part.path or "", "reason": part.damage})
 
 

@@ -11,8 +11,9 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from importlib.metadata import Distribution
 
-MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one that are read
+MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one whose contents are
 INSTALLERS = ("pip", "uv", "poetry", "pdm")
 ENDS = "\"'(),:;\n"  # of a path within an error
 
@@ -29,30 +30,17 @@ def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def recorded(folder: str) -> Iterator[tuple[str, str]]:
-    """Name and version of each package of a folder, as `numba-0.68.1`, with the text of its RECORD. Conda writes its prefix into files, and
-    distributions strip libraries: what they install need not be what RECORD says.
+def recorded(folder: str) -> Iterator[tuple[Distribution, str]]:
+    """Each package of a folder with the text of its RECORD. Conda writes its prefix into files, and distributions strip libraries: what
+    they install need not be what RECORD says.
     """
-    for entry in sorted(listing(folder)):
-        home = os.path.join(folder, entry)
-        if entry.endswith(".dist-info") and read(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
-            yield entry[: -len(".dist-info")], "\n" + read(os.path.join(home, "RECORD"))
-
-
-def listing(folder: str) -> list[str]:
     try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def read(path: str) -> str:
-    """A file's text; nothing where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_BYTES)
-    except OSError:
-        return ""
+        from importlib.metadata import distributions
+    except ImportError:  # Python before 3.8
+        return
+    for package in distributions(path=[folder]):
+        if (package.read_text("INSTALLER") or "").lower().startswith(INSTALLERS):
+            yield package, "\n" + (package.read_text("RECORD") or "")
 
 
 def difference(path: str, line: str) -> str | None:
@@ -87,7 +75,6 @@ def report(emit: Callable[..., None], output: str) -> None:
             for package, text in texts if place == folder else ():
                 _, begins, rest = text.partition("\n" + inside + ",")
                 if begins:
-                    name, _, version = package.partition("-")
-                    line = rest.partition("\n")[0].rstrip("\r")
-                    emit("installed", path=path, package=name.lower().replace("_", "-"), version=version, differs=difference(path, line))
+                    name, differs = package.metadata["Name"], difference(path, rest.partition("\n")[0].rstrip("\r"))
+                    emit("installed", path=path, package=name.lower().replace("_", "-"), version=package.version, differs=differs)
                     break

@@ -152,7 +152,7 @@ def damage_with(path: str, name: str) -> str | None:
     folder = os.path.dirname(path)
     found = damage_of(path)
     for other in sorted(listing(folder)) if found is None and name == "nvrtc" else ():
-        damage = damage_of(os.path.join(folder, other)) if other.startswith("libnvrtc-builtins") and "alt" not in other else None
+        damage = damage_of(os.path.join(folder, other)) if other.startswith("libnvrtc-builtins") else None
         found = found or (damage and "{}: {}".format(other, damage))
     return found
 
