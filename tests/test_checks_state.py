@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudadoctor.checks import device_nodes, device_state, driver_fit, history, limits
-from cudadoctor.checks.limits import tight
+from cudadoctor.checks.withheld import tight
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.facts import Facts, Key, NotKnown, Quote, Unknown

@@ -359,7 +359,7 @@ def test_less_evidence_finds_no_more(cause: str, one_in: int) -> None:
         assert all(KNOWLEDGE.cause(one).effect != "blocks" for one in more), (unknown, more)
 
 
-# Tested in test_checks_state.py: what these rows take over from checks/device_state.py and checks/limits.py.
+# Tested in test_checks_state.py: what these rows take over from checks/device_state.py and checks/withheld.py.
 STATE = {"preloaded-library-interferes", "compute-mode-blocks", "mps-problem", "mig-without-instances", "vgpu-problem", "process-limits"}
 
 

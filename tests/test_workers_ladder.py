@@ -401,7 +401,7 @@ def test_a_file_that_is_not_what_was_installed_is_told(
     (packages / "numba_cuda-0.30.dist-info" / "RECORD").write_text(
         "numba/other.py,,\nnumba/__init__.py,sha256=SpGK1v0ExC-SD9kLPFB1xyfXyFzpKv0fYQUuKjI0fHQ,13\n"
     )
-    (packages / "numba_cuda-0.30.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: numba-cuda\nVersion: 0.30\n")
+
     if installer is not None:
         (packages / "numba_cuda-0.30.dist-info" / "INSTALLER").write_text(installer)
     events = named(climb("--no-benchmark", PYTHONPATH=str(packages)), "installed")

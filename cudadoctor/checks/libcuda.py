@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cudadoctor.checks import limits
+from cudadoctor.checks import withheld
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import NOT_THERE, UNUSABLE, any_of, broken, passed, plural, rung_quote, spoken, variables_of, without_places
 from cudadoctor.checks.reading import module_named
@@ -197,7 +197,7 @@ CHECK = Check(
         Rule("libcuda", (MANAGER,), _for_guests_only),
         Rule("libcuda", (STUB,), _stub),
         Rule("libcuda", (COMPAT,), _compat),
-        *limits.RULES,
+        *withheld.RULES,
     ),
     describe=_describe,
 )  # fmt: skip

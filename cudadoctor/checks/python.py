@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cudadoctor.checks import broken_package, frameworks, limits
+from cudadoctor.checks import broken_package, frameworks, withheld
 from cudadoctor.checks.base import Check, Line, Rule
 from cudadoctor.checks.common import (
     any_of,
@@ -219,7 +219,7 @@ CHECK = Check(
         Rule("python", (PATH,), any_of(library_path, misled)),
         *frameworks.RULES,
         *broken_package.RULES,
-        *limits.OF_FILES,
+        *withheld.OF_FILES,
         Rule("python", (HOOK,), any_of(set_at_start, set_by_wrapper)),
     ),
     describe=_describe,

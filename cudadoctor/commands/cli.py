@@ -15,15 +15,18 @@ import click
 
 from cudadoctor.commands import helping, setup, terminal
 from cudadoctor.commands.check import check
-from cudadoctor.commands.explain import causes, explain, guide
+from cudadoctor.commands.compare import compare
+from cudadoctor.commands.explain import causes, explain
 from cudadoctor.commands.fix import fix
 from cudadoctor.commands.fleet import fleet
-from cudadoctor.commands.measuring import bench, compare, smoke
+from cudadoctor.commands.guide import guide
+from cudadoctor.commands.measuring import bench, smoke
+from cudadoctor.commands.record import record
 from cudadoctor.commands.run import run
 from cudadoctor.model import exit_codes
 
 COMMANDS = (
-    check, fix, fleet, smoke, bench, setup.record, explain, causes, guide, setup.schema, run, compare,
+    check, fix, fleet, smoke, bench, record, explain, causes, guide, setup.schema, run, compare,
     setup.hook, setup.completion, setup.mcp,
 )  # fmt: skip
 STANDS_ON = ("click", "rich", "msgspec", "psutil", "nvidia-ml-py", "numba", "numba-cuda", "numpy")

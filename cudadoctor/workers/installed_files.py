@@ -11,9 +11,8 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from importlib.metadata import Distribution
 
-MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one whose contents are
+MOST_FILES, MOST_BYTES = 40, 64 << 20  # files that are compared, and bytes of one that are read
 INSTALLERS = ("pip", "uv", "poetry", "pdm")
 ENDS = "\"'(),:;\n"  # of a path within an error
 
@@ -30,17 +29,23 @@ def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def recorded(folder: str) -> Iterator[tuple[Distribution, str]]:
-    """Each package of a folder with the text of its RECORD. Conda writes its prefix into files, and distributions strip libraries: what
-    they install need not be what RECORD says.
+def recorded(folder: str, listing: Callable[[str], list[str]]) -> Iterator[tuple[str, str]]:
+    """Name and version of each package of a folder, as `numba-0.68.1`, with the text of its RECORD. Conda writes its prefix into files, and
+    distributions strip libraries: what they install need not be what RECORD says.
     """
+    for entry in listing(folder):
+        home = os.path.join(folder, entry)
+        if entry.endswith(".dist-info") and read(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
+            yield entry[: -len(".dist-info")], "\n" + read(os.path.join(home, "RECORD"))
+
+
+def read(path: str) -> str:
+    """A file's text; nothing where it cannot be read."""
     try:
-        from importlib.metadata import distributions
-    except ImportError:  # Python before 3.8
-        return
-    for package in distributions(path=[folder]):
-        if (package.read_text("INSTALLER") or "").lower().startswith(INSTALLERS):
-            yield package, "\n" + (package.read_text("RECORD") or "")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(MOST_BYTES)
+    except OSError:
+        return ""
 
 
 def difference(path: str, line: str) -> str | None:
@@ -65,16 +70,17 @@ def difference(path: str, line: str) -> str | None:
         return None
 
 
-def report(emit: Callable[..., None], output: str) -> None:
-    """An event for each file that the words of an error name and a package brought."""
+def report(emit: Callable[..., None], listing: Callable[[str], list[str]], output: str) -> None:
+    """An event for each file that the words of an error name and a package brought. `listing`: cudadoctor_lines.py's."""
     folders = [folder for folder in dict.fromkeys(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")]
     files = named(output, folders)
     for folder in folders:
-        texts = list(recorded(folder)) if any(place == folder for place, _ in files.values()) else []
+        texts = list(recorded(folder, listing)) if any(place == folder for place, _ in files.values()) else []
         for path, (place, inside) in files.items():
             for package, text in texts if place == folder else ():
                 _, begins, rest = text.partition("\n" + inside + ",")
                 if begins:
-                    name, differs = package.metadata["Name"], difference(path, rest.partition("\n")[0].rstrip("\r"))
-                    emit("installed", path=path, package=name.lower().replace("_", "-"), version=package.version, differs=differs)
+                    name, _, version = package.partition("-")
+                    line = rest.partition("\n")[0].rstrip("\r")
+                    emit("installed", path=path, package=name.lower().replace("_", "-"), version=version, differs=difference(path, line))
                     break

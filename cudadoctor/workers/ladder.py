@@ -421,7 +421,8 @@ def climb_numba(worker: Worker, working: dict[int, bool], only: str | None) -> N
         return
     steps.climb(worker, working, only)
     if worker.last_output:
-        worker.guard("installed", lambda: sibling("installed_files").report(worker.emit, worker.last_output))
+        said = worker.last_output
+        worker.guard("installed", lambda: sibling("installed_files").report(worker.emit, sibling("cudadoctor_lines").listing, said))
 
 
 def plain_traceback(error: BaseException) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.device_nodes import CONTROL, FIRST, allowed, gpu_nodes, needed
 from cudadoctor.checks.device_nodes import UVM as MEMORY_NODE
-from cudadoctor.checks.limits import tight
 from cudadoctor.checks.reading import Quotes
+from cudadoctor.checks.withheld import tight
 from cudadoctor.model.facts import Fact, Facts, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy

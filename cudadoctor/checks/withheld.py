@@ -204,7 +204,7 @@ def _failure(facts: Facts) -> tuple[Quote, int | None] | None:
 
 
 def _few_processes(facts: Facts) -> bool:
-    """Whether a limit says why no thread can be started (checks/limits.py)."""
+    """Whether a limit says why no thread can be started (checks/withheld.py)."""
     low = [tight(limits) for limits in (facts.value(LIMITS), facts.value(CGROUP_LIMITS)) if limits is not None]
     return any(entry is not None and entry.name in PROCESSES for entry in low)
 
