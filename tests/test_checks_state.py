@@ -1,7 +1,7 @@
 """Rules about a driver that does not fit and a device that refuses work: each cause fires, does not fire, and is undecided.
 
 Flavours and packages (driver_fit.py), MIG, compute mode, MPS, fabric, confidential computing and vGPU (device_state.py), limits
-(limits.py), policies (device_nodes.py).
+(withheld.py), policies (device_nodes.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cudadoctor.checks import device_nodes, device_state, driver_fit, history, limits
+from cudadoctor.checks import device_nodes, device_state, driver_fit, history, withheld
 from cudadoctor.checks.withheld import tight
 from cudadoctor.inventory.rungs import Rungs
 from cudadoctor.knowledge.load import load
@@ -294,13 +294,13 @@ STARVED = Ladder(rungs=(RungResult(rung="numba-kernel", gpu=0, status="hang"),))
     ],
 )
 def test_limits(own: tuple[Limit, ...], group: tuple[Limit, ...] | None, climb: Any, causes: list[str]) -> None:
-    assert found(limits.limited, {LIMITS: own, CGROUP_LIMITS: group, LADDER: climb}) == causes
+    assert found(withheld.limited, {LIMITS: own, CGROUP_LIMITS: group, LADDER: climb}) == causes
 
 
 @pytest.mark.parametrize(("limit", "causes"), [(300 << 20, ["process-limits"]), (300 << 30, [])])
 def test_a_kernel_that_does_not_end_in_a_group_with_little_memory(limit: int, causes: list[str]) -> None:
-    assert found(limits.starved, {LADDER: STARVED, CGROUP_LIMITS: ceiling("memory of the control group", limit)}) == causes
-    assert found(limits.starved, {LADDER: make.ladder(), CGROUP_LIMITS: ceiling("memory of the control group", limit)}) == []
+    assert found(withheld.starved, {LADDER: STARVED, CGROUP_LIMITS: ceiling("memory of the control group", limit)}) == causes
+    assert found(withheld.starved, {LADDER: make.ladder(), CGROUP_LIMITS: ceiling("memory of the control group", limit)}) == []
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_killed_for_the_memory_of_its_group(why: str, before: int, after: int, c
         KILLED_FOR_MEMORY_AFTER: after,
         CGROUP_LIMITS: ceiling("memory of the control group", 200 << 20),
     }
-    assert found(limits.killed, state) == causes
+    assert found(withheld.killed, state) == causes
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_killed_for_the_memory_of_its_group(why: str, before: int, after: int, c
 )
 def test_killed_for_its_cpu_time(seconds: int, why: str, causes: list[str]) -> None:
     crash = RungResult(rung="init", gpu=None, status="crash", why=why)
-    assert found(limits.out_of_time, {LADDER: Ladder(rungs=(crash,)), LIMITS: ceiling("CPU time", seconds)}) == causes
+    assert found(withheld.out_of_time, {LADDER: Ladder(rungs=(crash,)), LIMITS: ceiling("CPU time", seconds)}) == causes
 
 
 @pytest.mark.parametrize(
@@ -349,18 +349,18 @@ def test_killed_for_its_cpu_time(seconds: int, why: str, causes: list[str]) -> N
 def test_no_process_may_be_started(why: str, processes: int, causes: list[str]) -> None:
     known = (make.fact(LIMITS, ceiling("processes", processes)), make.fact(CGROUP_LIMITS, NONE))
     facts = Facts(known, (Unknown(key=LADDER.name, why=why),))
-    assert [clue.cause for clue in limits.refused(facts, KNOWLEDGE)] == causes
+    assert [clue.cause for clue in withheld.refused(facts, KNOWLEDGE)] == causes
 
 
 def test_a_full_gpu_is_no_limit() -> None:
     gpu = make.nvml_gpu(memory_used_bytes=95 << 30, memory_total_bytes=96 << 30)
     state = {LIMITS: ceiling("address space", 8 << 30), CGROUP_LIMITS: None, LADDER: make.ladder("context", code=2), NVML: nvml_with(gpu)}
-    assert found(limits.limited, state) == []
+    assert found(withheld.limited, state) == []
 
 
 def test_limits_that_nobody_knows_leave_it_open() -> None:
     with pytest.raises(NotKnown):
-        found(limits.limited, {LADDER: make.ladder("init", code=304)}, (LIMITS,))
+        found(withheld.limited, {LADDER: make.ladder("init", code=304)}, (LIMITS,))
 
 
 def test_what_is_too_low_is_said_in_its_unit() -> None:
