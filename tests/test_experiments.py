@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from cudadoctor.commands import examining
 from cudadoctor.inventory.rungs import LADDER_ORDER
 from cudadoctor.judge import experiments, stages
+from cudadoctor.judge.experiments import planning
 from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.experiments import SAME, Change, Entry, Failure, Plan, Proposal, Ran, Try
@@ -174,6 +175,14 @@ def test_the_change_of_the_cause_is_proposed() -> None:
     assert plan is not None
     assert plan.proposals == (Proposal(cause="cuda-visible-devices-hides-all", change=Change(unset=("CUDA_VISIBLE_DEVICES",))),)
     assert plan.goal == "numba-kernel"
+
+
+def test_a_value_that_another_begins_with_is_not_named() -> None:
+    """What the failure names is tried first; `/usr/local/cuda` is not named by a path below `/usr/local/cuda-13.0`."""
+    named = [
+        said for said in ("/opt/cuda/lib64/a.so", "at /opt/cuda: gone", "/opt/cuda-13.0/lib64/a.so") if planning._names(said, "/opt/cuda/")
+    ]
+    assert named == ["/opt/cuda/lib64/a.so", "at /opt/cuda: gone"]
 
 
 @pytest.mark.parametrize(

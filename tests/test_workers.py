@@ -272,6 +272,19 @@ def test_processes_a_stopped_holder(device: Path, holder: subprocess.Popen[str])
     assert table(device)[holder.pid]["state"] == "stopped"
 
 
+def test_processes_a_child_that_waits_for_its_parent_a_moment_is_not_defunct(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program is that when it ends: what counts is whom nobody waits for a moment later."""
+    worker = load("processes")
+    with subprocess.Popen(["true"]) as ending, subprocess.Popen(["true"]) as left:
+        wait_until(lambda: letter(ending.pid) == letter(left.pid) == "Z")
+        monkeypatch.setattr(worker.time, "sleep", lambda _: ending.wait())
+        found = worker.add_stat(worker.table_from_proc())
+        assert found[ending.pid]["letter"] == "Z"
+        worker.leave_what_lasts(found)
+        assert ending.pid not in found
+        assert found[left.pid]["letter"] == "Z"
+
+
 VFORK = "import os, sys; os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])"
 
 

@@ -130,10 +130,14 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def libcuda_fits(facts: Facts) -> bool | None:
-    """Whether the libcuda that programs load is of the loaded module's release: then no upgrade left two of them. None: not known."""
-    climb, module = facts.value(LADDER), facts.value(LOADED_DRIVER)
-    if climb is None or climb.library is None or module is None:
+    """Whether the libcuda that programs load is of the loaded module's release: then no upgrade left two of them. Where nobody told its
+    release, NVML's library stands for it, if the module took it. None: not known.
+    """
+    climb, module, nvml = facts.value(LADDER), facts.value(LOADED_DRIVER), facts.value(NVML)
+    if climb is None or module is None:
         return None
+    if climb.library is None:
+        return True if nvml is not None and nvml.code == 0 else None
     return same_release(module.version, climb.library)
 
 

@@ -208,8 +208,8 @@ def _with_node(facts: Facts) -> int:
     same.
     """
     bus, nodes = facts.there(PCI), facts.value(DEVICE_NODES)
-    on_bus = len(bus.need().nvidia_gpus) if bus is not None else 0
-    return on_bus if nodes is None else min(on_bus, len(gpu_nodes(nodes)))
+    on_bus = [len(bus.need().nvidia_gpus)] if bus is not None else []
+    return min([*on_bus, *([len(gpu_nodes(nodes))] if nodes is not None else [])], default=0)
 
 
 # ---------------------------------------------------------------- rules

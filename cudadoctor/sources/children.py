@@ -190,7 +190,7 @@ class Child:
             stdout=self.text("stdout") if self.process is not None or self.refused is not None else None,
             stderr=self.text("stderr") if self.process is not None else self.refused,
             dropped_bytes=self.dropped,
-            seconds=self.seconds,
+            seconds=round(self.seconds, 4),  # as recordings hold it: a replay must round alike
         )
 
 

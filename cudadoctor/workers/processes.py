@@ -18,6 +18,7 @@ from cudadoctor_lines import command_line, emit, read, start  # which takes that
 
 # isort: split
 import os
+import time
 
 TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ DEVICE_PREFIX = "/dev/nvidia"
 COMMAND_LIMIT = 300  # characters
 NAMES = "/proc/kallsyms"
 IN_DRIVER = "[nvidia"  # a function of one of its modules: [nvidia], [nvidia_uvm]
+PASSING = ("Z", "X", "D")  # states that every process may be in for a moment
+MOMENT = 0.3  # seconds
 WAITS_LIMIT = 100  # characters of where a process waits
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD in the flags of /proc/PID/stat
 # What may be the parent of a process whose own parent ended: an init, or a supervisor that asked to be one.
@@ -105,8 +108,8 @@ def process_table() -> Tuple[Dict[int, Entry], str, Optional[str]]:
     return table_from_proc(), "/proc", wrong
 
 
-def add_stat(table: Dict[int, Entry]) -> None:
-    """Session, state letter, name and flags from /proc/PID/stat; kernel threads and those that ended are dropped."""
+def add_stat(table: Dict[int, Entry]) -> Dict[int, Entry]:
+    """Session, state letter, name and flags from /proc/PID/stat; kernel threads and those that ended are dropped. The same table."""
     for pid in list(table):
         try:
             name, fields = stat_fields(pid)
@@ -118,6 +121,18 @@ def add_stat(table: Dict[int, Entry]) -> None:
             del table[pid]
         else:
             table[pid].update(letter=fields[0], sid=int(fields[3]), name=name)
+    return table
+
+
+def leave_what_lasts(table: Dict[int, Entry]) -> None:
+    """A process that is just ending is defunct for a moment, and one that asks the driver sleeps for one: such a state counts where it is
+    there when looked at again.
+    """
+    passing = {pid: entry for pid, entry in table.items() if entry["letter"] in PASSING}
+    if passing:
+        time.sleep(MOMENT)
+        for pid in set(passing) - set(add_stat(dict(passing))):
+            del table[pid]
 
 
 def doctors_own(table: Dict[int, Entry], doctor: int) -> Set[int]:
@@ -274,7 +289,7 @@ def main() -> None:
         return
     prefix = option("--device-prefix", DEVICE_PREFIX)
     table, provider, wrong = process_table()
-    add_stat(table)
+    leave_what_lasts(add_stat(table))
     family = doctors_own(table, int(option("--doctor", str(os.getppid()))))
     complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
     mine = os.getuid() if hasattr(os, "getuid") else None

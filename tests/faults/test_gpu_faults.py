@@ -1,6 +1,6 @@
 """Real faults on a machine with an NVIDIA GPU, made as root in mount namespaces, by environment and by helper processes.
 
-    CUDADOCTOR_PATIENT=/path/to/python pytest -m gpu_faults tests/faults
+    CUDADOCTOR_PATIENT=/path/to/python pytest -n 8 -m gpu_faults tests/faults
 
 The patient is an interpreter in which Numba kernels run. The card's settings are never touched, and each fault ends with its
 namespace. Where a fault can be cured on the spot, the printed steps are run in the same shell and the machine is examined again.

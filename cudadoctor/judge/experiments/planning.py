@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cudadoctor.checks.common import variables_of
@@ -160,11 +161,16 @@ def _named(free: dict[str, str], facts: Facts, evidence: Evidence, table: Experi
     said = "\n".join(_without_way("\n".join(outputs).split("\n")))
     for name, text in free.items():
         places = table.entries(name, text)
-        held = [number for number, place in enumerate(places) if len(place) >= _TELLING and place in said]
+        held = [number for number, place in enumerate(places) if len(place) >= _TELLING and _names(said, place)]
         if (len(name) >= _TELLING and name in said) or (held and len(places) == 1):
             yield Change(unset=(name,))
         elif len(held) == 1:
             yield Change(left_out=(Entry(variable=name, number=held[0]),))
+
+
+def _names(said: str, place: str) -> bool:
+    """Whether words hold this value whole: `/opt/cuda-13.0/lib` does not hold `/opt/cuda`."""
+    return re.search(re.escape(place.rstrip("/")) + r"(?![\w.-])", said) is not None
 
 
 def _without_way(lines: Sequence[str]) -> Iterator[str]:
