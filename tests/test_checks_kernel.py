@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cudadoctor.checks import container, device_nodes, driver, gpu, health
+from cudadoctor.checks import container, device_nodes, driver, driver_fit, gpu, health
 from cudadoctor.checks.reading import plain_address, same_address
 from cudadoctor.checks.traces import is_driver_module, is_driver_package
 from cudadoctor.knowledge.load import load
@@ -466,6 +466,13 @@ def test_each_library_is_enough_for_a_mismatch() -> None:
     by_name = make.ladder("init", code=803, library=None)
     found, _ = judged(host({LOADED_DRIVER: version("580.82.07"), LADDER: by_name, NVML: make.nvml(12, library=None), SMI: None}))
     assert found["driver-version-mismatch"].values["library"] == make.VERSION
+
+
+def test_a_release_that_nobody_told_is_that_of_nvml_where_the_module_took_it() -> None:
+    """Without /proc nobody knows which libcuda was loaded; a mismatch in the kernel log is then some other program's."""
+    untold: State = {LOADED_DRIVER: version(make.VERSION), LADDER: make.ladder("init", code=304, library=None)}
+    fits = [driver_fit.libcuda_fits(host({**untold, NVML: nvml})) for nvml in (make.nvml(), make.nvml(18), None)]
+    assert fits == [True, None, None]
 
 
 def test_branch_and_gpu() -> None:
