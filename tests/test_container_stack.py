@@ -20,6 +20,7 @@ from cudadoctor.model.version import ModuleVersion
 from cudadoctor.parsers.base import Text
 from cudadoctor.parsers.container_stack import PARSER
 from cudadoctor.sources import container_stack
+from tests import pasted
 from tests.command_line import evidence_of, host, run
 
 DOCKER = "docker: /usr/bin/docker\n"
@@ -138,3 +139,27 @@ def test_without_an_engine_it_is_absent(tmp_path: Path, monkeypatch: pytest.Monk
         pytest.skip("a snap of Docker is installed here")
     with pytest.raises(FileNotFoundError):
         container_stack.read_container_stack("")
+
+
+MOUNT = "nvidia-container-cli: mount error: file creation failed: /var/lib/docker/overlay2/ab/merged{}: unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (MOUNT.format("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1: file exists"), "The image holds driver files of its own"),
+        (MOUNT.format("/run/nvidia-persistenced/socket: no such device or address"), "The container gets the host's /run"),
+        (
+            'error mounting "/run/nvidia-persistenced/socket" to rootfs at "/run/nvidia-persistenced/socket": mount src=/run/'
+            "nvidia-persistenced/socket: no such file or directory",
+            "Start the daemon whose socket the specification lists",
+        ),
+    ],
+)
+def test_what_could_not_be_put_into_the_container_says_what_to_change(text: str, first: str) -> None:
+    """Neither the host's driver nor its loader's cache is at fault where the container itself is in the way."""
+    prescription = pasted.report(text).prescription
+    assert prescription is not None
+    steps = [step.text for step in prescription.steps]
+    assert steps[0].startswith(first)
+    assert not any("loader's cache" in step or "must show the GPU on the host" in step for step in steps)

@@ -110,6 +110,8 @@ PLACES: dict[str, Condition] = {
     "hook-ldcache": evidence(r"ldcache error|ldconfig"),
     "hook-cgroup": evidence(r"cgroup|BPF|overflowuid"),
     "hook-file-exists": evidence(r"file exists"),
+    "hook-host-run": evidence(r"file creation failed:.{0,300}socket: no such device"),
+    "socket-of-daemon": evidence(r"nvidia-persistenced/socket"),
     "hook-slow": evidence(r"timed out|rpc error"),
     "hook-direct": evidence(r"Runtime Hook directly"),
     "hook-gvisor": evidence(r"unsupported Nvidia driver version"),
