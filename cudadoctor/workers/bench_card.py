@@ -10,11 +10,14 @@ from __future__ import annotations
 import ctypes
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+bench_ptx, copy_steps = sibling("bench_ptx"), sibling("copy_steps")
 MIB = 1 << 20
 GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold a display
 WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
@@ -39,14 +42,12 @@ class Samples:
 
 
 class Card:
-    """One visible device whose context is current in this thread. `ptx`: the texts of the kernels; `short`: the form that `check` runs."""
+    """One visible device whose context is current in this thread. `short`: the form that `check` runs; `more`: modules beside those of
+    bench_ptx.py."""
 
-    unfit, samples_of = UnfitError, Samples  # for the modules beside this one, which import nothing of ours
-
-    def __init__(self, driver: Any, gpu: Any, sibling: Callable[[str], Any], ptx: Any = None, *, short: bool) -> None:
-        self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx or sibling("bench_ptx"), short
-        self.place = sibling("copy_steps")
-        self.wrong = self.place.WrongError
+    def __init__(self, driver: Any, gpu: Any, *, short: bool, more: dict[str, Any] | None = None) -> None:
+        self.driver, self.gpu, self.short = driver, gpu, short
+        self.texts = {**bench_ptx.MODULES, **(more or {})}
         self.device = gpu.device.value
         self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.02)
         self.undo: list[tuple[str, Any]] = []
@@ -124,13 +125,14 @@ class Card:
 
     # -------------------------------------------------------- kernels
     def kernel(self, module: str, name: str) -> Any:
-        """A kernel of bench_ptx.py, compiled by the driver on first use."""
+        """A kernel, compiled by the driver on first use."""
         if (module, name) not in self.kernels:
             if module not in self.modules:
                 major, minor = (int(part) for part in (self.gpu.capability or "5.0").split("."))
-                if (major, minor) < self.ptx.needs(module):
+                (version, target, needs), kernels = self.texts[module]
+                if (major, minor) < needs:
                     raise UnfitError("compute capability {} does not have it".format(self.gpu.capability))
-                self.modules[module] = self.compile(self.ptx.module(module), module)
+                self.modules[module] = self.compile(bench_ptx.head(version, target) + kernels, module)
             function = self.driver.value(
                 ctypes.c_void_p, "cuModuleGetFunction", self.modules[module], ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
             )
@@ -299,7 +301,7 @@ class Card:
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         if not self.driver.attribute(INTEGRATED, self.device):
             return int(free.value)
-        return int(min(total.value, self.place.available_memory() * HOST_SHARE))
+        return int(min(total.value, copy_steps.available_memory() * HOST_SHARE))
 
     def read_out(self, count: int) -> list[int]:
         """The first 64-bit words that a kernel left in the small buffer."""

@@ -31,15 +31,20 @@ _OUT = 1  # where JSON goes; `start` moves it
 _LOADED: dict[str, Any] = {}
 
 
-def start() -> None:
-    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
-    global _OUT
+def follow_parent() -> None:
+    """Ask the kernel to end this process with its parent. Where it cannot, the parent's own limits must do."""
     try:
         import ctypes
 
         ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGKILL
     except Exception:
         pass
+
+
+def start() -> None:
+    """Leave when the parent dies, and keep JSON apart from anything that libraries print."""
+    global _OUT
+    follow_parent()
     _OUT = os.dup(1)
     os.dup2(2, 1)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+climbing = sibling("climbing")
 ADDED = (1.0, 2.0, 3.0, 4.0)  # twice this is 20
 SUM = 20.0
 # Without the first two JAX and TensorFlow take most of the GPU's memory; by the third TensorFlow names the libraries that do not load.
@@ -225,8 +226,8 @@ def told(error: BaseException) -> str:
 class Climb:
     """Import, GPUs, computation, as far as they hold."""
 
-    def __init__(self, worker: Any, broken: Any, framework: Framework) -> None:
-        self.worker, self.broken, self.framework = worker, broken, framework
+    def __init__(self, worker: Any, framework: Framework) -> None:
+        self.worker, self.framework = worker, framework
         self.printed = ""  # by the steps that passed: many a framework says at its import why it will not compute
 
     def all(self) -> None:
@@ -241,10 +242,10 @@ class Climb:
         except Idle:
             return {"status": "skip", "why": "no GPU answered CUDA"}
         except Failed as failure:
-            raise self.broken(self.printed + str(failure), why=str(failure)[:300]) from None
+            raise climbing.RungError(self.printed + str(failure), why=str(failure)[:300]) from None
         except BaseException as error:  # an import may raise anything, SystemExit too
             why = ("%s: %s" % (type(error).__name__, error))[:300]
-            raise self.broken(self.printed + told(error), why=why) from None
+            raise climbing.RungError(self.printed + told(error), why=why) from None
         self.printed = (self.printed + self.worker.capture.text())[-EARLIER:]
         return result
 
@@ -265,13 +266,12 @@ def main(arguments: list[str]) -> None:
     """Set up the descriptors, climb, and leave without tearing anything down."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    ladder = sibling("ladder")
-    worker = ladder.started()
+    worker = climbing.started()
     name = arguments[0] if arguments else ""
     worker.emit("start", framework=name, python=sys.executable, devices="--devices" in arguments)
     if name in FRAMEWORKS:
         framework = FRAMEWORKS[name]("--devices" in arguments)
-        worker.guard(name, lambda: Climb(worker, ladder.RungError, framework).all())
+        worker.guard(name, lambda: Climb(worker, framework).all())
     worker.emit("done")
     os._exit(0)
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import ctypes
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+RungError = sibling("climbing").RungError
 COPIED = 4 << 20  # bytes of the memory rung
 COUNT = 8192  # integers that the kernel computes
 THREADS = 128
@@ -110,12 +113,11 @@ def describe(driver: Any, index: int) -> dict[str, Any]:
 class Gpu:
     """One visible device. Its primary context is kept, so that Numba later uses the same one."""
 
-    def __init__(self, driver: Any, described: dict[str, Any], broken: type[Exception]) -> None:
-        self.driver, self.index, self.broken = driver, described["index"], broken
+    def __init__(self, driver: Any, described: dict[str, Any]) -> None:
+        self.driver, self.index = driver, described["index"]
         self.address: str | None = described["address"]
         self.capability: str | None = described["compute_capability"]
         self.device = ctypes.c_int(0)
-        self.free_bytes = 0
         self.handle: Any = None  # the context
         self.context_seconds: float | None = None
 
@@ -130,7 +132,6 @@ class Gpu:
         self.driver.call("cuCtxSetCurrent", context)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        self.free_bytes = free.value
         return {"memory_free_bytes": free.value}
 
     def memory(self) -> dict[str, Any]:
@@ -160,7 +161,7 @@ class Gpu:
         said = look()
         if said is None:
             return
-        raise self.broken("{}; {}".format(said, repeated(lambda: look() is not None)))
+        raise RungError("{}; {}".format(said, repeated(lambda: look() is not None)))
 
     def _compile(self) -> Any:
         """The module, compiled by the driver. Its compiler's messages join the error."""
@@ -171,10 +172,10 @@ class Gpu:
         text = PTX.format(target=target_for(self.capability)).encode("ascii")
         try:
             self.driver.call("cuModuleLoadDataEx", ctypes.byref(module), ctypes.c_char_p(text), ctypes.c_uint(2), options, values)
-        except self.broken as error:
+        except RungError as error:
             message = log.value.decode("utf-8", "replace").strip()
             if message:
-                error.output = "{}\n{}".format(error.output, message)  # type: ignore[attr-defined]
+                error.output = "{}\n{}".format(error.output, message)
             raise
         return module
 

@@ -6,6 +6,8 @@ import ctypes
 import errno
 import os
 
+from cudadoctor_lines import sibling
+
 # Where drivers and container runtimes put it.
 FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib",
@@ -39,11 +41,8 @@ def version_in(path: str | None) -> str | None:
     return version if found and first.isdigit() and int(first) >= 100 else None
 
 
-def report_openings(emit: Callable[..., None], places: Any) -> None:
-    """After a failed cuInit: which device nodes this process may open, and what refuses: the kernel, or a library that stands before it.
-
-    `places`: refused_places.py.
-    """
+def report_openings(emit: Callable[..., None]) -> None:
+    """After a failed cuInit: which device nodes this process may open, and what refuses: the kernel, or a library that stands before it."""
     nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
     try:
         with open("/proc/self/limits", encoding="ascii", errors="replace") as file:
@@ -60,7 +59,13 @@ def report_openings(emit: Callable[..., None], places: Any) -> None:
             emit("opening", path=path, errno_name=None)
         except OSError as refused:
             name = errno.errorcode.get(refused.errno or 0, str(refused.errno))
-            emit("opening", path=path, errno_name=name, nodev=places.mounted(path, "ST_NODEV"), intercepted=kernel_opens(path))
+            emit(
+                "opening",
+                path=path,
+                errno_name=name,
+                nodev=sibling("refused_places").mounted(path, "ST_NODEV"),
+                intercepted=kernel_opens(path),
+            )
 
 
 def kernel_opens(path: str) -> bool:
@@ -75,7 +80,7 @@ def kernel_opens(path: str) -> bool:
     return bool(opened >= 0)
 
 
-def report_unreadable(emit: Callable[..., None], places: Any) -> None:
+def report_unreadable(emit: Callable[..., None]) -> None:
     """Where libcuda could not be loaded: copies of it that this process may not read."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + list(FOLDERS)
-    places.report(emit, [os.path.join(folder, "libcuda.so.1") for folder in folders if folder])
+    sibling("refused_places").report(emit, [os.path.join(folder, "libcuda.so.1") for folder in folders if folder])
