@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-bench_ptx, copy_steps = sibling("bench_ptx"), sibling("copy_steps")
+bench_ptx, copy_steps, RungError = sibling("bench_ptx"), sibling("copy_steps"), sibling("climbing").RungError
 MIB = 1 << 20
 GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold a display
 WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
@@ -133,25 +133,17 @@ class Card:
                 if (major, minor) < needs:
                     raise UnfitError("compute capability {} does not have it".format(self.gpu.capability))
                 self.modules[module] = self.compile(bench_ptx.head(version, target) + kernels, module)
-            function = self.driver.value(
-                ctypes.c_void_p, "cuModuleGetFunction", self.modules[module], ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
-            )
-            self.kernels[module, name] = ctypes.c_void_p(function)
+            self.kernels[module, name] = self.driver.kernel(self.modules[module], name)
         return self.kernels[module, name]
 
     def compile(self, text: str, name: str) -> Any:
         """A module by the driver's own compiler; its time is kept."""
-        log = ctypes.create_string_buffer(4096)
-        options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 4096)
-        module = ctypes.c_void_p()
         started = time.perf_counter()
         try:
-            data = ctypes.c_char_p(text.encode("ascii"))
-            self.driver.call("cuModuleLoadDataEx", ctypes.byref(module), data, ctypes.c_uint(2), options, values)
-        except Exception as error:
-            said = " ".join(log.value.decode("utf-8", "replace").split())
-            if said:
-                error.args = ("{}: {}".format(error, said)[:300],)
+            module = self.driver.compiled(text)
+        except RungError as error:
+            if error.log:
+                error.args = ("{}: {}".format(error, " ".join(error.log.split()))[:300],)
             raise
         self.compile_seconds[name] = time.perf_counter() - started
         self.undo.append(("cuModuleUnload", module))
@@ -169,11 +161,7 @@ class Card:
         is. `shared`: bytes of dynamic shared memory."""
         held: list[Any] = [value if kind == "m" else ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
         array = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
-        one = ctypes.c_uint(1)
-        self.driver.call(
-            "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, ctypes.c_uint(shared),
-            stream if stream is not None else self.stream, array, None,
-        )  # fmt: skip
+        self.driver.launch(kernel, blocks, threads, array, stream if stream is not None else self.stream, shared)
 
     # -------------------------------------------------------- time
     def shut_gate(self, *streams: Any) -> None:

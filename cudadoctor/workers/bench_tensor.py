@@ -97,8 +97,7 @@ class Tensor:
         """Compiled by the driver on first use."""
         if module not in self.modules:
             self.modules[module] = self.card.compile(text, module)
-        entry = ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
-        function = ctypes.c_void_p(self.driver.value(ctypes.c_void_p, "cuModuleGetFunction", self.modules[module], entry))
+        function = self.driver.kernel(self.modules[module], name)
         if shared:
             self.driver.call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(shared))
         return function

@@ -36,6 +36,7 @@ class RungError(Exception):
     def __init__(self, output: str, code: int | None = None, name: str | None = None, why: str | None = None) -> None:
         super().__init__(output)
         self.output, self.code, self.name, self.why = output, code, name, why
+        self.log = ""  # of the driver's compiler
 
 
 class Capture:

@@ -83,6 +83,34 @@ def read(path: str) -> str:
         return file.read().decode("utf-8", "replace")
 
 
+def beginning(path: str, most: int = 1 << 20) -> str:
+    """So many bytes of a file as text; nothing where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def stat_fields(pid: int) -> tuple[str, list[str]]:
+    """Name and the fields after it of /proc/PID/stat. The name may hold blanks and brackets."""
+    before, _, after = read("/proc/%d/stat" % pid).rpartition(")")
+    return before.partition("(")[2], after.split()
+
+
+def held_open(folder: str, prefixes: tuple[str, ...]) -> set[str]:
+    """The files of a folder such as /proc/PID/fd whose path begins so. OSError where it may not be listed."""
+    found = set()
+    for number in os.listdir(folder):
+        try:
+            target = os.readlink(folder + "/" + number)
+        except OSError:
+            continue  # it was closed meanwhile
+        if target.startswith(prefixes):
+            found.add(target)
+    return found
+
+
 def command_line(pid: int) -> str:
     """Its beginning, for a process may say that gigabytes are its own. Empty where it ended, or is another user's."""
     try:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 RungError = sibling("climbing").RungError
 ON_WINDOWS = sys.platform == "win32"
 LIBRARY = "nvcuda.dll" if ON_WINDOWS else "libcuda.so.1"
+LOG_SIZE = 8192  # bytes for the messages of the driver's compiler
 # What cuGetErrorName would say, for libraries whose own functions do not answer (the toolkit's stub is one).
 KNOWN_ERRORS = {
     3: ("CUDA_ERROR_NOT_INITIALIZED", "initialization error"),
@@ -65,6 +66,29 @@ class Driver:
             answered = entry is not None and entry(code, ctypes.byref(text)) == 0 and text.value
             answers.append(text.value.decode("utf-8", "replace") if answered and text.value else fallback)
         return answers
+
+    def compiled(self, text: str) -> Any:
+        """A module of PTX, compiled by the driver. `log` of the error: what its compiler says."""
+        log, module = ctypes.create_string_buffer(LOG_SIZE), ctypes.c_void_p()
+        options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER and its size
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_SIZE)
+        data = ctypes.c_char_p(text.encode("ascii"))
+        try:
+            self.call("cuModuleLoadDataEx", ctypes.byref(module), data, ctypes.c_uint(2), options, values)
+        except RungError as error:
+            error.log = log.value.decode("utf-8", "replace").strip()
+            raise
+        return module
+
+    def kernel(self, module: Any, name: str) -> Any:
+        """A kernel of a module."""
+        entry = ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
+        return ctypes.c_void_p(self.value(ctypes.c_void_p, "cuModuleGetFunction", module, entry))
+
+    def launch(self, kernel: Any, blocks: int, threads: int, arguments: Any = None, stream: Any = None, shared: int = 0) -> None:
+        """Queue a kernel. `shared`: bytes of dynamic shared memory."""
+        one, grid, block, dynamic = (ctypes.c_uint(number) for number in (1, blocks, threads, shared))
+        self.call("cuLaunchKernel", kernel, grid, one, one, block, one, one, dynamic, stream, arguments, None)
 
     def tried(self, function: str, *arguments: Any) -> bool:
         """Whether a call worked, where the loss of its value must not lose the rest."""

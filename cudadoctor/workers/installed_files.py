@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cudadoctor_lines import listing
+from cudadoctor_lines import beginning, listing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,17 +37,8 @@ def recorded(folder: str) -> Iterator[tuple[str, str]]:
     """
     for entry in listing(folder):
         home = os.path.join(folder, entry)
-        if entry.endswith(".dist-info") and read(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
-            yield entry[: -len(".dist-info")], "\n" + read(os.path.join(home, "RECORD"))
-
-
-def read(path: str) -> str:
-    """A file's text; nothing where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_BYTES)
-    except OSError:
-        return ""
+        if entry.endswith(".dist-info") and beginning(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
+            yield entry[: -len(".dist-info")], "\n" + beginning(os.path.join(home, "RECORD"), MOST_BYTES)
 
 
 def difference(path: str, line: str) -> str | None:

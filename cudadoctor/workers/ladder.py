@@ -15,7 +15,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import sibling  # which takes that folder off the path again
+from cudadoctor_lines import beginning, sibling  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -123,12 +123,8 @@ def changed_variables(given: dict[str, str] | None) -> list[tuple[str, str | Non
 
 def preloaded() -> list[str]:
     """What the loader puts into every program before its own libraries."""
-    try:
-        with open("/etc/ld.so.preload", encoding="utf-8", errors="replace") as file:
-            listed = file.read(4096).replace(":", " ").split()
-    except OSError:
-        listed = []
-    return listed + os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    listed = "{} {}".format(beginning("/etc/ld.so.preload", 4096), os.environ.get("LD_PRELOAD", ""))
+    return listed.replace(":", " ").split()
 
 
 def why_refused(worker: Any, report: str | None) -> None:

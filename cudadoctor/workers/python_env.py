@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import emit, listing, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import beginning, emit, listing, sibling, start  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -65,15 +65,11 @@ class Distribution:
         """Requires-Dist of the metadata's head."""
         found = []
         for file in ("METADATA", "PKG-INFO"):
-            try:
-                with open(os.path.join(self.folder, self.metadata, file), encoding="utf-8", errors="replace") as lines:
-                    for line in lines:
-                        if not line.strip():
-                            break
-                        if line.startswith("Requires-Dist:"):
-                            found.append(line.partition(":")[2].strip()[:LINE_LIMIT])
-            except OSError:
-                continue
+            for line in beginning(os.path.join(self.folder, self.metadata, file)).splitlines():
+                if not line.strip():
+                    break
+                if line.startswith("Requires-Dist:"):
+                    found.append(line.partition(":")[2].strip()[:LINE_LIMIT])
         return found
 
     def build(self) -> str | None:
@@ -81,17 +77,12 @@ class Distribution:
         local = self.version.partition("+")[2]
         if local or self.name != "torch":
             return local or None
-        values = {}
-        with open(os.path.join(self.folder, "torch", "version.py"), encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                name, equals, value = line.partition("=")
-                if equals:
-                    values[name.partition(":")[0].strip()] = value.strip().strip("'\"")
-        if values.get("cuda") not in (None, "None"):
-            return "cu" + values["cuda"].replace(".", "")
-        if values.get("hip") not in (None, "None"):
-            return "rocm" + values["hip"]
-        return "cpu" if "cuda" in values else None
+        cuda, hip = sibling("framework_files").torch_version(self)
+        if cuda not in (None, "None"):
+            return f"cu{cuda.replace('.', '')}"
+        if hip not in (None, "None"):
+            return f"rocm{hip}"
+        return "cpu" if cuda is not None else None
 
 
 def distributions(folders: list[str]) -> dict[str, Distribution]:
@@ -123,11 +114,7 @@ def report_packages(installed: dict[str, Distribution], conda: dict[str, tuple[s
     for name, entry in sorted(installed.items()):
         if not interesting(name):
             continue
-        build = None
-        try:
-            build = entry.build()
-        except OSError:
-            pass
+        build = entry.build()
         if build is None:
             build = conda.get("pytorch" if name == "torch" and "torch" not in conda else name, (None, None))[1]
         requires = entry.requires() if name in WITH_REQUIREMENTS else []
@@ -287,11 +274,7 @@ def report_toolkits(installed: dict[str, Distribution]) -> None:
 
 def made_by_uv() -> bool:
     """Whether uv made this virtual environment: it notes its version in pyvenv.cfg."""
-    try:
-        with open(os.path.join(sys.prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as lines:
-            return any(line.partition("=")[0].strip() == "uv" for line in lines)
-    except OSError:
-        return False
+    return any(line.partition("=")[0].strip() == "uv" for line in beginning(os.path.join(sys.prefix, "pyvenv.cfg")).splitlines())
 
 
 def main() -> None:
@@ -301,16 +284,8 @@ def main() -> None:
     version = sys.version.split()[0]
     virtual = sys.prefix != sys.base_prefix
     refused = not virtual and os.path.exists(os.path.join(os.path.dirname(os.__file__), "EXTERNALLY-MANAGED"))
-    emit(
-        "python",
-        path=sys.executable,
-        version=version,
-        prefix=sys.prefix,
-        conda=conda,
-        virtual=virtual,
-        uv=made_by_uv(),
-        externally_managed=refused,
-    )
+    more = {"conda": conda, "virtual": virtual, "uv": made_by_uv(), "externally_managed": refused}
+    emit("python", path=sys.executable, version=version, prefix=sys.prefix, **more)
     installed = distributions(sys.path)
     guarded("packages", lambda: report_packages(installed, conda_packages(sys.prefix)))
     guarded("framework", lambda: report_frameworks(installed))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from cudadoctor_lines import listing
+from cudadoctor_lines import beginning, listing
 
 TYPE_CHECKING = False  # importing typing would cost more than the search
 if TYPE_CHECKING:
@@ -210,17 +210,12 @@ def toolkit_version(places: Places, root: str) -> str | None:
     try:
         import json
 
-        with open(os.path.join(root, "version.json"), encoding="utf-8") as file:
-            return str(json.load(file)["cuda"]["version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(beginning(os.path.join(root, "version.json")))["cuda"]["version"])
+    except (ValueError, KeyError, TypeError):
         pass
-    try:
-        with open(os.path.join(root, "version.txt"), encoding="utf-8") as file:
-            words = file.read(200).split()
-        if words[:2] == ["CUDA", "Version"]:
-            return words[2]
-    except (OSError, ValueError, IndexError):
-        pass
+    words: list[str] = beginning(os.path.join(root, "version.txt"), 200).split()
+    if words[:2] == ["CUDA", "Version"] and len(words) > 2:
+        return words[2]
     return places.own.version_by_names(root)  # type: ignore[no-any-return]
 
 
