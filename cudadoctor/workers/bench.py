@@ -200,13 +200,7 @@ def measure_long(worker: Any, driver: Any, gpu: Any, watch: Any) -> None:
 
 def work(job: Any) -> None:
     """Make the context, measure; with --peers measure between the GPUs."""
-    worker = job.worker
     if job.peers:
-        sibling("bench_peers").measure(worker, job.driver, job.gpus, job.watches)
-        return
-    gpu, watch = job.gpus[0], job.watches[0]
-    others = watch.others()
-    if others is not None:
-        worker.emit("guest", gpu=gpu.index, **others)
-    if worker.climb("context", gpu.context, gpu.index):
-        measure_long(worker, job.driver, gpu, watch)
+        sibling("bench_peers").measure(job.worker, job.driver, job.gpus, job.watches)
+    elif job.entered():
+        measure_long(job.worker, job.driver, job.gpus[0], job.watches[0])

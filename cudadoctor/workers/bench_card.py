@@ -110,7 +110,7 @@ class Card:
     def make_gate(self) -> None:
         """A flag in host memory that a kernel watches. Without one, gaps between launches count: they are small beside a batch."""
         try:
-            self.kernel("gate", "gate")
+            self._compiled("gate", "gate")
             self.flag = self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(4096), ctypes.c_uint(3))
             self.flag_there = self.driver.value(ctypes.c_uint64, "cuMemHostGetDevicePointer_v2", self.flag, ctypes.c_uint(0))
         except Exception:
@@ -125,7 +125,11 @@ class Card:
 
     # -------------------------------------------------------- kernels
     def kernel(self, module: str, name: str) -> Any:
-        """A kernel, compiled by the driver on first use."""
+        """A kernel, compiled by the driver on first use, and all that it takes to measure it."""
+        self.prepare()
+        return self._compiled(module, name)
+
+    def _compiled(self, module: str, name: str) -> Any:
         if (module, name) not in self.kernels:
             if module not in self.modules:
                 major, minor = (int(part) for part in (self.gpu.capability or "5.0").split("."))

@@ -53,7 +53,6 @@ class Compute:
     def multiply_add(self, kind: str) -> dict[str, Any]:
         """Multiply-adds of one type: a grid of which all blocks run side by side, each thread with independent chains."""
         card = self.card
-        card.prepare()
         kernel = card.kernel(kind, kind)
         blocks = card.sm_count * min(8, card.blocks_per_sm(kernel, THREADS))
         per_turn = 2 * WIDTH[kind] * bench_ptx.ROUNDS * bench_ptx.CHAINS * THREADS * blocks
@@ -75,7 +74,6 @@ class Compute:
     # -------------------------------------------------------- memory
     def shared_memory(self) -> dict[str, Any]:
         card = self.card
-        card.prepare()
         kernel, threads = card.kernel("shared", "shared"), 512
         blocks = card.sm_count * min(2, card.blocks_per_sm(kernel, threads))
         card.clear_out()
@@ -118,7 +116,6 @@ class Compute:
     def additions(self, places: int) -> dict[str, Any]:
         """Atomic additions per second; the sum of the counters must be the number of additions."""
         card, driver = self.card, self.driver
-        card.prepare()
         kernel = card.kernel("add", "add")
         blocks = card.sm_count * 8
         counters = card.memory(4 * places)
@@ -146,7 +143,6 @@ class Compute:
     def launch_latency(self) -> dict[str, Any]:
         """From the launch of an empty kernel until the host knows that it ended."""
         card = self.card
-        card.prepare()
         kernel = card.kernel("gate", "nothing")
 
         def once() -> None:
@@ -163,7 +159,6 @@ class Compute:
     def launch_queued(self) -> dict[str, Any]:
         """One launch among many that are queued: what it costs the GPU; the host's own share is said beside it."""
         card = self.card
-        card.prepare()
         kernel = card.kernel("gate", "nothing")
         started = time.perf_counter()
         for _ in range(QUEUED):
@@ -177,7 +172,6 @@ class Compute:
 
     def launch_graph(self) -> dict[str, Any]:
         card, driver = self.card, self.driver
-        card.prepare()
         kernel = card.kernel("gate", "nothing")
         graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
         driver.call("cuStreamBeginCapture_v2", card.stream, ctypes.c_int(2))  # CU_STREAM_CAPTURE_MODE_RELAXED

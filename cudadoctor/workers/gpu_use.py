@@ -21,6 +21,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+bench_watch = sibling("bench_watch")
 FIRST, OFTEN, SELDOM = 3.0, 0.05, 0.2  # seconds: up to when to look often, and how long to wait between two looks
 COLUMN = 0.25  # seconds of the first columns: no shorter than the time between two looks
 COLUMNS = 60  # of the course of utilisation that is kept; when they are full, two become one
@@ -205,11 +206,11 @@ class Gpu:
         }
 
 
-def gpus_of(module: Any, library: Any) -> List[Gpu]:
+def gpus_of(library: Any) -> List[Gpu]:
     count = ctypes.c_uint()
     if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
         raise RuntimeError("NVML does not say how many GPUs there are")
-    watches = [(index, module.Watch(library, None, index)) for index in range(count.value)]
+    watches = [(index, bench_watch.Watch(library, None, index)) for index in range(count.value)]
     return [Gpu(index, watch) for index, watch in watches if watch.library is not None]
 
 
@@ -240,14 +241,13 @@ def heard_end() -> threading.Event:
 def main() -> None:
     start()
     began = time.monotonic()
-    module = sibling("bench_watch")
     family = Family(int(sys.argv[1]))
-    library = module.library()
+    library = bench_watch.library()
     if library is None:
-        emit("error", error="NVML (%s) cannot be loaded or does not start" % module.LIBRARY, devices=device_files())
+        emit("error", error="NVML (%s) cannot be loaded or does not start" % bench_watch.LIBRARY, devices=device_files())
         return
     try:
-        gpus = gpus_of(module, library)
+        gpus = gpus_of(library)
     except RuntimeError as error:
         emit("error", error=str(error), devices=device_files())
         return

@@ -39,6 +39,13 @@ class Job:
         library = watching.library()
         self.watches = [watching.Watch(library, gpu.address) for gpu in self.gpus]
 
+    def entered(self) -> bool:
+        """Whether the only GPU has a context now; who else computes there is told."""
+        gpu, others = self.gpus[0], self.watches[0].others()
+        if others is not None:
+            self.worker.emit("guest", gpu=gpu.index, **others)
+        return bool(self.worker.climb("context", gpu.context, gpu.index))
+
     def option(self, name: str, otherwise: str) -> str:
         return climbing.option(self.arguments, name) or otherwise
 

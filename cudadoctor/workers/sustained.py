@@ -93,10 +93,7 @@ def load_of(tensor: Any) -> Sustained:
 def work(job: Any) -> None:
     """Make the context, and keep the GPU busy."""
     worker, gpu, watch = job.worker, job.gpus[0], job.watches[0]
-    others = watch.others()
-    if others is not None:
-        worker.emit("guest", gpu=gpu.index, **others)
-    if job.peers or not worker.climb("context", gpu.context, gpu.index):
+    if job.peers or not job.entered():
         return
     seconds = float(job.option("--seconds", "20"))
     card = bench_card.Card(job.driver, gpu, short=False)
