@@ -24,6 +24,7 @@ import json
 
 TYPE_CHECKING = False  # importing typing would cost as much as a whole worker
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 COMMAND_LINE = 4096  # bytes
@@ -75,6 +76,29 @@ def listing(folder: str) -> list[str]:
         return sorted(os.listdir(folder))
     except OSError:
         return []
+
+
+def normal(name: str) -> str:
+    """A distribution's name as the index writes it."""
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def distributions_in(folder: str) -> Iterator[tuple[str, str, str]]:
+    """Name, version and metadata of each distribution in a folder of packages, by the name of its metadata."""
+    for entry in listing(folder):
+        stem, _, kind = entry.rpartition(".")
+        name, _, version = stem.partition("-")
+        if kind in ("dist-info", "egg-info"):
+            yield normal(name), version.partition("-")[0], entry
+
+
+def mapped_files() -> Iterator[tuple[int, int, str]]:
+    """First and last address and path of each file that this process has loaded. Linux alone says it: OSError elsewhere."""
+    for line in read("/proc/self/maps").splitlines():
+        fields = line.split(None, 5)
+        if len(fields) > 5:
+            first, _, last = fields[0].partition("-")
+            yield int(first, 16), int(last, 16), fields[5]
 
 
 def read(path: str) -> str:

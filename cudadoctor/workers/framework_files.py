@@ -10,7 +10,7 @@ import os
 import re
 import struct
 
-from cudadoctor_lines import beginning, listing
+from cudadoctor_lines import beginning, listing, sibling
 
 TYPE_CHECKING = False  # importing typing would cost more than what is read here
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def dynamic_strings(file: Any) -> Iterator[tuple[int, str]]:
 class Loader:
     """Where a framework's libraries may come from: wheels, the environment, the loader's own places, a toolkit."""
 
-    def __init__(self, search: Callable[[], Any], prefix: str, folders: list[str], root: str = "") -> None:
-        self.search, self.root = search, root
+    def __init__(self, prefix: str, folders: list[str], root: str = "") -> None:
+        self.root = root
         self.environ = os.environ
         self.wheels = [folder for site in folders for folder in self._wheel_folders(site)]
         named = [self.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
@@ -103,21 +103,11 @@ class Loader:
         self.folders = [os.path.join(prefix, "lib")] + [folder for folder in self.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
         self.folders += [os.path.join(home, name) for home in homes for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
         self.folders += [root + path for path in ("/lib64", "/usr/lib64", "/lib", "/usr/lib")]
-        self._cached: dict[str, str] | None = None
 
     @staticmethod
     def _wheel_folders(site: str) -> list[str]:
         base = os.path.join(site, "nvidia")
         return [os.path.join(base, entry, "lib") for entry in listing(base)]
-
-    def _cache(self) -> dict[str, str]:
-        if self._cached is None:
-            try:
-                paths = self.search().read_loader_cache(self.root + "/etc/ld.so.cache")
-            except Exception:
-                paths = []
-            self._cached = {os.path.basename(path): self.root + path for path in reversed(paths)}
-        return self._cached
 
     def find(self, soname: str, own: list[str]) -> str | None:
         """The file of that name; None where it is nowhere that any framework's loader looks."""
@@ -125,7 +115,8 @@ class Loader:
             path = os.path.join(folder, soname)
             if os.path.isfile(path):
                 return path
-        cached = self._cache().get(soname)
+        in_cache = sibling("toolkit_search_linux").loader_cache(self.root)
+        cached = next((path for path in in_cache if os.path.basename(path) == soname), None)
         return cached if cached is not None and os.path.isfile(cached) else None
 
     def found(self, sonames: list[str], *own: str) -> dict[str, str | None]:

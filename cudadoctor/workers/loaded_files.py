@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 
-from cudadoctor_lines import sibling
+from cudadoctor_lines import mapped_files, sibling
 
 # Where drivers and container runtimes put it.
 FOLDERS = (
@@ -23,15 +23,9 @@ def loaded_file(library: Any) -> str | None:
     """The file that libcuda was loaded from, links resolved: the mapping that holds cuInit."""
     try:
         address = ctypes.cast(library.cuInit, ctypes.c_void_p).value or 0
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                fields = line.split(None, 5)
-                first, _, last = fields[0].partition("-")
-                if int(first, 16) <= address < int(last, 16):
-                    return fields[5].rstrip("\n") if len(fields) > 5 else None
+        return next((path for first, last, path in mapped_files() if first <= address < last), None)
     except (AttributeError, OSError, ValueError):
-        pass
-    return None
+        return None
 
 
 def version_in(path: str | None) -> str | None:

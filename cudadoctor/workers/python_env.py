@@ -12,7 +12,15 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import beginning, emit, listing, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import (
+    beginning,
+    distributions_in,
+    emit,
+    listing,
+    normal,
+    sibling,
+    start,
+)  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -43,11 +51,6 @@ def guarded(step: str, action: Callable[[], None]) -> None:
         action()
     except Exception as error:
         emit("error", step=step, error=("%s: %s" % (type(error).__name__, error))[:LINE_LIMIT])
-
-
-def normal(name: str) -> str:
-    """A distribution's name as the index writes it."""
-    return name.lower().replace("_", "-").replace(".", "-")
 
 
 def interesting(name: str) -> bool:
@@ -89,14 +92,9 @@ def distributions(folders: list[str]) -> dict[str, Distribution]:
     """Distributions in the order of the search path: the first of a name is the one that is imported."""
     found: dict[str, Distribution] = {}
     for folder in folders:
-        for entry in listing(folder):
-            stem, _, kind = entry.rpartition(".")
-            if kind not in ("dist-info", "egg-info"):
-                continue
-            name, _, version = stem.partition("-")
-            name, version = normal(name), version.partition("-")[0]
+        for name, version, metadata in distributions_in(folder):
             if version and name not in found:
-                found[name] = Distribution(name, version, folder, entry)
+                found[name] = Distribution(name, version, folder, metadata)
     return found
 
 
@@ -135,7 +133,7 @@ def report_refused(installed: dict[str, Distribution]) -> None:
 def shadows(folder: str) -> Iterator[tuple[str, str]]:
     """Files and packages in a folder that hide an installed package. One that is installed there hides nothing."""
     names = listing(folder)
-    installed = {normal(entry.partition("-")[0]) for entry in names if entry.endswith((".dist-info", ".egg-info"))}
+    installed = {name for name, _, _ in distributions_in(folder)}
     for module in SHADOWED:
         if module in installed or ("nvidia-ml-py" in installed and module == "pynvml"):
             continue
@@ -231,7 +229,7 @@ def flavour(installed: dict[str, Distribution]) -> str:
 def report_frameworks(installed: dict[str, Distribution]) -> None:
     """One event for each framework that is installed. A file that cannot be understood costs that framework only."""
     files = sibling("framework_files")
-    loader = files.Loader(lambda: sibling("toolkit_search_linux"), sys.prefix, sys.path, system_root())
+    loader = files.Loader(sys.prefix, sys.path, system_root())
 
     for source, names in files.SOURCES:
         entry = files.first(installed, names)

@@ -42,7 +42,6 @@ class Places:
         self.environ = os.environ
         self.conda_names: list[str] = listing(os.path.join(prefix, "conda-meta"))  # name-version-build.json
         self.conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
-        self.loader_cache: list[str] | None = None
 
     def file_in(self, folder: str, name: str, any_version: bool) -> str | None:
         """The component's file in one folder. pathfinder knows some versions by name; the other searches take the highest."""
