@@ -36,8 +36,7 @@ class RefusedError(Exception):
 def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
     """Why a file that a step changes is left alone: another user made a link on the way to it or, for root, could put one there."""
     for path in (path for name in _FILES for path in values.get(name, ())):
-        link = trust.strange_link(path)
-        why = f"is reached through {link}, a link that another user made" if link is not None else trust.changeable(path)
+        why = trust.led_elsewhere(path)
         if why is not None:
             return f"{path} {why}; it is not changed"
     return None

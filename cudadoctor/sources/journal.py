@@ -102,12 +102,12 @@ def _opened(flags: int) -> Iterator[int]:
     """The journal, where neither a link on the way to it nor another user's rights may lead elsewhere. FileNotFoundError: there is none."""
     path = os.path.join(folder(), NAME)
     try:
-        writing.refused(path)
-        _trusted(path, trust.changeable(path))
+        _trusted(path, trust.led_elsewhere(path))
         if flags & os.O_CREAT:
             os.makedirs(folder(), mode=0o700, exist_ok=True)
         _trusted(folder(), _others(os.lstat(folder())))
-        descriptor = writing.without_links(os.path.join(os.path.realpath(folder()), NAME), flags)
+        with writing.held(folder()) as place:
+            descriptor = os.open(os.path.join(place, NAME), flags | writing.SAFELY, 0o600)
         try:
             _trusted(path, _others(os.fstat(descriptor)))
             yield descriptor
