@@ -7,6 +7,8 @@ factors come as parameters, and what was computed is compared or stored.
 
 from __future__ import annotations
 
+import struct
+
 # 16-byte loads of a thread. Threads enough to fill the GPU hide the time that memory takes to answer; measured: more loads a thread are
 # slower where it stores.
 UNROLLED_COPY = 1
@@ -254,7 +256,7 @@ def arithmetic(kind: str) -> str:
     register, fma, convert, differs, given = _TYPES[kind]
 
     def start(target: str, chain: int) -> str:
-        return f"    add.f32 %f1, %f2, 0f{_float_bits(float(chain)):08X};\n    {convert.format(target)}"
+        return f"    add.f32 %f1, %f2, 0f{struct.pack('>f', chain).hex().upper()};\n    {convert.format(target)}"
 
     chains = [f"{register}{20 + chain}" for chain in range(CHAINS)]
     factor, addend, again = (f"{register}{number}" for number in (17, 18, 19))
@@ -279,12 +281,6 @@ def arithmetic(kind: str) -> str:
 def wrong(differs: str, found: str, right: str) -> str:
     """Counts a register that does not hold what it should."""
     return f"\n    {differs} %p2, {found}, {right};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;"
-
-
-def _float_bits(value: float) -> int:
-    import struct
-
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
 
 
 # Each holds few kernels, so that a run compiles what it uses.
