@@ -164,9 +164,10 @@ def apart(*, windows: bool = ON_WINDOWS) -> dict[str, Any]:
 
 def asked(argv: Sequence[str], environment: dict[str, str], seconds: float) -> subprocess.CompletedProcess[bytes] | None:
     """A program that changes nothing, with its output; None where it does not start, or not end in time."""
+    quiet = subprocess.DEVNULL
     try:
         return subprocess.run(
-            list(argv), cwd="/", env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+            list(argv), cwd="/", env=environment, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, timeout=seconds, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
