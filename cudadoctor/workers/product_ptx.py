@@ -14,6 +14,16 @@ A_POLICY, B_POLICY = "evict_last", "evict_first"
 GROUP = 8  # pairs of blocks along M that run side by side, so that they share rows of A and B in the second level of cache
 
 SLICE_BYTES = ptx.A_BYTES + ptx.B_BYTES
+# The stage in %r10, its phase in %r11.
+NEXT_STAGE = f"""    add.u32 %r10, %r10, 1;
+    setp.eq.u32 %p2, %r10, {STAGES};
+    selp.u32 %r10, 0, %r10, %p2;
+    selp.u32 %r24, 1, 0, %p2;
+    xor.b32 %r11, %r11, %r24;"""
+# Tells a block that the stage of %r32 is free.
+SET_FREE = f"""    add.u32 %r33, %r32, {8 * STAGES};
+    add.u32 %r33, %r31, %r33;
+    mbarrier.arrive.shared::cluster.b64 _, [%r33];"""
 
 
 def shared_memory() -> int:
@@ -122,11 +132,7 @@ WAIT_EMPTY:
     mad.lo.u32 %r29, %r3, {ptx.B_BYTES // 2}, %r29;
     cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint
         [%r29], [%rd2, {{%r22, %r21}}], [%r25], %h1, %rd5;
-    add.u32 %r10, %r10, 1;
-    setp.eq.u32 %p2, %r10, {STAGES};
-    selp.u32 %r10, 0, %r10, %p2;
-    selp.u32 %r24, 1, 0, %p2;
-    xor.b32 %r11, %r11, %r24;
+{NEXT_STAGE}
     add.u32 %r22, %r22, {ptx.SLICE // 4};
     setp.lt.u32 %p2, %r22, {row_bytes // 4};
     @%p2 bra FETCH;
@@ -194,24 +200,16 @@ WAIT_FULL:
     @%p2 bra HELD;
     wgmma.wait_group.sync.aligned 1;
     @!%p5 bra HELD;
-    add.u32 %r33, %r32, {8 * STAGES};
-    add.u32 %r33, %r31, %r33;
-    mbarrier.arrive.shared::cluster.b64 _, [%r33];
+{SET_FREE}
 HELD:
     mov.u32 %r32, %r24;                         // the stage that is still read
-    add.u32 %r10, %r10, 1;
-    setp.eq.u32 %p2, %r10, {STAGES};
-    selp.u32 %r10, 0, %r10, %p2;
-    selp.u32 %r24, 1, 0, %p2;
-    xor.b32 %r11, %r11, %r24;
+{NEXT_STAGE}
     add.u32 %r22, %r22, 1;
     setp.lt.u32 %p2, %r22, {row_bytes // ptx.SLICE};
     @%p2 bra SLICE;
     wgmma.wait_group.sync.aligned 0;
     @!%p5 bra STORE;
-    add.u32 %r33, %r32, {8 * STAGES};
-    add.u32 %r33, %r31, %r33;
-    mbarrier.arrive.shared::cluster.b64 _, [%r33];
+{SET_FREE}
 """
 
 

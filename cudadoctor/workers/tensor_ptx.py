@@ -85,6 +85,10 @@ DONE:
 
 
 # ------------------------------------------------------------------ the rate, by mma.sync
+_ENTRY = ".visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)"
+_GIVEN = """    ld.param.u64 %rd2, [p_out];
+    ld.param.u32 %r6, [p_turns];
+    cvta.to.global.u64 %rd2, %rd2;"""
 _BEGIN = """    mov.u64 %rd20, %clock64;
     mov.u64 %rd21, %globaltimer;
 """
@@ -132,13 +136,11 @@ def rate(kind: str) -> str:
         for turn in range(ROUNDS)
         for of_chain in (listed("%a", 4 * chain, 4) for chain in range(CHAINS))
     )
-    return f"""{head(version, target)}.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+    return f"""{head(version, target)}{_ENTRY}
 {{
     .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f32 %f<4>; .reg .b32 %x<4>; .reg .b32 %y<4>; .reg .b32 %b<2>;
     {declared}
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+{_GIVEN}
     mov.u32 %r1, %ctaid.x;
     mov.u32 %r2, %ntid.x;
     mov.u32 %r3, %tid.x;
@@ -171,13 +173,10 @@ def rate_fp64(*, hopper: bool) -> str:
         for turn in range(ROUNDS)
         for of_chain in (listed("%a", sums_count * chain, sums_count) for chain in range(2 * CHAINS))
     )
-    module = head("7.8", "sm_90") if hopper else head("7.0", "sm_80")
-    return f"""{module}.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+    return f"""{head("7.8", "sm_90") if hopper else head("7.0", "sm_80")}{_ENTRY}
 {{
     .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f64 %d<4>; {declared}
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+{_GIVEN}
     mov.u32 %r1, %ctaid.x;
     mov.u32 %r2, %ntid.x;
     mov.u32 %r3, %tid.x;
@@ -225,14 +224,12 @@ def rate_of_groups(kind: str) -> str:
     )
     return f"""{head("8.0", "sm_90a")}.extern .shared .align 1024 .b8 memory[];
 
-.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+{_ENTRY}
 .maxntid 256, 1, 1
 .minnctapersm 1
 {{
     .reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<4>; {declared}
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+{_GIVEN}
     mov.u32 %r3, %tid.x;
     mov.u32 %r7, memory;
     add.u32 %r7, %r7, 1023;
