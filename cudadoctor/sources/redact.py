@@ -19,6 +19,7 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.terminal_codes import without_codes
 from cudadoctor.sources import keyed, names_in_evidence, private_paths
+from cudadoctor.sources.decoding import json_object
 from cudadoctor.sources.names_in_evidence import NAMING_ITEMS, VARIABLE, Names, keeps
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
 
@@ -118,11 +119,8 @@ class Redactor:
         return "\n".join(parts)
 
     def json_line(self, line: str, redact: Callable[[str], str]) -> str:
-        try:
-            before = json.loads(line)
-        except (ValueError, RecursionError):
-            before = None
-        if not isinstance(before, dict):
+        before = json_object(line.lstrip())
+        if before is None:
             return escaped(line, redact)
         after = self.value(before, redact)
         separators = (", ", ": ") if '": ' in line else (",", ":")
@@ -172,11 +170,8 @@ class Redactor:
         """Of a command line the program stays, of a user the pseudonym; `DOMAIN\\name` is the user of that name."""
         lines = []
         for line in text.split("\n"):
-            try:
-                entry = json.loads(line) if line[:1] == "{" else None
-            except (ValueError, RecursionError):
-                entry = None
-            if not isinstance(entry, dict):
+            entry = json_object(line)
+            if entry is None:
                 lines.append(re.sub(r'("command": ?"[^" ]*)[^\n]*', r"\1", line))
                 continue
             if isinstance(entry.get("command"), str):
