@@ -127,7 +127,8 @@ class Worker:
         except Exception as bug:
             result.update(status="fail", why="the worker itself failed: {}: {}".format(type(bug).__name__, bug))
         if result["status"] == "fail":
-            result["output"] = join(self.capture.text(), result["output"])
+            texts = (self.capture.text(), result["output"])
+            result["output"] = "\n".join(text.rstrip("\n") for text in texts if text.strip())
             self.last_output = result["output"] or result["why"]
         result["seconds"] = round(time.monotonic() - started, 6)
         self.emit("end", step=step, **result)
@@ -141,9 +142,18 @@ class Worker:
             self.emit("error", step=step, error="the worker itself failed: {}: {}".format(type(bug).__name__, bug))
 
 
-def join(*texts: str) -> str:
-    """Texts one below the other, empty ones left out."""
-    return "\n".join(text.rstrip("\n") for text in texts if text.strip())
+def heard() -> bytes | None:
+    """The next line on stdin; None at its end."""
+    line = b""
+    try:
+        while not line.endswith(b"\n"):
+            byte = os.read(0, 1)
+            if not byte:
+                return None
+            line += byte
+    except OSError:
+        return None
+    return line.strip()
 
 
 def option(arguments: list[str], name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What workers share: a search path without their own folder, JSON lines, and the loading of modules beside them.
+"""What workers share: a search path without their own folder, JSON lines, the loading of modules beside them, and what several read.
 
 A worker puts this folder before its search path, imports from here, and the folder is off the path again: its files must not hide modules
 of the examined interpreter, and nothing of the working directory is loaded either.

@@ -65,20 +65,6 @@ def count_devices(driver: Any, found: dict[str, Any]) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ the whole climb
-def told_to_go() -> bool:
-    """Wait for the line `go` on stdin. Its end, or anything else, means: stop here."""
-    line = b""
-    try:
-        while not line.endswith(b"\n"):
-            byte = os.read(0, 1)
-            if not byte:
-                break
-            line += byte
-    except OSError:
-        return False
-    return line.strip() == b"go"
-
-
 def climb_gpus(worker: Any, driver: Any, devices: list[dict[str, Any]], arguments: list[str]) -> dict[int, bool]:
     """Context, memory and kernel of each GPU, then the figures of all at once. The GPUs whose kernel computed, and whether as a guest."""
     stop = climbing.option(arguments, "--stop")
@@ -158,7 +144,7 @@ def climb(worker: Any, arguments: list[str]) -> None:
         return
     if timer is not None:
         timer.cancel()  # the wait for the parent is not ours
-    if not told_to_go():
+    if climbing.heard() != b"go":  # anything else, or the end, means: stop here
         return
     if limit:
         climbing.limit_life(limit)

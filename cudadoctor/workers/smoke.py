@@ -2,7 +2,7 @@
 
 Loaded by on_gpus.py, with `--memory 256MiB --duration 0` among its arguments. Each step begins with the ladder's rung that its failure
 would break and ends with a `smoke` event; a failing step ends that rung too, with the words that a user would have seen, so that they are
-read like any other evidence. It imports nothing of ours, and Numba only for the steps that need it.
+read like any other evidence. It imports Numba only for the steps that need it.
 """
 
 from __future__ import annotations
