@@ -71,7 +71,7 @@ class Figures:
         except copy_steps.WrongError as error:
             record["why"] = record["wrong"] = "{}; {}".format(error, gpu_steps.repeated(lambda: gpu_steps.raises(measure), 1))
         except Exception as error:
-            known = isinstance(error, bench_card.UnfitError) or hasattr(error, "output")
+            known = isinstance(error, (bench_card.UnfitError, climbing.RungError))
             record["why"] = str(error) if known else "the worker itself failed: {}: {}".format(type(error).__name__, error)
         distorted = [variable for variable in DISTORTING if os.environ.get(variable, "0") not in ("", "0")]
         if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1" and name.startswith("both"):

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-bench_card, place = sibling("bench_card"), sibling("copy_steps")
+bench_card, place, RungError = sibling("bench_card"), sibling("copy_steps"), sibling("climbing").RungError
 MIB = 1 << 20
 COPIED = 256 * MIB
 SMALL, SMALLS = 16, 100  # bytes of a small copy, and how many are queued at once
@@ -87,8 +87,8 @@ def enable(one: Side, other: Side) -> None:
     """Direct access; granted before is as good."""
     try:
         one.driver.call("cuCtxEnablePeerAccess", other.gpu.handle, ctypes.c_uint(0))
-    except Exception as error:
-        if getattr(error, "code", None) != ALREADY_ENABLED:
+    except RungError as error:
+        if error.code != ALREADY_ENABLED:
             raise
 
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-bench_ptx, UnfitError, WrongError = sibling("bench_ptx"), sibling("bench_card").UnfitError, sibling("copy_steps").WrongError
+bench_ptx, RungError = sibling("bench_ptx"), sibling("climbing").RungError
+UnfitError, WrongError = sibling("bench_card").UnfitError, sibling("copy_steps").WrongError
 MIB = 1 << 20
 MASK = (1 << 64) - 1
 THREADS = 256
@@ -194,11 +195,8 @@ class Kernels:
         """The launch of a block that is too large, and what the driver says to it. That it says nothing would be wrong."""
         try:
             self.card.launch(kernel, 1, threads, "pqqquq", place, 1, 3, 5, 63, 0)
-        except Exception as error:
-            output = getattr(error, "output", None)
-            if output is None:
-                raise
-            return "write[1, {}](...)\n{}".format(threads, output)
+        except RungError as error:
+            return "write[1, {}](...)\n{}".format(threads, error.output)
         raise WrongError("kernel write[1, {}]: a block larger than the device allows was not refused".format(threads))
 
     # -------------------------------------------------------- memory
