@@ -80,9 +80,7 @@ def read() -> tuple[Entry, ...]:
 
 def last_run(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """The steps of the last --apply that were begun and not undone, in the order in which to undo them."""
-    states: dict[tuple[str, int], Entry] = {}
-    for entry in entries:
-        states[entry.run, entry.number] = entry
+    states = {(entry.run, entry.number): entry for entry in entries}
     left = [entry for entry in states.values() if entry.state not in ("undone", "kept")]
     last = left[-1].run if left else None
     return tuple(entry for entry in reversed(left) if entry.run == last)

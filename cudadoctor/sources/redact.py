@@ -183,11 +183,8 @@ class Redactor:
 
     def packages(self, text: str) -> str:
         """Packages of other things than GPUs are nobody's business where they are called after a machine or a person."""
-        kept = []
-        for line in text.split("\n"):
-            bare = self.replaced(line, self.everywhere)
-            kept.append(line if bare == line or "nvidia" in line or "cuda" in line else GONE)
-        return "\n".join(kept)
+        lines = text.split("\n")
+        return "\n".join(line if re.search("nvidia|cuda", line) or self.replaced(line, self.everywhere) == line else GONE for line in lines)
 
     def item(self, item: Item) -> Item:
         people = item.id not in _NO_PERSON_AT_HOST

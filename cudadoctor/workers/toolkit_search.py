@@ -89,11 +89,16 @@ def in_conda(places: Places, prefix: str | None, name: str, any_version: bool) -
 def beside(places: Places, name: str, anchor: str) -> Candidate:
     """NVVM has no place where the loader looks: it is looked for in the toolkit of a library that has."""
     path = places.own.in_loader(places, anchor, False)[1]
-    folder, found = places.own.followed(path) if path else "", None
-    while found is None and folder != os.path.dirname(folder):
+    found = (places.below(folder, name, False) for folder in above(places.own.followed(path) if path else ""))
+    return "beside " + anchor, next(filter(None, found), None), False
+
+
+def above(path: str) -> Iterator[str]:
+    """The folders in which a file lies, from its own to the one below the root."""
+    folder = os.path.dirname(path)
+    while folder != os.path.dirname(folder):
+        yield folder
         folder = os.path.dirname(folder)
-        found = places.below(folder, name, False)
-    return "beside " + anchor, found, False
 
 
 # ---------------------------------------------------------------- the searches
@@ -187,13 +192,7 @@ def version_of(places: Places, name: str, path: str, rule: str | None) -> str | 
         return number  # type: ignore[no-any-return]
     if rule == "conda":
         return conda_version(places, name)
-    folder = os.path.dirname(real)
-    while folder != os.path.dirname(folder):
-        version = toolkit_version(places, folder)
-        if version:
-            return version
-        folder = os.path.dirname(folder)
-    return None
+    return next(filter(None, (toolkit_version(places, folder) for folder in above(real))), None)
 
 
 def conda_version(places: Places, name: str) -> str | None:
