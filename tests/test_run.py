@@ -323,15 +323,17 @@ def test_memory_that_grows_stands_for_processes_that_are_not_shown() -> None:
                 arguments[1]._obj[2], arguments[1]._obj[0] = self.bytes_now, 8 << 30
             return function == "nvmlDeviceGetMemoryInfo"
 
+        def percent(self) -> None:
+            return None
+
     watch = Nobody()
     gpu, family = gpu_use.Gpu(0, watch), gpu_use.Family(os.getpid())
-    kind = worker("bench_watch").Utilisation
-    gpu.look(family, {"/dev/nvidia-uvm"}, 0.1, kind)
+    gpu.look(family, {"/dev/nvidia-uvm"}, 0.1)
     assert gpu.basis is None, "nothing grew yet"
     watch.bytes_now = 3 << 30
-    gpu.look(family, set(), 0.2, kind)
+    gpu.look(family, set(), 0.2)
     assert gpu.basis is None, "the program does not hold the driver"
-    gpu.look(family, {"/dev/nvidia-uvm"}, 0.3, kind)
+    gpu.look(family, {"/dev/nvidia-uvm"}, 0.3)
     assert (gpu.basis, gpu.peak) == ("growth", 2 << 30)
     assert [entry["event"] for entry in emitted] == ["use"]
 

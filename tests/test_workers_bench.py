@@ -40,7 +40,6 @@ Events = list[dict[str, Any]]
 Run = Callable[..., Events]
 KNOWLEDGE = knowledge_of_package()
 HOST = ("h2d_pinned", "d2h_pinned", "both_pinned", "h2d_pageable", "d2h_pageable", "both_pageable")
-PTX = ("gate", "copy", "chase", "add", "shared", "fp32", "fp64", "fp16", "bf16")
 
 
 @pytest.fixture(scope="session")
@@ -317,14 +316,14 @@ def test_the_kernels_compile_for_every_family_that_a_compiler_knows(tmp_path: Pa
     ptxas = shutil.which("ptxas")
     if ptxas is None:
         pytest.skip("no ptxas")
-    modules = load("smoke_ptx").Modules(load("bench_ptx"))
-    for name in (*PTX, "pattern", "reduce", "double", "half", "meet", "mix"):
-        major, minor = modules.needs(name)
+    bench_ptx, smoke_ptx = load("bench_ptx"), load("smoke_ptx")
+    modules = {**bench_ptx.MODULES, **smoke_ptx.MODULES}
+    for name, ((version, oldest, needed), kernels) in modules.items():
         source = tmp_path / f"{name}.ptx"
-        source.write_text(modules.module(name), encoding="ascii")
+        source.write_text(bench_ptx.head(version, oldest) + kernels, encoding="ascii")
         for target in ("sm_75", "sm_80", "sm_90", "sm_120"):
             number = int(target[3:])
-            if (number // 10, number % 10) < (major, minor):
+            if (number // 10, number % 10) < needed:
                 continue
             done = subprocess.run([ptxas, f"-arch={target}", str(source), "-o", os.devnull], capture_output=True, text=True, check=False)
             assert done.returncode == 0 or "is not defined for option" in done.stderr, f"{name} for {target}: {done.stderr}"

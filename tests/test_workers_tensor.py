@@ -22,7 +22,8 @@ from cudadoctor.model.values import Measurement
 from cudadoctor.model.version import ComputeCapability
 from tests.worker_runs import load
 
-PTX, PRODUCTS, TENSOR, CARD, PLACE = (load(name) for name in ("tensor_ptx", "product_ptx", "bench_tensor", "bench_card", "copy_steps"))
+TENSOR = load("bench_tensor")
+PTX, PRODUCTS, CARD, PLACE = TENSOR.ptx, TENSOR.products, TENSOR.bench_card, TENSOR.copy_steps
 KINDS = tuple(PTX.KINDS)
 SIZE = 64
 
@@ -40,7 +41,7 @@ def test_a_compiler_takes_the_kernels(kind: str, tmp_path: Path) -> None:
     for target, text in (
         (PTX.KINDS[kind][3][1], PTX.rate(kind)),
         ("sm_90a", PTX.rate_of_groups(kind)),
-        *(("sm_90a", PRODUCTS.product(PTX, kind, size, size * PTX.KINDS[kind][0])) for size in TENSOR.SIZES),
+        *(("sm_90a", PRODUCTS.product(kind, size, size * PTX.KINDS[kind][0])) for size in TENSOR.SIZES),
         *(of_fp64 if kind == KINDS[0] else ()),
     ):
         (tmp_path / "kernel.ptx").write_text(text)
@@ -83,13 +84,13 @@ class _Memory:
 
 class _Card:
     def __init__(self) -> None:
-        self.driver, self.wrong = _Memory(), PLACE.WrongError
+        self.driver = _Memory()
         self.gpu = type("Gpu", (), {"capability": "9.0"})()
 
 
 def multiplied(kind: str, wrong: tuple[int, int] | None = None) -> Any:
     """A Tensor whose operands and product lie in this process's memory; `wrong`: a place of the product that is off."""
-    tensor = TENSOR.Tensor(_Card(), load)
+    tensor = TENSOR.Tensor(_Card())
     chance, width = random.Random(kind), PTX.KINDS[kind][0]
     mask, base = PTX.RANDOM[kind]
     words = SIZE * SIZE * width // 4
@@ -161,10 +162,12 @@ class _Shared:
         (True, 2 << 30, 50 << 30, 40 << 30),  # the page cache counts as used there
     ],
 )
-def test_of_memory_that_is_shared_no_more_is_taken_than_the_host_can_give(integrated: bool, free: int, available: int, taken: int) -> None:
+def test_of_memory_that_is_shared_no_more_is_taken_than_the_host_can_give(
+    integrated: bool, free: int, available: int, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gpu = type("Gpu", (), {"device": ctypes.c_int(0), "capability": "12.1"})()
-    host = type("Host", (), {"available_memory": staticmethod(lambda: available), "WrongError": Exception})
-    card = CARD.Card(_Shared(free, 120 << 30, integrated=integrated), gpu, lambda name: host, short=True)
+    monkeypatch.setattr(PLACE, "available_memory", lambda: available)
+    card = CARD.Card(_Shared(free, 120 << 30, integrated=integrated), gpu, short=True)
     assert card.free_now() == taken
 
 

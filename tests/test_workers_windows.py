@@ -151,8 +151,9 @@ def test_the_drivers_dll_is_asked_for_by_its_name(monkeypatch: pytest.MonkeyPatc
         )
 
     monkeypatch.setattr(ctypes, "WinDLL", loader, raising=False)
-    monkeypatch.setattr(ladder, "ON_WINDOWS", True)
-    monkeypatch.setattr(ladder, "LIBRARY", "nvcuda.dll")
+    driver = ladder.sibling("driver")
+    monkeypatch.setattr(driver, "ON_WINDOWS", True)
+    monkeypatch.setattr(driver, "LIBRARY", "nvcuda.dll")
     with pytest.raises(ladder.RungError) as refused:
         ladder.load_library({})
     assert asked == ["nvcuda.dll"]

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 from collections.abc import Iterable, Mapping
 
-from cudadoctor.sources import inherited, programs, trust
+from cudadoctor.sources import inherited, programs, spawning, trust
 
 _SHELL = "/bin/sh"
 _SIMULATION = 120.0  # seconds
@@ -36,8 +36,7 @@ class RefusedError(Exception):
 def refused_file(values: Mapping[str, Iterable[str]]) -> str | None:
     """Why a file that a step changes is left alone: another user made a link on the way to it or, for root, could put one there."""
     for path in (path for name in _FILES for path in values.get(name, ())):
-        link = trust.strange_link(path)
-        why = f"is reached through {link}, a link that another user made" if link is not None else trust.changeable(path)
+        why = trust.led_elsewhere(path)
         if why is not None:
             return f"{path} {why}; it is not changed"
     return None
@@ -114,7 +113,7 @@ def after(script: str) -> dict[str, str] | None:
     own = [f"unset {name}; {name}={shlex.quote(os.environ[name])}" for name in sorted(named & os.environ.keys())]
     told = [f'[ -z "${{{name}+x}}" ] || printf "{name}=%s\\0" "${name}"' for name in (*sorted(named), "PATH")]
     argv = [_allowed(_SHELL), "-euc", "\n".join((*own, script, *told))]
-    done = _asked(argv, PATH=path)
+    done = spawning.asked(argv, {**inherited.for_repair(), "PATH": path}, _SIMULATION)
     if done is None or done.returncode != 0:
         return None
     parts = (os.fsdecode(part).partition("=") for part in done.stdout.split(b"\0") if part)
@@ -122,15 +121,6 @@ def after(script: str) -> dict[str, str] | None:
     untouched = {name: value for name, value in os.environ.items() if name not in named}
     after = found.get("PATH", "")  # what the commands put before or behind the PATH that they were given stands around the user's own
     return {**untouched, **found, "PATH": after.replace(path, os.environ.get("PATH", ""), 1) if path else after}
-
-
-def _asked(argv: list[str], **variables: str) -> subprocess.CompletedProcess[bytes] | None:
-    """A program that changes nothing, with its output; None where it does not end in time."""
-    given = {**inherited.for_repair(), **variables}
-    try:
-        return subprocess.run(argv, cwd="/", env=given, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SIMULATION, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
 
 
 def removed_by(script: str) -> tuple[str, ...]:
@@ -150,7 +140,10 @@ def removed_by(script: str) -> tuple[str, ...]:
 def _simulated(program: str, option: str, rest: str) -> str:
     """What a package manager prints when it only simulates."""
     path, words = programs.found(program), _words(rest)
-    done = _asked([path, option, *words], LC_ALL="C", DEBIAN_FRONTEND="noninteractive") if path is not None and words is not None else None
+    if path is None or words is None:
+        return ""
+    variables = {**inherited.for_repair(), "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    done = spawning.asked([path, option, *words], variables, _SIMULATION)
     return done.stdout.decode("utf-8", "replace") if done is not None else ""
 
 

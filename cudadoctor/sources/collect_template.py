@@ -34,6 +34,7 @@ import signal
 import stat
 import tempfile
 import typing
+from pathlib import PurePath
 from typing import Any, NoReturn
 
 # Filled by `cudadoctor record --script` (sources/collecting.py) at the end of the file.
@@ -110,17 +111,12 @@ def folders_for_work(target: str) -> list[str]:
 
 def nobody_else_renames_in(place: str) -> bool:
     """Whether only root and this user can put another folder in the place of ours: workers run from it."""
-    path = os.path.realpath(place)
-    while True:
-        try:
-            info = os.stat(path)
-        except OSError:
-            return False
-        if info.st_uid not in (0, os.geteuid()) or (info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX):
-            return False
-        if path == os.path.dirname(path):
-            return True
-        path = os.path.dirname(path)
+    path = PurePath(os.path.realpath(place))
+    try:
+        found = [os.stat(folder) for folder in (path, *path.parents)]
+    except OSError:
+        return False
+    return all(info.st_uid in (0, os.geteuid()) and (not info.st_mode & 0o022 or info.st_mode & stat.S_ISVTX) for info in found)
 
 
 @contextlib.contextmanager

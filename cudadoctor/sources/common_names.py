@@ -45,26 +45,24 @@ stop stream string sync system table task tensor test text thread time tool torc
 value vector version volume wait warning warp with work worker write xorg zero
 """
 WORDS = frozenset(_WORDS.split())
-# What systems, sites and programs call parts of paths, besides the words above; a part of other words becomes a pseudonym.
+# What systems, sites and programs call parts of paths, besides the words and users above; a part of other words becomes a pseudonym.
+# Numbers, single letters and signs part words.
 _OF_PATHS = """
-amazon aws rocm intel oneapi cray hpe google gcp azure mellanox drive mydrive colab kaggle input working opentelemetry cni shm
-bin ckpt checkpoint checkpoints epoch gguf gromacs npy onnx parquet pkl pt pth safetensors step tar gz tgz bz xz csv md rst ipynb lock
-3rdparty a aarch64 actions amd64 anaconda api app appdata apps arm64 artifacts ascend assets auto automnt base batch beegfs besteffort build
-buildkit builds buildx burstable c cache cc ceph cfg cgroup ci cluster clusters cmake comm compat compilers compute conda condaenv conf
-config conmon container containerd containers core cp cpp cri crio ctypes cu cubin cublas cuda cudart cudnn cufft cuh cupti cupy curand
-cusolver cusparse cvmfs cxx dask data dataset datasets dbus deb deps desktop detectron dist dll dlopen doc docker docs documents downloads
-drivers e easybuild ebs env envs etc eval example examples exe export exports ext extern external extra fast fatbin files flashinfer fs
-fscratch garden gcc generic git gnome gnu gpfs gpu gpus group groups guest h hdd hg home homes hpc hpcx hpp icd images infer inference ini
-init install installs jax jaxlib jenkins job json jupyter ko kubelet kubepods lab lambda ldconfig lib lib64 libpod libs licenses linux
-llama llvm lmod local log logs lustre lxc machine mamba mambaforge manual math media micromamba miniconda miniforge misc mnt model models
-modulefiles modules mount mounts mpi multi nas nccl net netscratch network nfs notebook notebooks numba numba-cuda numpy nv nvcc nvhpc
-nvidia nvme nvrtc nvtx o ollama onnxruntime openmpi opt out output package packages payload pip pkg plugins pod pool private profile
-profiler proj project projects ptx ptxas public py pybind11 pyc pycuda pyi pypy pytest python raid ray rdparty release releases repo repos
-results root rpm run runs runtime samba sample samples sandbox scipy scope scratch script scripts sdk seq server service session setup sh
-shared site sklearn slice slurm slurmstepd so soft software spack spawn spool src ssd staging static step storage store stubs sw sys
-system targets task temp tensorflow tensorrt terminal test tests tgz tmp toml toolkit tools torch torchaudio torchvision train training
-transformers triton tutorial txt ubi ubuntu uid unified user users usr util utils uv var venv version vllm volume volumes vscode vte web
-wheel wheels whl win windows work workdir worker workspace wsl x64 x86 xla yaml yml zip
+actions amazon anaconda appdata apps artifacts ascend assets auto automnt aws azure base batch beegfs besteffort buildkit builds buildx
+burstable bz cc ceph cfg cgroup checkpoint checkpoints ci ckpt cluster clusters cmake cni colab comm compat compilers condaenv conf conmon
+containerd containers cp cpp cray cri crio csv ctypes cu cubin cublas cudart cudnn cufft cuh cupti cupy curand cusolver cusparse cvmfs cxx
+dask dataset datasets dbus deb deps desktop detectron dist dll dlopen doc docs documents downloads drive drivers easybuild ebs envs epoch
+etc eval example examples exe export exports ext extern external extra fast fatbin files flashinfer fs fscratch garden gcp generic gguf
+gnome gnu google gpfs gpus gromacs groups guest gz hdd hg homes hpc hpcx hpe hpp icd images infer inference ini installs intel ipynb jax
+jaxlib jenkins json jupyter kaggle ko kubelet kubepods lab lambda ldconfig libpod libs licenses llama llvm lmod lock logs lustre lxc mamba
+mambaforge manual math md media mellanox micromamba miniconda miniforge misc mnt models modulefiles modules mount mounts mpi multi mydrive
+nas nccl net netscratch nfs notebook notebooks npy numpy nv nvcc nvhpc nvme nvrtc nvtx ollama oneapi onnx onnxruntime openmpi opentelemetry
+packages parquet payload pkg pkl plugins pod pool private profile profiler proj project projects pt pth ptxas public py pyc pycuda pyi pypy
+pytest raid ray rdparty releases repo repos results rocm rpm rst runs safetensors samba sample samples sandbox scipy scope scratch script
+scripts sdk seq session setup sh shm site sklearn slice slurm slurmstepd soft software spack spawn spool src ssd staging static storage
+store stubs sw tar targets temp tensorflow tensorrt terminal tests tgz toml toolkit tools torchaudio torchvision training transformers
+triton tutorial txt ubi uid unified util utils uv venv vllm volumes vte web wheel wheels whl win windows workdir working workspace wsl xla
+xz yaml yml zip
 """
 OF_PATHS = frozenset(_OF_PATHS.split())
 # Folders of / below which all is the system's own or a distribution's.

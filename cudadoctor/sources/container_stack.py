@@ -63,16 +63,22 @@ def _program(name: str) -> str | None:
 
 def _context() -> list[str]:
     """That `docker` talks to Docker Desktop, where the user chose it."""
-    path = _path(CONTEXT)
+    text, wrong = _read(_path(CONTEXT) or "")
     try:
-        chosen = json.loads(plain_files.text(path or "", FILE_LIMIT)).get("currentContext")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        return [f"{path}: {error.strerror}"]
+        chosen = json.loads(text or "{}").get("currentContext")
     except (ValueError, AttributeError, RecursionError):
         return []
-    return [f"context: {chosen}"] if chosen in _DESKTOPS else []
+    return wrong or ([f"context: {chosen}"] if chosen in _DESKTOPS else [])
+
+
+def _read(path: str) -> tuple[str | None, list[str]]:
+    """A file's text, and what is told in its place: nothing where there is none."""
+    try:
+        return plain_files.text(path, FILE_LIMIT), []
+    except FileNotFoundError:
+        return None, []
+    except OSError as error:
+        return None, [f"{path}: {error.strerror}"]
 
 
 def _matching(path: str, wanted: re.Pattern[str]) -> list[str]:
@@ -83,10 +89,7 @@ def _matching(path: str, wanted: re.Pattern[str]) -> list[str]:
         except OSError as error:
             return [f"{path}: {error.strerror}"]
         return [line for name in names for line in _matching(os.path.join(path, name), wanted) if os.path.isfile(os.path.join(path, name))]
-    try:
-        text = plain_files.text(path, FILE_LIMIT)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        return [f"{path}: {error.strerror}"]
+    text, wrong = _read(path)
+    if text is None:
+        return wrong
     return [f"{path}:{line[:LONGEST]}" for line in text.splitlines() if wanted.search(line)][:MOST_LINES] or [f"{path}:"]

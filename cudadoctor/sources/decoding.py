@@ -47,11 +47,14 @@ def _wide(content: bytes) -> str | None:
 
 
 def json_objects(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The lines that are JSON objects; the last one of a program may be half written."""
-    for line in lines:
-        try:
-            entry = json.loads(line) if line[:1] == "{" else None
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(entry, dict):
-            yield entry
+    """The lines that are JSON objects."""
+    return (entry for entry in map(json_object, lines) if entry is not None)
+
+
+def json_object(line: str) -> dict[str, Any] | None:
+    """None where a line is none; the last one of a program may be half written."""
+    try:
+        entry = json.loads(line) if line[:1] == "{" else None
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None

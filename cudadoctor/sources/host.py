@@ -15,6 +15,7 @@ from cudadoctor.sources import gpu_workers, inherited, trust
 from cudadoctor.sources.children import Child, watch
 from cudadoctor.sources.interpreters import AFTER_SHIM, examined_python, own_environment, own_packages, worker_path
 from cudadoctor.sources.keeping import Keeper, started
+from cudadoctor.sources.plain_files import beginning
 from cudadoctor.sources.probes import ANSWER_LIMIT, PROBES, QUICK_LIMIT, SMI_LIMIT_AFTER_NVML, Probe, framework
 from cudadoctor.sources.programs import found, handed_on, lying, refused
 from cudadoctor.sources.readers import READERS
@@ -343,12 +344,8 @@ def stand_somewhere() -> tuple[str, ...]:
 
 def identity() -> tuple[str | None, str | None, str]:
     """Which machine this is, which start of it, and when: name, boot id, UTC. A pod is told its node's name, which it cannot see."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot: str | None = file.read(64).strip()
-    except (OSError, ValueError):
-        boot = None
-    return os.environ.get(NODE) or platform.node() or None, boot, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    boot = beginning("/proc/sys/kernel/random/boot_id", 64).strip()
+    return os.environ.get(NODE) or platform.node() or None, boot or None, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def useful(item: Item) -> bool:

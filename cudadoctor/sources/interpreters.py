@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import NamedTuple
 
 from cudadoctor.sources import inherited, programs, trust
@@ -135,13 +136,11 @@ def _behind_shim(path: str) -> str | None:
 
 def _versions(tool: Shims, root: str) -> Iterator[str]:
     """The names of versions that the user chose, nearest first."""
-    chosen = [os.environ.get(tool.variable, "")]
-    folder = os.getcwd()
-    while True:
-        chosen.append(_written(os.path.join(folder, tool.file), tool.word))
-        if folder == os.path.dirname(folder):
-            break
-        folder = os.path.dirname(folder)
+    here = PurePath(os.getcwd())
+    chosen = [
+        os.environ.get(tool.variable, ""),
+        *(_written(os.path.join(folder, tool.file), tool.word) for folder in (here, *here.parents)),
+    ]
     chosen.append(_written(tool.globally.format(root=root, home=os.path.expanduser("~")), tool.word))
     yield from (name for line in chosen for name in line.replace(":", " ").split() if _VERSION.fullmatch(name))
 

@@ -80,9 +80,7 @@ def read() -> tuple[Entry, ...]:
 
 def last_run(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """The steps of the last --apply that were begun and not undone, in the order in which to undo them."""
-    states: dict[tuple[str, int], Entry] = {}
-    for entry in entries:
-        states[entry.run, entry.number] = entry
+    states = {(entry.run, entry.number): entry for entry in entries}
     left = [entry for entry in states.values() if entry.state not in ("undone", "kept")]
     last = left[-1].run if left else None
     return tuple(entry for entry in reversed(left) if entry.run == last)
@@ -102,12 +100,12 @@ def _opened(flags: int) -> Iterator[int]:
     """The journal, where neither a link on the way to it nor another user's rights may lead elsewhere. FileNotFoundError: there is none."""
     path = os.path.join(folder(), NAME)
     try:
-        writing.refused(path)
-        _trusted(path, trust.changeable(path))
+        _trusted(path, trust.led_elsewhere(path))
         if flags & os.O_CREAT:
             os.makedirs(folder(), mode=0o700, exist_ok=True)
         _trusted(folder(), _others(os.lstat(folder())))
-        descriptor = writing.without_links(os.path.join(os.path.realpath(folder()), NAME), flags)
+        with writing.held(folder()) as place:
+            descriptor = os.open(os.path.join(place, NAME), flags | writing.SAFELY, 0o600)
         try:
             _trusted(path, _others(os.fstat(descriptor)))
             yield descriptor

@@ -10,6 +10,7 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.sources.common_names import GROUPS, PUBLIC, SERVICES, USERS, WORDS
@@ -342,15 +343,10 @@ def _account(name: str, pseudonyms: Pseudonyms) -> str:
 
 def without_dumped_variables(text: str) -> str:
     """A text that shows `env`: three and more lines in a row that set a variable keep the values that a recording of this machine keeps."""
-    lines = text.split("\n")
-    start = 0
-    while start < len(lines):
-        end = start
-        while end < len(lines) and _DUMPED.match(lines[end]):
-            end += 1
-        if end - start >= 3:
-            lines[start:end] = [_dumped(line) for line in lines[start:end]]
-        start = end + 1
+    lines: list[str] = []
+    for sets, group in groupby(text.split("\n"), key=lambda line: _DUMPED.match(line) is not None):
+        block = list(group)
+        lines += map(_dumped, block) if sets and len(block) >= 3 else block
     return "\n".join(lines)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 
-from cudadoctor.sources import inherited, trust
+from cudadoctor.sources import inherited, spawning, trust
 
 # The folders that pip itself installs into: what stands elsewhere on sys.path is not pip's to change.
 _LIST = """
@@ -41,15 +40,10 @@ def changed_by(script: str) -> tuple[str, str] | None:
 
 def installed(python: str) -> dict[str, str] | None:
     """Name to version, of what pip may change; None where it cannot be asked."""
-    if trust.refusal(python) is not None:
-        return None
-    quiet, variables = subprocess.DEVNULL, inherited.environment()
+    done = spawning.asked([python, "-c", _LIST], inherited.environment(), _PATIENCE) if trust.refusal(python) is None else None
     try:
-        done = subprocess.run(
-            [python, "-c", _LIST], cwd="/", env=variables, stdin=quiet, capture_output=True, timeout=_PATIENCE, check=False
-        )
-        found = json.loads(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+        found = json.loads(done.stdout) if done is not None else None
+    except ValueError:
         return None
     return {str(name): str(version) for name, version in found.items()} if isinstance(found, dict) else None
 

@@ -19,6 +19,7 @@ import msgspec
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.terminal_codes import without_codes
 from cudadoctor.sources import keyed, names_in_evidence, private_paths
+from cudadoctor.sources.decoding import json_object
 from cudadoctor.sources.names_in_evidence import NAMING_ITEMS, VARIABLE, Names, keeps
 from cudadoctor.sources.sensitive import GONE, PRIVATE, PRODUCT, Pseudonyms
 
@@ -118,11 +119,8 @@ class Redactor:
         return "\n".join(parts)
 
     def json_line(self, line: str, redact: Callable[[str], str]) -> str:
-        try:
-            before = json.loads(line)
-        except (ValueError, RecursionError):
-            before = None
-        if not isinstance(before, dict):
+        before = json_object(line.lstrip())
+        if before is None:
             return escaped(line, redact)
         after = self.value(before, redact)
         separators = (", ", ": ") if '": ' in line else (",", ":")
@@ -172,11 +170,8 @@ class Redactor:
         """Of a command line the program stays, of a user the pseudonym; `DOMAIN\\name` is the user of that name."""
         lines = []
         for line in text.split("\n"):
-            try:
-                entry = json.loads(line) if line[:1] == "{" else None
-            except (ValueError, RecursionError):
-                entry = None
-            if not isinstance(entry, dict):
+            entry = json_object(line)
+            if entry is None:
                 lines.append(re.sub(r'("command": ?"[^" ]*)[^\n]*', r"\1", line))
                 continue
             if isinstance(entry.get("command"), str):
@@ -188,11 +183,8 @@ class Redactor:
 
     def packages(self, text: str) -> str:
         """Packages of other things than GPUs are nobody's business where they are called after a machine or a person."""
-        kept = []
-        for line in text.split("\n"):
-            bare = self.replaced(line, self.everywhere)
-            kept.append(line if bare == line or "nvidia" in line or "cuda" in line else GONE)
-        return "\n".join(kept)
+        lines = text.split("\n")
+        return "\n".join(line if re.search("nvidia|cuda", line) or self.replaced(line, self.everywhere) == line else GONE for line in lines)
 
     def item(self, item: Item) -> Item:
         people = item.id not in _NO_PERSON_AT_HOST

@@ -23,24 +23,8 @@ class Struct:
         own = [name for name in getattr(cls, "__annotations__", {}) if name not in cls.__struct_fields__ and not name.startswith("__")]
         cls.__struct_fields__ = (*cls.__struct_fields__, *own)
 
-    def __init__(self, *values: Any, **named: Any) -> None:
-        named.update(zip(self.__struct_fields__, values))
-        for name in self.__struct_fields__:
-            if name in named:
-                setattr(self, name, named.pop(name))
-            elif not hasattr(type(self), name):
-                raise TypeError(f"{type(self).__name__} needs {name}")
-        if named:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(named)}")
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and structs.asdict(self) == structs.asdict(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(structs.asdict(self).items()))
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({structs.asdict(self)})"
+    def __init__(self, **fields: Any) -> None:
+        self.__dict__.update(fields)
 
 
 class structs:  # noqa: N801 - msgspec's name
@@ -50,9 +34,7 @@ class structs:  # noqa: N801 - msgspec's name
 
     @staticmethod
     def replace(struct: Any, **changes: Any) -> Any:
-        fields = structs.asdict(struct)
-        fields.update(changes)
-        return type(struct)(**fields)
+        return type(struct)(**{**structs.asdict(struct), **changes})
 
 
 class json:  # noqa: N801 - msgspec's name

@@ -44,6 +44,13 @@ def changeable(path: str) -> str | None:
     return "may be written by another user" if as_root() and not _is_roots(path) else None
 
 
+def led_elsewhere(path: str) -> str | None:
+    """Why nothing is written at this path, as the end of a sentence that begins with it: another user made a link on the way or, for root,
+    may change something there."""
+    link = strange_link(path)
+    return f"is reached through {link}, a link that another user made" if link is not None else changeable(path)
+
+
 def made_by_root(folder: str) -> bool:
     """Whether a folder is root's and nobody else may put another in its place, though others may write into it."""
     try:

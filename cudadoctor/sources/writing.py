@@ -10,9 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from cudadoctor.sources import trust
-
-_SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+SAFELY = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 MOST_LINKS = 40  # as Linux counts
 _OPEN_FILES = "/proc/self/fd"
@@ -115,7 +113,7 @@ def held(folder: str) -> Iterator[str]:
 def _own(folder: int, name: str, flags: int, mode: int) -> int:
     """The file in this folder. OSError where another user laid it out there: he could change what is written, or it is another file by a
     second name. The kernel says the same where fs.protected_regular and fs.protected_hardlinks are on."""
-    descriptor = os.open(name, flags | _SAFELY, mode, dir_fd=folder)
+    descriptor = os.open(name, flags | SAFELY, mode, dir_fd=folder)
     place, info = os.fstat(folder), os.fstat(descriptor)
     of_all = place.st_mode & stat.S_IWOTH and place.st_mode & stat.S_ISVTX
     why = None
@@ -127,28 +125,3 @@ def _own(folder: int, name: str, flags: int, mode: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EPERM, why)
     return descriptor
-
-
-def refused(path: str) -> None:
-    """OSError where a link of another user leads to this path."""
-    strange = trust.strange_link(path)
-    if strange is not None:
-        raise OSError(errno.EPERM, f"{strange} is a link that another user made", path)
-
-
-def without_links(real: str, flags: int, mode: int = 0o600) -> int:
-    """The file, opened folder by folder: a link that somebody puts in the way after all links were followed ends it."""
-    if not hasattr(os, "O_PATH"):
-        return os.open(real, flags | _SAFELY, mode)
-    folder = os.open(os.sep, os.O_PATH)
-    try:
-        *folders, name = real.strip(os.sep).split(os.sep)
-        for part in folders:
-            inner = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        return os.open(name, flags | _SAFELY, mode, dir_fd=folder)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, real) from error
-    finally:
-        os.close(folder)

@@ -2,20 +2,26 @@
 
 It writes one JSON object a line: `begin` and `end` of the context, then one `benchmark` event a figure, twice over, so that a figure that
 was slow once is told from one that is slow. GPUs that share the way to the host take turns: a worker asks for its turn (`turn`, ask), goes
-on with figures of the GPU alone until the line `turn` comes on stdin, and says when it is done (`turn`, done). It imports nothing of ours
-and runs on Python 3.8 and later.
+on with figures of the GPU alone until the line `turn` comes on stdin, and says when it is done (`turn`, done). It runs on
+Python 3.8 and later.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
+
+from cudadoctor_lines import sibling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+bench_card, bench_copies, bench_compute, climbing, copy_steps, gpu_steps = (
+    sibling(name) for name in ("bench_card", "bench_copies", "bench_compute", "climbing", "copy_steps", "gpu_steps")
+)
 SHORT_HOST = ("h2d_pinned", "d2h_pinned", "h2d_pageable", "d2h_pageable")
 SHORT_DEVICE = ("d2d", "launch_latency", "fp32")
 LONG_HOST = ("h2d_pinned", "d2h_pinned", "both_pinned", "h2d_pageable", "d2h_pageable", "both_pageable")
@@ -40,14 +46,10 @@ DISTORTING = {  # variables and what they do to figures
 class Figures:
     """All figures of one card by their names."""
 
-    def __init__(self, sibling: Callable[[str], Any], driver: Any, gpu: Any, watch: Any, *, short: bool) -> None:
-        bench_card, copies, compute = (sibling(name) for name in ("bench_card", "bench_copies", "bench_compute"))
-        self.card = bench_card.Card(driver, gpu, sibling, short=short)
-        self.copies, self.compute = copies.Copies(self.card), compute.Compute(self.card)
-        self.sibling = sibling
+    def __init__(self, driver: Any, gpu: Any, watch: Any, *, short: bool) -> None:
+        self.card = bench_card.Card(driver, gpu, short=short)
+        self.copies, self.compute = bench_copies.Copies(self.card), bench_compute.Compute(self.card)
         self.tensor: Any = None
-        self.units = compute.UNITS
-        self.unfit, self.wrong = bench_card.UnfitError, self.card.wrong
         self.card.look = watch.look if watch is not None else None
 
     def one(self, name: str) -> dict[str, Any]:
@@ -56,7 +58,7 @@ class Figures:
         record: dict[str, Any] = {
             "name": name,
             "value": None,
-            "unit": "GB/s" if hasattr(self.copies, name) else self.units.get(name, "TFLOP/s"),
+            "unit": "GB/s" if hasattr(self.copies, name) else bench_compute.UNITS.get(name, "TFLOP/s"),
             "limit": None,
             "limit_from": None,
             "why": None,
@@ -66,11 +68,10 @@ class Figures:
             record.update(measure())
             if self.card.seen is not None:
                 record["load"], self.card.seen = self.card.seen, None
-        except self.wrong as error:
-            steps = self.sibling("gpu_steps")
-            record["why"] = record["wrong"] = "{}; {}".format(error, steps.repeated(lambda: steps.raises(measure), 1))
+        except copy_steps.WrongError as error:
+            record["why"] = record["wrong"] = "{}; {}".format(error, gpu_steps.repeated(lambda: gpu_steps.raises(measure), 1))
         except Exception as error:
-            known = isinstance(error, self.unfit) or hasattr(error, "output")
+            known = isinstance(error, (bench_card.UnfitError, climbing.RungError))
             record["why"] = str(error) if known else "the worker itself failed: {}: {}".format(type(error).__name__, error)
         distorted = [variable for variable in DISTORTING if os.environ.get(variable, "0") not in ("", "0")]
         if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1" and name.startswith("both"):
@@ -83,7 +84,7 @@ class Figures:
     def measuring(self, name: str) -> Callable[[], Any]:
         if name.partition("_")[0] in ("tensor", "product", "cublas"):
             if self.tensor is None:
-                self.tensor = self.sibling("bench_tensor").Tensor(self.card, self.sibling)
+                self.tensor = sibling("bench_tensor").Tensor(self.card)
             return lambda: self.tensor.one(name)
         return getattr(self.copies, name, None) or self.compute.measuring(name)  # type: ignore[no-any-return]
 
@@ -106,11 +107,11 @@ class Figures:
         self.card.close()
 
 
-def measure_short(emit: Callable[..., None], sibling: Callable[[str], Any], driver: Any, gpu: Any, host_turn: Any) -> None:
+def measure_short(emit: Callable[..., None], driver: Any, gpu: Any, host_turn: Any) -> None:
     """The mini benchmark of one GPU whose context is current; `host_turn` is held while copies use the way to the host."""
-    figures = Figures(sibling, driver, gpu, None, short=True)
+    figures = Figures(driver, gpu, None, short=True)
     try:
-        with figures.card.place.Nearby(gpu.address):
+        with copy_steps.Nearby(gpu.address):
             with host_turn:
                 for name in SHORT_HOST:
                     figures.say(emit, gpu.index, name)
@@ -120,17 +121,13 @@ def measure_short(emit: Callable[..., None], sibling: Callable[[str], Any], driv
         figures.close()
 
 
-def measure_all(worker: Any, sibling: Callable[[str], Any], driver: Any, gpus: list[Any]) -> None:
+def measure_all(worker: Any, driver: Any, gpus: list[Any]) -> None:
     """The mini benchmark of all GPUs at once; one after the other they use the way to the host, which they share."""
-    import threading
-
     turn = threading.Lock()
-    for name in ("bench_card", "bench_copies", "bench_compute", "bench_ptx", "copy_steps"):
-        sibling(name)  # threads find them loaded
 
     def one(gpu: Any) -> None:
         gpu.enter()
-        measure_short(worker.emit, sibling, driver, gpu, turn)
+        measure_short(worker.emit, driver, gpu, turn)
         gpu.leave()
 
     threads = [threading.Thread(target=worker.guard, args=("benchmark", lambda gpu=gpu: one(gpu))) for gpu in gpus]
@@ -145,28 +142,16 @@ class Turn:
     """The way to the host, which GPUs share: asked for at once, used when the word comes, given back."""
 
     def __init__(self, worker: Any) -> None:
-        import threading
-
         self.worker = worker
         self.mine = threading.Event()
         worker.emit("turn", state="ask")
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        line = b""
-        while True:
-            try:
-                byte = os.read(0, 1)
-            except OSError:
-                byte = b""
-            if not byte:  # nobody is there who could give turns
-                self.mine.set()
-                return
-            line += byte
-            if line.endswith(b"\n"):
-                if line.strip() == b"turn":
-                    self.mine.set()
-                line = b""
+        line = climbing.heard()
+        while line not in (b"turn", None):  # None: nobody is there who could give turns
+            line = climbing.heard()
+        self.mine.set()
 
     def came(self) -> bool:
         return self.mine.is_set()
@@ -178,9 +163,9 @@ class Turn:
         self.worker.emit("turn", state="done")
 
 
-def measure_long(worker: Any, sibling: Callable[[str], Any], driver: Any, gpu: Any, watch: Any) -> None:
+def measure_long(worker: Any, driver: Any, gpu: Any, watch: Any) -> None:
     """All figures, twice over. Copies of both rounds fall into the one turn."""
-    figures = Figures(sibling, driver, gpu, watch, short=False)
+    figures = Figures(driver, gpu, watch, short=False)
     turn = Turn(worker)
     waiting = [(name, number) for number in range(1, RUNS + 1) for name in LONG_DEVICE]
 
@@ -188,7 +173,7 @@ def measure_long(worker: Any, sibling: Callable[[str], Any], driver: Any, gpu: A
         figures.say(worker.emit, gpu.index, name, run=number)
 
     try:
-        with figures.card.place.Nearby(gpu.address):
+        with copy_steps.Nearby(gpu.address):
             for name in ONCE:
                 say(name, 1)
             while waiting and not turn.came():
@@ -205,13 +190,7 @@ def measure_long(worker: Any, sibling: Callable[[str], Any], driver: Any, gpu: A
 
 def work(job: Any) -> None:
     """Make the context, measure; with --peers measure between the GPUs."""
-    sibling, worker = job.ladder.sibling, job.worker
     if job.peers:
-        sibling("bench_peers").measure(worker, sibling, job.driver, job.gpus, job.watches)
-        return
-    gpu, watch = job.gpus[0], job.watches[0]
-    others = watch.others()
-    if others is not None:
-        worker.emit("guest", gpu=gpu.index, **others)
-    if worker.climb("context", gpu.context, gpu.index):
-        measure_long(worker, sibling, job.driver, gpu, watch)
+        sibling("bench_peers").measure(job.worker, job.driver, job.gpus, job.watches)
+    elif job.entered():
+        measure_long(job.worker, job.driver, job.gpus[0], job.watches[0])

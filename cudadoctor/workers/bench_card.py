@@ -10,11 +10,14 @@ from __future__ import annotations
 import ctypes
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+bench_ptx, copy_steps, RungError = sibling("bench_ptx"), sibling("copy_steps"), sibling("climbing").RungError
 MIB = 1 << 20
 GATE_LIMIT = 200_000_000  # nanoseconds: a gate that nobody opens must not hold a display
 WARM_SECONDS = 0.02  # a GPU needs some milliseconds to leave its idle clocks and idle link speed
@@ -39,14 +42,12 @@ class Samples:
 
 
 class Card:
-    """One visible device whose context is current in this thread. `ptx`: the texts of the kernels; `short`: the form that `check` runs."""
+    """One visible device whose context is current in this thread. `short`: the form that `check` runs; `more`: modules beside those of
+    bench_ptx.py."""
 
-    unfit, samples_of = UnfitError, Samples  # for the modules beside this one, which import nothing of ours
-
-    def __init__(self, driver: Any, gpu: Any, sibling: Callable[[str], Any], ptx: Any = None, *, short: bool) -> None:
-        self.driver, self.gpu, self.ptx, self.short = driver, gpu, ptx or sibling("bench_ptx"), short
-        self.place = sibling("copy_steps")
-        self.wrong = self.place.WrongError
+    def __init__(self, driver: Any, gpu: Any, *, short: bool, more: dict[str, Any] | None = None) -> None:
+        self.driver, self.gpu, self.short = driver, gpu, short
+        self.texts = {**bench_ptx.MODULES, **(more or {})}
         self.device = gpu.device.value
         self.samples, self.sample_seconds = (3, 0.012) if short else (5, 0.02)
         self.undo: list[tuple[str, Any]] = []
@@ -109,7 +110,7 @@ class Card:
     def make_gate(self) -> None:
         """A flag in host memory that a kernel watches. Without one, gaps between launches count: they are small beside a batch."""
         try:
-            self.kernel("gate", "gate")
+            self._compiled("gate", "gate")
             self.flag = self.keep(ctypes.c_void_p, "cuMemFreeHost", "cuMemHostAlloc", ctypes.c_size_t(4096), ctypes.c_uint(3))
             self.flag_there = self.driver.value(ctypes.c_uint64, "cuMemHostGetDevicePointer_v2", self.flag, ctypes.c_uint(0))
         except Exception:
@@ -124,32 +125,29 @@ class Card:
 
     # -------------------------------------------------------- kernels
     def kernel(self, module: str, name: str) -> Any:
-        """A kernel of bench_ptx.py, compiled by the driver on first use."""
+        """A kernel, compiled by the driver on first use, and all that it takes to measure it."""
+        self.prepare()
+        return self._compiled(module, name)
+
+    def _compiled(self, module: str, name: str) -> Any:
         if (module, name) not in self.kernels:
             if module not in self.modules:
                 major, minor = (int(part) for part in (self.gpu.capability or "5.0").split("."))
-                if (major, minor) < self.ptx.needs(module):
+                (version, target, needs), kernels = self.texts[module]
+                if (major, minor) < needs:
                     raise UnfitError("compute capability {} does not have it".format(self.gpu.capability))
-                self.modules[module] = self.compile(self.ptx.module(module), module)
-            function = self.driver.value(
-                ctypes.c_void_p, "cuModuleGetFunction", self.modules[module], ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
-            )
-            self.kernels[module, name] = ctypes.c_void_p(function)
+                self.modules[module] = self.compile(bench_ptx.head(version, target) + kernels, module)
+            self.kernels[module, name] = self.driver.kernel(self.modules[module], name)
         return self.kernels[module, name]
 
     def compile(self, text: str, name: str) -> Any:
         """A module by the driver's own compiler; its time is kept."""
-        log = ctypes.create_string_buffer(4096)
-        options, values = (ctypes.c_int * 2)(5, 6), (ctypes.c_void_p * 2)(ctypes.addressof(log), 4096)
-        module = ctypes.c_void_p()
         started = time.perf_counter()
         try:
-            data = ctypes.c_char_p(text.encode("ascii"))
-            self.driver.call("cuModuleLoadDataEx", ctypes.byref(module), data, ctypes.c_uint(2), options, values)
-        except Exception as error:
-            said = " ".join(log.value.decode("utf-8", "replace").split())
-            if said:
-                error.args = ("{}: {}".format(error, said)[:300],)
+            module = self.driver.compiled(text)
+        except RungError as error:
+            if error.log:
+                error.args = ("{}: {}".format(error, " ".join(error.log.split()))[:300],)
             raise
         self.compile_seconds[name] = time.perf_counter() - started
         self.undo.append(("cuModuleUnload", module))
@@ -167,11 +165,7 @@ class Card:
         is. `shared`: bytes of dynamic shared memory."""
         held: list[Any] = [value if kind == "m" else ARGUMENTS[kind](getattr(value, "value", value)) for kind, value in zip(kinds, values)]
         array = (ctypes.c_void_p * max(1, len(held)))(*[ctypes.addressof(one) for one in held])
-        one = ctypes.c_uint(1)
-        self.driver.call(
-            "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, ctypes.c_uint(shared),
-            stream if stream is not None else self.stream, array, None,
-        )  # fmt: skip
+        self.driver.launch(kernel, blocks, threads, array, stream if stream is not None else self.stream, shared)
 
     # -------------------------------------------------------- time
     def shut_gate(self, *streams: Any) -> None:
@@ -299,7 +293,7 @@ class Card:
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         if not self.driver.attribute(INTEGRATED, self.device):
             return int(free.value)
-        return int(min(total.value, self.place.available_memory() * HOST_SHARE))
+        return int(min(total.value, copy_steps.available_memory() * HOST_SHARE))
 
     def read_out(self, count: int) -> list[int]:
         """The first 64-bit words that a kernel left in the small buffer."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 import ctypes
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+bench_card, bench_ptx, copy_steps = sibling("bench_card"), sibling("bench_ptx"), sibling("copy_steps")
 MIB = 1 << 20
 THREADS = 256
 CHAIN_STRIDE = 256  # bytes between elements of the pointer chase: past what one access to memory brings
@@ -49,18 +52,19 @@ class Compute:
 
     def multiply_add(self, kind: str) -> dict[str, Any]:
         """Multiply-adds of one type: a grid of which all blocks run side by side, each thread with independent chains."""
-        card, ptx = self.card, self.card.ptx
-        card.prepare()
+        card = self.card
         kernel = card.kernel(kind, kind)
         blocks = card.sm_count * min(8, card.blocks_per_sm(kernel, THREADS))
-        per_turn = 2 * WIDTH[kind] * ptx.ROUNDS * ptx.CHAINS * THREADS * blocks
+        per_turn = 2 * WIDTH[kind] * bench_ptx.ROUNDS * bench_ptx.CHAINS * THREADS * blocks
         card.clear_out()
         letter, factor, addend = FACTORS[kind]
         kinds = "pu" + 2 * letter
         turns, seconds = self.card.long_enough(lambda turns: card.launch(kernel, blocks, THREADS, kinds, card.out, turns, factor, addend))
         wrong = card.read_out(3)[2]
         if wrong:
-            raise card.wrong("{} of {} results of the {} kernel are wrong".format(wrong, blocks * THREADS * ptx.CHAINS, kind))
+            raise copy_steps.WrongError(
+                "{} of {} results of the {} kernel are wrong".format(wrong, blocks * THREADS * bench_ptx.CHAINS, kind)
+            )
         record: dict[str, Any] = self.card.of_clock(round(per_turn * turns / seconds.median / 1e12, 4), seconds)
         ratio = self.driver.attribute(87, card.device)
         if kind == "fp64" and ratio:
@@ -69,13 +73,12 @@ class Compute:
 
     # -------------------------------------------------------- memory
     def shared_memory(self) -> dict[str, Any]:
-        card, ptx = self.card, self.card.ptx
-        card.prepare()
+        card = self.card
         kernel, threads = card.kernel("shared", "shared"), 512
         blocks = card.sm_count * min(2, card.blocks_per_sm(kernel, threads))
         card.clear_out()
         turns, seconds = self.card.long_enough(lambda turns: card.launch(kernel, blocks, threads, "pu", card.out, turns))
-        read = 16 * ptx.SHARED_LOADS * threads * blocks * turns
+        read = 16 * bench_ptx.SHARED_LOADS * threads * blocks * turns
         record: dict[str, Any] = self.card.of_clock(round(read / seconds.median / 1e9, 1), seconds)
         return record
 
@@ -88,7 +91,7 @@ class Compute:
             place, size = card.buffers[0], min(CHAIN_BYTES, card.buffer_size)
         elements = 1 << max(1, (size // CHAIN_STRIDE).bit_length() - 1)
         if elements * CHAIN_STRIDE < 2 * card.l2_bytes:
-            raise card.unfit("too little free memory to get past the cache: {} MiB".format(size // MIB))
+            raise bench_card.UnfitError("too little free memory to get past the cache: {} MiB".format(size // MIB))
         if not card.buffers:
             place = card.memory(elements * CHAIN_STRIDE)
         chain, chase = card.kernel("chase", "chain"), card.kernel("chase", "chase")
@@ -102,9 +105,9 @@ class Compute:
             driver.call("cuStreamSynchronize", card.stream)
             cycles, nanoseconds, end = card.read_out(3)
             if not place.value <= end < place.value + elements * CHAIN_STRIDE:
-                raise card.wrong("the pointer chase left its memory")
-            per_load.append((nanoseconds or cycles) / (turns * card.ptx.STEPS) / 1e9)
-        seconds = card.samples_of(per_load[1:])
+                raise copy_steps.WrongError("the pointer chase left its memory")
+            per_load.append((nanoseconds or cycles) / (turns * bench_ptx.STEPS) / 1e9)
+        seconds = bench_card.Samples(per_load[1:])
         return {
             "value": round(seconds.median * 1e9, 1), "spread": seconds.spread,
             "why": "one thread, {} MiB, dependent loads past the first cache".format(elements * CHAIN_STRIDE // MIB),
@@ -113,7 +116,6 @@ class Compute:
     def additions(self, places: int) -> dict[str, Any]:
         """Atomic additions per second; the sum of the counters must be the number of additions."""
         card, driver = self.card, self.driver
-        card.prepare()
         kernel = card.kernel("add", "add")
         blocks = card.sm_count * 8
         counters = card.memory(4 * places)
@@ -133,7 +135,7 @@ class Compute:
             card.release(counters)
         total = done[0] * blocks * THREADS * ADD_TURNS
         if sum(back) & 0xFFFFFFFF != total & 0xFFFFFFFF:
-            raise card.wrong("{} atomic additions gave the sum {}".format(total, sum(back)))
+            raise copy_steps.WrongError("{} atomic additions gave the sum {}".format(total, sum(back)))
         value = blocks * THREADS * ADD_TURNS / seconds.median / 1e9
         return {"value": round(value, 3), "spread": seconds.spread, "why": "32-bit additions to {} counters".format(places)}
 
@@ -141,7 +143,6 @@ class Compute:
     def launch_latency(self) -> dict[str, Any]:
         """From the launch of an empty kernel until the host knows that it ended."""
         card = self.card
-        card.prepare()
         kernel = card.kernel("gate", "nothing")
 
         def once() -> None:
@@ -158,7 +159,6 @@ class Compute:
     def launch_queued(self) -> dict[str, Any]:
         """One launch among many that are queued: what it costs the GPU; the host's own share is said beside it."""
         card = self.card
-        card.prepare()
         kernel = card.kernel("gate", "nothing")
         started = time.perf_counter()
         for _ in range(QUEUED):
@@ -166,13 +166,12 @@ class Compute:
         host = (time.perf_counter() - started) / QUEUED
         self.driver.call("cuStreamSynchronize", card.stream)
         count = QUEUED if card.gated else 4 * QUEUED
-        seconds = card.samples_of([card.batch(lambda _: card.launch(kernel, 1, 1, ""), count) / count for _ in range(card.samples)])
+        seconds = bench_card.Samples([card.batch(lambda _: card.launch(kernel, 1, 1, ""), count) / count for _ in range(card.samples)])
         why = "{} launches queued at once, CUDA events; the call itself took {:.1f} us here, Python included".format(count, host * 1e6)
         return {"value": round(seconds.median * 1e6, 3), "spread": seconds.spread, "why": why}
 
     def launch_graph(self) -> dict[str, Any]:
         card, driver = self.card, self.driver
-        card.prepare()
         kernel = card.kernel("gate", "nothing")
         graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
         driver.call("cuStreamBeginCapture_v2", card.stream, ctypes.c_int(2))  # CU_STREAM_CAPTURE_MODE_RELAXED
@@ -194,14 +193,15 @@ class Compute:
         """The first context of a process; cuInit comes before it and is not in it."""
         seconds = self.card.gpu.context_seconds
         if seconds is None:
-            raise self.card.unfit("the context was there before")
+            raise bench_card.UnfitError("the context was there before")
         return {"value": round(seconds * 1e3, 2), "why": "once in this process, host clock"}
 
     def jit_compile(self) -> dict[str, Any]:
         """The driver's compiler on one unrolled kernel, cache switched off."""
         card = self.card
         card.prepare()
-        text = card.ptx.module("fp32")
+        (version, target, _), kernels = bench_ptx.MODULES["fp32"]
+        text = bench_ptx.head(version, target) + kernels
         seconds = card.by_clock(lambda: card.compile(text, "jit"), 3)
         why = "a kernel of {} lines of PTX".format(text.count("\n"))
         return {"value": round(seconds.median * 1e3, 2), "spread": seconds.spread, "why": why}

@@ -11,10 +11,13 @@ import mmap
 import os
 import threading
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+bench_card, bench_ptx, place = sibling("bench_card"), sibling("bench_ptx"), sibling("copy_steps")
 MIB = 1 << 20
 PINNED_SHORT, PINNED_LONG = 64 * MIB, 128 * MIB
 PAGEABLE_LIMIT = 32 * MIB
@@ -27,7 +30,7 @@ class Copies:
     """One method per figure, in GB/s."""
 
     def __init__(self, card: Any) -> None:
-        self.card, self.place, self.driver = card, card.place, card.driver
+        self.card, self.driver = card, card.driver
         self.folder = "/sys/bus/pci/devices/{}/".format(card.gpu.address)
         self.under_load: tuple[float, int] | None = None
         self.host: Any = None
@@ -43,9 +46,9 @@ class Copies:
         card = self.card
         first, _, room = card.two_buffers(DEVICE_SHORT if card.short else DEVICE_LONG)
         wanted = PINNED_SHORT if card.short else PINNED_LONG
-        self.size = min(wanted, room, self.place.available_memory() // 16) // MIB * MIB
+        self.size = min(wanted, room, place.available_memory() // 16) // MIB * MIB
         if self.size < 2 * MIB:
-            raise card.unfit("too little free memory on the host: {} MiB".format(self.place.available_memory() // MIB))
+            raise bench_card.UnfitError("too little free memory on the host: {} MiB".format(place.available_memory() // MIB))
         return first
 
     def pin(self) -> tuple[Any, Any]:
@@ -57,11 +60,11 @@ class Copies:
         return first, self.host
 
     def look_at_link(self) -> None:
-        self.under_load = self.place.link(self.folder, "current") or self.under_load
+        self.under_load = place.link(self.folder, "current") or self.under_load
 
     def over_pcie(self, seconds: Any, size: int, ways: int = 1) -> dict[str, Any]:
         """A figure beside what card and slot can do at most."""
-        place, notes = self.place, []
+        notes = []
         card, slot = place.link(self.folder, "max"), place.link(os.path.realpath(self.folder.rstrip("/")) + "/../", "max")
         limit = limit_from = None
         if card is None:
@@ -85,21 +88,21 @@ class Copies:
     def h2d_pinned(self) -> dict[str, Any]:
         device, host = self.pin()
         size = self.size
-        self.place.mark(host.value, size, 1)
+        place.mark(host.value, size, 1)
         seconds = self.card.measure(lambda _: self.copy("cuMemcpyHtoDAsync_v2", device, host, size), self.look_at_link)
-        self.place.wipe(host.value, size)
+        place.wipe(host.value, size)
         self.copy("cuMemcpyDtoHAsync_v2", host, device, size)
         self.driver.call("cuStreamSynchronize", self.card.stream)
-        self.place.check(host.value, size, 1)
+        place.check(host.value, size, 1)
         return self.over_pcie(seconds, size)
 
     def d2h_pinned(self) -> dict[str, Any]:
         device, host = self.pin()
         size = self.size
-        self.place.send(self.driver, device, size, 2)
-        self.place.wipe(host.value, size)
+        place.send(self.driver, device, size, 2)
+        place.wipe(host.value, size)
         seconds = self.card.measure(lambda _: self.copy("cuMemcpyDtoHAsync_v2", host, device, size), self.look_at_link)
-        self.place.check(host.value, size, 2)
+        place.check(host.value, size, 2)
         return self.over_pcie(seconds, size)
 
     def both_pinned(self) -> dict[str, Any]:
@@ -143,7 +146,7 @@ class Copies:
             return float(card.elapsed(before, after) / count)
 
         sample()
-        return card.samples_of([sample() for _ in range(card.samples)])
+        return bench_card.Samples([sample() for _ in range(card.samples)])
 
     # -------------------------------------------------------- ordinary memory
     def pageable(self) -> tuple[Any, int, int]:
@@ -166,19 +169,19 @@ class Copies:
     def h2d_pageable(self) -> dict[str, Any]:
         """Host to device from ordinary memory: what a program gets that does not pin."""
         device, address, size = self.pageable()
-        self.place.mark(address, size, 3)
+        place.mark(address, size, 3)
         seconds = self.card.by_clock(lambda: self.send(device, address, size))
-        self.place.wipe(address, size)
+        place.wipe(address, size)
         self.fetch(device, address, size)
-        self.place.check(address, size, 3)
+        place.check(address, size, 3)
         return self.over_pcie(seconds, size)
 
     def d2h_pageable(self) -> dict[str, Any]:
         device, address, size = self.pageable()
-        self.place.send(self.driver, device, size, 4)
-        self.place.wipe(address, size)
+        place.send(self.driver, device, size, 4)
+        place.wipe(address, size)
         seconds = self.card.by_clock(lambda: self.fetch(device, address, size))
-        self.place.check(address, size, 4)
+        place.check(address, size, 4)
         return self.over_pcie(seconds, size)
 
     def both_pageable(self) -> dict[str, Any]:
@@ -228,24 +231,24 @@ class Copies:
     def d2d(self) -> dict[str, Any]:
         """Copies by the driver, both ways in turn between two buffers."""
         first, second, size = self.card.two_buffers(DEVICE_SHORT if self.card.short else DEVICE_LONG)
-        self.place.send(self.driver, first, size, 5)
+        place.send(self.driver, first, size, 5)
 
         def queue(number: int) -> None:
             pair = (second, first) if number % 2 == 0 else (first, second)
             self.copy("cuMemcpyDtoDAsync_v2", pair[0], pair[1], size)
 
         seconds = self.card.measure(queue)
-        self.place.check_there(self.driver, second, size, 5)
+        place.check_there(self.driver, second, size, 5)
         return self.within(seconds, size, 2)
 
     def d2d_kernel(self) -> dict[str, Any]:
         """The same by a kernel: what a program's own kernels can reach."""
-        seconds, size = self.by_kernel("copy", self.card.ptx.UNROLLED_COPY, 6)
-        self.place.check_there(self.driver, self.card.buffers[1], size, 6)
+        seconds, size = self.by_kernel("copy", bench_ptx.UNROLLED_COPY, 6)
+        place.check_there(self.driver, self.card.buffers[1], size, 6)
         return self.within(seconds, size, 2)
 
     def device_read(self) -> dict[str, Any]:
-        seconds, size = self.by_kernel("read", self.card.ptx.UNROLLED_READ, 7)
+        seconds, size = self.by_kernel("read", bench_ptx.UNROLLED_READ, 7)
         return self.within(seconds, size, 1)
 
     def by_kernel(self, name: str, loads: int, salt: int) -> tuple[Any, int]:
@@ -253,7 +256,7 @@ class Copies:
         card = self.card
         first, second, size = card.two_buffers(DEVICE_SHORT if card.short else DEVICE_LONG)
         kernel = card.kernel("copy", name)
-        self.place.send(self.driver, first, size, salt)
+        place.send(self.driver, first, size, salt)
         tiles = size // (COPY_THREADS * 16 * loads)  # sizes are whole MiB: nothing is left over
         blocks = min(tiles, 0x7FFFFFFF)
         target = second if name == "copy" else card.out

@@ -10,10 +10,13 @@ from __future__ import annotations
 import ctypes
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+bench_card, place, RungError = sibling("bench_card"), sibling("copy_steps"), sibling("climbing").RungError
 MIB = 1 << 20
 COPIED = 256 * MIB
 SMALL, SMALLS = 16, 100  # bytes of a small copy, and how many are queued at once
@@ -25,36 +28,31 @@ NVLINK = "NVLink"
 class Side:
     """One GPU with its buffers."""
 
-    def __init__(self, sibling: Any, driver: Any, gpu: Any, watch: Any) -> None:
+    def __init__(self, driver: Any, gpu: Any, watch: Any) -> None:
         self.gpu, self.driver = gpu, driver
         gpu.context()
-        self.card = sibling("bench_card").Card(driver, gpu, sibling, short=True)
+        self.card = bench_card.Card(driver, gpu, short=True)
         self.card.sample_seconds = 0.004  # many pairs; one copy of this size takes less than a millisecond over NVLink
         self.to, self.back, self.size = self.card.two_buffers(COPIED)
         self.links, self.link_rate = watch.nvlinks()
 
 
-def check_all(worker: Any, sibling: Any, driver: Any, gpus: list[Any], watches: list[Any]) -> tuple[list[Side], dict[Any, bool | None]]:
+def check_all(worker: Any, driver: Any, gpus: list[Any], watches: list[Any]) -> tuple[list[Side], dict[Any, bool | None]]:
     """A checked copy between every ordered pair: what the smoke test does."""
-    sides = [Side(sibling, driver, gpu, watch) for gpu, watch in zip(gpus, watches)]
-    place = sibling("copy_steps")
-    direct = {
-        (one.gpu.index, other.gpu.index): checked(worker, place, one, other) for one in sides for other in sides if one is not other
-    }  # fmt: skip
-    return sides, direct
+    sides = [Side(driver, gpu, watch) for gpu, watch in zip(gpus, watches)]
+    return sides, {(one.gpu.index, other.gpu.index): checked(worker, one, other) for one in sides for other in sides if one is not other}
 
 
-def measure(worker: Any, sibling: Any, driver: Any, gpus: list[Any], watches: list[Any]) -> None:
+def measure(worker: Any, driver: Any, gpus: list[Any], watches: list[Any]) -> None:
     """The figures of every pair whose copies are right."""
-    sides, direct = check_all(worker, sibling, driver, gpus, watches)
+    sides, direct = check_all(worker, driver, gpus, watches)
     pairs = [(one, other) for one in sides for other in sides if one is not other]
-    place = sibling("copy_steps")
     for number in range(1, RUNS + 1):
         for one, other in pairs:
             access = direct[one.gpu.index, other.gpu.index]
             if access is None:
                 continue
-            limit = limit_of(place, one, other, access)
+            limit = limit_of(one, other, access)
             said = None if access else "no direct access between the two: copies go through the host"
             names = ("peer", "peer_latency") + (("peer_both",) if one.gpu.index < other.gpu.index else ())
             for name in names:
@@ -65,7 +63,7 @@ def measure(worker: Any, sibling: Any, driver: Any, gpus: list[Any], watches: li
 
 
 # ------------------------------------------------------------------ whether it works
-def checked(worker: Any, place: Any, one: Side, other: Side) -> bool | None:
+def checked(worker: Any, one: Side, other: Side) -> bool | None:
     """A copy whose data are compared. True: direct, False: through the host, None: it failed."""
     step, started = "peer copy to GPU {}".format(other.gpu.index), time.monotonic()
     worker.emit("begin", step=step, gpu=one.gpu.index)
@@ -76,7 +74,7 @@ def checked(worker: Any, place: Any, one: Side, other: Side) -> bool | None:
         if possible:
             enable(one, other)
             access = True
-        copy_once(place, one, other)
+        copy_once(one, other)
     except Exception as error:
         status = "fail"
         offered = ", though the driver says that direct access is possible" if access or "EnablePeer" in str(error) else ""
@@ -89,12 +87,12 @@ def enable(one: Side, other: Side) -> None:
     """Direct access; granted before is as good."""
     try:
         one.driver.call("cuCtxEnablePeerAccess", other.gpu.handle, ctypes.c_uint(0))
-    except Exception as error:
-        if getattr(error, "code", None) != ALREADY_ENABLED:
+    except RungError as error:
+        if error.code != ALREADY_ENABLED:
             raise
 
 
-def copy_once(place: Any, one: Side, other: Side) -> None:
+def copy_once(one: Side, other: Side) -> None:
     """The pattern at both ends must arrive. The whole buffer goes over, so that every page is used once."""
     salt = 8 + one.gpu.index * 16 + other.gpu.index
     size = min(one.size, other.size)
@@ -119,7 +117,7 @@ def queue_many(one: Side, other: Side) -> None:
 
 
 # ------------------------------------------------------------------ how fast
-def limit_of(place: Any, one: Side, other: Side, access: bool) -> tuple[float | None, str | None]:
+def limit_of(one: Side, other: Side, access: bool) -> tuple[float | None, str | None]:
     """GB/s one way, with the derivation: NVLink where both have links, else the lesser PCIe link."""
     if access and one.links and other.links:
         links, rate = min(one.links, other.links), one.link_rate
@@ -186,4 +184,4 @@ def beside(timed: Side, other: Side, size: int) -> Any:
         other.gpu.enter()
         other.driver.call("cuStreamSynchronize", other.card.stream)
     timed.gpu.enter()
-    return timed.card.samples_of(samples[1:])
+    return bench_card.Samples(samples[1:])

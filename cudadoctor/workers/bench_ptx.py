@@ -7,6 +7,8 @@ factors come as parameters, and what was computed is compared or stored.
 
 from __future__ import annotations
 
+import struct
+
 # 16-byte loads of a thread. Threads enough to fill the GPU hide the time that memory takes to answer; measured: more loads a thread are
 # slower where it stores.
 UNROLLED_COPY = 1
@@ -16,8 +18,8 @@ ROUNDS = 16  # times that the loop body repeats all chains; even, see `arithmeti
 STEPS = 16  # dependent loads in one turn of the pointer chase
 SHARED_BYTES = 16384  # of the kernel that reads shared memory
 SHARED_LOADS = 16  # 16-byte loads in one turn of its loop
-MODULES = {"base": ("6.0", "sm_50"), "half": ("6.0", "sm_53"), "bfloat": ("7.0", "sm_80")}
-NEEDS = {"base": (5, 0), "half": (5, 3), "bfloat": (8, 0)}  # compute capability
+# PTX version, target, and the compute capability without which it cannot be compiled.
+BASE, HALF, BFLOAT = ("6.0", "sm_50", (5, 0)), ("6.0", "sm_53", (5, 3)), ("7.0", "sm_80", (8, 0))
 
 # Index of the thread in the grid in %r4, number of threads in %r5.
 _WHERE = """
@@ -31,20 +33,43 @@ _WHERE = """
 _REGISTERS = ".reg .pred %p<8>; .reg .b32 %r<48>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %d<32>; .reg .b16 %h<4>;"
 
 
+def head(version: str, target: str) -> str:
+    """The beginning of a module."""
+    return f".version {version}\n.target {target}\n.address_size 64\n\n"
+
+
 def entry(name: str, parameters: str, body: str, before: str = "") -> str:
-    """One kernel. `parameters`: name:type, in the order in which they are given; registers %r1 to %r5 say where the thread stands."""
-    listed = ", ".join(".param .{1} {0}".format(*one.split(":")) for one in parameters.split())
-    return ".visible .entry cudadoctor_{}({})\n{{\n    {}\n{}{}{}\n    ret;\n}}\n".format(name, listed, _REGISTERS, before, _WHERE, body)
+    """One kernel; registers %r1 to %r5 say where the thread stands.
+
+    `parameters`: name:type:register:pointer, in the order in which they are given. One with a register is loaded into it, one with a
+    pointer is an address, which the pointer then holds as one of global memory.
+    """
+    given = [one.split(":") for one in parameters.split()]
+    listed = ", ".join(f".param .{one[1]} {one[0]}" for one in given)
+    loads = "".join(f"\n    ld.param.{one[1]} {one[2]}, [{one[0]}];" for one in given if len(one) > 2)
+    pointers = "".join(f"\n    cvta.to.global.u64 {one[3]}, {one[2]};" for one in given if len(one) > 3)
+    return f".visible .entry cudadoctor_{name}({listed})\n{{\n    {_REGISTERS}\n{before}{_WHERE}{loads}{pointers}{body}\n    ret;\n}}\n"
+
+
+def repeated(body: str, counter: str, flag: str = "%p1") -> str:
+    """The body as often as a register counts, which is zero then."""
+    return f"""TURN:
+{body}
+    sub.u32 {counter}, {counter}, 1;
+    setp.ne.u32 {flag}, {counter}, 0;
+    @{flag} bra TURN;"""
+
+
+def four(first: int) -> str:
+    """Four registers in a row, as a load of 16 bytes takes them."""
+    return "{" + ", ".join(f"%r{first + part}" for part in range(4)) + "}"
 
 
 # Waits for the host's word, so that everything behind it is queued before the first of it starts. It never waits longer than its limit.
 GATE = entry(
     "gate",
-    "p_flag:u64 p_limit:u64",
+    "p_flag:u64:%rd1:%rd3 p_limit:u64:%rd2",
     """
-    ld.param.u64 %rd1, [p_flag];
-    ld.param.u64 %rd2, [p_limit];
-    cvta.to.global.u64 %rd3, %rd1;
     mov.u64 %rd4, %globaltimer;
 WAIT:
     ld.volatile.global.u32 %r6, [%rd3];
@@ -61,12 +86,19 @@ DONE:""",
 EMPTY = entry("nothing", "", "")
 
 
-def _tile(loads: int, stores: str) -> str:
-    """Whole tiles of blockDim x `loads` x 16 bytes, one block after the other. %rd1 from, %rd2 to, %r6 number of tiles."""
-    step = "\n".join("    ld.global.v4.u32 {{%r{0}, %r{1}, %r{2}, %r{3}}}, [%rd{4}];".format(
-        *(10 + 4 * one + part for part in range(4)), 10 + one) for one in range(loads))  # fmt: skip
-    places = "\n".join("    add.s64 %rd{0}, %rd{1}, %rd5;".format(10 + one, 9 + one) for one in range(1, loads))
-    return """
+def _tiled(name: str, loads: int, stores: str, before: str = "", behind: str = "") -> str:
+    """A kernel over whole tiles of blockDim x `loads` x 16 bytes, one block after the other. %rd1 from, %rd2 to, %r6 number of tiles."""
+    step = "\n".join(f"    ld.global.v4.u32 {four(10 + 4 * one)}, [%rd{10 + one}];" for one in range(loads))
+    places = "\n".join(f"    add.s64 %rd{10 + one}, %rd{9 + one}, %rd5;" for one in range(1, loads))
+    return entry(
+        name,
+        "p_to:u64 p_from:u64 p_tiles:u32",
+        f"""
+    ld.param.u64 %rd1, [p_from];
+    ld.param.u64 %rd2, [p_to];
+    ld.param.u32 %r6, [p_tiles];
+    cvta.to.global.u64 %rd1, %rd1;
+    cvta.to.global.u64 %rd2, %rd2;{before}
     mul.wide.u32 %rd3, %r3, 16;                 // the thread's place in a tile
     mul.wide.u32 %rd5, %r2, 16;                 // bytes that a block moves at once
     mul.lo.u32 %r7, %r2, {loads};
@@ -83,53 +115,34 @@ TILE:
 {stores}
     add.u32 %r1, %r1, %r8;
     bra TILE;
-DONE:""".format(loads=loads, places=places, step=step, stores=stores)
+DONE:{behind}""",
+    )
 
 
 def copy() -> str:
     """Copies within the device: 16 bytes a load, some under way at once."""
-    stores = "    add.s64 %rd20, %rd2, %rd4;\n" + "\n".join(
-        "    st.global.v4.u32 [%rd20], {{%r{0}, %r{1}, %r{2}, %r{3}}};\n    add.s64 %rd20, %rd20, %rd5;".format(
-            *(10 + 4 * one + part for part in range(4))
-        )
-        for one in range(UNROLLED_COPY)
-    )
-    head = """
-    ld.param.u64 %rd1, [p_from];
-    ld.param.u64 %rd2, [p_to];
-    ld.param.u32 %r6, [p_tiles];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;"""
-    return entry("copy", "p_to:u64 p_from:u64 p_tiles:u32", head + _tile(UNROLLED_COPY, stores))
+    lines = ["    add.s64 %rd20, %rd2, %rd4;"]
+    for one in range(UNROLLED_COPY):
+        lines += [f"    st.global.v4.u32 [%rd20], {four(10 + 4 * one)};", "    add.s64 %rd20, %rd20, %rd5;"]
+    return _tiled("copy", UNROLLED_COPY, "\n".join(lines))
 
 
 def read() -> str:
     """Reads device memory and keeps the exclusive or of all of it, stored where it is the one value that it cannot be by chance."""
-    folded = "\n".join("    xor.b32 %r9, %r9, %r{};".format(10 + one) for one in range(4 * UNROLLED_READ))
-    head = """
-    ld.param.u64 %rd1, [p_from];
-    ld.param.u64 %rd2, [p_to];
-    ld.param.u32 %r6, [p_tiles];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;
-    mov.u32 %r9, 0;"""
+    folded = "\n".join(f"    xor.b32 %r9, %r9, %r{10 + one};" for one in range(4 * UNROLLED_READ))
     tail = """
     setp.ne.u32 %p2, %r9, 1515870810;
     @%p2 bra OUT;
     st.global.u32 [%rd2], %r9;
 OUT:"""
-    return entry("read", "p_to:u64 p_from:u64 p_tiles:u32", head + _tile(UNROLLED_READ, folded) + tail)
+    return _tiled("read", UNROLLED_READ, folded, "\n    mov.u32 %r9, 0;", tail)
 
 
 # A chain through memory: element i names element (i x 1664525 + 1013904223) mod 2^n. By the theorem of Hull and Dobell it meets all.
 CHAIN = entry(
     "chain",
-    "p_place:u64 p_mask:u32 p_stride:u32",
+    "p_place:u64:%rd1:%rd2 p_mask:u32:%r6 p_stride:u32:%r7",
     """
-    ld.param.u64 %rd1, [p_place];
-    ld.param.u32 %r6, [p_mask];
-    ld.param.u32 %r7, [p_stride];
-    cvta.to.global.u64 %rd2, %rd1;
     setp.gt.u32 %p1, %r4, %r6;
     @%p1 bra DONE;
     mad.lo.u32 %r8, %r4, 1664525, 1013904223;
@@ -142,49 +155,34 @@ CHAIN = entry(
 DONE:""",
 )
 
+_LOADS = "    ld.global.cg.u64 %rd1, [%rd1];\n" * STEPS
 # One thread follows the chain; each load waits for the one before. Past the first level of cache. p_out: cycles, nanoseconds, the end.
 CHASE = entry(
     "chase",
-    "p_place:u64 p_turns:u32 p_out:u64",
-    """
-    ld.param.u64 %rd1, [p_place];
-    ld.param.u32 %r6, [p_turns];
-    ld.param.u64 %rd2, [p_out];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;
+    "p_place:u64:%rd1:%rd1 p_turns:u32:%r6 p_out:u64:%rd2:%rd2",
+    f"""
     mov.u64 %rd3, %clock64;
     mov.u64 %rd4, %globaltimer;
-TURN:
-{}
-    sub.u32 %r6, %r6, 1;
-    setp.ne.u32 %p1, %r6, 0;
-    @%p1 bra TURN;
+{repeated(_LOADS, "%r6")}
     st.global.u64 [%rd2 + 16], %rd1;
     mov.u64 %rd5, %clock64;
     mov.u64 %rd6, %globaltimer;
     sub.s64 %rd5, %rd5, %rd3;
     sub.s64 %rd6, %rd6, %rd4;
     st.global.u64 [%rd2], %rd5;
-    st.global.u64 [%rd2 + 8], %rd6;""".format("    ld.global.cg.u64 %rd1, [%rd1];\n" * STEPS),
+    st.global.u64 [%rd2 + 8], %rd6;""",
 )
 
 # Every thread adds 1 to its place p_turns times; p_mask says how many places there are. The sum of all places is then known.
 ADD = entry(
     "add",
-    "p_place:u64 p_mask:u32 p_turns:u32",
+    "p_place:u64:%rd1:%rd1 p_mask:u32:%r6 p_turns:u32:%r7",
     """
-    ld.param.u64 %rd1, [p_place];
-    ld.param.u32 %r6, [p_mask];
-    ld.param.u32 %r7, [p_turns];
-    cvta.to.global.u64 %rd1, %rd1;
     and.b32 %r8, %r4, %r6;
     mul.wide.u32 %rd2, %r8, 4;
     add.s64 %rd2, %rd1, %rd2;
-TURN:
-    red.global.add.u32 [%rd2], 1;
-    sub.u32 %r7, %r7, 1;
-    setp.ne.u32 %p1, %r7, 0;
-    @%p1 bra TURN;""",
+"""
+    + repeated("    red.global.add.u32 [%rd2], 1;", "%r7"),
 )
 
 _CLOCKS_BEGIN = """
@@ -203,44 +201,39 @@ _CLOCKS_END = """
 CLOCKED:"""
 
 
+def _timed(body: str, counter: str) -> str:
+    """Turns of a loop whose clock is told."""
+    return f"{_CLOCKS_BEGIN}\n{repeated(body, counter)}\n{_CLOCKS_END}"
+
+
 def shared() -> str:
     """Reads shared memory, 16 bytes a load, each warp 512 bytes in a row: no two lanes ask the same bank."""
     loads = "\n".join(
-        """    ld.shared.v4.u32 {{%r10, %r11, %r12, %r13}}, [%r8 + {0}];
-    xor.b32 %r14, %r14, %r10; xor.b32 %r15, %r15, %r11; xor.b32 %r16, %r16, %r12; xor.b32 %r17, %r17, %r13;""".format(
-            one * 512 % SHARED_BYTES
-        )
+        f"""    ld.shared.v4.u32 {four(10)}, [%r8 + {one * 512 % SHARED_BYTES}];
+    xor.b32 %r14, %r14, %r10; xor.b32 %r15, %r15, %r11; xor.b32 %r16, %r16, %r12; xor.b32 %r17, %r17, %r13;"""
         for one in range(SHARED_LOADS)
     )
+    flip = f"""
+    xor.b32 %r9, %r9, {SHARED_BYTES // 4};
+    add.u32 %r8, %r6, %r9;"""
     return entry(
         "shared",
-        "p_out:u64 p_turns:u32",
-        """
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r7, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+        "p_out:u64:%rd2:%rd2 p_turns:u32:%r7",
+        f"""
     mov.u32 %r6, memory;
     mul.lo.u32 %r9, %r3, 16;
-    and.b32 %r9, %r9, {half};
+    and.b32 %r9, %r9, {SHARED_BYTES // 2 - 1};
     mov.u32 %r14, 0; mov.u32 %r15, 0; mov.u32 %r16, 0; mov.u32 %r17, 0;
     add.u32 %r8, %r6, %r9;
     st.shared.u32 [%r8], %r3;
     bar.sync 0;
-{begin}
-TURN:
-{loads}
-    xor.b32 %r9, %r9, {flip};
-    add.u32 %r8, %r6, %r9;
-    sub.u32 %r7, %r7, 1;
-    setp.ne.u32 %p1, %r7, 0;
-    @%p1 bra TURN;
-{end}
+{_timed(loads + flip, "%r7")}
     xor.b32 %r14, %r14, %r15; xor.b32 %r16, %r16, %r17; xor.b32 %r14, %r14, %r16;
     setp.ne.u32 %p1, %r14, 1515870810;
     @%p1 bra DONE;
     st.global.u32 [%rd2 + 24], %r14;
-DONE:""".format(half=SHARED_BYTES // 2 - 1, flip=SHARED_BYTES // 4, loads=loads, begin=_CLOCKS_BEGIN, end=_CLOCKS_END),
-        before="    .shared .align 16 .b8 memory[{}];\n".format(SHARED_BYTES),
+DONE:""",
+        before=f"    .shared .align 16 .b8 memory[{SHARED_BYTES}];\n",
     )
 
 
@@ -263,65 +256,36 @@ def arithmetic(kind: str) -> str:
     register, fma, convert, differs, given = _TYPES[kind]
 
     def start(target: str, chain: int) -> str:
-        return "    add.f32 %f1, %f2, 0f{:08X};\n    {}".format(_float_bits(float(chain)), convert.format(target))
+        return f"    add.f32 %f1, %f2, 0f{struct.pack('>f', chain).hex().upper()};\n    {convert.format(target)}"
 
-    chains = ["{}{}".format(register, 20 + chain) for chain in range(CHAINS)]
-    factor, addend, again = (register + str(number) for number in (17, 18, 19))
-    body = "\n".join("    {0} {1}, {1}, {2}, {3};".format(fma, chain, factor, addend) for _ in range(ROUNDS) for chain in chains)
-    checks = "\n".join(
-        "{}\n    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(start(again, number), differs, chain, again)
-        for number, chain in enumerate(chains)
-    )
+    chains = [f"{register}{20 + chain}" for chain in range(CHAINS)]
+    factor, addend, again = (f"{register}{number}" for number in (17, 18, 19))
+    body = "\n".join(f"    {fma} {chain}, {chain}, {factor}, {addend};" for _ in range(ROUNDS) for chain in chains)
+    starts = "\n".join(start(chain, number) for number, chain in enumerate(chains))
+    checks = "\n".join(start(again, number) + wrong(differs, chain, again) for number, chain in enumerate(chains))
     return entry(
         kind,
-        "p_out:u64 p_turns:u32 p_factor:{0} p_add:{0}".format(given),
-        """
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+        f"p_out:u64:%rd2:%rd2 p_turns:u32:%r6 p_factor:{given} p_add:{given}",
+        f"""
     ld.param.{given} {factor}, [p_factor];
     ld.param.{given} {addend}, [p_add];
     and.b32 %r7, %r4, 15;
     cvt.rn.f32.u32 %f2, %r7;
     mul.f32 %f2, %f2, 0f3D800000;               // sixteenths
 {starts}
-{begin}
-TURN:
-{body}
-    sub.u32 %r6, %r6, 1;
-    setp.ne.u32 %p1, %r6, 0;
-    @%p1 bra TURN;
-{end}
-{checks}""".format(
-            given=given,
-            factor=factor,
-            addend=addend,
-            starts="\n".join(start(chain, number) for number, chain in enumerate(chains)),
-            begin=_CLOCKS_BEGIN,
-            body=body,
-            end=_CLOCKS_END,
-            checks=checks,
-        ),
+{_timed(body, "%r6")}
+{checks}""",
     )
 
 
-def _float_bits(value: float) -> int:
-    import struct
-
-    return int(struct.unpack("<I", struct.pack("<f", value))[0])
-
-
-def module(name: str) -> str:
-    """The text of one module; each holds few kernels, so that a run compiles what it uses."""
-    base, version_of = name.partition("-")[0], {"fp16": "half", "bf16": "bfloat"}
-    version, target = MODULES[version_of.get(base, "base")]
-    kernels = {
-        "gate": GATE + EMPTY, "copy": copy() + read(), "chase": CHAIN + CHASE, "add": ADD, "shared": shared(),
-    }  # fmt: skip
-    text = kernels[name] if name in kernels else arithmetic(name)
-    return ".version {}\n.target {}\n.address_size 64\n\n{}".format(version, target, text)
+def wrong(differs: str, found: str, right: str) -> str:
+    """Counts a register that does not hold what it should."""
+    return f"\n    {differs} %p2, {found}, {right};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;"
 
 
-def needs(name: str) -> tuple[int, int]:
-    """The compute capability without which a module cannot be compiled."""
-    return NEEDS[{"fp16": "half", "bf16": "bfloat"}.get(name, "base")]
+# Each holds few kernels, so that a run compiles what it uses.
+MODULES = {
+    "gate": (BASE, GATE + EMPTY), "copy": (BASE, copy() + read()), "chase": (BASE, CHAIN + CHASE), "add": (BASE, ADD),
+    "shared": (BASE, shared()), "fp32": (BASE, arithmetic("fp32")), "fp64": (BASE, arithmetic("fp64")), "fp16": (HALF, arithmetic("fp16")),
+    "bf16": (BFLOAT, arithmetic("bf16")),
+}  # fmt: skip

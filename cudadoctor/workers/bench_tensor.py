@@ -12,11 +12,14 @@ import os
 import struct
 import sys
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
+bench_card, copy_steps, ptx, products = (sibling(name) for name in ("bench_card", "copy_steps", "tensor_ptx", "product_ptx"))
 MIB = 1 << 20
 SIZES = (8192, 4096)  # rows of A, rows of B, and length of the sums
 SAMPLES = 24  # numbers of a product that are computed again
@@ -38,9 +41,8 @@ CUBLAS: dict[str, tuple[int, int, int, Any]] = {
 class Tensor:
     """One GPU; a figure is called by what is measured and the type of the operands, such as `product_bf16`."""
 
-    def __init__(self, card: Any, sibling: Callable[[str], Any]) -> None:
+    def __init__(self, card: Any) -> None:
         self.card, self.driver = card, card.driver
-        self.ptx, self.products = sibling("tensor_ptx"), sibling("product_ptx")
         self.modules: dict[str, Any] = {}
         self.operands: tuple[str, int, Any, Any, Any] | None = None
         self.library: Any = None
@@ -59,20 +61,20 @@ class Tensor:
         turns, seconds = card.long_enough(launch)
         wrong = card.read_out(3)[2]
         if wrong:
-            raise card.wrong("{} sums of the tensor cores ({}) are wrong".format(wrong, kind))
+            raise copy_steps.WrongError("{} sums of the tensor cores ({}) are wrong".format(wrong, kind))
         record = card.of_clock(round(operations * turns / seconds.median / 1e12, 3), seconds)
         return dict(record, unit=unit(kind), why="wgmma on shared memory" if self.by_groups(kind) else "mma.sync on registers")
 
     def by_groups(self, kind: str) -> bool:
         """Whether groups of warps multiply together."""
-        return bool(self.capability == self.ptx.HOPPER and kind != "fp64")
+        return bool(self.capability == ptx.HOPPER and kind != "fp64")
 
     def instructions(self, kind: str) -> tuple[Any, float]:
         """What queues the instructions, for a number of turns, and the operations of one turn. The cycles are counted in `out`."""
-        card, ptx = self.card, self.ptx
+        card = self.card
         needs = (8, 0) if kind == "fp64" else ptx.KINDS[kind][3][2]
         if self.capability < needs:
-            raise card.unfit("compute capability {} does not have it".format(card.gpu.capability))
+            raise bench_card.UnfitError("compute capability {} does not have it".format(card.gpu.capability))
         card.prepare()
         groups, shared = self.by_groups(kind), 0
         if kind == "fp64":
@@ -95,8 +97,7 @@ class Tensor:
         """Compiled by the driver on first use."""
         if module not in self.modules:
             self.modules[module] = self.card.compile(text, module)
-        entry = ctypes.c_char_p(b"cudadoctor_" + name.encode("ascii"))
-        function = ctypes.c_void_p(self.driver.value(ctypes.c_void_p, "cuModuleGetFunction", self.modules[module], entry))
+        function = self.driver.kernel(self.modules[module], name)
         if shared:
             self.driver.call("cuFuncSetAttribute", function, ctypes.c_int(8), ctypes.c_int(shared))
         return function
@@ -107,12 +108,12 @@ class Tensor:
         if self.operands is not None and self.operands[0] == kind:
             return self.operands[1:]
         self.forget()
-        card, ptx = self.card, self.ptx
+        card = self.card
         card.prepare()
         width = ptx.KINDS[kind][0]
         size = next((one for one in SIZES if 3 * one * one * max(width, 4) < card.free_now() // 2), 0)
         if not size:
-            raise card.unfit("too little free memory on the GPU: {} MiB".format(card.free_now() // MIB))
+            raise bench_card.UnfitError("too little free memory on the GPU: {} MiB".format(card.free_now() // MIB))
         a, b, c = (card.memory(size * size * one) for one in (width, width, 4))
         fill = self.kernel("fill", ptx.fill(), "fill", 0)
         for buffer, seed in ((a, SEEDS[0]), (b, SEEDS[1])):
@@ -140,13 +141,13 @@ class Tensor:
 
     def launching(self, kind: str) -> tuple[Any, int]:
         """What queues one product, whose cycles are added to a slot of `out`, and the rows of A."""
-        card, ptx, products = self.card, self.ptx, self.products
+        card = self.card
         if self.capability != ptx.HOPPER:
-            raise card.unfit("a kernel for whole products is here for compute capability 9.0 alone")
+            raise bench_card.UnfitError("a kernel for whole products is here for compute capability 9.0 alone")
         size, a, b, c = self.given(kind)
         row_bytes = size * ptx.KINDS[kind][0]
-        shared = products.shared_memory(ptx)
-        kernel = self.kernel("product_{}_{}".format(kind, size), products.product(ptx, kind, size, row_bytes), "product", shared)
+        shared = products.shared_memory()
+        kernel = self.kernel("product_{}_{}".format(kind, size), products.product(kind, size, row_bytes), "product", shared)
         maps = [self.tensor_map(buffer, size, row_bytes, ptx.TILE_M) for buffer in (a, b)]
         blocks = card.sm_count // 2 * 2
 
@@ -161,7 +162,7 @@ class Tensor:
         raw = (ctypes.c_ubyte * 256)()
         place = (ctypes.c_ubyte * 128).from_buffer(raw, -ctypes.addressof(raw) % 64)
         sizes, strides = (ctypes.c_uint64 * 2)(row_bytes // 4, rows), (ctypes.c_uint64 * 1)(row_bytes)
-        boxes, steps = (ctypes.c_uint32 * 2)(self.ptx.SLICE // 4, box), (ctypes.c_uint32 * 2)(1, 1)
+        boxes, steps = (ctypes.c_uint32 * 2)(ptx.SLICE // 4, box), (ctypes.c_uint32 * 2)(1, 1)
         words, none = ctypes.c_int(2), ctypes.c_int(0)  # of 32 bits, whatever the numbers are
         swizzle, promotion = ctypes.c_int(3), ctypes.c_int(3)  # of 128 bytes; 256 bytes into the second level of cache
         self.driver.call(
@@ -175,19 +176,21 @@ class Tensor:
         """Some numbers of the product, computed again in double precision; of integers all digits count."""
         assert self.operands is not None
         _, size, a, b, c = self.operands
-        narrow = self.ptx.KINDS[kind][0] < 4 and kind != "int8"
+        narrow = ptx.KINDS[kind][0] < 4 and kind != "int8"
         width, result = (2, "bf16") if narrow else (4, "int32" if kind == "int8" else "fp32")
         for number in range(SAMPLES):
             row, column = (number * 7919 + 13) % size, (number * 104729 + 7) % size
             left, right = self.row_of(a, row, size, kind), self.row_of(b, column, size, kind)
             exact, all_of_it = sum(x * y for x, y in zip(left, right)), sum(abs(x * y) for x, y in zip(left, right))
-            got = _number(self.read(c.value + (row * size + column) * width, width), result)
+            got = numbers(self.read(c.value + (row * size + column) * width, width), result)[0]
             slack = SLACK[kind] * all_of_it + (abs(exact) * 2.0**-8 if narrow else 0.0)
             if not abs(got - exact) <= slack:
-                raise self.card.wrong("row {}, column {} of the product ({}) is {:.6g}, not {:.6g}".format(row, column, kind, got, exact))
+                raise copy_steps.WrongError(
+                    "row {}, column {} of the product ({}) is {:.6g}, not {:.6g}".format(row, column, kind, got, exact)
+                )
 
     def row_of(self, buffer: Any, row: int, size: int, kind: str) -> list[float]:
-        width = self.ptx.KINDS[kind][0]
+        width = ptx.KINDS[kind][0]
         return numbers(self.read(buffer.value + row * size * width, size * width), kind)
 
     def read(self, place: int, size: int) -> bytes:
@@ -202,7 +205,7 @@ class Tensor:
         if self.library is None:
             self.library = Cublas.found(card.stream) or False
         if not self.library:
-            raise card.unfit("no cuBLAS that fits this driver was found")
+            raise bench_card.UnfitError("no cuBLAS that fits this driver was found")
         size, a, b, c = self.given(kind)
         seconds = card.measure_steady(lambda _: self.library.multiply(kind, size, a, b, c), WARM_SECONDS, SAMPLE_SECONDS)
         value = round(2 * size**3 / seconds.median / 1e12, 3)
@@ -266,22 +269,11 @@ def unit(kind: str) -> str:
 
 
 def numbers(raw: bytes, kind: str) -> list[float]:
-    if kind == "tf32":
-        return list(struct.unpack("<{}f".format(len(raw) // 4), raw))
-    if kind == "fp16":
-        return list(struct.unpack("<{}e".format(len(raw) // 2), raw))
+    if kind == "fp8":
+        return [_E4M3[value] for value in raw]
     if kind == "bf16":
-        wide = b"".join(b"\0\0" + raw[place : place + 2] for place in range(0, len(raw), 2))
-        return list(struct.unpack("<{}f".format(len(raw) // 2), wide))
-    if kind == "int8":
-        return [float(value) for value in struct.unpack("<{}b".format(len(raw)), raw)]
-    return [_E4M3[value] for value in raw]
-
-
-def _number(raw: bytes, kind: str) -> float:
-    if kind == "int32":
-        return float(struct.unpack("<i", raw)[0])
-    return numbers(raw, "tf32" if kind == "fp32" else kind)[0]
+        raw = b"".join(b"\0\0" + raw[place : place + 2] for place in range(0, len(raw), 2))
+    return [float(value) for (value,) in struct.iter_unpack("<" + _LETTERS[kind], raw)]
 
 
 def _e4m3(code: int) -> float:
@@ -290,4 +282,6 @@ def _e4m3(code: int) -> float:
     return -value if code & 128 else value
 
 
+# Of numbers and sums, as the module struct calls them; bf16 is the upper half of a float32.
+_LETTERS = {"tf32": "f", "fp32": "f", "bf16": "f", "fp16": "e", "int8": "b", "int32": "i"}
 _E4M3 = [_e4m3(code) for code in range(256)]

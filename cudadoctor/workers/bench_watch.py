@@ -70,24 +70,30 @@ def library() -> Any:
 
 
 class Watch:
-    """One GPU. `library` may be None."""
+    """One GPU, by its address or its number. `library` is None where the GPU or NVML is not there."""
 
-    def __init__(self, found: Any, address: str | None) -> None:
+    def __init__(self, found: Any, address: str | None, index: int | None = None) -> None:
         self.library, self.handle = found, ctypes.c_void_p()
-        if found is not None and (address is None or not self.call("nvmlDeviceGetHandleByPciBusId_v2", address.encode("ascii"), None)):
-            self.library = None
+        place = ctypes.byref(self.handle)
+        if index is not None:
+            known = self.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), place)
+        else:
+            known = address is not None and self.call("nvmlDeviceGetHandleByPciBusId_v2", address.encode("ascii"), place)
+        self.library = found if known else None
 
     def call(self, function: str, *arguments: Any) -> bool:
-        """Whether a call worked. None stands for the place of the handle, which is looked up with it."""
+        """Whether a call worked."""
         entry = getattr(self.library, function, None)
-        if entry is None:
-            return False
-        given = [ctypes.byref(self.handle) if one is None else one for one in arguments]
-        return int(entry(*given)) == 0
+        return entry is not None and int(entry(*arguments)) == 0
 
     def number(self, function: str, *arguments: Any, kind: Any = ctypes.c_uint) -> int | None:
         value = kind()
-        return int(value.value) if self.library is not None and self.call(function, self.handle, *arguments, ctypes.byref(value)) else None
+        return int(value.value) if self.call(function, self.handle, *arguments, ctypes.byref(value)) else None
+
+    def percent(self) -> int | None:
+        """How busy the GPU is."""
+        load = Utilisation()
+        return int(load.gpu) if self.call("nvmlDeviceGetUtilizationRates", self.handle, ctypes.byref(load)) else None
 
     # -------------------------------------------------------- under load
     def reasons(self) -> list[str] | None:
@@ -147,9 +153,7 @@ class Watch:
         One that only draws counts where the GPU is at work. Where processes of another PID namespace are not shown, the load is.
         """
         mine = os.getpid()
-        load = Utilisation()
-        known = self.library is not None and self.call("nvmlDeviceGetUtilizationRates", self.handle, ctypes.byref(load))
-        percent = int(load.gpu) if known else None
+        percent = self.percent()
         compute = [one for one in self.processes("nvmlDeviceGetComputeRunningProcesses") or [] if one[0] != mine]
         drawing = [one for one in self.processes("nvmlDeviceGetGraphicsRunningProcesses") or [] if one[0] != mine]
         both = {one[0] for one in drawing}

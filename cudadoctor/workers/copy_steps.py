@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from cudadoctor_lines import beginning
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,15 +25,6 @@ class WrongError(Exception):
 
 
 # ------------------------------------------------------------------ what the machine says
-def read(path: str) -> str | None:
-    """The text of a small file, None where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
-    except OSError:
-        return None
-
-
 class Nearby:
     """Runs the thread on the CPUs next to the GPU, where the machine says which they are; restores its CPUs afterwards."""
 
@@ -40,11 +33,10 @@ class Nearby:
         self.folder = "/sys/bus/pci/devices/{}/".format(address)
 
     def __enter__(self) -> None:
-        node = read(self.folder + "numa_node")
-        if node is not None and node.isdigit():  # -1: the machine does not say
+        if beginning(self.folder + "numa_node").strip().isdigit():  # -1: the machine does not say
             try:
                 allowed = os.sched_getaffinity(0)
-                near = allowed & cpu_list(read(self.folder + "local_cpulist") or "")
+                near = allowed & cpu_list(beginning(self.folder + "local_cpulist"))
                 if near and near != allowed:
                     os.sched_setaffinity(0, near)
                     self.before = allowed
@@ -72,11 +64,11 @@ def cpu_list(text: str) -> set[int]:
 def available_memory() -> int:
     """Bytes of host memory that may be used without pressing others, in this container too."""
     figures = []
-    for line in (read("/proc/meminfo") or "").splitlines():
+    for line in beginning("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             figures.append(int(line.split()[1]) * 1024)
-    limit, used = read("/sys/fs/cgroup/memory.max"), read("/sys/fs/cgroup/memory.current")
-    if limit is not None and used is not None and limit.isdigit() and used.isdigit():
+    limit, used = (beginning("/sys/fs/cgroup/memory." + name).strip() for name in ("max", "current"))
+    if limit.isdigit() and used.isdigit():
         figures.append(max(0, int(limit) - int(used)))
     return min(figures) if figures else 1024 * MIB
 
@@ -84,8 +76,8 @@ def available_memory() -> int:
 def link(folder: str, which: str) -> tuple[float, int] | None:
     """Transfer rate (GT/s) and width of a PCIe link; `which` is current or max. None where sysfs does not say."""
     try:
-        speed = float((read("{}{}_link_speed".format(folder, which)) or "").split()[0])
-        width = int(read("{}{}_link_width".format(folder, which)) or "")
+        speed = float(beginning("{}{}_link_speed".format(folder, which)).split()[0])
+        width = int(beginning("{}{}_link_width".format(folder, which)))
     except (IndexError, ValueError):
         return None
     return (speed, width) if speed in LANES and 1 <= width <= 32 else None

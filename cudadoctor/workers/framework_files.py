@@ -10,7 +10,7 @@ import os
 import re
 import struct
 
-from cudadoctor_lines import listing
+from cudadoctor_lines import beginning, listing, sibling
 
 TYPE_CHECKING = False  # importing typing would cost more than what is read here
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Said = dict[str, Any]
 
-HEAD = 64 * 1024  # bytes read of a Python file
 LIBRARIES_AT_MOST = 40
 OURS = re.compile(r"^lib(?:cu(?!da\.)|nvrtc|nvJitLink|nvToolsExt|nccl)")  # CUDA's libraries; the driver's own are not in wheels
 PIN = re.compile(r"^(nvidia-cudnn(?:-cu\d+)?)\b[^;]*?[=>~]=\s*(\d[\w.]*)")
@@ -29,15 +28,6 @@ NUMBER = re.compile(r"\d+(?:\.\d+)*")
 
 
 # ---------------------------------------------------------------- files
-def head_of(path: str) -> str:
-    """The beginning of a text file; nothing where it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(HEAD).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def assigned(text: str, name: str) -> str | None:
     """What a Python file assigns to a name: the text of the literal, without quotation marks."""
     found = re.search(r"(?m)^%s(?:\s*:[^=\n]+)?\s*=\s*(.+?)\s*$" % re.escape(name), text)
@@ -104,8 +94,8 @@ def dynamic_strings(file: Any) -> Iterator[tuple[int, str]]:
 class Loader:
     """Where a framework's libraries may come from: wheels, the environment, the loader's own places, a toolkit."""
 
-    def __init__(self, search: Callable[[], Any], prefix: str, folders: list[str], root: str = "") -> None:
-        self.search, self.root = search, root
+    def __init__(self, prefix: str, folders: list[str], root: str = "") -> None:
+        self.root = root
         self.environ = os.environ
         self.wheels = [folder for site in folders for folder in self._wheel_folders(site)]
         named = [self.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")]
@@ -113,21 +103,11 @@ class Loader:
         self.folders = [os.path.join(prefix, "lib")] + [folder for folder in self.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
         self.folders += [os.path.join(home, name) for home in homes for name in ("lib64", "lib", "targets/x86_64-linux/lib")]
         self.folders += [root + path for path in ("/lib64", "/usr/lib64", "/lib", "/usr/lib")]
-        self._cached: dict[str, str] | None = None
 
     @staticmethod
     def _wheel_folders(site: str) -> list[str]:
         base = os.path.join(site, "nvidia")
         return [os.path.join(base, entry, "lib") for entry in listing(base)]
-
-    def _cache(self) -> dict[str, str]:
-        if self._cached is None:
-            try:
-                paths = self.search().read_loader_cache(self.root + "/etc/ld.so.cache")
-            except Exception:
-                paths = []
-            self._cached = {os.path.basename(path): self.root + path for path in reversed(paths)}
-        return self._cached
 
     def find(self, soname: str, own: list[str]) -> str | None:
         """The file of that name; None where it is nowhere that any framework's loader looks."""
@@ -135,7 +115,8 @@ class Loader:
             path = os.path.join(folder, soname)
             if os.path.isfile(path):
                 return path
-        cached = self._cache().get(soname)
+        in_cache = sibling("toolkit_search_linux").loader_cache(self.root)
+        cached = next((path for path in in_cache if os.path.basename(path) == soname), None)
         return cached if cached is not None and os.path.isfile(cached) else None
 
     def found(self, sonames: list[str], *own: str) -> dict[str, str | None]:
@@ -153,9 +134,14 @@ def first(installed: dict[str, Any], patterns: tuple[str, ...]) -> Any:
     return next((installed[name] for name in names), None)
 
 
+def torch_version(entry: Any) -> tuple[str | None, str | None]:
+    """The CUDA and the ROCm for which PyTorch was built, the text `None` where it was built for none."""
+    text = beginning(os.path.join(entry.folder, "torch", "version.py"))
+    return assigned(text, "cuda"), assigned(text, "hip")
+
+
 def of_torch(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
-    text = head_of(os.path.join(entry.folder, "torch", "version.py"))
-    cuda, hip = assigned(text, "cuda"), assigned(text, "hip")
+    cuda, hip = torch_version(entry)
     kind = "cuda" if cuda not in (None, "None") else "rocm" if hip not in (None, "None") else "cpu" if cuda is not None else None
     own = os.path.join(entry.folder, "torch", "lib")
     if kind != "cuda":
@@ -167,7 +153,7 @@ def of_torch(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
 
 
 def of_tensorflow(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
-    text = head_of(os.path.join(entry.folder, "tensorflow", "python", "platform", "build_info.py"))
+    text = beginning(os.path.join(entry.folder, "tensorflow", "python", "platform", "build_info.py"))
     stated = dict(re.findall(r"'(\w{1,80})', ('[^']{0,400}'|True|False|\[[^\]]{0,400}\])", text))
     built = {"True": "cuda", "False": "cpu"}.get(stated.get("is_cuda_build", ""))
     kind = "rocm" if stated.get("is_rocm_build") == "True" else built
@@ -194,7 +180,7 @@ def of_jax(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
 
 def of_cupy(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     names = [name for name in sorted(installed) if re.fullmatch(CUPY, name)]
-    text = head_of(os.path.join(entry.folder, "cupy", ".data", "_wheel.json"))
+    text = beginning(os.path.join(entry.folder, "cupy", ".data", "_wheel.json"))
     stated = re.search(r'"cuda": "(\d+)(?:\.(\d+))?', text)
     # Of two distributions one overwrote the other's files: these say which one it was.
     by_files = [name for name in names if stated and re.match(r"cupy-cuda%s" % stated.group(1), name)]
@@ -220,7 +206,7 @@ def of_pycuda(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
 
 def of_onnxruntime(entry: Any, installed: dict[str, Any], loader: Loader) -> Said:
     own = os.path.join(entry.folder, "onnxruntime", "capi")
-    text = head_of(os.path.join(own, "build_and_package_info.py"))
+    text = beginning(os.path.join(own, "build_and_package_info.py"))
     needs = Needs(os.path.join(own, "libonnxruntime_providers_cuda.so"))
     named = assigned(text, "package_name")
     entry = installed.get(named or "", entry)  # of two the one that was installed last owns the files

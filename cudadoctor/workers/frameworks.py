@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+climbing = sibling("climbing")
 ADDED = (1.0, 2.0, 3.0, 4.0)  # twice this is 20
 SUM = 20.0
 # Without the first two JAX and TensorFlow take most of the GPU's memory; by the third TensorFlow names the libraries that do not load.
@@ -59,6 +60,11 @@ class Framework:
 
     def compute(self) -> float:
         """The sum of 1, 2, 3, 4, each taken twice by the GPU."""
+        values = self.values()
+        return float((values + values).sum())
+
+    def values(self) -> Any:
+        """1, 2, 3, 4 as an array of this framework's, on the GPU."""
         raise NotImplementedError
 
 
@@ -71,11 +77,14 @@ class Torch(Framework):
             torch.cuda.init()  # says why it cannot; is_available() says nothing
         elif not self.answering:
             raise Idle
+        return self.names(torch)
+
+    @staticmethod
+    def names(torch: Any) -> list[str]:
         return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
-    def compute(self) -> float:
-        values = self.package.tensor(ADDED, device="cuda")
-        return float((values + values).sum())
+    def values(self) -> Any:
+        return self.package.tensor(ADDED, device="cuda")
 
 
 class Tensorflow(Framework):
@@ -115,9 +124,8 @@ class Jax(Framework):
         except Exception:
             return ""
 
-    def compute(self) -> float:
-        values = self.package.numpy.array(ADDED)
-        return float((values + values).sum())
+    def values(self) -> Any:
+        return self.package.numpy.array(ADDED)
 
 
 class Cupy(Framework):
@@ -130,9 +138,8 @@ class Cupy(Framework):
         runtime = self.package.cuda.runtime
         return [runtime.getDeviceProperties(index)["name"].decode() for index in range(runtime.getDeviceCount())]
 
-    def compute(self) -> float:
-        values = self.package.array(ADDED, dtype="float32")
-        return float((values + values).sum())
+    def values(self) -> Any:
+        return self.package.array(ADDED, dtype="float32")
 
 
 class Pycuda(Framework):
@@ -197,7 +204,7 @@ class Bitsandbytes(Framework):
             raise Idle
         torch = importlib.import_module("torch")
         torch.cuda.init()
-        return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+        return Torch.names(torch)
 
     def compute(self) -> float:
         torch = importlib.import_module("torch")
@@ -225,8 +232,8 @@ def told(error: BaseException) -> str:
 class Climb:
     """Import, GPUs, computation, as far as they hold."""
 
-    def __init__(self, worker: Any, broken: Any, framework: Framework) -> None:
-        self.worker, self.broken, self.framework = worker, broken, framework
+    def __init__(self, worker: Any, framework: Framework) -> None:
+        self.worker, self.framework = worker, framework
         self.printed = ""  # by the steps that passed: many a framework says at its import why it will not compute
 
     def all(self) -> None:
@@ -241,10 +248,10 @@ class Climb:
         except Idle:
             return {"status": "skip", "why": "no GPU answered CUDA"}
         except Failed as failure:
-            raise self.broken(self.printed + str(failure), why=str(failure)[:300]) from None
+            raise climbing.RungError(self.printed + str(failure), why=str(failure)[:300]) from None
         except BaseException as error:  # an import may raise anything, SystemExit too
             why = ("%s: %s" % (type(error).__name__, error))[:300]
-            raise self.broken(self.printed + told(error), why=why) from None
+            raise climbing.RungError(self.printed + told(error), why=why) from None
         self.printed = (self.printed + self.worker.capture.text())[-EARLIER:]
         return result
 
@@ -265,13 +272,12 @@ def main(arguments: list[str]) -> None:
     """Set up the descriptors, climb, and leave without tearing anything down."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    ladder = sibling("ladder")
-    worker = ladder.started()
+    worker = climbing.started()
     name = arguments[0] if arguments else ""
     worker.emit("start", framework=name, python=sys.executable, devices="--devices" in arguments)
     if name in FRAMEWORKS:
         framework = FRAMEWORKS[name]("--devices" in arguments)
-        worker.guard(name, lambda: Climb(worker, ladder.RungError, framework).all())
+        worker.guard(name, lambda: Climb(worker, framework).all())
     worker.emit("done")
     os._exit(0)
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 import ctypes
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+RungError = sibling("climbing").RungError
 COPIED = 4 << 20  # bytes of the memory rung
 COUNT = 8192  # integers that the kernel computes
 THREADS = 128
 REPEATED = 2  # times that a wrong result is looked at again
-LOG_SIZE = 8192  # bytes for the messages of the driver's compiler
 FACTOR, SHIFT = 2654435761, 3
 
 # Compiled by the driver for the GPU at hand. PTX 6.0 is read by all drivers from branch 384 on; the target is the oldest of the
@@ -110,12 +112,11 @@ def describe(driver: Any, index: int) -> dict[str, Any]:
 class Gpu:
     """One visible device. Its primary context is kept, so that Numba later uses the same one."""
 
-    def __init__(self, driver: Any, described: dict[str, Any], broken: type[Exception]) -> None:
-        self.driver, self.index, self.broken = driver, described["index"], broken
+    def __init__(self, driver: Any, described: dict[str, Any]) -> None:
+        self.driver, self.index = driver, described["index"]
         self.address: str | None = described["address"]
         self.capability: str | None = described["compute_capability"]
         self.device = ctypes.c_int(0)
-        self.free_bytes = 0
         self.handle: Any = None  # the context
         self.context_seconds: float | None = None
 
@@ -130,7 +131,6 @@ class Gpu:
         self.driver.call("cuCtxSetCurrent", context)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-        self.free_bytes = free.value
         return {"memory_free_bytes": free.value}
 
     def memory(self) -> dict[str, Any]:
@@ -160,34 +160,21 @@ class Gpu:
         said = look()
         if said is None:
             return
-        raise self.broken("{}; {}".format(said, repeated(lambda: look() is not None)))
+        raise RungError("{}; {}".format(said, repeated(lambda: look() is not None)))
 
     def _compile(self) -> Any:
         """The module, compiled by the driver. Its compiler's messages join the error."""
-        log = ctypes.create_string_buffer(LOG_SIZE)
-        options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER and its size
-        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), LOG_SIZE)
-        module = ctypes.c_void_p()
-        text = PTX.format(target=target_for(self.capability)).encode("ascii")
         try:
-            self.driver.call("cuModuleLoadDataEx", ctypes.byref(module), ctypes.c_char_p(text), ctypes.c_uint(2), options, values)
-        except self.broken as error:
-            message = log.value.decode("utf-8", "replace").strip()
-            if message:
-                error.output = "{}\n{}".format(error.output, message)  # type: ignore[attr-defined]
+            return self.driver.compiled(PTX.format(target=target_for(self.capability)))
+        except RungError as error:
+            if error.log:
+                error.output = "{}\n{}".format(error.output, error.log)
             raise
-        return module
-
-    def launch(self, kernel: Any, blocks: int, threads: int, arguments: Any = None) -> None:
-        one, none = ctypes.c_uint(1), ctypes.c_uint(0)
-        self.driver.call(
-            "cuLaunchKernel", kernel, ctypes.c_uint(blocks), one, one, ctypes.c_uint(threads), one, one, none, None, arguments, None
-        )  # fmt: skip
 
     def kernel(self) -> dict[str, Any]:
         """Rung ptx-kernel: a kernel compiled by the driver computes what Python computes."""
         module = self._compile()
-        fill = ctypes.c_void_p(self.driver.value(ctypes.c_void_p, "cuModuleGetFunction", module, ctypes.c_char_p(b"cudadoctor_fill")))
+        fill = self.driver.kernel(module, "fill")
         size = ctypes.c_size_t(4 * COUNT)
         place, count = ctypes.c_uint64(self.driver.value(ctypes.c_uint64, "cuMemAlloc_v2", size)), ctypes.c_uint32(COUNT)
         arguments = (ctypes.c_void_p * 2)(ctypes.addressof(place), ctypes.addressof(count))
@@ -195,7 +182,7 @@ class Gpu:
         def look() -> str | None:
             back = (ctypes.c_uint32 * COUNT)()
             self.driver.call("cuMemcpyHtoD_v2", place, back, size)  # zeros: what the memory held before must not pass for a result
-            self.launch(fill, COUNT // THREADS, THREADS, arguments)
+            self.driver.launch(fill, COUNT // THREADS, THREADS, arguments)
             self.driver.call("cuCtxSynchronize")
             self.driver.call("cuMemcpyDtoH_v2", back, place, size)
             for index, value in enumerate(back):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import command_line, emit, read, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import command_line, emit, held_open, sibling, start, stat_fields  # which takes that folder off the path again
 
 # isort: split
 import ctypes
@@ -21,6 +21,7 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+bench_watch = sibling("bench_watch")
 FIRST, OFTEN, SELDOM = 3.0, 0.05, 0.2  # seconds: up to when to look often, and how long to wait between two looks
 COLUMN = 0.25  # seconds of the first columns: no shorter than the time between two looks
 COLUMNS = 60  # of the course of utilisation that is kept; when they are full, two become one
@@ -42,9 +43,6 @@ class Family:
         self.strangers: Set[int] = set()
         self.looked = 0.0
 
-    def parent(self, pid: int) -> int:
-        return int(read("/proc/%d/stat" % pid).rpartition(")")[2].split()[1])
-
     def holds(self, pid: int) -> bool:
         if pid in self.members:
             return True
@@ -54,7 +52,7 @@ class Family:
         try:
             while at > 1 and at not in self.members:
                 line.append(at)
-                at = self.parent(at)
+                at = int(stat_fields(at)[1][1])
         except (OSError, ValueError, IndexError):
             at = 0
         kind = self.members if at in self.members else self.strangers
@@ -78,14 +76,10 @@ class Family:
 
     def devices(self) -> Set[str]:
         """The driver's device files that members hold open."""
-        found = set()
+        found: Set[str] = set()
         for pid in self.members:
-            folder = "/proc/%d/fd" % pid
             try:
-                for number in os.listdir(folder):
-                    target = os.readlink(folder + "/" + number)
-                    if target.startswith(("/dev/nvidia", "/dev/dxg")):
-                        found.add(target)
+                found |= held_open("/proc/%d/fd" % pid, ("/dev/nvidia", "/dev/dxg"))
             except OSError:
                 continue  # it ended meanwhile, or is another user's
         return found
@@ -141,11 +135,6 @@ class Gpu:
             return None
         return int(values[2]), int(values[0])
 
-    def percent(self, kind: Any) -> Optional[int]:
-        load = kind()
-        known = self.watch.call("nvmlDeviceGetUtilizationRates", self.watch.handle, ctypes.byref(load))
-        return int(load.gpu) if known else None
-
     def running(self, family: Family) -> Memory:
         """PIDs that compute here, with the memory of each where it is known. Clients of MPS are asked for where none is the program's."""
         found: Memory = {}
@@ -166,7 +155,7 @@ class Gpu:
             self.processes, self.asked, self.seen = self.running(family), after, memory
         return self.processes
 
-    def look(self, family: Family, held: Set[str], after: float, kind: Any) -> None:
+    def look(self, family: Family, held: Set[str], after: float) -> None:
         running = self.listed(family, after)
         own = {pid: used for pid, used in running.items() if family.holds(pid)}
         self.others.update(set(running) - set(own))
@@ -188,7 +177,7 @@ class Gpu:
         for pid in own:
             if pid not in self.pids and len(self.pids) < MOST_NAMES:
                 self.pids[pid] = command_line(pid)[:200]
-        load = self.percent(kind)
+        load = self.watch.percent()
         if load is not None:
             self.sum, self.count, self.busiest = self.sum + load, self.count + 1, max(load, self.busiest or 0)
             self.course.add(after - self.first, load)
@@ -217,17 +206,12 @@ class Gpu:
         }
 
 
-def gpus_of(module: Any, library: Any) -> List[Gpu]:
+def gpus_of(library: Any) -> List[Gpu]:
     count = ctypes.c_uint()
     if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
         raise RuntimeError("NVML does not say how many GPUs there are")
-    found = []
-    for index in range(count.value):
-        watch = module.Watch(None, None)
-        watch.library = library
-        if watch.call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), None):
-            found.append(Gpu(index, watch))
-    return found
+    watches = [(index, bench_watch.Watch(library, None, index)) for index in range(count.value)]
+    return [Gpu(index, watch) for index, watch in watches if watch.library is not None]
 
 
 # ---------------------------------------------------------------- the watch
@@ -257,14 +241,13 @@ def heard_end() -> threading.Event:
 def main() -> None:
     start()
     began = time.monotonic()
-    module = sibling("bench_watch")
     family = Family(int(sys.argv[1]))
-    library = module.library()
+    library = bench_watch.library()
     if library is None:
-        emit("error", error="NVML (%s) cannot be loaded or does not start" % module.LIBRARY, devices=device_files())
+        emit("error", error="NVML (%s) cannot be loaded or does not start" % bench_watch.LIBRARY, devices=device_files())
         return
     try:
-        gpus = gpus_of(module, library)
+        gpus = gpus_of(library)
     except RuntimeError as error:
         emit("error", error=str(error), devices=device_files())
         return
@@ -276,7 +259,7 @@ def main() -> None:
             held = family.devices()
             opened |= held
         for gpu in gpus:
-            gpu.look(family, held, after, module.Utilisation)
+            gpu.look(family, held, after)
         looks += 1
         if over.wait(OFTEN if after < FIRST else SELDOM):
             break

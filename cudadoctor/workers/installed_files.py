@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
+from cudadoctor_lines import beginning, listing
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,23 +31,14 @@ def named(output: str, folders: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def recorded(folder: str, listing: Callable[[str], list[str]]) -> Iterator[tuple[str, str]]:
+def recorded(folder: str) -> Iterator[tuple[str, str]]:
     """Name and version of each package of a folder, as `numba-0.68.1`, with the text of its RECORD. Conda writes its prefix into files, and
     distributions strip libraries: what they install need not be what RECORD says.
     """
     for entry in listing(folder):
         home = os.path.join(folder, entry)
-        if entry.endswith(".dist-info") and read(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
-            yield entry[: -len(".dist-info")], "\n" + read(os.path.join(home, "RECORD"))
-
-
-def read(path: str) -> str:
-    """A file's text; nothing where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(MOST_BYTES)
-    except OSError:
-        return ""
+        if entry.endswith(".dist-info") and beginning(os.path.join(home, "INSTALLER")).lower().startswith(INSTALLERS):
+            yield entry[: -len(".dist-info")], "\n" + beginning(os.path.join(home, "RECORD"), MOST_BYTES)
 
 
 def difference(path: str, line: str) -> str | None:
@@ -70,12 +63,12 @@ def difference(path: str, line: str) -> str | None:
         return None
 
 
-def report(emit: Callable[..., None], listing: Callable[[str], list[str]], output: str) -> None:
-    """An event for each file that the words of an error name and a package brought. `listing`: cudadoctor_lines.py's."""
+def report(emit: Callable[..., None], output: str) -> None:
+    """An event for each file that the words of an error name and a package brought."""
     folders = [folder for folder in dict.fromkeys(sys.path) if os.path.basename(folder) in ("site-packages", "dist-packages")]
     files = named(output, folders)
     for folder in folders:
-        texts = list(recorded(folder, listing)) if any(place == folder for place, _ in files.values()) else []
+        texts = list(recorded(folder)) if any(place == folder for place, _ in files.values()) else []
         for path, (place, inside) in files.items():
             for package, text in texts if place == folder else ():
                 _, begins, rest = text.partition("\n" + inside + ",")

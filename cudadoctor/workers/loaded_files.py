@@ -6,6 +6,8 @@ import ctypes
 import errno
 import os
 
+from cudadoctor_lines import mapped_files, sibling
+
 # Where drivers and container runtimes put it.
 FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib",
@@ -21,15 +23,9 @@ def loaded_file(library: Any) -> str | None:
     """The file that libcuda was loaded from, links resolved: the mapping that holds cuInit."""
     try:
         address = ctypes.cast(library.cuInit, ctypes.c_void_p).value or 0
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            for line in maps:
-                fields = line.split(None, 5)
-                first, _, last = fields[0].partition("-")
-                if int(first, 16) <= address < int(last, 16):
-                    return fields[5].rstrip("\n") if len(fields) > 5 else None
+        return next((path for first, last, path in mapped_files() if first <= address < last), None)
     except (AttributeError, OSError, ValueError):
-        pass
-    return None
+        return None
 
 
 def version_in(path: str | None) -> str | None:
@@ -39,11 +35,8 @@ def version_in(path: str | None) -> str | None:
     return version if found and first.isdigit() and int(first) >= 100 else None
 
 
-def report_openings(emit: Callable[..., None], places: Any) -> None:
-    """After a failed cuInit: which device nodes this process may open, and what refuses: the kernel, or a library that stands before it.
-
-    `places`: refused_places.py.
-    """
+def report_openings(emit: Callable[..., None]) -> None:
+    """After a failed cuInit: which device nodes this process may open, and what refuses: the kernel, or a library that stands before it."""
     nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm"]
     try:
         with open("/proc/self/limits", encoding="ascii", errors="replace") as file:
@@ -60,7 +53,13 @@ def report_openings(emit: Callable[..., None], places: Any) -> None:
             emit("opening", path=path, errno_name=None)
         except OSError as refused:
             name = errno.errorcode.get(refused.errno or 0, str(refused.errno))
-            emit("opening", path=path, errno_name=name, nodev=places.mounted(path, "ST_NODEV"), intercepted=kernel_opens(path))
+            emit(
+                "opening",
+                path=path,
+                errno_name=name,
+                nodev=sibling("refused_places").mounted(path, "ST_NODEV"),
+                intercepted=kernel_opens(path),
+            )
 
 
 def kernel_opens(path: str) -> bool:
@@ -75,7 +74,7 @@ def kernel_opens(path: str) -> bool:
     return bool(opened >= 0)
 
 
-def report_unreadable(emit: Callable[..., None], places: Any) -> None:
+def report_unreadable(emit: Callable[..., None]) -> None:
     """Where libcuda could not be loaded: copies of it that this process may not read."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) + list(FOLDERS)
-    places.report(emit, [os.path.join(folder, "libcuda.so.1") for folder in folders if folder])
+    sibling("refused_places").report(emit, [os.path.join(folder, "libcuda.so.1") for folder in folders if folder])

@@ -10,6 +10,8 @@ import io
 import os
 import sys
 
+from cudadoctor_lines import mapped_files
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -69,11 +71,15 @@ def remains() -> str | None:
     if installed("numba_cuda"):
         return "numba-cuda is installed, and numba, which it needs, is not"
     folder = os.path.dirname(os.path.dirname(sys.executable))
-    packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
     made = os.path.exists(os.path.join(folder, "bin", "activate")) and not os.path.exists(os.path.join(folder, "pyvenv.cfg"))
-    if made and os.path.isdir(packages):
+    if made and os.path.isdir(numba_of(folder)):
         return "{} has no pyvenv.cfg, so this Python does not see its packages".format(folder)
     return behind_link() or of_another_python()
+
+
+def numba_of(folder: str) -> str:
+    """Where an environment for this Python would have Numba."""
+    return os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
 
 
 def behind_link() -> str | None:
@@ -83,8 +89,7 @@ def behind_link() -> str | None:
     while path and os.path.islink(path):
         path = os.path.join(os.path.dirname(path), os.readlink(path))
         folder = os.path.dirname(os.path.dirname(path))
-        packages = os.path.join(folder, "lib", "python{}.{}".format(*sys.version_info), "site-packages", "numba")
-        if os.path.realpath(folder) not in own and os.path.isdir(packages):
+        if os.path.realpath(folder) not in own and os.path.isdir(numba_of(folder)):
             return "{} leads to {}, and called so it does not see the packages beside that".format(sys.executable, path)
     return None
 
@@ -131,9 +136,7 @@ def by_numba(part: str) -> str | None:
 
 def loaded(part: str) -> list[str]:
     """The libraries of this name that the process has loaded."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/lib{}.so".format(part) in line}
-    return sorted(path for path in paths if os.path.basename(path).startswith("lib{}.so".format(part)))
+    return sorted({path for _, _, path in mapped_files() if os.path.basename(path).startswith("lib{}.so".format(part))})
 
 
 def by_process(part: str) -> str | None:

@@ -12,6 +12,8 @@ import time
 import traceback
 import warnings
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +33,7 @@ THREADS = 256
 EXP_ERROR = 1e-6  # relative; two units in the last place of float32 are 2.4e-7
 WHY_LENGTH = 300  # characters; the whole traceback is in the rung's output
 
-found: Any = None  # numba_found.py, which ladder.py loads too
+found = sibling("numba_found")
 # Set after the import: Numba looks the names that a kernel uses up in its module.
 cuda: Any = None
 math: Any = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import emit, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import distributions_in, emit, mapped_files, sibling, start  # which takes that folder off the path again
 
 # isort: split
 import ctypes
@@ -42,8 +42,7 @@ def address(bus_id: Any) -> str:
 
 def loaded_file() -> Optional[str]:
     """The file from which the library was loaded, as the loader found it."""
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        return next(("/" + line.partition("/")[2].strip() for line in maps if "/libnvidia-ml.so" in line), None)
+    return next((path for _, _, path in mapped_files() if "/libnvidia-ml.so" in path), None)
 
 
 def version_of(path: Optional[str]) -> Optional[str]:
@@ -70,17 +69,6 @@ class Answers:
 
 
 # ---------------------------------------------------------------- through pynvml
-def distributions(folder: str) -> Dict[str, str]:
-    """NVML bindings installed in one site folder: name to version."""
-    found = {}
-    for entry in os.listdir(folder):
-        stem, _, kind = entry.rpartition(".")
-        name, _, version = stem.partition("-")
-        if kind in ("dist-info", "egg-info") and name in ("nvidia_ml_py", "pynvml"):
-            found[name.replace("_", "-")] = version.partition("-")[0]
-    return found
-
-
 def import_pynvml() -> Tuple[Any, str, Optional[str]]:
     """The binding, what it is, and what is wrong with it. The binding is None where it cannot serve."""
     import warnings
@@ -96,10 +84,7 @@ def import_pynvml() -> Tuple[Any, str, Optional[str]]:
     if missing:
         return None, "ctypes", text("%s has no %s: not the NVML binding" % (file or "pynvml", ", ".join(missing)))
     package = os.path.basename(file).startswith("__init__")
-    try:
-        found = distributions(os.path.dirname(os.path.dirname(file) if package else file))
-    except OSError:
-        found = {}
+    found = {name: version for name, version, _ in distributions_in(os.path.dirname(os.path.dirname(file) if package else file))}
     if "nvidia-ml-py" in found and not package:
         return pynvml, "nvidia-ml-py " + found["nvidia-ml-py"], None
     if "pynvml" in found:

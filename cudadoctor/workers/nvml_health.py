@@ -74,21 +74,17 @@ def nvlinks(nv: Any, handle: Any, answers: Any) -> None:
 def fabric(nv: Any, handle: Any, answers: Any) -> None:
     """Whether the GPU is registered with its NVSwitch fabric, and NVML's word for how that went."""
 
+    def told(info: Any, query: Callable[..., Any]) -> Dict[str, Any]:
+        query(handle, ctypes.byref(info))
+        return {"state": FABRIC_STATES.get(int(info.state)), "status": int(info.status)}
+
     def query() -> Dict[str, Any]:
-        # Bindings before 12.535 know neither; a driver that does not know the newer call knows the older.
-        attempts: List[Callable[[], Any]] = []
-        if hasattr(nv, "c_nvmlGpuFabricInfo_v2_t") and hasattr(nv, "nvmlDeviceGetGpuFabricInfoV"):
-            attempts.append(lambda: fabric_info(nv.c_nvmlGpuFabricInfo_v2_t(), nv.nvmlDeviceGetGpuFabricInfoV, handle))
-        attempts.append(lambda: fabric_info(nv.c_nvmlGpuFabricInfo_t(), nv.nvmlDeviceGetGpuFabricInfo, handle))
-        for number, attempt in enumerate(attempts, 1):
+        if hasattr(nv, "c_nvmlGpuFabricInfo_v2_t") and hasattr(nv, "nvmlDeviceGetGpuFabricInfoV"):  # bindings before 12.535 know neither
             try:
-                info = attempt()
+                return told(nv.c_nvmlGpuFabricInfo_v2_t(), nv.nvmlDeviceGetGpuFabricInfoV)
             except nv.NVMLError_FunctionNotFound:
-                if number == len(attempts):
-                    raise
-                continue
-            return {"state": FABRIC_STATES.get(int(info.state)), "status": int(info.status)}
-        return {}
+                pass  # a driver that does not know the newer call knows the older
+        return told(nv.c_nvmlGpuFabricInfo_t(), nv.nvmlDeviceGetGpuFabricInfo)
 
     found = answers.ask("fabric", query)
     answers.values.pop("fabric", None)
@@ -97,11 +93,6 @@ def fabric(nv: Any, handle: Any, answers: Any) -> None:
     answers.values["fabric_state"] = found["state"]
     if found["state"] == "completed":  # before that the status means nothing
         answers.ask("fabric_status", lambda: message(nv, found["status"]))
-
-
-def fabric_info(info: Any, query: Callable[..., Any], handle: Any) -> Any:
-    query(handle, ctypes.byref(info))
-    return info
 
 
 def message(nv: Any, code: int) -> str:

@@ -20,25 +20,34 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-class Job:
-    """What a module's `work` is given: the ladder's module, the worker that speaks, the driver, the GPUs and the arguments."""
+climbing = sibling("climbing")
 
-    def __init__(self, ladder: Any, worker: Any, arguments: list[str]) -> None:
-        self.ladder, self.worker, self.arguments = ladder, worker, arguments
-        ladder.limit_life(float(self.option("--limit-seconds", "60")))
+
+class Job:
+    """What a module's `work` is given: the worker that speaks, the driver, the GPUs and the arguments."""
+
+    def __init__(self, worker: Any, arguments: list[str]) -> None:
+        self.worker, self.arguments = worker, arguments
+        climbing.limit_life(float(self.option("--limit-seconds", "60")))
         worker.emit("start", python=sys.executable, version=sys.version.split()[0], quick=False)
-        self.driver = ladder.Driver(ladder.open_library())
+        driver, steps, watching = sibling("driver"), sibling("gpu_steps"), sibling("bench_watch")
+        self.driver = driver.Driver(driver.open_library())
         self.driver.call("cuInit", 0)
-        steps = ladder.sibling("gpu_steps")
         self.peers = "--peers" in arguments
         indices = [int(part) for part in self.option("--peers", self.option("--gpu", "0")).split(",")]
-        self.gpus = [steps.Gpu(self.driver, steps.describe(self.driver, index), ladder.RungError) for index in indices]
-        watching = ladder.sibling("bench_watch")
+        self.gpus = [steps.Gpu(self.driver, steps.describe(self.driver, index)) for index in indices]
         library = watching.library()
         self.watches = [watching.Watch(library, gpu.address) for gpu in self.gpus]
 
+    def entered(self) -> bool:
+        """Whether the only GPU has a context now; who else computes there is told."""
+        gpu, others = self.gpus[0], self.watches[0].others()
+        if others is not None:
+            self.worker.emit("guest", gpu=gpu.index, **others)
+        return bool(self.worker.climb("context", gpu.context, gpu.index))
+
     def option(self, name: str, otherwise: str) -> str:
-        return str(self.ladder.option(self.arguments, name) or otherwise)
+        return climbing.option(self.arguments, name) or otherwise
 
     @staticmethod
     def worst(looks: list[dict[str, Any]]) -> dict[str, Any]:
@@ -47,10 +56,9 @@ class Job:
 
 
 def main(arguments: list[str]) -> None:
-    ladder = sibling("ladder")
-    worker = ladder.started()
+    worker = climbing.started()
     name = arguments[0]
-    worker.guard(name, lambda: ladder.sibling(name).work(Job(ladder, worker, arguments[1:])))
+    worker.guard(name, lambda: sibling(name).work(Job(worker, arguments[1:])))
     worker.emit("done")
     os._exit(0)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import command_line, emit, read, start  # which takes that folder off the path again
+from cudadoctor_lines import command_line, emit, held_open, read, start, stat_fields  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -45,12 +45,6 @@ def option(name: str, otherwise: str) -> str:
     if name in sys.argv[1:-1]:
         return sys.argv[sys.argv.index(name) + 1]
     return otherwise
-
-
-def stat_fields(pid: int) -> Tuple[str, List[str]]:
-    """Name and the fields after it of /proc/PID/stat. The name may hold blanks and brackets."""
-    before, _, after = read("/proc/%d/stat" % pid).rpartition(")")
-    return before.partition("(")[2], after.split()
 
 
 # ---------------------------------------------------------------- who there is
@@ -184,18 +178,6 @@ def on_windows(doctor: int) -> None:
 
 
 # ---------------------------------------------------------------- what each holds
-def open_devices(folder: str, prefix: str) -> Set[str]:
-    found = set()
-    for number in os.listdir(folder):
-        try:
-            target = os.readlink(folder + "/" + number)
-        except OSError:
-            continue
-        if target.startswith(prefix):
-            found.add(target)
-    return found
-
-
 def files_of(pid: int) -> int:
     """How many files a process holds open, where the kernel says it (Linux 6.2 and later)."""
     try:
@@ -212,9 +194,9 @@ def devices(pid: int, letter: str, prefix: str) -> Tuple[List[str], bool]:
             found: Set[str] = set()
             for thread in os.listdir(folder + "/task"):
                 if thread != str(pid):
-                    found |= open_devices(folder + "/task/" + thread + "/fd", prefix)
+                    found |= held_open(folder + "/task/" + thread + "/fd", (prefix,))
             return sorted(found), True
-        return sorted(open_devices(folder + "/fd", prefix)), True
+        return sorted(held_open(folder + "/fd", (prefix,))), True
     except PermissionError:
         return [], False
     except OSError:

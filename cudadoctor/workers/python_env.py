@@ -12,7 +12,15 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import emit, listing, sibling, start  # which takes that folder off the path again
+from cudadoctor_lines import (
+    beginning,
+    distributions_in,
+    emit,
+    listing,
+    normal,
+    sibling,
+    start,
+)  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -45,11 +53,6 @@ def guarded(step: str, action: Callable[[], None]) -> None:
         emit("error", step=step, error=("%s: %s" % (type(error).__name__, error))[:LINE_LIMIT])
 
 
-def normal(name: str) -> str:
-    """A distribution's name as the index writes it."""
-    return name.lower().replace("_", "-").replace(".", "-")
-
-
 def interesting(name: str) -> bool:
     return name in EXACT or name.startswith(PREFIXES)
 
@@ -65,15 +68,11 @@ class Distribution:
         """Requires-Dist of the metadata's head."""
         found = []
         for file in ("METADATA", "PKG-INFO"):
-            try:
-                with open(os.path.join(self.folder, self.metadata, file), encoding="utf-8", errors="replace") as lines:
-                    for line in lines:
-                        if not line.strip():
-                            break
-                        if line.startswith("Requires-Dist:"):
-                            found.append(line.partition(":")[2].strip()[:LINE_LIMIT])
-            except OSError:
-                continue
+            for line in beginning(os.path.join(self.folder, self.metadata, file)).splitlines():
+                if not line.strip():
+                    break
+                if line.startswith("Requires-Dist:"):
+                    found.append(line.partition(":")[2].strip()[:LINE_LIMIT])
         return found
 
     def build(self) -> str | None:
@@ -81,31 +80,21 @@ class Distribution:
         local = self.version.partition("+")[2]
         if local or self.name != "torch":
             return local or None
-        values = {}
-        with open(os.path.join(self.folder, "torch", "version.py"), encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                name, equals, value = line.partition("=")
-                if equals:
-                    values[name.partition(":")[0].strip()] = value.strip().strip("'\"")
-        if values.get("cuda") not in (None, "None"):
-            return "cu" + values["cuda"].replace(".", "")
-        if values.get("hip") not in (None, "None"):
-            return "rocm" + values["hip"]
-        return "cpu" if "cuda" in values else None
+        cuda, hip = sibling("framework_files").torch_version(self)
+        if cuda not in (None, "None"):
+            return f"cu{cuda.replace('.', '')}"
+        if hip not in (None, "None"):
+            return f"rocm{hip}"
+        return "cpu" if cuda is not None else None
 
 
 def distributions(folders: list[str]) -> dict[str, Distribution]:
     """Distributions in the order of the search path: the first of a name is the one that is imported."""
     found: dict[str, Distribution] = {}
     for folder in folders:
-        for entry in listing(folder):
-            stem, _, kind = entry.rpartition(".")
-            if kind not in ("dist-info", "egg-info"):
-                continue
-            name, _, version = stem.partition("-")
-            name, version = normal(name), version.partition("-")[0]
+        for name, version, metadata in distributions_in(folder):
             if version and name not in found:
-                found[name] = Distribution(name, version, folder, entry)
+                found[name] = Distribution(name, version, folder, metadata)
     return found
 
 
@@ -123,11 +112,7 @@ def report_packages(installed: dict[str, Distribution], conda: dict[str, tuple[s
     for name, entry in sorted(installed.items()):
         if not interesting(name):
             continue
-        build = None
-        try:
-            build = entry.build()
-        except OSError:
-            pass
+        build = entry.build()
         if build is None:
             build = conda.get("pytorch" if name == "torch" and "torch" not in conda else name, (None, None))[1]
         requires = entry.requires() if name in WITH_REQUIREMENTS else []
@@ -148,7 +133,7 @@ def report_refused(installed: dict[str, Distribution]) -> None:
 def shadows(folder: str) -> Iterator[tuple[str, str]]:
     """Files and packages in a folder that hide an installed package. One that is installed there hides nothing."""
     names = listing(folder)
-    installed = {normal(entry.partition("-")[0]) for entry in names if entry.endswith((".dist-info", ".egg-info"))}
+    installed = {name for name, _, _ in distributions_in(folder)}
     for module in SHADOWED:
         if module in installed or ("nvidia-ml-py" in installed and module == "pynvml"):
             continue
@@ -244,7 +229,7 @@ def flavour(installed: dict[str, Distribution]) -> str:
 def report_frameworks(installed: dict[str, Distribution]) -> None:
     """One event for each framework that is installed. A file that cannot be understood costs that framework only."""
     files = sibling("framework_files")
-    loader = files.Loader(lambda: sibling("toolkit_search_linux"), sys.prefix, sys.path, system_root())
+    loader = files.Loader(sys.prefix, sys.path, system_root())
 
     for source, names in files.SOURCES:
         entry = files.first(installed, names)
@@ -287,11 +272,7 @@ def report_toolkits(installed: dict[str, Distribution]) -> None:
 
 def made_by_uv() -> bool:
     """Whether uv made this virtual environment: it notes its version in pyvenv.cfg."""
-    try:
-        with open(os.path.join(sys.prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as lines:
-            return any(line.partition("=")[0].strip() == "uv" for line in lines)
-    except OSError:
-        return False
+    return any(line.partition("=")[0].strip() == "uv" for line in beginning(os.path.join(sys.prefix, "pyvenv.cfg")).splitlines())
 
 
 def main() -> None:
@@ -301,16 +282,8 @@ def main() -> None:
     version = sys.version.split()[0]
     virtual = sys.prefix != sys.base_prefix
     refused = not virtual and os.path.exists(os.path.join(os.path.dirname(os.__file__), "EXTERNALLY-MANAGED"))
-    emit(
-        "python",
-        path=sys.executable,
-        version=version,
-        prefix=sys.prefix,
-        conda=conda,
-        virtual=virtual,
-        uv=made_by_uv(),
-        externally_managed=refused,
-    )
+    more = {"conda": conda, "virtual": virtual, "uv": made_by_uv(), "externally_managed": refused}
+    emit("python", path=sys.executable, version=version, prefix=sys.prefix, **more)
     installed = distributions(sys.path)
     guarded("packages", lambda: report_packages(installed, conda_packages(sys.prefix)))
     guarded("framework", lambda: report_frameworks(installed))

@@ -12,11 +12,15 @@ import ctypes
 import math
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+bench_ptx, RungError = sibling("bench_ptx"), sibling("climbing").RungError
+UnfitError, WrongError = sibling("bench_card").UnfitError, sibling("copy_steps").WrongError
 MIB = 1 << 20
 MASK = (1 << 64) - 1
 THREADS = 256
@@ -84,7 +88,7 @@ class Kernels:
         for index in range(count):
             right = expected(index)
             if found[index] != right:
-                raise self.card.wrong("kernel {}: element {} is {!r}, {!r} is right".format(kernel, index, found[index], right))
+                raise WrongError("kernel {}: element {} is {!r}, {!r} is right".format(kernel, index, found[index], right))
 
     # -------------------------------------------------------- arithmetic
     def reduction(self) -> str | None:
@@ -96,7 +100,7 @@ class Kernels:
             found = self.fetch(total, ctypes.c_uint32, 1)[0]
         right = (REDUCED * 7 + REDUCED * (REDUCED - 1) // 2) & 0xFFFFFFFF
         if found != right:
-            raise self.card.wrong("kernel reduce: the sum of {} numbers is {}, {} is right".format(REDUCED, found, right))
+            raise WrongError("kernel reduce: the sum of {} numbers is {}, {} is right".format(REDUCED, found, right))
         return None
 
     def atomics(self) -> str | None:
@@ -118,8 +122,8 @@ class Kernels:
     def half(self) -> str | None:
         try:
             self.card.kernel("half", "half")
-        except self.card.unfit:
-            raise self.card.unfit("")
+        except UnfitError:
+            raise UnfitError("")
         with self.place(8 * HALVES) as place:
             self.run("half", "half", HALVES // THREADS, THREADS, "pq", place, HALVES)
             found = self.fetch(place, ctypes.c_double, HALVES)
@@ -129,7 +133,7 @@ class Kernels:
     def cooperative(self) -> str | None:
         """Blocks that wait for each other across the whole grid."""
         if not self.driver.attribute(95, self.card.device):  # CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
-            raise self.card.unfit("")
+            raise UnfitError("")
         kernel, blocks = self.card.kernel("meet", "meet"), self.card.sm_count
         with self.place(64, 0) as counter, self.place(4 * blocks) as left, self.place(4 * blocks) as sums:
             values = [ctypes.c_uint64(place.value) for place in (counter, left, sums)] + [ctypes.c_uint64(MEET_LIMIT)]
@@ -159,7 +163,7 @@ class Kernels:
         self.compare("mix", found, mixed, MIX_CHECKED)
         if len(seen) > 1:
             sums = ", ".join("{:#x} (first in run {})".format(*one) for one in seen.items())
-            raise self.card.wrong("kernel mix: {} runs of the same computation gave {} checksums: {}".format(REPEATS, len(seen), sums))
+            raise WrongError("kernel mix: {} runs of the same computation gave {} checksums: {}".format(REPEATS, len(seen), sums))
         return "{} runs, one checksum".format(REPEATS)
 
     # -------------------------------------------------------- launches
@@ -191,12 +195,9 @@ class Kernels:
         """The launch of a block that is too large, and what the driver says to it. That it says nothing would be wrong."""
         try:
             self.card.launch(kernel, 1, threads, "pqqquq", place, 1, 3, 5, 63, 0)
-        except Exception as error:
-            output = getattr(error, "output", None)
-            if output is None:
-                raise
-            return "write[1, {}](...)\n{}".format(threads, output)
-        raise self.card.wrong("kernel write[1, {}]: a block larger than the device allows was not refused".format(threads))
+        except RungError as error:
+            return "write[1, {}](...)\n{}".format(threads, error.output)
+        raise WrongError("kernel write[1, {}]: a block larger than the device allows was not refused".format(threads))
 
     # -------------------------------------------------------- memory
     def size_of_test(self) -> int:
@@ -213,7 +214,7 @@ class Kernels:
         """Every 8 bytes of a stretch of memory hold their own address, its inverse, and a random number; each is read back."""
         size = self.size_of_test()
         if size < MIB:
-            raise self.card.unfit("too little free memory: {} MiB".format(self.card.free_now() // MIB))
+            raise UnfitError("too little free memory: {} MiB".format(self.card.free_now() // MIB))
         count = size // 8
         place = self.card.memory(size)
         out = self.card.memory(64)
@@ -244,13 +245,13 @@ class Kernels:
             found = self.fetch(ctypes.c_uint64(place.value + 8 * first), ctypes.c_uint64, 1)[0]
             right = expected(first, *how)
             words = "kernel verify, pattern {}: element {} is {:#x}, {:#x} is right; {} of {} elements are wrong"
-            raise self.card.wrong(words.format(name, first, found, right, wrong, count))
+            raise WrongError(words.format(name, first, found, right, wrong, count))
 
     # -------------------------------------------------------- load
     def load(self) -> str | None:
         """Arithmetic that proves itself, for as long as was asked; what NVML says meanwhile."""
         kernel = self.card.kernel("fp32", "fp32")
-        blocks, ptx = 8 * self.card.sm_count, self.card.ptx
+        blocks = 8 * self.card.sm_count
         ended, next_look, launches = time.monotonic() + self.duration, 0.0, 0
         self.card.clear_out()
         while time.monotonic() < ended:
@@ -263,8 +264,8 @@ class Kernels:
             launches += 8
             wrong = self.card.read_out(3)[2]
             if wrong:
-                chains = blocks * THREADS * ptx.CHAINS
-                raise self.card.wrong("kernel fp32: {} of {} chains are wrong after {} launches".format(wrong, chains, launches))
+                chains = blocks * THREADS * bench_ptx.CHAINS
+                raise WrongError("kernel fp32: {} of {} chains are wrong after {} launches".format(wrong, chains, launches))
         return "{} launches; {}".format(launches, told(self.looks))
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+RungError = sibling("climbing").RungError
 ADDED = 20_000_000  # int32
 ARRAYS, LENGTH = 10, 4_000_000  # float32, one stream each: with less, the calls themselves take longer than the work
 BLOCKS, THREADS = 128, 256
@@ -59,7 +62,7 @@ def _divide(values: Any, total: Any) -> None:
 
 
 # ------------------------------------------------------------------ steps
-def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> None:
+def carry_out(worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> None:
     """All steps; `alone`: only the lesson. Without Numba there are none: its absence was told before."""
     global cuda, math, numpy, rung
     try:
@@ -70,19 +73,19 @@ def carry_out(ladder: Any, worker: Any, gpu: int, *, detailed: bool, alone: bool
     except Exception:
         return
     cuda, math, numpy = loaded, standard_math, np
-    rung = ladder.sibling("numba_steps")
+    rung = sibling("numba_steps")
     rung.cuda, rung.math, rung.numpy = cuda, math, numpy
     rung.quiet()
     steps: list[tuple[str, Callable[[], str | None]]] = [("copies made by Numba", copies), ("ten streams", streams)]
     for name, action in steps if not alone else ():
-        if not one(ladder, worker, gpu, name, action):
+        if not one(worker, gpu, name, action):
             return
     if detailed or alone:
         with cuda.gpus[gpu]:
             worker.guard("lesson", lambda: lesson(worker, gpu))
 
 
-def one(ladder: Any, worker: Any, gpu: int, name: str, action: Callable[[], str | None]) -> bool:
+def one(worker: Any, gpu: int, name: str, action: Callable[[], str | None]) -> bool:
     import traceback
 
     started = time.monotonic()
@@ -93,11 +96,11 @@ def one(ladder: Any, worker: Any, gpu: int, name: str, action: Callable[[], str 
             with cuda.gpus[gpu]:
                 said[0] = action()
         except rung.WrongError as error:
-            raise ladder.RungError("{} on GPU {}: {}".format(name, gpu, error))
+            raise RungError("{} on GPU {}: {}".format(name, gpu, error))
         except MemoryError as error:
             said[0] = str(error)
         except Exception:
-            raise ladder.RungError("{} on GPU {}\n{}".format(name, gpu, traceback.format_exc()))
+            raise RungError("{} on GPU {}\n{}".format(name, gpu, traceback.format_exc()))
         return {}
 
     good = worker.climb("numba-kernel", climb, gpu)

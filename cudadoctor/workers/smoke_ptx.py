@@ -1,11 +1,11 @@
-"""The kernels of the smoke test's further steps, in PTX; `entry` of bench_ptx.py frames them. Each has a reference that Python computes."""
+"""The kernels of the smoke test's further steps, in PTX, beside those of bench_ptx.py. Each has a reference that Python computes."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from cudadoctor_lines import sibling
 
+bench_ptx = sibling("bench_ptx")
+entry, repeated = bench_ptx.entry, bench_ptx.repeated
 REDUCED_BY = 256  # threads of a block of the reduction: its shared memory holds a number for each
 
 # The value of element i in a pattern: (i x factor + add) ^ ((i x factor + add) >> shift) ^ flip. %rd10 is i, the result is in %rd12.
@@ -19,10 +19,8 @@ _PATTERN = """
     xor.b64 %rd12, %rd12, %rd13;
     xor.b64 %rd12, %rd12, %rd6;"""
 # Places of 8 bytes: %rd1 the first, %rd2 their number, %rd10 this thread's, %rd11 its address. More than 2^32 of them are possible.
+_PLACES = "p_place:u64:%rd1:%rd1 p_count:u64:%rd2"
 _PLACE = """
-    ld.param.u64 %rd1, [p_place];
-    ld.param.u64 %rd2, [p_count];
-    cvta.to.global.u64 %rd1, %rd1;
     mul.wide.u32 %rd10, %r1, %r2;
     cvt.u64.u32 %rd11, %r3;
     add.u64 %rd10, %rd10, %rd11;
@@ -30,12 +28,12 @@ _PLACE = """
     @%p1 bra DONE;
     shl.b64 %rd11, %rd10, 3;
     add.u64 %rd11, %rd1, %rd11;"""
-_PATTERN_PARAMETERS = "p_place:u64 p_count:u64 p_factor:u64 p_add:u64 p_shift:u32 p_flip:u64"
+_PATTERN_PARAMETERS = f"{_PLACES} p_factor:u64 p_add:u64 p_shift:u32 p_flip:u64"
 
-FILL = ("write", _PATTERN_PARAMETERS, _PLACE + _PATTERN + "\n    st.global.u64 [%rd11], %rd12;\nDONE:")
+FILL = entry("write", _PATTERN_PARAMETERS, _PLACE + _PATTERN + "\n    st.global.u64 [%rd11], %rd12;\nDONE:")
 
 # p_out: how many places differ, and the first of them.
-VERIFY = (
+VERIFY = entry(
     "verify",
     _PATTERN_PARAMETERS + " p_out:u64",
     _PLACE + _PATTERN + """
@@ -50,15 +48,10 @@ DONE:""",
 )  # fmt: skip
 
 # The sum of p_count 32-bit numbers: each thread some, each block through shared memory, the blocks by atomic additions.
-REDUCE = (
+REDUCE = entry(
     "reduce",
-    "p_place:u64 p_count:u32 p_out:u64",
+    "p_place:u64:%rd1:%rd1 p_count:u32:%r6 p_out:u64:%rd2:%rd2",
     """
-    ld.param.u64 %rd1, [p_place];
-    ld.param.u32 %r6, [p_count];
-    ld.param.u64 %rd2, [p_out];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;
     mov.u32 %r7, 0;
 NEXT:
     setp.ge.u32 %p1, %r4, %r6;
@@ -94,12 +87,13 @@ SKIP:
     ld.shared.u32 %r15, [%r9];
     red.global.add.u32 [%rd2], %r15;
 DONE:""",
+    before=f"    .shared .align 4 .b8 sums[{4 * REDUCED_BY}];\n",
 )
 
 # sqrt(x) x x / 3 + sqrt(x) of x = i + 1 in double precision, each step rounded as the standard says: the CPU gets the same bits.
-DOUBLE = (
+DOUBLE = entry(
     "double",
-    "p_place:u64 p_count:u64",
+    _PLACES,
     _PLACE + """
     add.u64 %rd12, %rd10, 1;
     cvt.rn.f64.u64 %d1, %rd12;
@@ -113,9 +107,9 @@ DONE:""",
 )  # fmt: skip
 
 # 3 x + 1 of x = i mod 64 in half precision, exact; stored as single precision.
-HALF = (
+HALF = entry(
     "half",
-    "p_place:u64 p_count:u64",
+    _PLACES,
     _PLACE + """
     cvt.u32.u64 %r7, %rd10;
     and.b32 %r7, %r7, 63;
@@ -133,17 +127,10 @@ DONE:""",
 
 # All blocks of the grid wait for each other: each leaves b x b + 1, and behind the barrier each adds up what all left. A launch that is
 # not cooperative could wait for ever; this one gives up after p_limit nanoseconds.
-MEET = (
+MEET = entry(
     "meet",
-    "p_counter:u64 p_left:u64 p_sums:u64 p_limit:u64",
+    "p_counter:u64:%rd1:%rd1 p_left:u64:%rd2:%rd2 p_sums:u64:%rd3:%rd3 p_limit:u64:%rd4",
     """
-    ld.param.u64 %rd1, [p_counter];
-    ld.param.u64 %rd2, [p_left];
-    ld.param.u64 %rd3, [p_sums];
-    ld.param.u64 %rd4, [p_limit];
-    cvta.to.global.u64 %rd1, %rd1;
-    cvta.to.global.u64 %rd2, %rd2;
-    cvta.to.global.u64 %rd3, %rd3;
     setp.ne.u32 %p1, %r3, 0;
     @%p1 bra DONE;
     mov.u32 %r7, %nctaid.x;
@@ -180,57 +167,25 @@ ADD:
 DONE:""",
 )
 
+_STEP = """    mad.lo.u32 %r9, %r9, 1664525, 1013904223;
+    shr.u32 %r10, %r9, 13;
+    xor.b32 %r9, %r9, %r10;"""
 # A number that depends on every one of p_turns steps: x = x * 1664525 + 1013904223, then x ^= x >> 13.
-MIX = (
+MIX = entry(
     "mix",
-    "p_place:u64 p_count:u32 p_turns:u32 p_seed:u32",
-    """
-    ld.param.u64 %rd1, [p_place];
-    ld.param.u32 %r6, [p_count];
-    ld.param.u32 %r7, [p_turns];
-    ld.param.u32 %r8, [p_seed];
-    cvta.to.global.u64 %rd1, %rd1;
+    "p_place:u64:%rd1:%rd1 p_count:u32:%r6 p_turns:u32:%r7 p_seed:u32:%r8",
+    f"""
     setp.ge.u32 %p1, %r4, %r6;
     @%p1 bra DONE;
     add.u32 %r9, %r4, %r8;
-TURN:
-    mad.lo.u32 %r9, %r9, 1664525, 1013904223;
-    shr.u32 %r10, %r9, 13;
-    xor.b32 %r9, %r9, %r10;
-    sub.u32 %r7, %r7, 1;
-    setp.ne.u32 %p2, %r7, 0;
-    @%p2 bra TURN;
+{repeated(_STEP, "%r7", "%p2")}
     mul.wide.u32 %rd2, %r4, 4;
     add.s64 %rd2, %rd1, %rd2;
     st.global.u32 [%rd2], %r9;
 DONE:""",
 )
 
-KERNELS = {"pattern": (FILL, VERIFY), "reduce": (REDUCE,), "double": (DOUBLE,), "half": (HALF,), "meet": (MEET,), "mix": (MIX,)}
-SHARED = {"reduce": "    .shared .align 4 .b8 sums[{}];\n".format(4 * REDUCED_BY)}
-
-
-class Modules:
-    """Stands in for bench_ptx.py where a card compiles: its modules and these."""
-
-    def __init__(self, ptx: object) -> None:
-        self._ptx = ptx
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._ptx, name)
-
-    def module(self, name: str) -> str:
-        """The text of a module."""
-        if name not in KERNELS:
-            return str(self._ptx.module(name))  # type: ignore[attr-defined]
-        entry: Callable[..., str] = self._ptx.entry  # type: ignore[attr-defined]
-        target = "sm_53" if name == "half" else "sm_50"
-        texts = [entry(*kernel, before=SHARED.get(kernel[0], "")) for kernel in KERNELS[name]]
-        return ".version 6.0\n.target {}\n.address_size 64\n\n{}".format(target, "".join(texts))
-
-    def needs(self, name: str) -> tuple[int, int]:
-        """The compute capability without which a module cannot be compiled."""
-        if name in KERNELS:
-            return (5, 3) if name == "half" else (5, 0)
-        needed: tuple[int, int] = self._ptx.needs(name)  # type: ignore[attr-defined]
-        return needed
+MODULES = {
+    "pattern": (bench_ptx.BASE, FILL + VERIFY), "reduce": (bench_ptx.BASE, REDUCE), "double": (bench_ptx.BASE, DOUBLE),
+    "half": (bench_ptx.HALF, HALF), "meet": (bench_ptx.BASE, MEET), "mix": (bench_ptx.BASE, MIX),
+}  # fmt: skip

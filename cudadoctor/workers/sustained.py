@@ -9,11 +9,15 @@ from __future__ import annotations
 import ctypes
 import time
 
+from cudadoctor_lines import sibling
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+bench_card, bench_ptx, bench_tensor = sibling("bench_card"), sibling("bench_ptx"), sibling("bench_tensor")
+ptx = sibling("tensor_ptx")
 PIECE = 0.25  # seconds of work between two events
 LOOK_EVERY = 0.5  # seconds
 TURNS = 2048  # of a kernel's loop in one launch
@@ -67,7 +71,7 @@ class Sustained:
 
 def load_of(tensor: Any) -> Sustained:
     """The heaviest work that this GPU has a kernel of ours for: BF16 products, else the rate kernels, else FP32."""
-    card, ptx = tensor.card, tensor.ptx
+    card = tensor.card
     card.prepare()
     card.clear_out()
     if tensor.capability == ptx.HOPPER:
@@ -78,7 +82,7 @@ def load_of(tensor: Any) -> Sustained:
         return Sustained(card, lambda _: queue(TURNS), operations * TURNS, "bf16", adds=False)
     kernel, threads = card.kernel("fp32", "fp32"), 256
     blocks = 8 * card.sm_count
-    per_turn = 2.0 * card.ptx.ROUNDS * card.ptx.CHAINS * threads * blocks
+    per_turn = 2.0 * bench_ptx.ROUNDS * bench_ptx.CHAINS * threads * blocks
 
     def single(_: int) -> None:
         card.launch(kernel, blocks, threads, "puff", card.out, TURNS, -1.0, 11.375)
@@ -88,15 +92,12 @@ def load_of(tensor: Any) -> Sustained:
 
 def work(job: Any) -> None:
     """Make the context, and keep the GPU busy."""
-    sibling, worker, gpu, watch = job.ladder.sibling, job.worker, job.gpus[0], job.watches[0]
-    others = watch.others()
-    if others is not None:
-        worker.emit("guest", gpu=gpu.index, **others)
-    if job.peers or not worker.climb("context", gpu.context, gpu.index):
+    worker, gpu, watch = job.worker, job.gpus[0], job.watches[0]
+    if job.peers or not job.entered():
         return
     seconds = float(job.option("--seconds", "20"))
-    card = sibling("bench_card").Card(job.driver, gpu, sibling, short=False)
-    tensor = sibling("bench_tensor").Tensor(card, sibling)
+    card = bench_card.Card(job.driver, gpu, short=False)
+    tensor = bench_tensor.Tensor(card)
     looks: list[dict[str, Any]] = []
 
     def tell(**fields: Any) -> None:
@@ -106,7 +107,7 @@ def work(job: Any) -> None:
     try:
         load = load_of(tensor)
         rates = load.run(seconds, tell, watch.look)
-        if load.kind == "bf16" and tensor.capability == tensor.ptx.HOPPER:
+        if load.kind == "bf16" and tensor.capability == ptx.HOPPER:
             tensor.check("bf16")
     finally:
         tensor.close()

@@ -6,6 +6,11 @@ index innermost, so a kernel differs between types in the name of its instructio
 
 from __future__ import annotations
 
+from cudadoctor_lines import sibling
+
+bench_ptx = sibling("bench_ptx")
+head, repeated, wrong = bench_ptx.head, bench_ptx.repeated, bench_ptx.wrong
+
 # Bytes of one number; the instruction's K; its types as mma.sync and as wgmma write them; the least PTX version, target and capability of
 # mma.sync; what wgmma writes after its operands; whether sums are integers.
 KINDS = {
@@ -34,18 +39,12 @@ A_BYTES, B_BYTES = TILE_M * SLICE, TILE_N * SLICE
 GROUPS_SHARED = 2 * A_BYTES + B_BYTES + 1024  # of the kernel that measures the rate of wgmma
 
 
-def head(version: str, target: str) -> str:
-    return ".version {}\n.target {}\n.address_size 64\n\n".format(version, target)
-
-
 # ------------------------------------------------------------------ operands
 def fill() -> str:
     """Random operands: each 32-bit word of the buffer is a hash of its place, cut by p_mask and set by p_base."""
-    return (
-        head("6.0", "sm_50")
-        + """.visible .entry cudadoctor_fill(
+    return f"""{head("6.0", "sm_50")}.visible .entry cudadoctor_fill(
     .param .u64 p_to, .param .u64 p_words, .param .u32 p_seed, .param .u32 p_mask, .param .u32 p_base)
-{
+{{
     .reg .pred %p<2>; .reg .b32 %r<16>; .reg .b64 %rd<12>;
     ld.param.u64 %rd1, [p_to];
     ld.param.u64 %rd2, [p_words];
@@ -81,12 +80,15 @@ WORD:
     bra WORD;
 DONE:
     ret;
-}
+}}
 """
-    )
 
 
 # ------------------------------------------------------------------ the rate, by mma.sync
+_ENTRY = ".visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)"
+_GIVEN = """    ld.param.u64 %rd2, [p_out];
+    ld.param.u32 %r6, [p_turns];
+    cvta.to.global.u64 %rd2, %rd2;"""
 _BEGIN = """    mov.u64 %rd20, %clock64;
     mov.u64 %rd21, %globaltimer;
 """
@@ -104,16 +106,41 @@ CLOCKED:
 
 
 def listed(prefix: str, first: int, count: int) -> str:
-    return "{" + ", ".join("{}{}".format(prefix, first + number) for number in range(count)) + "}"
+    return "{" + ", ".join(f"{prefix}{first + number}" for number in range(count)) + "}"
 
 
-RATE = """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+def timed(body: str) -> str:
+    """%r6 turns of a loop whose clock is told."""
+    return f"{_BEGIN}{repeated(body, '%r6')}\n{_END}"
+
+
+def sums(count: int, kind: str, first: str) -> tuple[str, str, str]:
+    """Registers for sums: how they are declared, how each gets its first value, and what counts those that do not hold it at the end."""
+    differs = "setp.ne.s32" if kind == "b32" else f"setp.neu.{kind}"
+    names = [f"%a{number}" for number in range(count)]
+    starts = "\n".join(f"    mov.{kind} {name}, {first};" for name in names)
+    return f".reg .{kind} %a<{count}>;", starts, "".join(wrong(differs, name, first) for name in names)
+
+
+def rate(kind: str) -> str:
+    """m16n8k(32 bytes) on registers. Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an
+    even number every sum holds its first value again: p_out + 16 counts those that do not. Sums of integers take -A too."""
+    size, types, _, (version, target, _), _, integer = KINDS[kind]
+    start, first = ("", "%r4") if integer else ("cvt.rn.f32.u32 %f1, %r4;", "%f1")
+    declared, starts, checks = sums(4 * CHAINS, "b32" if integer else "f32", first)
+    sign, one = f"0x{SIGN[kind]:08X}", f"0x{ONE[kind]:08X}"
+    negated = "\n".join(f"    xor.b32 %y{part}, %x{part}, {sign};" for part in range(4))
+    instruction = f"    mma.sync.aligned.m16n8k{ROW // size}.row.col.{types}"
+    body = "\n".join(
+        f"{instruction} {of_chain}, {listed('%x' if turn % 2 == 0 else '%y', 0, 4)}, {{%b0, %b1}}, {of_chain};"
+        for turn in range(ROUNDS)
+        for of_chain in (listed("%a", 4 * chain, 4) for chain in range(CHAINS))
+    )
+    return f"""{head(version, target)}{_ENTRY}
 {{
     .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f32 %f<4>; .reg .b32 %x<4>; .reg .b32 %y<4>; .reg .b32 %b<2>;
-    .reg {number}<{sums_count}>;
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+    {declared}
+{_GIVEN}
     mov.u32 %r1, %ctaid.x;
     mov.u32 %r2, %ntid.x;
     mov.u32 %r3, %tid.x;
@@ -129,56 +156,27 @@ RATE = """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns
     {start}
 {starts}
     mad.lo.s32 %r4, %r1, %r2, %r3;
-{begin}TURN:
-{body}
-    sub.u32 %r6, %r6, 1;
-    setp.ne.u32 %p1, %r6, 0;
-    @%p1 bra TURN;
-{end}    and.b32 %r4, %r3, 15;
-    {start}
-{checks}
+{timed(body)}    and.b32 %r4, %r3, 15;
+    {start}{checks}
     ret;
 }}
 """
 
 
-def rate(kind: str) -> str:
-    """m16n8k(32 bytes) on registers. Operands are 1 and -1 by turns of the lane's bits; each second instruction has -A, so that after an
-    even number every sum holds its first value again: p_out + 16 counts those that do not. Sums of integers take -A too."""
-    size, types, _, (version, target, _), _, integer = KINDS[kind]
-    shape = "m16n8k{}".format(ROW // size)
-    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
-    start = "cvt.rn.f32.u32 %f1, %r4;" if not integer else ""
-    first = "%r4" if integer else "%f1"
+def rate_fp64(*, hopper: bool) -> str:
+    """The same in double precision: m16n8k16 on Hopper, m8n8k4 before."""
+    shape, a_count, b_count, sums_count = ("m16n8k16", 8, 4, 4) if hopper else ("m8n8k4", 1, 1, 2)
+    declared, starts, checks = sums(sums_count * 2 * CHAINS, "f64", "%d3")
+    a, b = [", ".join([name] * a_count) for name in ("%d1", "%d2")], ", ".join(["%d0"] * b_count)
     body = "\n".join(
-        "    mma.sync.aligned.{}.row.col.{} {}, {}, {{%b0, %b1}}, {};".format(
-            shape, types, listed("%a", 4 * chain, 4), listed("%x" if turn % 2 == 0 else "%y", 0, 4), listed("%a", 4 * chain, 4)
-        )
+        f"    mma.sync.aligned.{shape}.row.col.f64.f64.f64.f64 {of_chain}, {{{a[turn % 2]}}}, {{{b}}}, {of_chain};"
         for turn in range(ROUNDS)
-        for chain in range(CHAINS)
+        for of_chain in (listed("%a", sums_count * chain, sums_count) for chain in range(2 * CHAINS))
     )
-    sums = ["%a{}".format(one_) for one_ in range(4 * CHAINS)]
-    return head(version, target) + RATE.format(
-        number=number,
-        sums_count=4 * CHAINS,
-        sign="0x{:08X}".format(SIGN[kind]),
-        one="0x{:08X}".format(ONE[kind]),
-        negated="\n".join("    xor.b32 %y{0}, %x{0}, 0x{1:08X};".format(part, SIGN[kind]) for part in range(4)),
-        start=start,
-        starts="\n".join("    {} {}, {};".format(move, name, first) for name in sums),
-        begin=_BEGIN,
-        body=body,
-        end=_END,
-        checks="\n".join("    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, first) for name in sums),
-    )
-
-
-RATE_FP64 = """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+    return f"""{head("7.8", "sm_90") if hopper else head("7.0", "sm_80")}{_ENTRY}
 {{
-    .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f64 %d<4>; .reg .f64 %a<{count}>;
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+    .reg .pred %p<8>; .reg .b32 %r<16>; .reg .b64 %rd<32>; .reg .f64 %d<4>; {declared}
+{_GIVEN}
     mov.u32 %r1, %ctaid.x;
     mov.u32 %r2, %ntid.x;
     mov.u32 %r3, %tid.x;
@@ -189,69 +187,49 @@ RATE_FP64 = """.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_
     neg.f64 %d2, %d1;
     mad.lo.s32 %r4, %r1, %r2, %r3;
 {starts}
-{begin}TURN:
-{body}
-    sub.u32 %r6, %r6, 1;
-    setp.ne.u32 %p1, %r6, 0;
-    @%p1 bra TURN;
-{end}{checks}
+{timed(body)[:-1]}{checks}
     ret;
 }}
 """
 
 
-def rate_fp64(*, hopper: bool) -> str:
-    """The same in double precision: m16n8k16 on Hopper, m8n8k4 before."""
-    shape, a_count, b_count, sums_count = ("m16n8k16", 8, 4, 4) if hopper else ("m8n8k4", 1, 1, 2)
-    chains = 2 * CHAINS
-    body = "\n".join(
-        "    mma.sync.aligned.{}.row.col.f64.f64.f64.f64 {}, {{{}}}, {{{}}}, {};".format(
-            shape,
-            listed("%a", sums_count * chain, sums_count),
-            ", ".join(["%d1" if turn % 2 == 0 else "%d2"] * a_count),
-            ", ".join(["%d0"] * b_count),
-            listed("%a", sums_count * chain, sums_count),
-        )
-        for turn in range(ROUNDS)
-        for chain in range(chains)
-    )
-    sums = ["%a{}".format(number) for number in range(sums_count * chains)]
-    return head(*(("7.8", "sm_90") if hopper else ("7.0", "sm_80"))) + RATE_FP64.format(
-        count=len(sums),
-        starts="\n".join("    mov.f64 {}, %d3;".format(name) for name in sums),
-        begin=_BEGIN,
-        body=body,
-        end=_END,
-        checks="\n".join("    setp.neu.f64 %p2, {}, %d3;\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(name) for name in sums),
-    )
-
-
 # ------------------------------------------------------------------ Hopper
 def wgmma(kind: str, n: int, registers: str, a: str, b: str, scale: str = "p") -> str:
     size, _, types, _, after, _ = KINDS[kind]
-    shape = "m64n{}k{}".format(n, ROW // size)
-    return "    wgmma.mma_async.sync.aligned.{}.{} {}, {}, {}, {};".format(shape, types, registers, a, b, after.replace("p", scale, 1))
+    more = after.replace("p", scale, 1)
+    return f"    wgmma.mma_async.sync.aligned.m64n{n}k{ROW // size}.{types} {registers}, {a}, {b}, {more};"
 
 
 def descriptor(target: str, address: str) -> str:
     """Of a tile in shared memory: rows of 128 bytes, swizzled, eight of them 1024 bytes apart."""
-    return """    and.b32 %r40, {address}, 0x3FFFF;
+    return f"""    and.b32 %r40, {address}, 0x3FFFF;
     shr.u32 %r40, %r40, 4;
     cvt.u64.u32 {target}, %r40;
     or.b64 {target}, {target}, 0x4000004000010000;
-""".format(target=target, address=address)
+"""
 
 
-RATE_OF_GROUPS = """.extern .shared .align 1024 .b8 memory[];
+def rate_of_groups(kind: str) -> str:
+    """wgmma on operands in shared memory: two groups of 128 threads, 64 x 256 sums each. As in `rate`, each second slice has -A."""
+    integer = KINDS[kind][5]
+    declared, starts, checks = sums(TILE_N // 2, "b32" if integer else "f32", "%r4" if integer else "%f1")
+    sign, one = f"0x{SIGN[kind]:08X}", f"0x{ONE[kind]:08X}"
+    multiply = []
+    for a in ("%rd8", "%rd9"):
+        for place in range(0, SLICE // 16, ROW // 16):
+            multiply.append(f"    add.u64 %rd11, {a}, {place}; add.u64 %rd12, %rd10, {place};")
+            multiply.append(wgmma(kind, TILE_N, listed("%a", 0, TILE_N // 2), "%rd11", "%rd12", "%p4"))
+    body = "\n".join(
+        ("    wgmma.fence.sync.aligned;", *multiply, "    wgmma.commit_group.sync.aligned;", "    wgmma.wait_group.sync.aligned 0;")
+    )
+    return f"""{head("8.0", "sm_90a")}.extern .shared .align 1024 .b8 memory[];
 
-.visible .entry cudadoctor_rate(.param .u64 p_out, .param .u32 p_turns)
+{_ENTRY}
 .maxntid 256, 1, 1
 .minnctapersm 1
 {{
-    .reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<4>; .reg {number}<{sums_count}>;
-    ld.param.u64 %rd2, [p_out];
-    ld.param.u32 %r6, [p_turns];
-    cvta.to.global.u64 %rd2, %rd2;
+    .reg .pred %p<8>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<4>; {declared}
+{_GIVEN}
     mov.u32 %r3, %tid.x;
     mov.u32 %r7, memory;
     add.u32 %r7, %r7, 1023;
@@ -266,67 +244,25 @@ FILL:
     xor.b32 %r10, %r9, {sign};
     mad.lo.u32 %r11, %r8, 4, %r7;
     st.shared.b32 [%r11], %r9;
-    st.shared.b32 [%r11 + {a_bytes}], %r10;
-    st.shared.b32 [%r11 + {b_place}], %r10;
-    st.shared.b32 [%r11 + {b_middle}], %r9;
+    st.shared.b32 [%r11 + {A_BYTES}], %r10;
+    st.shared.b32 [%r11 + {2 * A_BYTES}], %r10;
+    st.shared.b32 [%r11 + {2 * A_BYTES + B_BYTES // 2}], %r9;
     add.u32 %r8, %r8, 256;
-    setp.lt.u32 %p1, %r8, {words};
+    setp.lt.u32 %p1, %r8, {A_BYTES // 4};
     @%p1 bra FILL;
     fence.proxy.async.shared::cta;
     bar.sync 0;
     shr.u32 %r9, %r3, 7;
-    mad.lo.u32 %r28, %r9, {half_a}, %r7;
-    add.u32 %r29, %r28, {a_bytes};
-    add.u32 %r30, %r7, {b_place};
-{descriptors}    setp.eq.u32 %p4, %r6, %r6;
+    mad.lo.u32 %r28, %r9, {A_BYTES // 2}, %r7;
+    add.u32 %r29, %r28, {A_BYTES};
+    add.u32 %r30, %r7, {2 * A_BYTES};
+{descriptor("%rd8", "%r28")}{descriptor("%rd9", "%r29")}{descriptor("%rd10", "%r30")}    setp.eq.u32 %p4, %r6, %r6;
     and.b32 %r4, %r3, 15;
     cvt.rn.f32.u32 %f1, %r4;
 {starts}
     mov.u32 %r1, %ctaid.x;
     mad.lo.s32 %r4, %r1, 256, %r3;
-{begin}TURN:
-    wgmma.fence.sync.aligned;
-{multiply}
-    wgmma.commit_group.sync.aligned;
-    wgmma.wait_group.sync.aligned 0;
-    sub.u32 %r6, %r6, 1;
-    setp.ne.u32 %p1, %r6, 0;
-    @%p1 bra TURN;
-{end}    and.b32 %r4, %r3, 15;
-{checks}
+{timed(body)}    and.b32 %r4, %r3, 15;{checks}
     ret;
 }}
 """
-
-
-def rate_of_groups(kind: str) -> str:
-    """wgmma on operands in shared memory: two groups of 128 threads, 64 x 256 sums each. As in `rate`, each second slice has -A."""
-    integer = KINDS[kind][5]
-    number, move, differs = (".b32 %a", "mov.b32", "setp.ne.s32") if integer else (".f32 %a", "mov.f32", "setp.neu.f32")
-    sums = ["%a{}".format(one) for one in range(TILE_N // 2)]
-    multiply = []
-    for a in ("%rd8", "%rd9"):
-        for part in range(SLICE // ROW):
-            multiply.append("    add.u64 %rd11, {}, {}; add.u64 %rd12, %rd10, {};".format(a, part * ROW // 16, part * ROW // 16))
-            multiply.append(wgmma(kind, TILE_N, listed("%a", 0, TILE_N // 2), "%rd11", "%rd12", "%p4"))
-    words = TILE_M * SLICE // 4
-    return head("8.0", "sm_90a") + RATE_OF_GROUPS.format(
-        number=number,
-        sums_count=TILE_N // 2,
-        sign="0x{:08X}".format(SIGN[kind]),
-        one="0x{:08X}".format(ONE[kind]),
-        a_bytes=A_BYTES,
-        b_place=2 * A_BYTES,
-        b_middle=2 * A_BYTES + B_BYTES // 2,
-        half_a=A_BYTES // 2,
-        words=words,
-        descriptors=descriptor("%rd8", "%r28") + descriptor("%rd9", "%r29") + descriptor("%rd10", "%r30"),
-        starts="\n".join("    {} {}, {};".format(move, name, "%r4" if integer else "%f1") for name in sums),
-        begin=_BEGIN,
-        multiply="\n".join(multiply),
-        end=_END,
-        checks="\n".join(
-            "    {} %p2, {}, {};\n    @%p2 red.global.add.u64 [%rd2 + 16], 1;".format(differs, name, "%r4" if integer else "%f1")
-            for name in sums
-        ),
-    )

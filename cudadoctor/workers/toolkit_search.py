@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from cudadoctor_lines import listing
+from cudadoctor_lines import beginning, listing
 
 TYPE_CHECKING = False  # importing typing would cost more than the search
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class Places:
         self.environ = os.environ
         self.conda_names: list[str] = listing(os.path.join(prefix, "conda-meta"))  # name-version-build.json
         self.conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
-        self.loader_cache: list[str] | None = None
 
     def file_in(self, folder: str, name: str, any_version: bool) -> str | None:
         """The component's file in one folder. pathfinder knows some versions by name; the other searches take the highest."""
@@ -90,11 +89,16 @@ def in_conda(places: Places, prefix: str | None, name: str, any_version: bool) -
 def beside(places: Places, name: str, anchor: str) -> Candidate:
     """NVVM has no place where the loader looks: it is looked for in the toolkit of a library that has."""
     path = places.own.in_loader(places, anchor, False)[1]
-    folder, found = places.own.followed(path) if path else "", None
-    while found is None and folder != os.path.dirname(folder):
+    found = (places.below(folder, name, False) for folder in above(places.own.followed(path) if path else ""))
+    return "beside " + anchor, next(filter(None, found), None), False
+
+
+def above(path: str) -> Iterator[str]:
+    """The folders in which a file lies, from its own to the one below the root."""
+    folder = os.path.dirname(path)
+    while folder != os.path.dirname(folder):
+        yield folder
         folder = os.path.dirname(folder)
-        found = places.below(folder, name, False)
-    return "beside " + anchor, found, False
 
 
 # ---------------------------------------------------------------- the searches
@@ -188,13 +192,7 @@ def version_of(places: Places, name: str, path: str, rule: str | None) -> str | 
         return number  # type: ignore[no-any-return]
     if rule == "conda":
         return conda_version(places, name)
-    folder = os.path.dirname(real)
-    while folder != os.path.dirname(folder):
-        version = toolkit_version(places, folder)
-        if version:
-            return version
-        folder = os.path.dirname(folder)
-    return None
+    return next(filter(None, (toolkit_version(places, folder) for folder in above(real))), None)
 
 
 def conda_version(places: Places, name: str) -> str | None:
@@ -210,17 +208,12 @@ def toolkit_version(places: Places, root: str) -> str | None:
     try:
         import json
 
-        with open(os.path.join(root, "version.json"), encoding="utf-8") as file:
-            return str(json.load(file)["cuda"]["version"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return str(json.loads(beginning(os.path.join(root, "version.json")))["cuda"]["version"])
+    except (ValueError, KeyError, TypeError):
         pass
-    try:
-        with open(os.path.join(root, "version.txt"), encoding="utf-8") as file:
-            words = file.read(200).split()
-        if words[:2] == ["CUDA", "Version"]:
-            return words[2]
-    except (OSError, ValueError, IndexError):
-        pass
+    words: list[str] = beginning(os.path.join(root, "version.txt"), 200).split()
+    if words[:2] == ["CUDA", "Version"] and len(words) > 2:
+        return words[2]
     return places.own.version_by_names(root)  # type: ignore[no-any-return]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 
@@ -56,7 +57,7 @@ def in_loader(places: Any, name: str, any_version: bool) -> tuple[str, str | Non
     folders = [folder for folder in places.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     defaults = [places.root + path for path in ("/lib64", "/usr/lib64", "/lib", "/usr/lib")]
     for soname in FILES[name]:
-        cached = [places.root + path for path in loader_cache(places) if path.endswith("/" + soname)]
+        cached = [path for path in loader_cache(places.root) if path.endswith("/" + soname)]
         ways = [("LD_LIBRARY_PATH", os.path.join(folder, soname)) for folder in folders]
         ways += [("ldconfig", path) for path in cached + [os.path.join(folder, soname) for folder in defaults]]
         for rule, path in ways:
@@ -65,13 +66,13 @@ def in_loader(places: Any, name: str, any_version: bool) -> tuple[str, str | Non
     return "ldconfig", None, False
 
 
-def loader_cache(places: Any) -> list[str]:
-    if places.loader_cache is None:
-        try:
-            places.loader_cache = read_loader_cache(places.root + "/etc/ld.so.cache")
-        except (OSError, ValueError, IndexError):
-            places.loader_cache = []
-    return places.loader_cache  # type: ignore[no-any-return]
+@functools.lru_cache(maxsize=None)
+def loader_cache(root: str) -> tuple[str, ...]:
+    """The files in the cache of the loader, in its order; none where it cannot be read."""
+    try:
+        return tuple(root + path for path in read_loader_cache(root + "/etc/ld.so.cache"))
+    except (OSError, ValueError, IndexError, struct.error):
+        return ()
 
 
 def read_loader_cache(path: str) -> list[str]:

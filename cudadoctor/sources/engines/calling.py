@@ -42,12 +42,15 @@ def words_of(options: str) -> list[str]:
         raise EngineError(f"{options}: {error}") from error
 
 
-def called(words: Iterable[str], seconds: float) -> Child:
-    """A program, to its end. The first word is a path."""
+def said(words: Iterable[str], seconds: float, failed: str) -> str:
+    """What a program prints. The first word is a path. EngineError, with the last it said of it, where it ends otherwise than well."""
     with closing(Keeper()) as keeper:
         child = _child("command", list(words), seconds, keeper, talks=False)
         watch([child])
-    return child
+    if child.status != "ok":
+        last = child.text("stderr").strip().splitlines()[-1:]
+        raise EngineError(f"{failed}: {last[0][:300] if last else child.why or 'it failed'}")
+    return child.text("stdout")
 
 
 def side_by_side(commands: dict[str, list[str]], feed: bytes, seconds: float, most: int, over: Callable[[str, Child], None]) -> None:

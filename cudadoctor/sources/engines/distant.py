@@ -45,12 +45,10 @@ def nodes_of_slurm() -> tuple[list[str], list[Answer]]:
     """The nodes of this job, or of the cluster; and those that Slurm will give to nobody, with its reason."""
     if "SLURM_JOB_NODELIST" in os.environ:
         return names(os.environ["SLURM_JOB_NODELIST"]), []
-    listed = calling.called([calling.path_of("sinfo"), "--noheader", "--Node", "--format=%N|%T|%E"], _PATIENCE)
-    if listed.status != "ok":
-        said = listed.text("stderr").strip().splitlines()
-        raise EngineError(f"sinfo gave no list of nodes: {said[-1] if said else listed.why}")
+    words = [calling.path_of("sinfo"), "--noheader", "--Node", "--format=%N|%T|%E"]
+    listed = calling.said(words, _PATIENCE, "sinfo gave no list of nodes")
     there: dict[str, Answer | None] = {}
-    for line in listed.text("stdout").splitlines():
+    for line in listed.splitlines():
         name, _, rest = line.strip().partition("|")
         state, _, reason = rest.partition("|")
         gone = bool(_GONE.match(state)) or "*" in state  # a star: it does not respond

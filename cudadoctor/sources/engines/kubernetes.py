@@ -85,12 +85,10 @@ class Pods(NamedTuple):
     selector: str
 
     def listed(self) -> list[_Pod]:
-        done = self.called("get", "pods", f"--selector={self.selector}", "--output=json")
-        if done.status != "ok":
-            said = done.text("stderr").strip().splitlines()
-            raise EngineError(f"kubectl lists no pods: {said[-1][:300] if said else done.why or 'it failed'}")
+        words = [*self.kubectl, "get", "pods", f"--selector={self.selector}", "--output=json"]
+        listed = calling.said(words, _PATIENCE, "kubectl lists no pods")
         try:
-            return msgspec.json.decode(done.text("stdout"), type=_Pods).items
+            return msgspec.json.decode(listed, type=_Pods).items
         except msgspec.MsgspecError as error:
             raise EngineError(f"kubectl lists no pods: {error}") from error
 
@@ -98,9 +96,6 @@ class Pods(NamedTuple):
         """The command that prints it."""
         name = pod.metadata
         return [*self.kubectl, "logs", f"--namespace={name.namespace}", f"--container={CONTAINER}", name.name]
-
-    def called(self, *words: str) -> Child:
-        return calling.called([*self.kubectl, *words], _PATIENCE)
 
 
 def nodes(selector: str, options: str | None) -> tuple[Pods, list[str]]:
