@@ -6,7 +6,7 @@ Only the core module counts (nvidia.ko, nvidia-current.ko, nvidia_470.ko); the k
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
@@ -110,16 +110,11 @@ def _kernel(path: str) -> str | None:
 def _described(block: dict[str, tuple[str, int]]) -> ModuleFile:
     path, _ = block["filename"]
     version, _ = block.get("version", ("", 0))
-    licence, _ = block.get("license", ("", 0))
     magic, _ = block.get("vermagic", ("", 0))
-    flavour: Literal["open", "proprietary"] | None = None
-    if licence:
-        flavour = "proprietary" if licence == "NVIDIA" else "open" if "MIT" in licence or "GPL" in licence else None
     return ModuleFile(
         path=path,
         kernel=_kernel(path) or (magic.split()[0] if magic else None),
         version=ModuleVersion(version) if _NUMBER.match(version) else None,
-        flavour=flavour,
     )
 
 

@@ -44,12 +44,10 @@ def parse(text: Text) -> Output:
         version_id=values.get("VERSION_ID"),
         codename=_codename(values),
         like=tuple(values.get("ID_LIKE", "").split()),
-        name=values.get("PRETTY_NAME"),
         variant=values.get("VARIANT_ID"),
     )
-    if system.id is None and system.name is None:
-        return
-    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
+    if system.id is not None or "PRETTY_NAME" in values:
+        yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
 
 
 def _codename(values: dict[str, str]) -> str | None:

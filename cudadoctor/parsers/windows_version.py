@@ -49,10 +49,8 @@ def parse(text: Text) -> Output:
         quote = text.quote(number)
         release, edition = found["version"], fields.get("Edition", "")
         version = _release(int(found["build"]), server=edition.startswith("Server"))
-        server = "Server " if edition.startswith("Server") else ""
-        name = f"Windows {server}{version or release}"
         yield text.fact(KERNEL, Kernel(system="Windows", release=release, machine=fields.get("Machine")), quote)
-        yield text.fact(OPERATING_SYSTEM, OperatingSystem(id="windows", version_id=version, name=name), quote)
+        yield text.fact(OPERATING_SYSTEM, OperatingSystem(id="windows", version_id=version), quote)
         yield text.fact(WSL, False, quote)
         for key in NOT_THERE:
             yield text.fact(key, None, quote)
