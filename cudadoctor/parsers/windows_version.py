@@ -41,11 +41,8 @@ NOT_THERE: tuple[Key[Any], ...] = (
 
 
 def parse(text: Text) -> Output:
-    fields = {found["name"]: found["value"] for line in text.lines if (found := _FIELD.match(line)) is not None}
-    for number, line in enumerate(text.lines, 1):
-        found = _VERSION.match(line)
-        if found is None:
-            continue
+    fields = {found["name"]: found["value"] for _, found in text.rows(_FIELD)}
+    for number, found in text.rows(_VERSION):
         quote = text.quote(number)
         release, edition = found["version"], fields.get("Edition", "")
         version = _release(int(found["build"]), server=edition.startswith("Server"))
