@@ -14,6 +14,7 @@ import msgspec
 import cudadoctor
 from cudadoctor.knowledge.load import load
 from cudadoctor.model import pattern as lazily
+from cudadoctor.parsers.system_names import names_of
 
 FUNCTIONS = ("compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn")
 
@@ -86,9 +87,15 @@ def of_causes() -> Iterator[Found]:
                     yield Found(pattern=pattern, flags=int(re.MULTILINE), where=f"causes/{cause.id}.toml")
 
 
+def of_systems() -> Iterator[Found]:
+    """As parsers/system_names.py compiles them."""
+    names = names_of(load())
+    yield from _held([*names.forms.values(), *(form for form, _ in names.kernels)], "tables/distributions.toml", set())
+
+
 def every() -> list[Found]:
     """Each expression once, under the first name that it has."""
     found: dict[tuple[str, int], Found] = {}
-    for one in (*of_python(), *of_causes()):
+    for one in (*of_python(), *of_causes(), *of_systems()):
         found.setdefault((one.pattern, one.flags), one)
     return sorted(found.values(), key=lambda one: (one.where, one.pattern))

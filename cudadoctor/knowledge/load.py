@@ -178,6 +178,11 @@ class Knowledge(numba_rows.NumbaTables):
             for package, (installs, ends_at) in rows.items()
         )
 
+    @property
+    def system_names(self) -> systems.Distributions:
+        """All of that table: systems, and how texts and kernels name them."""
+        return self._table("distributions", systems.Distributions)
+
     distributions = part_of("distributions", systems.Distributions, lambda table: table.distribution)
     device_problems = part_of("device_problems", systems.DeviceProblems, lambda table: table.problem)  # of Windows
 

@@ -8,7 +8,7 @@ from cudadoctor.knowledge.tables import Row, Source, Table
 
 
 class DistributionRow(Row, frozen=True, kw_only=True):
-    """A distribution: whose packages it uses. `codenames`: its version -> the release of its parent."""
+    """A distribution: whose packages it uses, and what texts call it. `codenames`: its version -> the release of its parent."""
 
     id: str
     names: tuple[str, ...] = ()
@@ -20,10 +20,24 @@ class DistributionRow(Row, frozen=True, kw_only=True):
     repository: dict[str, str] | None = None
     driver: str | None = None
     branch_driver: str | None = None
+    words: str | None = None
+    rolling: bool = False
+    kernels: dict[str, str] = msgspec.field(default_factory=dict)
+    libraries: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class KernelRow(Row, frozen=True, kw_only=True):
+    """A form of kernel releases, and the system that builds them; `like` alone: its family."""
+
+    form: str
+    id: str | None = None
+    like: tuple[str, ...] = ()
 
 
 class Distributions(Table, frozen=True, kw_only=True):
     distribution: tuple[DistributionRow, ...]
+    kernel: tuple[KernelRow, ...]
+    words: dict[str, tuple[str, ...]]
 
 
 class DeviceProblem(Row, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ def _completed(old: PciFunction, new: PciFunction) -> PciFunction:
     known = {field: getattr(new, field) for field in fields if getattr(new, field) is not None}
     if new.driver is not None:
         known["line"] = new.line
-    return msgspec.structs.replace(old, **known, driver_known=old.driver_known or new.driver_known, modules=new.modules or old.modules)
+    return msgspec.structs.replace(old, **known, driver_known=old.driver_known or new.driver_known)
 
 
 def bus_fact(text: Text, functions: Sequence[PciFunction], quotes: Sequence[Sequence[Quote]], *, whole: bool) -> Fact[Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -67,6 +68,10 @@ class Text:
         """The number, from 1, of the line that holds this place of `joined`."""
         return bisect_right(self._starts, offset)
 
+    def rows(self, form: re.Pattern[str]) -> Iterator[tuple[int, re.Match[str]]]:
+        """The lines that are of this form, with their numbers."""
+        return ((number, found) for number, line in enumerate(self.lines, 1) if (found := form.match(line)) is not None)
+
     def quote(self, first: int, last: int | None = None, *, about: str = "") -> Quote:
         """Lines `first` to `last`, counted from 1. Of a long line, the part that holds `about`."""
         last = first if last is None else last
@@ -98,6 +103,19 @@ def _part(line: str, about: str) -> str:
 
 
 Output = Iterable["Fact[Any] | Unknown"]
+
+
+def first_line(key: Key[T], value_of: Callable[[str], T | None], *, whole: bool | None = None) -> Callable[[Text], Output]:
+    """A parser's function for texts of which one line is enough: the first that gives a value."""
+
+    def parse(text: Text) -> Output:
+        values = ((number, value_of(line)) for number, line in enumerate(text.plain_lines, 1))
+        for number, value in values:
+            if value is not None:
+                yield text.fact(key, value, text.quote(number), whole=whole)
+                return
+
+    return parse
 
 
 class Parser(msgspec.Struct, frozen=True, kw_only=True):

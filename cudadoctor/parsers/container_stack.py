@@ -26,8 +26,7 @@ Setting = tuple[int, "re.Match[str]"]  # a line of a file of settings, by its nu
 
 
 def parse(text: Text) -> Output:
-    programs = [(number, found) for number, line in enumerate(text.lines, 1) if (found := _PROGRAM.match(line)) is not None]
-    settings = [(number, found) for number, line in enumerate(text.lines, 1) if (found := _SETTING.match(line)) is not None]
+    programs, settings = list(text.rows(_PROGRAM)), list(text.rows(_SETTING))
     engines = tuple(_engine(program, number) for number, program in programs if program["name"] not in TOOLKIT)
     if not engines:
         return

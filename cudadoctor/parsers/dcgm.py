@@ -73,10 +73,8 @@ class _Places:
 
 def _diag(run: dict[str, Any], places: _Places) -> DcgmDiag:
     body = next(run[head] for head in HEADS if isinstance(run.get(head), dict))
-    told = run.get("metadata")
-    metadata: dict[str, Any] = told if isinstance(told, dict) else {}
     failures: list[DcgmFailure] = []
-    names: dict[str, dict[str, None]] = {"pass": {}, "warn": {}, "skip": {}}
+    names: dict[str, dict[str, None]] = {"pass": {}, "skip": {}}
     for name, result in _results(body):
         status = str(result.get("status", "")).lower()
         if status == "fail" and len(failures) < _MOST:
@@ -87,10 +85,7 @@ def _diag(run: dict[str, Any], places: _Places) -> DcgmDiag:
     return DcgmDiag(
         failures=tuple(failures),
         passed=tuple(names["pass"]),
-        warned=tuple(names["warn"]),
         skipped=tuple(names["skip"]),
-        driver=_text(metadata.get("Driver Version Detected")) or _text(body.get("Driver Version Detected")),
-        version=_text(metadata.get("version")) or _text(body.get("version")),
         runtime_error=_text(run.get("runtime_error")) or _text(body.get("runtime_error")),
     )
 

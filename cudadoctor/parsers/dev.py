@@ -83,10 +83,8 @@ def parse_majors(text: Text) -> Output:
     if heading is None:
         return
     found: dict[str, tuple[int, int]] = {}
-    for number, line in enumerate(text.lines, 1):
-        entry = _MAJOR.match(line)
-        if entry is not None:
-            found.setdefault(entry["name"], (int(entry["major"]), number))
+    for number, entry in text.rows(_MAJOR):
+        found.setdefault(entry["name"], (int(entry["major"]), number))
     lines = [line for _, line in found.values()] or [heading]
     yield text.fact(MAJORS, {name: major for name, (major, _) in found.items()}, *map(text.quote, lines))
 

@@ -68,13 +68,10 @@ def _shown(line: str, folder: str | None) -> Iterator[tuple[str, str | None]]:
 
 def parse_wsl(text: Text) -> Output:
     """The names in /usr/lib/wsl/lib. Names alone do not tell which folder they stand in, so no paste wakes this one."""
-    files = []
-    for number, line in enumerate(text.plain_lines, 1):
-        found = _WSL_NAME.match(line)
-        if found is not None:
-            files.append(LibraryFile(name=found["name"], path=f"{WSL_FOLDER}/{found['name']}", line=number))
+    rows = text.rows(_WSL_NAME)
+    files = tuple(LibraryFile(name=found["name"], path=f"{WSL_FOLDER}/{found['name']}", line=number) for number, found in rows)
     quotes = [text.quote(file.line) for file in files] or [text.absent(f"{WSL_FOLDER}: no library in it")]
-    yield text.fact(WSL_LIBRARIES, Libraries(files=tuple(files)), *quotes)
+    yield text.fact(WSL_LIBRARIES, Libraries(files=files), *quotes)
 
 
 # ---------------------------------------------------------------- ldconfig -p: libraries of other kinds are left out

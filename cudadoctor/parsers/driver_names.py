@@ -84,7 +84,7 @@ def _driver(match: re.Match[str], is_open: bool, number: int) -> NamedDriver | N
     if branch is not None and not _OLDEST <= branch <= _NEWEST:
         return None
     opened = True if is_open or named.get("open") else None
-    return NamedDriver(branch=branch, version=version or "", is_open=opened, line=number)
+    return NamedDriver(branch=branch, is_open=opened, line=number)
 
 
 PARSER = Parser(

@@ -7,7 +7,7 @@ from typing import Literal
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LOADED_DRIVER, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text, first_line
 from cudadoctor.parsers.shell import root_command
 
 _MARK = "NVRM version:"
@@ -37,12 +37,9 @@ def parse(text: Text) -> Output:
         yield text.fact(LOADED_DRIVER, driver, text.quote(number))
 
 
-def parse_bare(text: Text) -> Output:
+def _bare(line: str) -> LoadedDriver | None:
     """The number alone, as /sys/module/nvidia/version holds it."""
-    for number, line in enumerate(text.lines, 1):
-        if _VERSION.match(line.strip()):
-            yield text.fact(LOADED_DRIVER, LoadedDriver(version=ModuleVersion(line.strip())), text.quote(number))
-            return
+    return LoadedDriver(version=ModuleVersion(line.strip())) if _VERSION.match(line.strip()) else None
 
 
 def parse_typed(text: Text) -> Output:
@@ -50,9 +47,8 @@ def parse_typed(text: Text) -> Output:
     lines = text.plain_lines
     typed = [number for number, line in enumerate(lines[:-1], 1) if "/sys/module" in line and _OF_MODULE.match(root_command(line) or "")]
     for number in reversed(typed):
-        answer = lines[number].strip()
-        if _VERSION.match(answer):
-            yield text.fact(LOADED_DRIVER, LoadedDriver(version=ModuleVersion(answer)), text.quote(number, number + 1), whole=False)
+        if (answer := _bare(lines[number])) is not None:
+            yield text.fact(LOADED_DRIVER, answer, text.quote(number, number + 1), whole=False)
 
 
 def parse_column(text: Text) -> Output:
@@ -62,9 +58,9 @@ def parse_column(text: Text) -> Output:
         if _COLUMN not in line or len(line) > _LONGEST or _OF_TABLE.match(line.strip()) is None:
             continue
         fields = [field.strip() for field in line.split(",")]
-        values = [value.strip() for value in lines[number].split(",")]
-        if len(values) == len(fields) > 1 and _COLUMN in fields and _VERSION.match(values[fields.index(_COLUMN)]):
-            driver = LoadedDriver(version=ModuleVersion(values[fields.index(_COLUMN)]))
+        values = lines[number].split(",")
+        driver = _bare(values[fields.index(_COLUMN)]) if len(values) == len(fields) > 1 and _COLUMN in fields else None
+        if driver is not None:
             yield text.fact(LOADED_DRIVER, driver, text.quote(number, number + 1), whole=False)
 
 
@@ -78,7 +74,11 @@ PARSERS = (
         absent=(LOADED_DRIVER.name,),
     ),
     Parser(
-        name="sys_driver_version", reads=("sys-driver-version",), keys=(LOADED_DRIVER.name,), parse=parse_bare, absent=(LOADED_DRIVER.name,)
+        name="sys_driver_version",
+        reads=("sys-driver-version",),
+        keys=(LOADED_DRIVER.name,),
+        parse=first_line(LOADED_DRIVER, _bare),
+        absent=(LOADED_DRIVER.name,),
     ),
     Parser(name="sys_driver_version_typed", keys=(LOADED_DRIVER.name,), parse=parse_typed, wakes=("/sys/module/nvidia/version",)),
     Parser(name="smi_driver_version", keys=(LOADED_DRIVER.name,), parse=parse_column, wakes=(_COLUMN,)),

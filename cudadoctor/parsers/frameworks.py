@@ -1,4 +1,4 @@
-"""What PyTorch says of itself in a user's text: collect_env, printed versions, `torch.cuda.is_available()` with its answer, arch lists.
+"""What PyTorch says of itself in a user's text: collect_env, printed versions, `torch.cuda.is_available()` with its answer.
 
 gcc's version stands in the same reports and is compared with nvcc's.
 """
@@ -18,7 +18,7 @@ from cudadoctor.parsers.base import Output, Parser, Text
 from cudadoctor.parsers.lines import without_prefix
 
 _NEAR, _ANSWERS = (
-    ("orch", "UDA", "cuda", "gcc", "GCC", "sm_", "vidia d", "gpu_d"),
+    ("orch", "UDA", "cuda", "gcc", "GCC", "vidia d", "gpu_d"),
     ("True", "False", "True)", "False)"),
 )  # else nothing is stated
 _LONGEST = 2000  # characters of a line that is read
@@ -47,8 +47,6 @@ _YES_NO = lazy(r"^\s{0,4}(?P<yes>True)?(?P<no>False)?$")
 _RUNTIME = lazy(rf"CUDA runtime version: (?P<cuda>{_NUMBER})")
 # PyTorch's collect_env, and the system report of faceswap.
 _DRIVER = lazy(r"(?:Nvidia driver version|gpu_driver): {1,12}(?P<driver>\d{3}\.\d{1,3}(?:\.\d{1,3})?)")
-_LIST = lazy(r"\[(?P<list>'(?:sm|compute)_\w{2,5}'(?:, '(?:sm|compute)_\w{2,5}'){0,20})\]")
-_SUPPORTED = lazy(r"supports CUDA capabilities (?P<list>(?:sm|compute)_\w{2,5}(?: (?:sm|compute)_\w{2,5}){0,20})")
 # What torch.__version__, torch.version.cuda, torch.cuda.is_available() give: printed, or as the tuple that Python and IPython echo.
 _THREE = lazy(
     rf"^\s{{0,4}}(?:Out\[\d{{1,4}}\]: ?)?\(?['\"]?{_TORCH}['\"]?,? ['\"]?(?P<cuda>{_NUMBER}|None)['\"]?,? (?P<yes>True)?(?P<no>False)?\)?$"
@@ -56,7 +54,6 @@ _THREE = lazy(
 _TWO = lazy(rf"^\s{{0,4}}(?:Out\[\d{{1,4}}\]: ?)?\(?['\"]?(?=[^ ]{{1,30}}\+){_TORCH}['\"]?,? (?:(?P<yes>True)|(?P<no>False))\)?$")
 # What `print(torch.__version__, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())` gives.
 _ARCH_LIST = lazy(rf"^\s{{0,4}}{_TORCH},? \(\d{{1,2}}, \d\),? \[")
-_ARCHITECTURE = lazy(r"(?:sm|compute)_\w{2,5}")
 
 
 def parse(text: Text) -> Output:
@@ -106,8 +103,6 @@ def _said(line: str, before: str) -> dict[str, Any]:
         said["runtime"] = ToolkitVersion(runtime["cuda"])
     if (driver := _DRIVER.search(line)) is not None:
         said["driver"] = ModuleVersion(driver["driver"])
-    if (listed := _LIST.search(line) or _SUPPORTED.search(line)) is not None:
-        said["architectures"] = tuple(_ARCHITECTURE.findall(listed["list"]))
     return said
 
 

@@ -11,8 +11,7 @@ _REFUSED = lazy(r"^(?P<name>[\w/]{2,40}): (?P<answer>[^\n]{1,120})$")
 
 def parse(text: Text) -> Output:
     """One fact with all that is refused; nothing where all is answered."""
-    lines = enumerate(text.lines, 1)
-    found = [Refusal(**match.groupdict(), line=number) for number, line in lines if (match := _REFUSED.match(line)) is not None]
+    found = [Refusal(**refused.groupdict(), line=number) for number, refused in text.rows(_REFUSED)]
     quotes = [text.quote(entry.line) for entry in found] or [text.absent("every system call was answered")]
     yield text.fact(KERNEL_INTERFACE, tuple(found), *quotes)
 

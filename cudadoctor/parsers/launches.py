@@ -11,7 +11,7 @@ from math import prod
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, LAUNCH, Launch
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text, first_line
 
 _SHAPE = r"(?:\d{1,10}|\( ?\d{1,10}(?: ?, ?\d{1,10}){0,2} ?,? ?\))"
 _NAME = r"\b(?P<kernel>[A-Za-z_]\w{0,60})"
@@ -53,14 +53,9 @@ _SIGNS = (
 )
 
 
-def parse_computed(text: Text) -> Output:
-    """One fact: the words of the first sign."""
-    for number, line in enumerate(text.lines, 1):
-        for sign in _SIGNS:
-            found = sign.search(line)
-            if found is not None:
-                yield text.fact(COMPUTED, found[0], text.quote(number))
-                return
+def _computed(line: str) -> str | None:
+    """The words of the first sign."""
+    return next((found[0] for sign in _SIGNS if (found := sign.search(line)) is not None), None)
 
 
 PARSERS = (
@@ -73,7 +68,7 @@ PARSERS = (
     Parser(
         name="computed",
         keys=(COMPUTED.name,),
-        parse=parse_computed,
+        parse=first_line(COMPUTED, _computed),
         wakes=("Result = PASS", "device='cuda", "layers to GPU", "Test PASSED"),
     ),
 )

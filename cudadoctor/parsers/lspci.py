@@ -33,7 +33,6 @@ _UNNAMED = lazy(r"Device ([0-9a-f]{4})\b")
 _REVISION = lazy(r"\(rev ([0-9a-f]{2})\)")
 _TAIL = lazy(r" ?\((?:rev|prog-if) ")
 _DRIVER = lazy(r"[ \t>|]{0,40}Kernel driver in use: (\S+)")
-_MODULES = lazy(r"[ \t>|]{0,40}Kernel modules: (.+)")
 _ONCE = ("Subsystem", "Flags", "Control", "Kernel driver in use", "Kernel modules")  # at most one of each below a header
 # Drivers that bind an NVIDIA GPU. In a filtered paste another function's driver line may stand below the GPU's header.
 _GPU_DRIVERS = ("nvidia", "nouveau", "nova", "Nova", "vfio", "stub", "pciback", "uio_")
@@ -57,8 +56,7 @@ def parse(text: Text) -> Output:
         driver, line = _first(below, _DRIVER)
         if driver and not live and function.is_nvidia_gpu and not any(word in driver for word in _GPU_DRIVERS):
             driver, line = None, 0
-        modules = tuple(name.strip() for name in (_first(below, _MODULES)[0] or "").split(",") if name.strip())
-        found = msgspec.structs.replace(function, driver=driver, driver_known=driver is not None or live, modules=modules)
+        found = msgspec.structs.replace(function, driver=driver, driver_known=driver is not None or live)
         bus.add(found, _quotes(text, function.line, line))
     yield from bus.facts(text, whole=whole)
 

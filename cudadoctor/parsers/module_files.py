@@ -6,7 +6,7 @@ Only the core module counts (nvidia.ko, nvidia-current.ko, nvidia_470.ko); the k
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 from cudadoctor.model.facts import Fact
 from cudadoctor.model.pattern import lazy
@@ -61,10 +61,7 @@ def _found_nothing(text: Text) -> Iterator[Fact[Any]]:
 def parse_modinfo(text: Text) -> Output:
     """One fact with the files that modinfo describes. Never whole: modinfo looks at the running kernel only."""
     blocks: list[dict[str, tuple[str, int]]] = []
-    for number, line in enumerate(text.lines, 1):
-        match = _FIELD.match(line)
-        if match is None:
-            continue
+    for number, match in text.rows(_FIELD):
         if match[1] == "filename":
             blocks.append({})
         if blocks:
@@ -94,10 +91,9 @@ def _magic_alone(text: Text) -> Iterator[Fact[Any]]:
     """`modinfo nvidia | grep vermagic` of a bug report: the kernel that the module is for, or nothing where there is no module."""
     if text.item is None or isinstance(text.item.what, str) or "vermagic" not in text.item.what or "filename:" in text.text:
         return
-    shown = next(((match[2], number) for number, line in enumerate(text.lines, 1) if (match := _FIELD.match(line))), None)
+    number, shown = next(text.rows(_FIELD), (0, None))
     if shown is not None:
-        file = ModuleFile(path="nvidia.ko", kernel=shown[0].split()[0])
-        yield text.fact(MODULE_FILES, (file,), text.quote(shown[1]), whole=False)
+        yield text.fact(MODULE_FILES, (ModuleFile(path="nvidia.ko", kernel=shown[2].split()[0]),), text.quote(number), whole=False)
     elif not text.text.strip():
         yield text.fact(MODULE_FOR_RUNNING, False, text.absent("modinfo nvidia: no module for the running kernel"))
 
@@ -110,16 +106,11 @@ def _kernel(path: str) -> str | None:
 def _described(block: dict[str, tuple[str, int]]) -> ModuleFile:
     path, _ = block["filename"]
     version, _ = block.get("version", ("", 0))
-    licence, _ = block.get("license", ("", 0))
     magic, _ = block.get("vermagic", ("", 0))
-    flavour: Literal["open", "proprietary"] | None = None
-    if licence:
-        flavour = "proprietary" if licence == "NVIDIA" else "open" if "MIT" in licence or "GPL" in licence else None
     return ModuleFile(
         path=path,
         kernel=_kernel(path) or (magic.split()[0] if magic else None),
         version=ModuleVersion(version) if _NUMBER.match(version) else None,
-        flavour=flavour,
     )
 
 

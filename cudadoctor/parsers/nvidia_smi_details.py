@@ -73,7 +73,6 @@ _FIELDS: dict[str | tuple[str, str], tuple[str, Callable[[str], Any]]] = {
         ("temperature_c", _degrees, ("GPU Current Temp", "gpu_temp")),
         ("temperature_limit_c", _degrees, ("GPU Max Operating Temp", "gpu_temp_max_gpu_threshold")),
         ("temperature_margin_c", _degrees, ("GPU T.Limit Temp", "gpu_temp_tlimit")),
-        ("performance_state", _part(r"^(P\d{1,2})$", str), ("Performance State", "performance_state")),
         ("pcie_generation_max", _generation, (("PCIe Generation", "Max"), ("pcie_gen", "max_link_gen"))),
         ("pcie_generation", _generation, (("PCIe Generation", "Current"), ("pcie_gen", "current_link_gen"))),
         ("pcie_width_max", _width, (("Link Width", "Max"), ("link_widths", "max_link_width"))),

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import OPERATING_SYSTEM, OperatingSystem
 from cudadoctor.parsers.base import Output, Parser, Text
-from cudadoctor.parsers.system_names import id_of_name
+from cudadoctor.parsers.system_names import Names, names_of
+
+if TYPE_CHECKING:
+    from cudadoctor.knowledge.load import Knowledge
 
 _RELEASE_LINE = lazy(
     r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VARIANT_ID|VERSION|VERSION_ID|(?:VERSION|UBUNTU|DEBIAN)_CODENAME)=(?P<value>.{1,200})$"
@@ -22,7 +28,7 @@ _DISTRIBUTORS = {
 }  # fmt: skip
 
 
-def parse(text: Text) -> Output:
+def _parse(text: Text, names: Names) -> Output:
     """One fact from all lines of the text that state the distribution; of several statements the last counts."""
     values: dict[str, str] = {}
     numbers: list[int] = []
@@ -40,16 +46,14 @@ def parse(text: Text) -> Output:
     if not values.keys() & {"ID", "PRETTY_NAME", "VERSION_ID"}:
         return
     system = OperatingSystem(
-        id=values.get("ID") or id_of_name(values.get("NAME", "")),  # a shortened os-release (`head -4`) has the name alone
+        id=values.get("ID") or names.id_of_name(values.get("NAME", "")),  # a shortened os-release (`head -4`) has the name alone
         version_id=values.get("VERSION_ID"),
         codename=_codename(values),
         like=tuple(values.get("ID_LIKE", "").split()),
-        name=values.get("PRETTY_NAME"),
         variant=values.get("VARIANT_ID"),
     )
-    if system.id is None and system.name is None:
-        return
-    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
+    if system.id is not None or "PRETTY_NAME" in values:
+        yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
 
 
 def _codename(values: dict[str, str]) -> str | None:
@@ -63,10 +67,13 @@ def _codename(values: dict[str, str]) -> str | None:
     return found["words"].lower() if found else None
 
 
-PARSER = Parser(
-    name="os_release",
-    reads=("os-release",),
-    keys=(OPERATING_SYSTEM.name,),
-    parse=parse,
-    wakes=("VERSION_ID=", "PRETTY_NAME=", "VERSION_CODENAME=", "Distributor ID:"),
-)
+def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
+    return (
+        Parser(
+            name="os_release",
+            reads=("os-release",),
+            keys=(OPERATING_SYSTEM.name,),
+            parse=partial(_parse, names=names_of(knowledge)),
+            wakes=("VERSION_ID=", "PRETTY_NAME=", "VERSION_CODENAME=", "Distributor ID:"),
+        ),
+    )

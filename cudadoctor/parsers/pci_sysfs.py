@@ -39,10 +39,9 @@ class _Entry:
 def parse(text: Text) -> Output:
     """One fact with all functions. A function without a driver line has no driver, if nothing was left out."""
     entries: dict[str, _Entry] = {}
-    for number, line in enumerate(text.lines, 1):
-        match = _LINE.match(line)
-        address = normal_address(match[1]) if match else None
-        if match is None or address is None:
+    for number, match in text.rows(_LINE):
+        address = normal_address(match[1])
+        if address is None:
             continue
         entry = entries.setdefault(address, _Entry())
         entry.numbers.append(number)
@@ -88,9 +87,9 @@ def _quotes(text: Text, numbers: list[int]) -> list[Quote]:
 
 def parse_loop(text: Text) -> Output:
     """A shell's loop over all devices that prints address, vendor and class of each, or the device's id between them."""
-    start = next((number for number, line in enumerate(text.lines, 1) if _LOOP.search(line)), None)
-    found = [(number, row) for number, line in enumerate(text.lines[start or 0 :], (start or 0) + 1) if (row := _ROW.match(line))]
-    if start is None or not found:
+    start = next((number for number, line in enumerate(text.lines, 1) if _LOOP.search(line)), len(text.lines))
+    found = [(number, row) for number, row in text.rows(_ROW) if number > start]
+    if not found:
         return
     functions = [_of_row(row, number) for number, row in found]
     numbers = [number for number, _ in found]
@@ -106,10 +105,11 @@ def _of_row(row: re.Match[str], number: int) -> PciFunction:
 
 def parse_names(text: Text) -> Output:
     """An excerpt of pci.ids: NVIDIA's devices of this machine by id. The name in brackets is the product's, else it is the chip's."""
-    found = {entry["device"]: entry["name"] for entry in map(_DEVICE.match, text.lines) if entry is not None}
-    if found:
-        names = {device: (product["product"] if (product := _PRODUCT.search(name)) else name) for device, name in found.items()}
-        yield text.fact(PCI_NAMES, names, *(text.quote(number) for number, line in enumerate(text.lines, 1) if _DEVICE.match(line)))
+    rows = list(text.rows(_DEVICE))
+    if rows:
+        found = ((row["device"], row["name"]) for _, row in rows)
+        names = {device: (product["product"] if (product := _PRODUCT.search(name)) else name) for device, name in found}
+        yield text.fact(PCI_NAMES, names, *(text.quote(number) for number, _ in rows))
 
 
 PARSERS = (

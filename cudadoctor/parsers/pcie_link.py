@@ -85,8 +85,7 @@ def copies(text: Text) -> Output:
         elif way and pinned and (rate := _RATE.match(line)):
             rates[way], lines[way] = round(float(rate["rate"]) * factor, 3), number
     if rates:
-        value = CopyRates(to_device=rates.get("to_device"), from_device=rates.get("from_device"), lines=tuple(sorted(lines.values())))
-        yield text.fact(COPY_RATES, value, *(text.quote(number) for number in sorted(lines.values())), whole=False)
+        yield text.fact(COPY_RATES, CopyRates(**rates), *(text.quote(number) for number in sorted(lines.values())), whole=False)
 
 
 PARSERS = (

@@ -14,7 +14,7 @@ from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Fact, Facts, Quote, Unknown
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.values import BUNDLE, CONTAINER_MARKS, HANGS, LADDER, PYTHON_RAN, Hang, Hangs, Ladder, Silent
-from cudadoctor.parsers import attempts, setting, worker_frameworks, worker_gpu, worker_ladder
+from cudadoctor.parsers import attempts, os_release, setting, system_names, worker_frameworks, worker_gpu, worker_ladder
 from cudadoctor.parsers.base import Parser, Text
 from cudadoctor.parsers.discourse import speech_of
 from cudadoctor.parsers.json_lines import ending, stderr_tail
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _MODULES = (
-    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "packages", "kernel_log", "dev", "user", "os_release",
-    "system_names", "uname", "surroundings", "environment", "driver_libraries", "programs", "nvidia_smi", "nvidia_smi_csv", "nvcc",
+    "pci_sysfs", "lspci", "lshw", "modules", "driver_version", "module_files", "packages", "kernel_log", "dev", "user", "uname",
+    "surroundings", "environment", "driver_libraries", "programs", "nvidia_smi", "nvidia_smi_csv", "nvcc",
     "worker_nvml", "nvml_of_smi", "worker_python_env", "worker_processes", "worker_ladder", "worker_gpu", "worker_frameworks",
     "package_lists", "frameworks", "gpu_names", "driver_names", "numba_report", "cuda_mentions", "nvidia_smi_details", "pcie_link",
     "limits", "kernel_interface", "video_controllers", "windows_version", "dcgm", "launches", "container_stack", "setting_files",
@@ -38,6 +38,7 @@ PARSERS: tuple[Parser, ...] = tuple(
     for module in (import_module(f"cudadoctor.parsers.{name}") for name in _MODULES)
     for parser in (getattr(module, "PARSERS", None) or (module.PARSER,))
 )
+_OF_KNOWLEDGE = (os_release, system_names, setting)
 HANG_STATUSES = ("timed-out", "abandoned")
 HANG_NAMES = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "ladder": "the CUDA driver (libcuda)"}
 
@@ -51,7 +52,7 @@ def text_of(item: Item, *, with_stderr: bool = False) -> Text:
 
 def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
     """All parsers: those that need no knowledge, those that do, and those of extensions."""
-    return (*PARSERS, *setting.parsers(knowledge), *knowledge.more_parsers)
+    return (*PARSERS, *(parser for module in _OF_KNOWLEDGE for parser in module.parsers(knowledge)), *knowledge.more_parsers)
 
 
 def literals(knowledge: Knowledge) -> Literals:

@@ -25,20 +25,18 @@ _SETS = lazy(
 )
 _MORE = lazy(r"[;&|`]|\$\(|\\$|[ \t][\"']?[A-Z][A-Z0-9_]{3,60}=")
 _READ_BY = lazy(r"^[ \t]{0,40}EnvironmentFile=-?(?P<path>/\S{1,300})$")
+_QUOTED = 60  # lines
 _UNIT = lazy(r"/(?P<unit>\w[\w@.:\\-]{0,199}\.service)(?:$|\.d/)")
 
 
 def parse_settings(text: Text) -> Output:
     """All lines that set one, in the order in which a shell reads them."""
-    found = [_LINE.match(line) for line in text.lines]
-    places = [
-        SetIn(name=one["name"], path=one["path"], line=int(one["number"]), alone=one["more"] is None) for one in found if one is not None
-    ]
-    if not places:
-        if text.whole:
-            yield text.fact(SET_IN, None, text.absent("no profile and no file in /etc sets a variable of this environment"))
-        return
-    yield text.fact(SET_IN, tuple(places), *(text.quote(number) for number, one in enumerate(found[:60], 1) if one is not None))
+    found = list(text.rows(_LINE))
+    places = (SetIn(name=one["name"], path=one["path"], line=int(one["number"]), alone=one["more"] is None) for _, one in found)
+    if found:
+        yield text.fact(SET_IN, tuple(places), *(text.quote(number) for number, _ in found if number <= _QUOTED))
+    elif text.whole:
+        yield text.fact(SET_IN, None, text.absent("no profile and no file in /etc sets a variable of this environment"))
 
 
 def parse_shown(text: Text) -> Output:
@@ -61,7 +59,7 @@ def parse_shown(text: Text) -> Output:
                 readers[reads["path"]] = unit["unit"]
     if places:
         settled = tuple(msgspec.structs.replace(place, unit=readers.get(place.path)) for _, place in places)
-        yield text.fact(SET_IN, settled, *(text.quote(number) for number, _ in places[:60]), whole=False)
+        yield text.fact(SET_IN, settled, *(text.quote(number) for number, _ in places[:_QUOTED]), whole=False)
 
 
 def _opened(line: str) -> str | None:

@@ -6,10 +6,11 @@ Files that say something by their place alone (/.dockerenv, the firmware's produ
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, HYPERVISOR, TEGRA, WSL
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text, first_line
 from cudadoctor.parsers.shell import root_command
 
 _CGROUP = lazy(r"^\s{0,16}\d{1,4}:[\w,=.-]{0,200}:(?P<path>/.{0,1000})$")
@@ -49,10 +50,7 @@ _EC2 = lazy(r"^(?:[a-z]{1,3}\d{1,2}[a-z-]{0,6}\.(?!metal)\w{2,12})$")
 def parse_cgroup(text: Text) -> Output:
     """Names of container engines in the control groups of process 1. Without one, only the host's own group says "no container"."""
     host = None
-    for number, line in enumerate(text.plain_lines, 1):
-        group = _CGROUP.match(line)
-        if group is None:
-            continue
+    for number, group in text.rows(_CGROUP):
         mark = _CGROUP_MARK.search(group["path"])
         if mark is not None:
             yield text.fact(CONTAINER_MARKS, (f"cgroup {mark[0]}",), text.quote(number), whole=False)
@@ -68,30 +66,17 @@ def _mark_by_being_there(path: str) -> Callable[[Text], Output]:
     return lambda text: [text.fact(CONTAINER_MARKS, (path,), text.absent(f"{path}: there"), whole=False)]
 
 
-def _first_mark(mark_of: Callable[[str], str | None]) -> Callable[[Text], Output]:
-    """The first line of which the function makes a mark."""
-
-    def parse(text: Text) -> Output:
-        for number, line in enumerate(text.plain_lines, 1):
-            mark = mark_of(line)
-            if mark is not None:
-                yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
-                return
-
-    return parse
-
-
-def _of_variable(line: str) -> str | None:
+def _of_variable(line: str) -> tuple[str] | None:
     """`container=podman`, which some engines put into the environment."""
     found = _VARIABLE.match(line) if "container=" in line else None
     of_engine = _OF_ENGINE.match(line) if "=" in line else None
-    return f"container={found['engine']}" if found is not None else of_engine["name"] if of_engine is not None else None
+    return (f"container={found['engine']}",) if found is not None else (of_engine["name"],) if of_engine is not None else None
 
 
-def _of_root_mount(line: str) -> str | None:
+def _of_root_mount(line: str) -> tuple[str] | None:
     """What is mounted as /: the layers of an image under the folder of an engine, or gVisor's own file server."""
     found = _ROOT_MOUNT.match(line)
-    return f"/ from {found['mark']}" if found is not None else "gVisor" if _GVISOR.match(line) else None
+    return (f"/ from {found['mark']}",) if found is not None else ("gVisor",) if _GVISOR.match(line) else None
 
 
 def parse_manager(text: Text) -> Output:
@@ -126,12 +111,9 @@ def parse_kernel(text: Text) -> Output:
         return
 
 
-def parse_tegra(text: Text) -> Output:
+def _of_tegra(line: str) -> bool | None:
     """/etc/nv_tegra_release begins with `# R36 (release)`."""
-    for number, line in enumerate(text.plain_lines, 1):
-        if _TEGRA_LINE.match(line):
-            yield text.fact(TEGRA, True, text.quote(number))
-            return
+    return True if _TEGRA_LINE.match(line) else None
 
 
 def parse_dmi(text: Text) -> Output:
@@ -146,6 +128,7 @@ def parse_dmi(text: Text) -> Output:
 
 
 _MARKS = (CONTAINER_MARKS.name,)
+_mark = partial(first_line, CONTAINER_MARKS, whole=False)
 PARSERS = (
     Parser(
         name="surroundings",
@@ -158,12 +141,12 @@ PARSERS = (
     Parser(name="dockerenv", reads=("dockerenv",), keys=_MARKS, parse=_mark_by_being_there("/.dockerenv"), absent=_MARKS),
     Parser(name="containerenv", reads=("containerenv",), keys=_MARKS, parse=_mark_by_being_there("/run/.containerenv"), absent=_MARKS),
     Parser(name="container_manager", reads=("container-manager",), keys=_MARKS, parse=parse_manager, absent=_MARKS),
-    Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=_first_mark(_of_root_mount)),
+    Parser(name="root_mount", reads=("root-mount",), keys=_MARKS, parse=_mark(_of_root_mount)),
     Parser(
         name="container_variable",
         reads=("environment",),
         keys=_MARKS,
-        parse=_first_mark(_of_variable),
+        parse=_mark(_of_variable),
         wakes=("container=", "KUBERNETES_SERVICE_HOST=", "APPTAINER_CONTAINER=", "SINGULARITY_CONTAINER="),
     ),
     Parser(
@@ -172,6 +155,13 @@ PARSERS = (
         parse=parse_session,
         wakes=("nvidia", "NVIDIA", "initialize NVML", "libcuda.so", "of memory", "OF_MEMORY"),  # what such a prompt has a bearing on
     ),
-    Parser(name="tegra", reads=("tegra",), keys=(TEGRA.name,), parse=parse_tegra, wakes=("(release), REVISION",), absent=(TEGRA.name,)),
+    Parser(
+        name="tegra",
+        reads=("tegra",),
+        keys=(TEGRA.name,),
+        parse=first_line(TEGRA, _of_tegra),
+        wakes=("(release), REVISION",),
+        absent=(TEGRA.name,),
+    ),
     Parser(name="dmi", reads=("dmi",), keys=(HYPERVISOR.name,), parse=parse_dmi),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import MAY_MAKE_NODES, USER, User
-from cudadoctor.parsers.base import Output, Parser, Text
+from cudadoctor.parsers.base import Output, Parser, Text, first_line
 
 _IDENTITY = lazy(
     r"\buid=(?P<uid>\d{1,10})(?:\((?P<name>[^)]{1,100})\))? gid=(?P<gid>\d{1,10})(?:\([^)]{1,100}\))?"
@@ -25,16 +25,19 @@ def parse_user(text: Text) -> Output:
         yield text.fact(USER, user, text.quote(number))
 
 
-def parse_capabilities(text: Text) -> Output:
+def _may_make_nodes(line: str) -> bool | None:
     """Whether CAP_MKNOD is in the effective set: with it the driver's libraries make missing nodes themselves."""
-    for number, line in enumerate(text.plain_lines, 1):
-        found = _CAPABILITIES.match(line)
-        if found is not None:
-            may = bool(int(found["bits"], 16) >> CAP_MKNOD & 1)
-            yield text.fact(MAY_MAKE_NODES, may, text.quote(number))
+    found = _CAPABILITIES.match(line)
+    return None if found is None else bool(int(found["bits"], 16) >> CAP_MKNOD & 1)
 
 
 PARSERS = (
     Parser(name="user", reads=("user",), keys=(USER.name,), parse=parse_user, wakes=("groups=",)),
-    Parser(name="capabilities", reads=("capabilities",), keys=(MAY_MAKE_NODES.name,), parse=parse_capabilities, wakes=("CapEff:",)),
+    Parser(
+        name="capabilities",
+        reads=("capabilities",),
+        keys=(MAY_MAKE_NODES.name,),
+        parse=first_line(MAY_MAKE_NODES, _may_make_nodes),
+        wakes=("CapEff:",),
+    ),
 )

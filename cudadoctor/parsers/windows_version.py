@@ -41,18 +41,13 @@ NOT_THERE: tuple[Key[Any], ...] = (
 
 
 def parse(text: Text) -> Output:
-    fields = {found["name"]: found["value"] for line in text.lines if (found := _FIELD.match(line)) is not None}
-    for number, line in enumerate(text.lines, 1):
-        found = _VERSION.match(line)
-        if found is None:
-            continue
+    fields = {found["name"]: found["value"] for _, found in text.rows(_FIELD)}
+    for number, found in text.rows(_VERSION):
         quote = text.quote(number)
         release, edition = found["version"], fields.get("Edition", "")
         version = _release(int(found["build"]), server=edition.startswith("Server"))
-        server = "Server " if edition.startswith("Server") else ""
-        name = f"Windows {server}{version or release}"
         yield text.fact(KERNEL, Kernel(system="Windows", release=release, machine=fields.get("Machine")), quote)
-        yield text.fact(OPERATING_SYSTEM, OperatingSystem(id="windows", version_id=version, name=name), quote)
+        yield text.fact(OPERATING_SYSTEM, OperatingSystem(id="windows", version_id=version), quote)
         yield text.fact(WSL, False, quote)
         for key in NOT_THERE:
             yield text.fact(key, None, quote)

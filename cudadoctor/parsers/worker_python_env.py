@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from cudadoctor.model.facts import Fact, Quote, Unknown
 from cudadoctor.model.frameworks import build_words, library_words
@@ -31,19 +32,36 @@ _TOOLKIT_STEPS = ("components", "toolkits")
 _FRAMEWORK_STEPS = ("packages", "framework")
 
 
+class _Kind(NamedTuple):
+    """What the lines of one event are: values of this type, each quoted by `quote` (value, line, interpreter) if at all.
+
+    `once`: the first of each name counts.
+    """
+
+    made: type[Any]
+    quote: Callable[[Any, int, str], Quote] | None = None
+    once: bool = False
+
+
+_KINDS = {
+    "package": _Kind(PythonPackage, lambda one, line, python: said(python, line, _package_words(one)), once=True),
+    "shadow": _Kind(Shadow, lambda one, line, _: said(one.path, line, f"{one.path}: hides the package {one.module}")),
+    "config": _Kind(ConfigLine, lambda one, *_: said(one.path, one.line, one.text)),
+    "hook": _Kind(ConfigLine, lambda one, *_: said(one.path, one.line, one.text)),
+    "refused": _Kind(Refused),
+    "component": _Kind(Component, lambda one, line, _: said(TOOLKIT_SOURCE, line, _component_words(one)), once=True),
+    "toolkit": _Kind(Toolkit, lambda one, line, _: said(TOOLKIT_SOURCE, line, _toolkit_words(one))),
+}
+_OF_TOOLKIT = (*_TOOLKIT_STEPS, "component", "toolkit")  # events and steps whose lines are quoted for the toolkit
+
+
 class _Reading:
     def __init__(self, text: Text) -> None:
         self.text = text
         self.head: Record | None = None
-        self.packages: dict[str, PythonPackage] = {}
-        self.shadows: list[Shadow] = []
-        self.config: list[ConfigLine] = []
-        self.hooks: list[ConfigLine] = []
+        self.found: dict[str, dict[Any, Any]] = {kind: {} for kind in _KINDS}  # by name where each counts once, else numbered
         self.others: list[str] = []
-        self.refused: list[Refused] = []
         self.redirects: bool | None = None
-        self.toolkits: list[Toolkit] = []
-        self.components: dict[str, Component] = {}
         self.frameworks: list[Record] = []
         self.errors: dict[str, str] = {}
         self.quotes: list[Quote] = []
@@ -53,74 +71,40 @@ class _Reading:
     def interpreter(self) -> str:
         return str(self.head.fields.get("path")) if self.head is not None else "Python"
 
-    # -- one method for each event; an event without one is ignored
-    def on_python(self, record: Record) -> None:
-        if self.head is None and build(PythonEnvironment, record.fields) is not None:
+    def take(self, record: Record) -> None:
+        """One line; an event that is not known is left out."""
+        event, fields, line = record.event, record.fields, record.line
+        if event in _KINDS:
+            self._keep(event, record)
+        elif event == "python" and self.head is None and build(PythonEnvironment, fields) is not None:
             self.head = record
-            self.quotes.append(said(self.interpreter, record.line, f"Python {record.fields.get('version')}"))
-
-    def on_package(self, record: Record) -> None:
-        package = build(PythonPackage, record.fields)
-        if package is not None and package.name not in self.packages:
-            self.packages[package.name] = package
-            build_words = f" (build {package.build})" if package.build else ""
-            self.quotes.append(said(self.interpreter, record.line, f"{package.name} {package.version}{build_words}"))
-
-    def on_shadow(self, record: Record) -> None:
-        shadow = build(Shadow, record.fields)
-        if shadow is not None:
-            self.shadows.append(shadow)
-            self.quotes.append(said(shadow.path, record.line, f"{shadow.path}: hides the package {shadow.module}"))
-
-    def on_config(self, record: Record) -> None:
-        config = build(ConfigLine, record.fields)
-        if config is not None:
-            self.config.append(config)
-            self.quotes.append(said(config.path, config.line, config.text))
-
-    def on_hook(self, record: Record) -> None:
-        hook = build(ConfigLine, record.fields)
-        if hook is not None:
-            self.hooks.append(hook)
-            self.quotes.append(said(hook.path, hook.line, hook.text))
-
-    def on_redirect(self, record: Record) -> None:
-        value = record.fields.get("value")
-        self.redirects = value if isinstance(value, bool) else None
-        if value is False:
-            self.quotes.append(said(self.interpreter, record.line, "numba-cuda's start-up hook (_numba_cuda_redirector) did not run"))
-
-    def on_other(self, record: Record) -> None:
-        path = record.fields.get("path")
-        if isinstance(path, str):
+            self._quote(event, said(self.interpreter, line, f"Python {fields.get('version')}"))
+        elif event == "redirect":
+            self.redirects = value if isinstance(value := fields.get("value"), bool) else None
+            if value is False:
+                words = "numba-cuda's start-up hook (_numba_cuda_redirector) did not run"
+                self._quote(event, said(self.interpreter, line, words))
+        elif event == "other" and isinstance(path := fields.get("path"), str):
             self.others.append(path)
-            self.quotes.append(said(path, record.line, f"{path}: its packages hold numba"))
+            self._quote(event, said(path, line, f"{path}: its packages hold numba"))
+        elif event == "framework":
+            self.frameworks.append(record)
+        elif event == "error":
+            step, words = str(fields.get("step")), str(fields.get("error"))
+            self.errors.setdefault(step, words)
+            self._quote(step, said(self.interpreter, line, f"{step} could not be read: {words}"))
 
-    def on_refused(self, record: Record) -> None:
-        place = build(Refused, record.fields, line=record.line)
-        if place is not None:
-            self.refused.append(place)
+    def _keep(self, event: str, record: Record) -> None:
+        kind, held = _KINDS[event], self.found[event]
+        made = build(kind.made, record.fields, **({"line": record.line} if kind.quote is None else {}))
+        name = made.name if made is not None and kind.once else len(held)
+        if made is not None and name not in held:
+            held[name] = made
+            if kind.quote is not None:
+                self._quote(event, kind.quote(made, record.line, self.interpreter))
 
-    def on_component(self, record: Record) -> None:
-        component = build(Component, record.fields)
-        if component is not None and component.name not in self.components:
-            self.components[component.name] = component
-            self.toolkit_quotes.append(said(TOOLKIT_SOURCE, record.line, _component_words(component)))
-
-    def on_framework(self, record: Record) -> None:
-        self.frameworks.append(record)
-
-    def on_toolkit(self, record: Record) -> None:
-        toolkit = build(Toolkit, record.fields)
-        if toolkit is not None:
-            self.toolkits.append(toolkit)
-            self.toolkit_quotes.append(said(TOOLKIT_SOURCE, record.line, _toolkit_words(toolkit)))
-
-    def on_error(self, record: Record) -> None:
-        step, words = str(record.fields.get("step")), str(record.fields.get("error"))
-        self.errors.setdefault(step, words)
-        quotes = self.toolkit_quotes if step in _TOOLKIT_STEPS else self.quotes
-        quotes.append(said(self.interpreter, record.line, f"{step} could not be read: {words}"))
+    def _quote(self, of: str, quote: Quote) -> None:
+        (self.toolkit_quotes if of in _OF_TOOLKIT else self.quotes).append(quote)
 
     # -- the facts
     def python(self) -> Fact[Any]:
@@ -128,13 +112,13 @@ class _Reading:
         value = build(
             PythonEnvironment,
             self.head.fields,
-            packages=tuple(self.packages.values()),
-            shadows=tuple(self.shadows),
-            numba_config=tuple(self.config),
-            hooks=tuple(self.hooks),
+            packages=tuple(self.found["package"].values()),
+            shadows=tuple(self.found["shadow"].values()),
+            numba_config=tuple(self.found["config"].values()),
+            hooks=tuple(self.found["hook"].values()),
             numba_cuda_redirects=self.redirects,
             others_with_numba=tuple(self.others),
-            refused=tuple(self.refused),
+            refused=tuple(self.found["refused"].values()),
             named=self.text.item.what[0] if self.text.item is not None and self.text.item.kind == "worker" else None,
         )
         whole = self.text.whole and not any(step in self.errors for step in _PYTHON_STEPS)
@@ -142,7 +126,7 @@ class _Reading:
 
     def builds(self) -> Fact[Any]:
         whole = self.text.whole and not any(step in self.errors for step in _FRAMEWORK_STEPS)
-        entries = framework_builds.builds_of(self.packages, self.frameworks, whole=whole)
+        entries = framework_builds.builds_of(self.found["package"], self.frameworks, whole=whole)
         quotes = [said(self.interpreter, entry.line, build_words(entry) + library_words(entry)) for entry in entries]
         nothing = () if quotes else (self.text.absent("no GPU framework is installed"),)
         return self.text.fact(FRAMEWORK_BUILDS, FrameworkBuilds(builds=entries), *quotes, *nothing, whole=whole)
@@ -152,11 +136,15 @@ class _Reading:
         for step in _TOOLKIT_STEPS:
             if step in self.errors:
                 return Unknown(key=TOOLKITS.name, why=f"{step} could not be read: {self.errors[step]}")
-        if not self.text.whole and "numba" in self.packages and len(self.components) < COMPONENTS:
+        if not self.text.whole and "numba" in self.found["package"] and len(self.found["component"]) < COMPONENTS:
             return Unknown(key=TOOLKITS.name, why="the search for the toolkit was cut short")
-        value = Toolkits(toolkits=tuple(self.toolkits), components=tuple(self.components.values()))
+        value = Toolkits(toolkits=tuple(self.found["toolkit"].values()), components=tuple(self.found["component"].values()))
         nothing = () if self.toolkit_quotes else (self.text.absent("no toolkit folder was found"),)
         return self.text.fact(TOOLKITS, value, *self.toolkit_quotes, *nothing)
+
+
+def _package_words(package: PythonPackage) -> str:
+    return f"{package.name} {package.version}" + (f" (build {package.build})" if package.build else "")
 
 
 def _component_words(component: Component) -> str:
@@ -180,9 +168,7 @@ def parse(text: Text) -> Output:
     """Facts about the interpreter and about its toolkit."""
     reading = _Reading(text)
     for record in records(text):
-        handler = getattr(reading, f"on_{record.event}", None)
-        if handler is not None:
-            handler(record)
+        reading.take(record)
     if reading.head is None:
         yield from nothing_read(text, "the examined Python", PYTHON, TOOLKITS, FRAMEWORK_BUILDS)
         return

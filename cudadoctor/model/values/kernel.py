@@ -21,7 +21,6 @@ class PciFunction(Value, frozen=True, kw_only=True):
     name: str | None = None
     driver: str | None = None  # the kernel driver bound to it; None where none is, or where this source does not say
     driver_known: bool = False  # whether `driver` None means "no driver"
-    modules: tuple[str, ...] = ()  # kernel modules that could drive it
     revision: str | None = None
     line: int = 0
 
@@ -72,7 +71,6 @@ class ModuleFile(Value, frozen=True, kw_only=True):
     path: str
     kernel: str | None = None
     version: ModuleVersion | None = None
-    flavour: Literal["open", "proprietary"] | None = None
 
 
 class DkmsEntry(Value, frozen=True, kw_only=True):

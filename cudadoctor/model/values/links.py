@@ -20,7 +20,6 @@ class GpuDetails(Value, frozen=True, kw_only=True):
     remap_failed: bool | None = None
     retired_pages_pending: bool | None = None
     throttle_reasons: tuple[str, ...] = ()  # those that are active now, in NVML's words: hw-slowdown ...
-    performance_state: str | None = None  # P0 is the fastest
     temperature_c: float | None = None
     temperature_limit_c: float | None = None  # the lowest temperature from which the clocks are held down
     temperature_margin_c: float | None = None  # what newer branches show instead: degrees that are left
@@ -64,7 +63,6 @@ class CopyRates(Value, frozen=True, kw_only=True):
 
     to_device: float | None = None
     from_device: float | None = None
-    lines: tuple[int, ...] = ()
 
 
 class DcgmError(Value, frozen=True, kw_only=True):
@@ -89,10 +87,7 @@ class DcgmDiag(Value, frozen=True, kw_only=True):
 
     failures: tuple[DcgmFailure, ...] = ()
     passed: tuple[str, ...] = ()  # names of tests that passed somewhere
-    warned: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    driver: str | None = None
-    version: str | None = None
     runtime_error: str | None = None  # DCGM itself did not come to its tests
 
 

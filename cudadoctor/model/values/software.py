@@ -28,7 +28,6 @@ class ListedPackages(Value, frozen=True, kw_only=True):
 class Framework(Value, frozen=True, kw_only=True):
     """What a framework says of itself. A field that is None was not stated."""
 
-    name: str = "torch"
     version: PackageVersion | None = None
     build: str | None = None  # cpu, cu121
     cuda: ToolkitVersion | None = None  # what it was built with
@@ -36,7 +35,6 @@ class Framework(Value, frozen=True, kw_only=True):
     available: bool | None = None  # whether it can use a GPU
     runtime: ToolkitVersion | None = None  # nvcc beside it
     driver: ModuleVersion | None = None
-    architectures: tuple[str, ...] = ()  # sm_70, compute_90
     gcc: int | None = None  # major version of the host compiler beside it
     line: int = 0  # of the version or the build
     available_line: int = 0
@@ -74,7 +72,6 @@ class NamedDriver(Value, frozen=True, kw_only=True):
     """A driver that a text speaks of: a package's name, an installer's file, `driver 390.157`. `is_open`: None where it is not said."""
 
     branch: int | None = None
-    version: str = ""
     is_open: bool | None = None
     line: int = 0
 

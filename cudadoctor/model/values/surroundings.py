@@ -45,7 +45,6 @@ class OperatingSystem(Value, frozen=True, kw_only=True):
     version_id: str | None = None
     codename: str | None = None
     like: tuple[str, ...] = ()
-    name: str | None = None
     variant: str | None = None  # server, workstation, silverblue, ...
 
 

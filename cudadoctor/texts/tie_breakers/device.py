@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
-PERMISSION, POLICY, LOST = "device-permission-denied", "security-policy-denies-devices", "container-lost-devices"
+PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
 MODE, VGPU, MPS = "compute-mode-blocks", "vgpu-problem", "mps-problem"
 NODES = "device-nodes-missing"
 MIG, INVALID = "mig-without-instances", "cuda-visible-devices-invalid"
 UVM, FORKED, CEILING = "uvm-unavailable", "program-forked-after-init", "process-limits"
 _NOT_READY = lazy(r"802|not yet initialized|SYSTEM_NOT_READY|SystemNotReady")
-_INVALID_DEVICE = codes("cuda 101")
 _BUSY = codes("cuda 46")
 _NOT_STARTED = lazy(r"CUDA failed to initialize")
 _UNKNOWN = codes("cuda 999", "cuda 304", words=r"unknown error")
@@ -69,13 +68,6 @@ def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     shown = (_mode_in_tables(facts) or _mode_in_lists(facts) or mention(facts, "compute-mode")) if lines else ()
     if lines and shown:
         yield finding(MODE, lines, shown)
-
-
-def second_context(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An invalid device (101) where the text speaks of an exclusive mode: the GPU has its one process already."""
-    lines, shown = stated(said, INVALID, words=_INVALID_DEVICE), Place(facts).said(MODE)
-    if lines and shown:
-        yield finding(MODE, lines, shown, basis="stated")  # the text says both
 
 
 def prohibited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -259,7 +251,7 @@ def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 TIES = (
-    confidential, not_licensed, host_of_a_vgpu, compute_mode, second_context, prohibited, mps_variable, mig_name, mig_on,
-    policy, closed_nodes, only_uvm_missing,    node_of_a_minor, after_sleep,
+    confidential, not_licensed, host_of_a_vgpu, compute_mode, prohibited, mps_variable, mig_name, mig_on,
+    policy, closed_nodes, only_uvm_missing, node_of_a_minor, after_sleep,
     not_initialised, limited,
 )  # fmt: skip

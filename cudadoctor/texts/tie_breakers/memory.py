@@ -36,14 +36,6 @@ def alone_on_the_card(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
         yield finding(OWN, lines, alone, basis="suspected")
 
 
-def held_by_nobody(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The message's figures say that others hold the memory, and the text that no process is listed: what holds it has lost its process."""
-    place = Place(facts)
-    lines, nobody = stated(said, OTHERS), place.said("nobody-listed")
-    if lines and nobody and _on_a_host(place):
-        yield finding(ZOMBIE, lines, nobody)
-
-
 def held_by_what_is_gone(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Memory ran out, and nvidia-smi lists a process with much memory whose program it does not find any more."""
     lines = stated(said, OTHERS) or suspected(said, OTHERS, _RAN_OUT)
@@ -81,4 +73,4 @@ def _full_of_nobody(facts: Facts) -> Quotes:
     return ()
 
 
-TIES = (alone_on_the_card, held_by_nobody, held_by_what_is_gone, full_after_the_end)
+TIES = (alone_on_the_card, held_by_what_is_gone, full_after_the_end)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 CPU, NEWER = "framework-cpu-build", "toolkit-newer-than-driver"
-LIBRARIES, CUDNN, MISSING = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched", "toolkit-missing"
+LIBRARIES, CUDNN = "framework-cuda-libs-missing", "cudnn-missing-or-mismatched"
 ABI, TARGET_MISSING = "python-abi-mismatch", "numba-cuda-target-missing"
 SHADOWED = "python-module-shadowed"
 _CORE = lazy(
@@ -234,20 +234,6 @@ def libraries_unnamed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
         yield finding(LIBRARIES, both[:1])
 
 
-def who_lacks_it(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """libcudart or libnvrtc is not found, and the line does not say by whom: a framework that the text lists, else a build or Numba."""
-    lines = tuple(quote for quote in suspicions(said, LIBRARIES, _CUDA_LIBRARY) if quote in suspicions(said, MISSING, _CUDA_LIBRARY))
-    if not lines or stated(said, LIBRARIES, MISSING):
-        return
-    package, framework, nvcc = listed(facts, *_FRAMEWORKS), facts.get(FRAMEWORKS), facts.get(NVCC)
-    if package is not None:
-        yield finding(LIBRARIES, lines[:1], package[1])
-    elif isinstance(framework, Fact) and framework.value is not None and framework.value.version is not None:
-        yield finding(LIBRARIES, lines[:1], framework.some()[:1])
-    elif isinstance(nvcc, Fact) and nvcc.value is None:
-        yield finding(MISSING, lines[:1], nvcc.some()[:1])
-
-
 # ---------------------------------------------------------------- whose module it is
 def core_attribute(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A package lacks what every release of it has: another file of that name is likelier than versions that do not fit."""
@@ -278,7 +264,6 @@ TIES = (
     wrong_library,
     mixed_packages,
     libraries_unnamed,
-    who_lacks_it,
     core_attribute,
     bindings,
 )
