@@ -537,6 +537,36 @@ def test_the_base_of_an_environment_is_looked_through_where_it_really_is(tmp_pat
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_tree_within_another_is_listed_with_it(whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the outer one cannot be seen whole, the inner one is listed by itself."""
+    strange, sound = tmp_path / "outer/inner/strange", tmp_path / "outer/inner-beside"
+    for folder in (strange.parent, sound):
+        folder.mkdir(parents=True)
+    strange.touch()
+    os.chown(strange, 1000, 1000)
+    started: list[str] = []
+    monkeypatch.setattr(trust, "_ahead", {})
+    popen = subprocess.Popen
+
+    def counted(argv: list[str], **settings: object) -> subprocess.Popen[bytes]:
+        started.append(argv[1])
+        return popen(["/bin/false"] if argv[1] == str(tmp_path / "outer") and not whole else argv, **settings)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(subprocess, "Popen", counted)
+    trust.begin(map(str, (strange.parent, sound, tmp_path / "outer")))
+    assert trust.tree(str(strange.parent)) == f"holds {strange}, which may be written by another user"
+    assert trust.tree(str(sound)) is None
+    assert (trust.tree(str(tmp_path / "outer")) or "") == (
+        f"holds {strange}, which may be written by another user"
+        if whole
+        else "cannot be looked through (not every folder of it can be read)"
+    )
+    assert started == [str(tmp_path / "outer"), *([] if whole else [str(strange.parent), str(sound)])]
+    assert trust._ahead == {}, "a listing serves once"
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
 def test_a_tree_that_cannot_be_looked_through_in_time_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trust, "_PATIENCE", 0.0)
     assert trust.tree(str(tmp_path)) == "cannot be looked through (it takes longer than 0 s)"

@@ -29,7 +29,7 @@ _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin"
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
 PREFIXES = ("/", "/usr", "/usr/local")
 _AT_A_TIME = 16  # trees that are listed side by side
-_ahead = {}  # type: dict[str, subprocess.Popen[bytes]]  # listings that were begun before somebody asked
+_ahead = {}  # type: dict[str, _Listing]  # listings that were begun before somebody asked
 _PATIENCE = 15.0  # seconds to look through one tree
 _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that run what a file in the working directory names
 
@@ -69,21 +69,21 @@ def tree(folder: str) -> str | None:
 
 def begin(places: Iterable[str]) -> None:
     """As root, begin to list these trees side by side, for who asks for them later. Threads would need memory that a limited shell may not
-    give."""
+    give. A tree within another is listed with it."""
     find = _find() if as_root() else None
     if find is None:
         return
     new = {os.path.realpath(place) for place in places} - set(PREFIXES) - _ahead.keys()
     for place in sorted(filter(os.path.isdir, new))[: max(0, _AT_A_TIME - len(_ahead))]:
-        _ahead[place] = _begun(find, place)
+        around = (listing for listing in _ahead.values() if _lies_in(place, listing.root))
+        _ahead[place] = next(around, None) or _Listing(find, place)
 
 
 @atexit.register
 def _end_all() -> None:
     """What was begun and nobody asked for."""
-    for child in _ahead.values():
-        child.kill()
-        child.communicate()
+    for listing in _ahead.values():
+        listing.end()
 
 
 def _find() -> str | None:
@@ -100,7 +100,7 @@ def _below(root: str) -> str | None:
     try:
         while todo:
             top = todo.pop()
-            if any(top == other or top.startswith(other.rstrip(os.sep) + os.sep) for other in seen):
+            if any(_lies_in(top, other) for other in seen):
                 continue
             seen.append(top)
             mount = next((place for place in _mounted_by_others() if place.startswith(top.rstrip(os.sep) + os.sep)), None)
@@ -118,22 +118,51 @@ def _below(root: str) -> str | None:
 
 def _listed(find: str, root: str) -> Iterator[str]:
     """What belongs to others, is open to others, or is a link. OSError where not all of the tree could be seen."""
-    child = _ahead.pop(root) if root in _ahead else _begun(find, root)
-    try:
-        out, _ = child.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        raise OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s") from None
-    yield from (os.fsdecode(path) for path in out.split(b"\0") if path)
-    if child.returncode != 0:
-        raise OSError(errno.EACCES, "not every folder of it can be read")
+    listing = _ahead.pop(root, None)
+    if listing is None or (listing.root != root and listing.failure() is not None):
+        listing = _Listing(find, root)
+    failure = listing.failure()
+    yield from (path for path in listing.found if _lies_in(path, root))
+    if failure is not None:
+        raise failure
 
 
-def _begun(find: str, root: str) -> subprocess.Popen[bytes]:
-    looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen([find, root, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"})
+class _Listing:
+    """`find` on one tree."""
+
+    def __init__(self, find: str, root: str) -> None:
+        looked = ["(", "!", "-user", "0", "-o", "-perm", "-0002", "-o", "-perm", "-0020", "-o", "-type", "l", ")", "-print0"]
+        quiet = subprocess.DEVNULL
+        self.root = root
+        self.found = ()  # type: tuple[str, ...]
+        self._child = subprocess.Popen(
+            [find, root, *looked], stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, cwd="/", env={"LC_ALL": "C"}
+        )  # type: subprocess.Popen[bytes] | None
+        self._failure = None  # type: OSError | None
+
+    def failure(self) -> OSError | None:
+        """Why not all of it could be seen, when it has ended."""
+        child, self._child = self._child, None
+        if child is not None:
+            try:
+                out, _ = child.communicate(timeout=_PATIENCE)
+                self.found = tuple(os.fsdecode(path) for path in out.split(b"\0") if path)
+                self._failure = OSError(errno.EACCES, "not every folder of it can be read") if child.returncode != 0 else None
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.communicate()
+                self._failure = OSError(errno.ETIME, f"it takes longer than {_PATIENCE:g} s")
+        return self._failure
+
+    def end(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.communicate()
+            self._child = None
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _walked(root: str) -> Iterator[str]:
