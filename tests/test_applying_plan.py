@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -125,3 +127,22 @@ def test_only_unconditional_steps_of_the_shell_make_an_environment() -> None:
     found = Prescription(cause="x", action="set-environment", steps=steps)
     assert applying.of_the_shell(found) == "export A=1"
     assert applying.of_the_shell(None) == ""
+
+
+@pytest.mark.parametrize(
+    "program", ["srun --gpus=1 --pty bash", "docker run --rm x", "cmake -B build", ". /opt/x", "export A=1\nmake", "A= make"]
+)
+def test_no_program_is_started_to_see_what_a_shell_would_have(program: str) -> None:
+    """Nobody was asked about it: a question is put for each step that runs, and of the shell's steps there is none."""
+    found = Prescription(cause="x", action="set-environment", steps=(step(program, "session"), step("unset A", "session")))
+    assert applying.of_the_shell(found) == "unset A"
+
+
+def test_what_is_asked_for_a_variable_only_reads() -> None:
+    """The programs in $(...) of the steps that are carried out without a question."""
+    scripts = [each.shell for recipe in KNOWLEDGE.recipes.values() for each in recipe.steps if each.kind == "session" and each.mode == "do"]
+    steps = [step(script, "session") for script in scripts if script]
+    told = applying.of_the_shell(Prescription(cause="x", action="set-environment", steps=tuple(steps)))
+    started = {word for inner in re.findall(r"\$\(([^)]*)", told) for word in re.findall(r"(?:^|\| )([a-z][\w-]*)", inner)}
+    assert started <= {"nvidia-smi", "grep", "head", "paste", "printf", "sed", "sort", "tr", "ulimit"}
+    assert "unset NUMBA_DISABLE_CUDA" in told

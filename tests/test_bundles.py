@@ -730,3 +730,45 @@ def test_a_list_of_members_that_is_larger_than_any_is_not_made() -> None:
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65535, 65535, size, 4, 0)
     with pytest.raises(unpacking.BundleError, match="list of its members"):
         unpacking.unpacked(b"PK\3\4" + entry * (size // len(entry)) + end, lambda _: True)
+
+
+# ---------------------------------------------------------------- what was cut off proves a fault, never health
+@pytest.mark.parametrize("share", [0.95, 0.7, 0.5, 0.3])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_cut_report_is_never_healthy(share: float, packed: bool, tmp_path: Path) -> None:
+    whole = (BUNDLES / "h200" / "nvidia-bug-report.log").read_bytes()
+    whole = gzip.compress(whole) if packed else whole
+    (tmp_path / "report").write_bytes(whole[: int(len(whole) * share)])
+    (machine,) = bundles.replayed(str(tmp_path / "report"))
+    assert judge(machine, KNOWLEDGE).verdict == "undecided"
+
+
+QUERIED = """\
+==============NVSMI LOG==============
+
+Timestamp                                 : Tue Nov 25 10:00:00 2025
+Driver Version                            : 535.54.03
+CUDA Version                              : 12.2
+
+Attached GPUs                             : 2
+GPU 00000000:01:00.0
+    Product Name                          : NVIDIA H100 80GB HBM3
+"""
+QUERIED_XML = """\
+<?xml version="1.0" ?>
+<nvidia_smi_log>
+\t<driver_version>535.54.03</driver_version>
+\t<attached_gpus>2</attached_gpus>
+\t<gpu id="00000000:01:00.0">
+\t\t<product_name>NVIDIA H100 80GB HBM3</product_name>
+"""
+
+
+@pytest.mark.parametrize("text", [QUERIED, QUERIED_XML])
+def test_a_listing_that_shows_fewer_gpus_than_it_counts_is_never_healthy(text: str, tmp_path: Path) -> None:
+    (tmp_path / "smi").write_text(text)
+    (machine,) = bundles.replayed(str(tmp_path / "smi"))
+    assert judge(machine, KNOWLEDGE).verdict == "undecided"
+    (tmp_path / "smi").write_text(re.sub("(?m)(Attached GPUs.*|<attached_gpus>)2", r"\g<1>1", text))
+    (machine,) = bundles.replayed(str(tmp_path / "smi"))
+    assert judge(machine, KNOWLEDGE).verdict == "healthy"

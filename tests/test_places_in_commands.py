@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cudadoctor import api
+from cudadoctor.knowledge.load import load
 from tests.prescriptions import commands, written
 
 
@@ -61,3 +64,10 @@ def test_only_a_module_is_renamed(named: str, command: str) -> None:
         report = api.explain(said)
         assert report.prescription is None or ("mv " in command) == ("mv " in commands(report.prescription))
         assert report.prescription is None or command in commands(report.prescription)
+
+
+def test_no_command_trusts_a_name_in_a_folder_where_everybody_may_make_files() -> None:
+    """Who lays the file out there first decides what root installs."""
+    steps = (step for recipe in load().recipes.values() for step in recipe.steps)
+    scripts = [script for step in steps for script in (step.shell, step.verify, step.undo, *step.shells.values()) if script is not None]
+    assert [script for script in scripts if re.search(r"(?<![\w.])/(?:(?:usr|var)/)?tmp\b|/dev/shm|/var/(?:lock|crash)\b", script)] == []

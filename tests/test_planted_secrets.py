@@ -204,3 +204,38 @@ def test_names_of_parts_are_words(word: str) -> None:
 def test_the_length_of_a_secret_does_not_save_it(length: int) -> None:
     secret = ("FwoGZXIvYXdz4kT9qLm2" * 250)[:length]
     assert secret[:40] not in redacted(f"session {secret} is over\n")
+
+
+@pytest.mark.parametrize("unit", ["pass:", "cookie ", "eyJ-"])
+def test_names_of_secrets_one_after_another_take_no_longer_than_their_length(unit: str) -> None:
+    """From each of them the way to the end of its value was gone anew: 100 KB took ten seconds and more."""
+    began = time.process_time()
+    redacted(unit * (100_000 // len(unit)) + "\n")
+    assert time.process_time() - began < 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gcloud auth activate-service-account --key=plum-tree77", "gcloud services api-keys lookup --key-string plum-tree77",
+        "BMC user: admin / plum-tree77", "IPMI credentials: ADMIN/plum-tree77", "creds: ada:plum-tree77", "credentials are ada and plum-tree77",
+        "log in as labuser (plum-tree77) and look", "password (plum-tree77) for the node", "ssh to it (pw plum-tree77)", "password - plum-tree77",
+        "LUKS key is plum-tree77", "the LUKS key for /dev/sda2: plum-tree77", "SLURM_JWT: plum-tree77", "Das Kennwort lautet plum-tree77",
+        "le mot de passe est plum-tree77", "parola: plum-tree77", "\u5bc6\u7801\uff1aplum-tree77", "password\uff1aplum-tree77",
+        "\ube44\ubc00\ubc88\ud638: plum-tree77", "racadm -r bmc -u root -p plum-tree77 getsysinfo", "useradd -p plum-tree77 ada",
+        "snmpget -v3 -A otherkey99 -X plum-tree77 bmc", "rclone obscure plum-tree77", "unrar x -pplum-tree77 a.rar", "su ada <<< plum-tree77",
+    ],
+)  # fmt: skip
+def test_what_follows_a_name_or_stands_in_a_pair_is_gone(text: str) -> None:
+    assert "plum-tree77" not in redacted(f"CUDA error: no device\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "user: nobody/nogroup: no such file", "Login: see https://docs.nvidia.com/cuda", "Segmentation fault (sig 11 on cuda12)", "sort --key=2",
+        "Users: numba/cuda/cudadrv/driver.py", "account: /dev/nvidia0 and /dev/nvidiactl", "user: root / cuda: 12.4", "token - expected x",
+    ],
+)  # fmt: skip
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redacted(f"CUDA error: no device\n{text}\n") == f"CUDA error: no device\n{text}\n"

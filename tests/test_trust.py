@@ -175,6 +175,21 @@ def test_what_is_refused_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert programs.refused("nvcc") is None
 
 
+@pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
+@pytest.mark.parametrize("first", ["#!{0}", "#! {0} -x", "#!/usr/bin/env -S {0}", "#!{1}"])
+def test_root_runs_no_script_whose_interpreter_is_another_users(first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As pip writes them into /usr/local/bin where root ran a user's."""
+    strange, own, tool = tmp_path / "strange", tmp_path / "own", tmp_path / "nvcc"
+    for file, text in ((strange, "#!/bin/sh"), (own, f"#!{strange}"), (tool, first.format(strange, own))):
+        file.write_text(f"{text}\n")
+        file.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert programs.found("nvcc") == str(tool)
+    os.chown(strange, 1000, 1000)
+    assert programs.found("nvcc") is None
+    assert f"{strange}, which may be written by another user; it was not run" in (programs.refused("nvcc") or "")
+
+
 def test_the_systems_own_folders_may_be_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/usr/bin")
     monkeypatch.setenv("PATH", "/usr/bin")

@@ -81,8 +81,7 @@ def carried_out(report: Report, options: dict[str, Any]) -> int:
 
 def apply(report: Report, knowledge: Knowledge, asking: Asking, *, dry: bool) -> bool:
     """Goes through the steps. Whether anything was carried out. StoppedError where it ends before its last step."""
-    own = [cause for cause in knowledge.causes if not any(cause in extension.causes for extension in knowledge.extensions)]
-    why = planning.refusal(report, own)
+    why = planning.refusal(report, knowledge.own_causes())
     if why is not None or report.prescription is None:
         raise StoppedError(f"Nothing is carried out: {why}.")
     held = _held(report)

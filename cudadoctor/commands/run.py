@@ -106,21 +106,19 @@ def session_steps(command: tuple[str, ...]) -> tuple[str, str]:
     from cudadoctor.commands.runner import interpreter
     from cudadoctor.model import exit_codes
     from cudadoctor.model.requirements import Requirements
-    from cudadoctor.prescribe.applying import of_the_shell
+    from cudadoctor.prescribe import applying as planning
     from cudadoctor.report.clean import one_line
 
     options = {**_OPTIONS, "python": interpreter(command)}
-    answer, _ = examining.judge(options, Requirements(skip=("benchmark",)), time.monotonic())
+    answer, knowledge = examining.judge(options, Requirements(skip=("benchmark",)), time.monotonic())
     report = answer.report
     if report.exit_code == exit_codes.INTERRUPTED:
         raise KeyboardInterrupt
-    root = report.diagnosis.root
-    if root is None:
-        return "", "nothing is wrong" if report.verdict == "healthy" else "the cause is not certain"
+    root, why = report.diagnosis.root, planning.refusal(report, knowledge.own_causes())
+    if root is None or why is not None:
+        return "", one_line(why or "")
     named = one_line(f"{root.title} [{root.cause}]")
-    if root.basis == "suspected":
-        return "", f"only suspected: {named}"
-    found = of_the_shell(report.prescription)
+    found = planning.of_the_shell(report.prescription)
     return found, named if found else f"{named}: nothing in its fix can be done for one program (cudadoctor fix)"
 
 

@@ -110,7 +110,8 @@ def _decided(
     seen: Seen, evidence: Evidence, numbering: long_texts.Numbering, knowledge: Knowledge, wanted: Requirements, guard: Guard
 ) -> Judged:
     """The verdict and what it rests on, for all that has failed or was left out so far."""
-    now = msgspec.structs.replace(seen, crashes=tuple(guard.crashes), partial=bool(guard.left_out) or evidence.cut_short)
+    cut = evidence.cut_short or (evidence.bundle is not None and bool(evidence.remarks))  # remarked is what was not read of a bundle
+    now = msgspec.structs.replace(seen, crashes=tuple(guard.crashes), partial=bool(guard.left_out) or cut)
     return long_texts.renumbered(guard.run("diagnose", "diagnose", _NOTHING, diagnose, now, knowledge, wanted), numbering)
 
 

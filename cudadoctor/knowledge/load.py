@@ -88,6 +88,10 @@ class Knowledge(numba_rows.NumbaTables):
         """KeyError where there is none."""
         return self.causes[cause_id]
 
+    def own_causes(self) -> tuple[str, ...]:
+        """Those that no extension added."""
+        return tuple(cause for cause in self.causes if not any(cause in extension.causes for extension in self.extensions))
+
     def page_of(self, cause_id: str) -> str | None:
         """The address of a cause's page in the manual, which has none of an extension's."""
         return None if any(cause_id in extension.causes for extension in self.extensions) else site.of_cause(cause_id)

@@ -20,6 +20,7 @@ from cudadoctor.prescribe.places import JOBS
 Does = Literal["run", "show", "refuse", "stop"]
 RESTARTS = lazy(r"^(?:sudo )?(?:reboot|systemctl reboot|Restart-Computer)$")
 _CONFIGURED = lazy(r"(?i)nixos|flatcar|talos|bottlerocket|container-optimized")
+_OF_SHELL = lazy(r"(?:unset|export|ulimit) |[A-Za-z_]\w{0,100}=[^ ]")  # how a line begins that changes the shell and nothing else
 _TOUCHES_GPU = lazy(r"\b(?:rmmod|gpu-reset)\b|driver/unbind")
 AGREEABLE: tuple[Kind, ...] = ("reads", "environment", "system")  # what --yes may name: neither restarts nor what ends or removes something
 
@@ -60,9 +61,10 @@ def plan(prescription: Prescription, report: Report, variables: Mapping[str, str
 
 
 def of_the_shell(prescription: Prescription | None) -> str:
-    """The commands for the calling shell, those without a condition."""
+    """What the steps without a condition do to the calling shell. Those that start a program in it (srun, docker) are for whoever types."""
     steps = prescription.steps if prescription is not None and prescription.no_software_fix is None else ()
-    return "\n".join(step.shell for step in steps if step.kind == "session" and step.mode == "do" and step.shell)
+    scripts = (step.shell for step in steps if step.kind == "session" and step.mode == "do" and step.shell)
+    return "\n".join(script for script in scripts if all(map(_OF_SHELL.match, script.split("\n"))))
 
 
 def _decided(step: Step, place: str | None, held: str | None) -> tuple[Does, str]:

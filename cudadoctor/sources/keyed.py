@@ -7,7 +7,9 @@ Standard library only.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from cudadoctor.sources.common_names import USERS, WORDS
 from cudadoctor.sources.private_paths import known
@@ -16,10 +18,13 @@ from cudadoctor.sources.private_paths import known
 # `short`: other words end so too.
 NAME = (
     r"(?:(?P<line>authorization|cookie|mnemonic|(?:pass|seed|recovery|backup)[ _-]?(?:phrase|code))|(?P<counted>token)|"
-    r"(?:access|account|api|auth|encryption|licen[cs]e|private|recovery|secret|(?:pre)?shared|signing)[ _.-]?key(?:[_-]?(?:id|base))?|"
+    r"(?:access|account|api|auth|disk|encryption|licen[cs]e|luks|master|munge|private|"
+    r"recovery|secret|(?:pre)?shared|signing|unlock|volume)[ _.-]?key(?:[_-]?(?:id|base))?|"
     r"(?-i:[A-Z0-9]_KEY|[A-Z](?:PASS|PW|PWD)|[a-z](?:Pass|Pw|Pwd))|client[_-](?:key|certificate)[_-]data|sshpass|bindpw|"
     r"secret|passw(?:or)?[dt]|passcode|kennwort|mot[ _]de[ _]passe|contrase(?:n|\u00f1)a|senha|wachtwoord|has[l\u0142]o|"
     r"\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6[\u7801\u78bc]|\u30d1\u30b9\u30ef\u30fc\u30c9|"
+    r"parola|heslo|jelsz[o\u00f3]|salasana|l[o\u00f6]senord|adgangskode|passord|[\u015fs]ifre|\ube44\ubc00\ubc88\ud638|"
+    r"\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631|(?<=--)key(?:[_-]string)?|"
     r"securestring(?:[ \t]{1,4}-string)?|credential|jwt|signature|authtok|[_-]verifier|(?<=[?&])(?:key|code|ticket|assertion)|"
     r"session[_-]?id|connection[_-]?string|"
     r"(?P<short>(?<![A-Za-z])(?:auth|dsn|pass|pat|pin|psk|pwd?|sig|t?otp(?:[ _-]?(?:seed|key|code))?)))s?\d{0,3}"
@@ -31,7 +36,10 @@ _CLOSED = (
     r"\\{0,3}[\"'`]?[\])]?(?:[ \t]{1,4}(?:for|of)[ \t]{1,4}\S{1,200}(?=:[ \t]))?"
     r"(?:(?:</\w{1,20}>)?[\s,{<]{1,60}[\"']?(?:default|value)[\"']?)?"
 )
-_JOINED = r"(?:[ \t]{0,60}(?:=>|=(?!=)|==(?=[ \t]?[\"'])|:=|:(?!:))|[ \t]is:|(?: [^<>\n]{1,80})?>(?=[^<\n]{1,400}</|[ \t]))"
+_JOINED = (
+    r"(?:[ \t]{0,60}(?:=>|=(?!=)|==(?=[ \t]?[\"'])|:=|:(?!:)|[\uff1a\uff1d])|[ \t]is:|"
+    r"(?: [^<>\n]{1,80})?>(?=[^<\n]{1,400}</|[ \t]))"
+)
 _TAGGED = (
     r"(?:[ \t]{1,4}is:?(?=[ \t]))?"
     r"(?:[ \t]?[|>\\][+-]?[ \t]{0,4}\n[ \t]{0,60}|[ \t]{0,60}(?:!\w{1,40}[ \t]{1,4}|[A-Za-z_][\w.]{0,40}\((?=[\"'])|"
@@ -41,7 +49,7 @@ _OPENED = r"(?:[bru]{1,2}(?=[\"']))?(?P<escape>\\{0,3})(?P<quote>[\"']?)"
 _SIGN = re.compile(_CLOSED + _JOINED + _TAGGED + _OPENED)
 _BLANK = re.compile(
     rf"(?:\\{{0,3}}[\"']?(?P<listed>,?)[ \t|]{{1,60}}(?:REG_[A-Z_]{{2,20}}[ \t]{{1,60}})?|[\"'],\s{{0,20}}(?=[bru\"']))"
-    rf"(?:is[ \t]{{1,4}})?{_OPENED}"
+    rf"(?:(?:is|est|es|\u00e8|ist|lautet|[-\u2013])[ \t]{{1,4}})?\(?{_OPENED}"
 )
 # Where a blank is sign enough: behind an option, for a variable that is set, in netrc, in ("name", "value") and in a row of a table.
 _TOLD = re.compile(
@@ -58,8 +66,9 @@ _QUOTED = {
     "\\": re.compile(r"[^\\\n\"']{1,4000}(?=\\)"),
     ">": re.compile(r"[^<\n]{1,4000}(?=</)"),
 }
-_LINE = re.compile(r"(?:[^\n\"']|(?<==)\"[^\"\n]{0,400}\"){1,4000}")
-_REST = re.compile(r"(?:(?![,;&][\w.-]{1,40}[=:]|\\{0,3}[\"'](?:[\s,:;)\]}\\]|$)|</)\S){1,4000}")
+_LINE = re.compile(r"(?:[^\n\"']{1,4000}|(?<==)\"[^\"\n]{0,400}\"){1,400}")
+_REST = re.compile(r"\S{1,4000}")
+_STOP = re.compile(r"(?=[,;&][\w.-]{1,40}[=:]|\\{0,3}[\"'](?:[\s,:;)\]}\\]|$)|</|\s)")  # where such a value ends
 _SPOKEN = re.compile(r"(?=\S{0,80}\d)(?=\S{0,80}[A-Za-z])[\w!$%&*+/@^~=.|:-]{6,400}")
 _ENDS_LINE = re.compile(r"[\"']?[ \t]{0,40}(?:\||\r?\n|\Z)")
 # What stands in a value's place and is none: a word of a message, a variable, a file's path.
@@ -84,6 +93,18 @@ def spans(text: str) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
+@lru_cache(maxsize=1)
+def _stops(text: str) -> list[int]:
+    """Looked for once in each text: from each of many names the way to the next may be long."""
+    return [stop.start() for stop in _STOP.finditer(text)]
+
+
+def _stop(text: str, start: int) -> int:
+    stops = _stops(text)
+    place = bisect_left(stops, start)
+    return stops[place] if place < len(stops) else len(text)
+
+
 def _joined(text: str, name: re.Match[str]) -> re.Match[str] | None:
     sign = _SIGN.match(text, name.end())
     value = sign and _value(text, name, sign)
@@ -104,7 +125,7 @@ def _behind_blank(text: str, name: re.Match[str]) -> re.Match[str] | None:
     before = text[first : name.start()]
     if _TOLD.search(before):
         return value if value.group()[0] != "-" else None
-    if name["short"] is not None or blank["listed"] or _VERSION.match(value.group()):
+    if (name["short"] is not None and not before.endswith("(")) or blank["listed"] or _VERSION.match(value.group()):
         return None
     alone = _ALONE.fullmatch(before) and _ENDS_LINE.match(text, value.end()) and value.group().lower() not in WORDS | USERS
     return value if alone else _SPOKEN.match(text, value.start())
@@ -116,17 +137,19 @@ def _value(text: str, name: re.Match[str], before: re.Match[str]) -> re.Match[st
         return None
     opened = "\\" if before["escape"] and before["quote"] else before["quote"] or before.group()[-1:]
     value = _QUOTED[opened].match(text, before.end()) if opened in _QUOTED else None
-    value = value or (_LINE if name["line"] is not None and not before["quote"] else _REST).match(text, before.end())
+    if value is None and name["line"] is not None and not before["quote"]:
+        value = _LINE.match(text, before.end())
+    value = value or _REST.match(text, before.end(), _stop(text, before.end()))
     bare = value.group().strip(_SIGNS) if value is not None else ""
     counted = name["counted"] is not None and _COUNT.fullmatch(bare) is not None
     return None if len(bare) < 3 or counted or _NONE.fullmatch(bare) is not None else value
 
 
 # ---------------------------------------------------------------- programs that log in
-_OPENS = r"-[aAbckKpPuUwW]|-pass(?:in|out)?|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
+_OPENS = r"-[aAbckKpPuUwWX]|-pass(?:in|out)?|--(?:proxy-)?user|--(?:src-|dest-)?creds|/\w{1,10}:"
 _LOGIN = re.compile(
-    r"\b(?:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|curl|ipmitool|ldap\w{1,10}|mongo\w{0,8}|mysql\w{0,8}|openssl|redis-cli|"
-    r"skopeo|snmp\w{1,12}|sqlcmd|sshpass|wget|xfreerdp|"
+    r"\b(?:(?P<loose>htpasswd|net[ \t]use|smbclient|sqlplus)|7z\w?|curl|ipmitool|ldap\w{1,10}|mongo\w{0,8}|mysql\w{0,8}|openssl|racadm|"
+    r"redfish\w{0,6}|redis-cli|(?:un)?rar|skopeo|snmp\w{1,12}|sqlcmd|sshpass|user(?:add|mod)|wget|xfreerdp|"
     r"(?:az|buildah|docker|helm|nerdctl|oc|podman|twine)\b[^\n]{0,60}?[ \t](?:login|upload))"
     rf"(?=[^\n]{{0,200}}?[ \t](?:{_OPENS}|\\\\|[\w.$#-]{{1,60}}/[^\s/]{{1,80}}@))(?P<words>[ \t][^\n]{{1,400}})"
 )

@@ -26,7 +26,7 @@ _KNOWN_FORMS = re.compile(
     r"(?:api_org|hf)_[A-Za-z0-9]{16,200}|nvapi-[\w-]{16,200}|xox[abeoprs][-.][\w-]{10,200}|xapp-\d-[\w-]{8,200}|sk-[A-Za-z0-9_-]{16,250}|[rs]k_(?:live|"
     r"test)_\w{16,200}|"
     r"AIza[\w-]{35}|ya29\.[\w-]{16,400}|pypi-[\w-]{16,400}|npm_[A-Za-z0-9]{30,60}|dckr_(?:pat|oat)_[\w-]{16,100}|dop_v1_[0-9a-f]{40,80}|"
-    r"SG\.[\w-]{16,40}\.[\w-]{16,60}|wandb_v1_\w{16,200}|eyJ[\w-]{8,4000}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?|"
+    r"SG\.[\w-]{16,40}\.[\w-]{16,60}|wandb_v1_\w{16,200}|eyJ[\w-]{8,600}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?|"
     r"(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S{1,30}) [A-Za-z0-9+/]{20,4000}={0,3}|SHA256:[A-Za-z0-9+/]{43}|"
     r"AGE-SECRET-KEY-1[A-Z0-9]{40,80}|(?:AC|SK)[0-9a-f]{32}|[MNO][\w-]{22,28}\.[\w-]{6}\.[\w-]{27,40}|[hsb](?:v[sbr])?\.[A-Za-z0-9]{24,200}|"
     r"tskey-[\w-]{16,80}|\d{8,10}:[A-Za-z0-9_-]{34,36}(?![\w-])|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,80}|[\w.~-]{3}\dQ~[\w.~-]{31,36}|"
@@ -73,10 +73,14 @@ _GIVEN = re.compile(
     r"(?i:\bidentified (?:with \S{1,60} )?(?:by|as) (?:password )?['\"]|\bwith password ['\"]|\bset password\b[^\n=]{0,120}= ?['\"]|"
     r"\bauth ?= ?\(?(?:[\w.]{0,20}auth\()?[bru]?['\"][^'\"\n]{0,100}['\"], ?[bru]?['\"]|"
     r"\bConvertTo-SecureString[ \t]{1,4}(?:-String[ \t]{1,4})?['\"]?|[ \t]-pass(?:in|out)?[ \t=]{1,4}['\"]?pass:|"
+    r"\brclone[ \t]{1,4}obscure[ \t]{1,4}['\"]?|"
+    r"\b(?:log ?in|sign in|ssh)\b[^\n()]{1,60}\((?=[^\s()]{0,60}\d)(?=[^\s()]{0,60}[A-Za-z])(?=[^\s()]{6,60}\))|"
+    r"\b(?:user(?:name)?|login|account|cred(?:ential)?)s?(?: ?/ ?pass(?:word)?)?(?: ?[:=] ?| are | is )"
+    r"[\w.@-]{1,60}(?:/| / |:| and )(?=[^\s/:]{4,200}(?![/:\w]))|"
     r"\bsecret_access_key[ \t]{1,4}['\"]?|\bpass(?:word|phrase)[\w :]{0,20}\"\s{1,20}send[ \t]{1,4}['\"])(?P<value>[^\s'\"\\]{3,200})|"
     r"\b(?:unzip|zip|mosquitto_[a-z]{3})\b(?:[^\n|]{0,160}[ \t]|[ \t]{1,4})-P[ \t]{1,4}['\"]?(?P<packed>[^\s'\"\\]{3,200})|"
     r"\bssh-keygen\b[^\n|]{0,160}[ \t]-N[ \t]{1,4}['\"]?(?P<new>[^\s'\"\\]{3,200})|"
-    r"\b(?:kinit|gpg2?|sudo|cryptsetup|\w{1,20}[ \t]login)\b[^\n|<]{0,120}<<<[ \t]{0,4}['\"]?(?P<here>[^\s'\"\\]{3,200})"
+    r"\b(?:kinit|gpg2?|su|sudo|cryptsetup|vncpasswd|\w{1,20}[ \t]login)\b[^\n|<]{0,120}<<<[ \t]{0,4}['\"]?(?P<here>[^\s'\"\\]{3,200})"
 )
 _STORED = re.compile(r"\bvault[ \t]{1,4}(?:kv[ \t]{1,4}(?:put|patch)|write)[ \t][^\n]{1,400}")
 _SCHEME = re.compile(

@@ -24,6 +24,7 @@ _LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS
 _ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank in the table of mounts
 _OF_A_PERSON = re.compile(r"(?:^|,)(?:uhelper=|user=(?!root(?:,|$)))")  # who mounted a file system, as libmount notes it
 _MOST_LINKS = 40  # as in the kernel
+_MOST_SCRIPTS, _LONGEST_LINE = 5, 256  # each the interpreter of the one before, and bytes of a script's first line: so too
 # Whoever stands in one of these has not opened a stranger's folder.
 _SYSTEM = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _OF_PROCESSES = ("/proc/", "/run/user/")  # below it a place may become another user's a moment later, or be another for each process
@@ -36,7 +37,27 @@ _SHIMS = "shims"  # the folder in which pyenv, asdf and mise keep programs that 
 
 def refusal(path: str) -> str | None:
     """Why this program may not be executed, as the end of a sentence that begins with its path; None where it may."""
-    return in_working_directory(path) or changeable(path)
+    return in_working_directory(path) or changeable(path) or _run_by_others(path)
+
+
+def _run_by_others(path: str, depth: int = _MOST_SCRIPTS) -> str | None:
+    """For root: whether a script's first line names an interpreter that somebody else may change. The kernel takes one script to run
+    another."""
+    line = _first_line(path) if as_root() and depth else b""
+    for word in line[2:].split() if line.startswith(b"#!") else ():
+        place = os.path.join(os.sep, os.fsdecode(word))  # children stand in /
+        why = (changeable(place) or _run_by_others(place, depth - 1)) if os.path.exists(place) else None
+        if why is not None:
+            return f"is run by {place}, which {why}"
+    return None
+
+
+def _first_line(path: str) -> bytes:
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as stream:
+            return stream.read(_LONGEST_LINE).partition(b"\n")[0]
+    except OSError:
+        return b""
 
 
 def changeable(path: str) -> str | None:

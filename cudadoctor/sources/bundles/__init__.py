@@ -32,6 +32,8 @@ _BANNER = re.compile(r"\s{0,16}={8,20}NVSMI LOG={8,20}\s*\n")
 _XML = re.compile(r"\s{0,16}(?:<\?xml[^>]{0,200}\?>\s{0,16})?(?:<!DOCTYPE nvidia_smi_log[^>]{0,200}>\s{0,16})?<nvidia_smi_log>")
 _DCGM = re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:')
 _FIELD = re.compile(r"^\s{0,80}[A-Za-z0-9][^:]{0,80}(?: :(?: .*)?)?$")
+_COUNTED = re.compile(r"^\s{0,8}(?:<attached_gpus>|Attached GPUs\s{1,60}: )(\d{1,5})\b", re.MULTILINE)
+_GPU = re.compile(r"^\s{0,8}(?:<gpu id=|GPU [0-9A-Fa-f]{4,8}:)", re.MULTILINE)
 _HEAD = 64 << 10  # characters within which a file shows what it is
 _FOREIGN = 2  # lines of -q that are neither field nor heading: a notice of the driver's; more are another text
 _REMARKS = 3  # on members of an archive of which nothing is known
@@ -169,7 +171,7 @@ def _of_singles(found: unpacking.Unpacked) -> tuple[Evidence, ...]:
         part = _of_one_tool(plain, ())
         if part is not None and all(part.items[0].id != other.items[0].id for other in parts):
             parts.append(part)
-            remarks += [f"{name}: {remark}" for remark in cut]
+            remarks += [f"{name}: {remark}" for remark in (*cut, *part.remarks)]
     if not parts:
         return ()
     names = ", ".join(dict.fromkeys(part.bundle or "" for part in parts))
@@ -183,6 +185,9 @@ def _of_one_tool(content: bytes, remarks: tuple[str, ...]) -> Evidence | None:
     argv = _printed_by(text)
     if argv is None:
         return None
+    counted = _COUNTED.search(text[:_HEAD])
+    if counted is not None and len(_GPU.findall(text)) < int(counted[1]):
+        remarks = (*remarks, f"The output was cut: it counts {counted[1]} GPUs and shows fewer.")
     item = items.command("dcgm-diag" if argv[0] == "dcgmi" else "nvidia-smi-query", *argv, text=text)
     return Evidence(items=(item,), origin="recording", bundle=" ".join(argv).removesuffix(" -j"), remarks=remarks)
 
