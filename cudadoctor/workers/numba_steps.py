@@ -247,12 +247,13 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     except BaseException:  # a broken package may raise anything, SystemExit too
         return {"status": "fail", "output": traceback.format_exc()}
     try:
+        from numba import cuda  # first: what it lacks it says itself
+
+        quiet()
         import math
 
         import numpy as np
-        from numba import cuda
 
-        quiet()
         worker.emit("numba", **found.state(cuda))
         if found.simulated(numba, cuda):
             return {"status": "fail", "output": found.simulator_text()}
