@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 
-from cudadoctor_lines import mapped_files, sibling
+from cudadoctor_lines import listing, mapped_files, sibling
 
 # Where drivers and container runtimes put it.
 FOLDERS = (
@@ -43,10 +43,7 @@ def report_openings(emit: Callable[..., None]) -> None:
             emit("limits", text=file.read())  # a script that starts the interpreter may lower them
     except OSError:
         pass  # a sandbox may hide /proc
-    try:
-        nodes += ["/dev/" + name for name in sorted(os.listdir("/dev")) if name.startswith("nvidia") and name[6:].isdigit()]
-    except OSError:
-        pass
+    nodes += ["/dev/" + name for name in listing("/dev") if name.startswith("nvidia") and name[6:].isdigit()]
     for path in nodes:
         try:
             os.close(os.open(path, os.O_RDWR))

@@ -37,7 +37,7 @@ found = sibling("numba_found")
 # Set after the import: Numba looks the names that a kernel uses up in its module.
 cuda: Any = None
 math: Any = None
-numpy: Any = None
+np: Any = None
 
 
 class WrongError(Exception):
@@ -98,8 +98,8 @@ class Smoke:
     def array(self, kind: Any, count: int) -> Any:
         """The shared host memory, seen as `count` elements of a type."""
         if self.host is None:
-            self.host = numpy.empty(max(8 * INCREMENTED, 4 * ADDED, 4 * EXPONENTS), dtype=numpy.uint8)
-        return self.host[: count * numpy.dtype(kind).itemsize].view(kind)
+            self.host = np.empty(max(8 * INCREMENTED, 4 * ADDED, 4 * EXPONENTS), dtype=np.uint8)
+        return self.host[: count * np.dtype(kind).itemsize].view(kind)
 
     def need(self, size: int) -> None:
         """Skip a step whose arrays cannot fit, with room to spare for what is freed later."""
@@ -122,41 +122,41 @@ class Smoke:
         """Ten million doubles, each one larger afterwards."""
         count = INCREMENTED // self.fewer
         self.need(8 * count)
-        values = self.array(numpy.float64, count)
+        values = self.array(np.float64, count)
         for first, last in chunks(count):
-            values[first:last] = numpy.arange(first, last) * 0.5
+            values[first:last] = np.arange(first, last) * 0.5
         on_device = cuda.to_device(values)
         self.increment_kernel[blocks(count), THREADS](on_device)
         on_device.copy_to_host(values)
         for first, last in chunks(count):
-            compare(values[first:last], numpy.arange(first, last) * 0.5 + 1.0, first)
+            compare(values[first:last], np.arange(first, last) * 0.5 + 1.0, first)
 
     def vector_add(self) -> None:
         """Twenty million integers of each of two vectors."""
         count = ADDED // self.fewer
         self.need(3 * 4 * count)
-        values = self.array(numpy.int32, count)
+        values = self.array(np.int32, count)
         for first, last in chunks(count):
-            values[first:last] = numpy.arange(first, last, dtype=numpy.int32)
+            values[first:last] = np.arange(first, last, dtype=np.int32)
         left = cuda.to_device(values)
-        numpy.multiply(values, 3, out=values)
+        np.multiply(values, 3, out=values)
         right = cuda.to_device(values)
-        result = cuda.device_array(count, dtype=numpy.int32)
+        result = cuda.device_array(count, dtype=np.int32)
         self.add_kernel[blocks(count), THREADS](left, right, result)
         result.copy_to_host(values)
         for first, last in chunks(count):
-            compare(values[first:last], numpy.arange(4 * first, 4 * last, 4, dtype=numpy.int32), first)
+            compare(values[first:last], np.arange(4 * first, 4 * last, 4, dtype=np.int32), first)
 
     def float32_exp(self) -> None:
         """The exponential function in single precision against the CPU's in double precision."""
         self.need(2 * 4 * EXPONENTS)
-        values = numpy.linspace(-10.0, 10.0, EXPONENTS).astype(numpy.float32)
-        result = cuda.device_array(EXPONENTS, dtype=numpy.float32)
+        values = np.linspace(-10.0, 10.0, EXPONENTS).astype(np.float32)
+        result = cuda.device_array(EXPONENTS, dtype=np.float32)
         self.exp_kernel[blocks(EXPONENTS), THREADS](cuda.to_device(values), result)
-        found = self.array(numpy.float32, EXPONENTS)
+        found = self.array(np.float32, EXPONENTS)
         result.copy_to_host(found)
-        expected = numpy.exp(values.astype(numpy.float64))
-        error = numpy.abs(found - expected) / expected
+        expected = np.exp(values.astype(np.float64))
+        error = np.abs(found - expected) / expected
         if not bool(error.max() < EXP_ERROR):  # a NaN is not below it either
             raise WrongError("relative error {:.2g}, {:g} is allowed".format(float(error.max()), EXP_ERROR))
 
@@ -172,8 +172,8 @@ def chunks(count: int) -> list[tuple[int, int]]:
 
 
 def compare(found: Any, expected: Any, offset: int) -> None:
-    if not numpy.array_equal(found, expected):
-        wrong = int(numpy.flatnonzero(found != expected)[0])
+    if not np.array_equal(found, expected):
+        wrong = int(np.flatnonzero(found != expected)[0])
         raise WrongError("element {} is {}, {} is right".format(offset + wrong, found[wrong], expected[wrong]))
 
 
@@ -233,7 +233,7 @@ def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] |
 
 def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
-    global cuda, math, numpy
+    global cuda, math, np
     try:
         found.as_configured()
         import numba
@@ -247,15 +247,13 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
     except BaseException:  # a broken package may raise anything, SystemExit too
         return {"status": "fail", "output": traceback.format_exc()}
     try:
-        from numba import cuda as loaded_cuda
+        from numba import cuda  # first: what it lacks it says itself
 
-        cuda = loaded_cuda
-        import math as standard_math
+        quiet()
+        import math
 
         import numpy as np
 
-        math, numpy = standard_math, np
-        quiet()
         worker.emit("numba", **found.state(cuda))
         if found.simulated(numba, cuda):
             return {"status": "fail", "output": found.simulator_text()}

@@ -27,15 +27,15 @@ REPEATS = 3
 
 cuda: Any = None
 math: Any = None
-numpy: Any = None
+np: Any = None
 rung: Any = None  # the module of the ladder's last rung: its kernels are used here too
 
 
 # ------------------------------------------------------------------ kernels
 def _partial_sums(values: Any, sums: Any) -> None:
-    shared = cuda.shared.array(THREADS, dtype=numpy.float32)
+    shared = cuda.shared.array(THREADS, dtype=np.float32)
     place = cuda.threadIdx.x
-    total = numpy.float32(0.0)
+    total = np.float32(0.0)
     for index in range(cuda.grid(1), values.size, cuda.gridsize(1)):
         total += values[index]
     shared[place] = total
@@ -64,17 +64,16 @@ def _divide(values: Any, total: Any) -> None:
 # ------------------------------------------------------------------ steps
 def carry_out(worker: Any, gpu: int, *, detailed: bool, alone: bool = False) -> None:
     """All steps; `alone`: only the lesson. Without Numba there are none: its absence was told before."""
-    global cuda, math, numpy, rung
+    global cuda, math, np, rung
     try:
-        import math as standard_math
+        import math
 
         import numpy as np
-        from numba import cuda as loaded
+        from numba import cuda
     except Exception:
         return
-    cuda, math, numpy = loaded, standard_math, np
     rung = sibling("numba_steps")
-    rung.cuda, rung.math, rung.numpy = cuda, math, numpy
+    rung.cuda, rung.math, rung.np = cuda, math, np
     rung.quiet()
     steps: list[tuple[str, Callable[[], str | None]]] = [("copies made by Numba", copies), ("ten streams", streams)]
     for name, action in steps if not alone else ():
@@ -125,9 +124,9 @@ def copies() -> str | None:
     """The vector sum with arrays of the host, which Numba copies there and back, and with arrays that stay on the GPU."""
     count = fitting(ADDED, 12)
     kernel = cuda.jit(rung._add)
-    left, right = numpy.arange(count, dtype=numpy.int32), numpy.arange(count, dtype=numpy.int32) * 3
-    result = numpy.zeros(count, dtype=numpy.int32)
-    there = [cuda.to_device(left), cuda.to_device(right), cuda.device_array(count, dtype=numpy.int32)]
+    left, right = np.arange(count, dtype=np.int32), np.arange(count, dtype=np.int32) * 3
+    result = np.zeros(count, dtype=np.int32)
+    there = [cuda.to_device(left), cuda.to_device(right), cuda.device_array(count, dtype=np.int32)]
 
     def implicit() -> None:
         kernel[rung.blocks(count), THREADS](left, right, result)
@@ -139,8 +138,8 @@ def copies() -> str | None:
 
     by_numba, by_hand = fastest(implicit), fastest(explicit)
     for found, name in ((result, "implicit copies"), (there[2].copy_to_host(), "explicit copies")):
-        if not numpy.array_equal(found, left * 4):
-            wrong = int(numpy.flatnonzero(found != left * 4)[0])
+        if not np.array_equal(found, left * 4):
+            wrong = int(np.flatnonzero(found != left * 4)[0])
             raise rung.WrongError("kernel add with {}: element {} is {}, {} is right".format(name, wrong, found[wrong], 4 * wrong))
     return "{:.1f} ms with the host's arrays: Numba copies all three there and back; {:.2f} ms with arrays that stay on the GPU".format(
         by_numba * 1e3, by_hand * 1e3
@@ -160,14 +159,14 @@ def streams() -> str | None:
     """a / sum(a) of ten arrays: in a stream each, in one stream, and in the default stream, with pinned memory."""
     length = fitting(LENGTH, 4 * ARRAYS)
     kernels = [cuda.jit(kernel) for kernel in (_partial_sums, _sum_of_sums, _divide)]
-    plain = [numpy.linspace(0.5, 1.5 + number, length, dtype=numpy.float32) for number in range(ARRAYS)]
-    pinned = [cuda.pinned_array(length, dtype=numpy.float32) for _ in plain]
+    plain = [np.linspace(0.5, 1.5 + number, length, dtype=np.float32) for number in range(ARRAYS)]
+    pinned = [cuda.pinned_array(length, dtype=np.float32) for _ in plain]
     ten, single = [cuda.stream() for _ in plain], cuda.stream()
 
     def normalise(array: Any, stream: Any) -> None:
         values = cuda.to_device(array, stream=stream)
-        sums = cuda.device_array(BLOCKS, dtype=numpy.float32, stream=stream)
-        total = cuda.device_array(1, dtype=numpy.float32, stream=stream)
+        sums = cuda.device_array(BLOCKS, dtype=np.float32, stream=stream)
+        total = cuda.device_array(1, dtype=np.float32, stream=stream)
         kernels[0][BLOCKS, THREADS, stream](values, sums)
         kernels[1][1, 1, stream](sums, total)
         kernels[2][BLOCKS, THREADS, stream](values, total)
@@ -202,7 +201,7 @@ def streams() -> str | None:
 def check_sums(arrays: list[Any], name: str) -> None:
     """A normalised array adds up to one."""
     for number, array in enumerate(arrays):
-        total = float(array.sum(dtype=numpy.float64))
+        total = float(array.sum(dtype=np.float64))
         if not abs(total - 1.0) < TOLERANCE:
             words = "normalise in {}: array {} adds up to {:.6f}, 1 is right within {:g}"
             raise rung.WrongError(words.format(name, number, total, TOLERANCE))
@@ -210,9 +209,9 @@ def check_sums(arrays: list[Any], name: str) -> None:
 
 def early_return(length: int) -> str:
     """How long copy_to_host holds the caller: it returns early only with a stream and pinned memory."""
-    stream, values = cuda.stream(), cuda.device_array(2 * length, dtype=numpy.float32)
+    stream, values = cuda.stream(), cuda.device_array(2 * length, dtype=np.float32)
     held = []
-    for target in (cuda.pinned_array(2 * length, dtype=numpy.float32), numpy.empty(2 * length, dtype=numpy.float32)):
+    for target in (cuda.pinned_array(2 * length, dtype=np.float32), np.empty(2 * length, dtype=np.float32)):
         values.copy_to_host(target, stream=stream)
         stream.synchronize()
         started = time.perf_counter()
@@ -230,16 +229,16 @@ def lesson(worker: Any, gpu: int) -> None:
     free = cuda.current_context().get_memory_info()[0]
     for name, kernel_of, on_cpu, operands in (
         ("vector add", rung._add, lambda a, b: a + b, 2),
-        ("exp", rung._exponential, lambda a: numpy.exp(a), 1),
+        ("exp", rung._exponential, lambda a: np.exp(a), 1),
     ):
         kernel = cuda.jit(kernel_of)
         first = None
         for size in SIZES:
             if size * 16 > free:
                 break
-            arrays = [numpy.linspace(0.0, 1.0, size).astype(numpy.float32) for _ in range(operands)]
+            arrays = [np.linspace(0.0, 1.0, size).astype(np.float32) for _ in range(operands)]
             there = [cuda.to_device(array) for array in arrays]
-            result = cuda.device_array(size, dtype=numpy.float32)
+            result = cuda.device_array(size, dtype=np.float32)
             if first is None:
                 started = time.perf_counter()
                 kernel[rung.blocks(size), THREADS](*there, result)
@@ -265,7 +264,7 @@ COMPILED: dict[str, Any] = {}  # the loops, compiled for the CPU once
 def by_loops(name: str, arrays: list[Any]) -> dict[str, float | None]:
     """Microseconds of a loop in plain Python, and compiled for the CPU: what `@jit(target_backend="cuda")` gives where it is accepted."""
     loop: Any = _add_loop if name == "vector add" else _exp_loop
-    result = numpy.empty_like(arrays[0])
+    result = np.empty_like(arrays[0])
     plain = compiled = None
     if result.size <= PYTHON_UP_TO:
         started = time.perf_counter()
