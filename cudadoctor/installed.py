@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def knowledge() -> Knowledge:
 
         for name, read in entries:
             try:
-                with _apart_from_stdout():
+                with _apart_from_streams():
                     found = extensions.joined(found, name, extensions.within(extensions.LIMIT, read))
             except Exception as error:
                 found = found.without(f"extension {name} is left out: {extensions.words_of(error)}")
@@ -35,19 +35,21 @@ def knowledge() -> Knowledge:
 
 
 @contextmanager
-def _apart_from_stdout() -> Iterator[None]:
-    """What a library writes to descriptor 1 meanwhile, or a program that it starts, goes to stderr: no report is out yet."""
-    try:
-        kept = os.dup(1)
-    except OSError:  # it is closed
+def _apart_from_streams() -> Iterator[None]:
+    """What a library writes to descriptor 1 meanwhile, or a program that it starts, goes to stderr: no report is out yet. And nothing is
+    there for it to read: what stands on descriptor 0 is the user's text."""
+    with ExitStack() as back:
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        back.callback(os.close, nowhere)
+        for stream, instead in ((0, nowhere), (1, 2)):
+            try:
+                kept = os.dup(stream)
+                os.dup2(instead, stream)
+            except OSError:  # it is closed
+                continue
+            back.callback(os.close, kept)
+            back.callback(os.dup2, kept, stream)
         yield
-        return
-    try:
-        os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def is_extended() -> bool:

@@ -136,6 +136,7 @@ def test_no_program_is_started_to_see_what_a_shell_would_have(program: str) -> N
     """Nobody was asked about it: a question is put for each step that runs, and of the shell's steps there is none."""
     found = Prescription(cause="x", action="set-environment", steps=(step(program, "session"), step("unset A", "session")))
     assert applying.of_the_shell(found) == "unset A"
+    assert ["--cured" in planned.why for planned in applying.plan(found, live(), {}, None)] == [False, True]
 
 
 def test_what_is_asked_for_a_variable_only_reads() -> None:

@@ -275,7 +275,10 @@ def test_figures_of_another_gpu_are_not_compared(tmp_path: Path) -> None:
     assert "holds no figures of these GPUs, but of NVIDIA L4" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"benchmark": 3, "gpus": []}', "no json"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "[]", '{"benchmark": 3, "gpus": []}', '{"benchmark": [{"gpu": 0, "name": "fp32", "value": NaN}], "gpus": []}', "no json"],
+)
 def test_a_file_without_figures_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(content)

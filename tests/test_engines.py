@@ -17,6 +17,7 @@ import pytest
 
 from cudadoctor.commands import asking_nodes, policy_file
 from cudadoctor.fleet import nodes
+from cudadoctor.fleet.picture import each_once
 from cudadoctor.model.fleet import Node
 from cudadoctor.sources import collecting, engines
 from cudadoctor.sources.engines import calling, distant
@@ -367,6 +368,22 @@ def test_two_nodes_that_say_to_be_one_are_neither() -> None:
         assert [one.why for one in missing] == ["10.0.0.1 and 10.0.0.2 both say that they are gpu1"] * 2
     twice = [node("gpu1", "one"), node("gpu1.example", "one")]
     assert asking_nodes._each_for_itself(twice) == (twice, [])
+
+
+def test_an_answer_in_the_name_of_a_node_that_was_not_asked_takes_no_reports_place() -> None:
+    def node(source: str, host: str, time: str) -> Node:
+        body = json.loads(report(host, "n7"))
+        body["origin"]["time"] = time
+        found = nodes.one(source, json.dumps(body).encode())
+        assert isinstance(found, Node)
+        return found
+
+    known = node("reports/n7.json", "driver-not-loaded", "2026-01-01T00:00:00Z")
+    for asked, counts in (("n1", "broken"), ("n7", "healthy"), ("n7.example", "healthy")):
+        answered = asking_nodes._of_its_own(node(asked, "h200-healthy", "2026-01-02T00:00:00Z"), [asked])
+        assert isinstance(answered, Node)
+        (one,), _ = each_once((known, answered))
+        assert one.verdict == counts
 
 
 def test_an_address_is_no_name_with_a_domain() -> None:

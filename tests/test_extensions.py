@@ -173,6 +173,31 @@ def test_what_does_not_fit_is_refused(extension: object, words: str) -> None:
         extensions.joined(KNOWLEDGE, "mine", extension)
 
 
+def written(folder: Path, source: str) -> None:
+    """An installed distribution with an extension of this text."""
+    info = folder / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[cudadoctor.checks]\nmine = mine_module:EXTENSION\n")
+    (folder / "mine_module.py").write_text(source)
+
+
+@pytest.mark.parametrize("source", ["import sys; sys.stdin.read()", "import os; os.read(0, 1 << 16)", "import os; os.system('cat')"])
+def test_an_extension_reads_neither_the_users_text_nor_the_question(source: str, tmp_path: Path) -> None:
+    written(tmp_path, f"{source}\nEXTENSION = 5\n")
+    began = time.monotonic()
+    done = command(
+        "explain",
+        "-",
+        "--format",
+        "json",
+        folder=tmp_path,
+        stdin="modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\n",
+    )
+    assert json.loads(done.stdout)["diagnosis"]["root"]["cause"] == "secure-boot-blocks-module"
+    assert time.monotonic() - began < 30
+
+
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -182,11 +207,7 @@ def test_what_does_not_fit_is_refused(extension: object, words: str) -> None:
     ],
 )
 def test_an_extension_that_cannot_be_used_is_named_in_a_note(source: str, why: str, tmp_path: Path) -> None:
-    info = tmp_path / "mine-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[cudadoctor.checks]\nmine = mine_module:EXTENSION\n")
-    (tmp_path / "mine_module.py").write_text(f"print('noise')\n{source}\n")
+    written(tmp_path, f"print('noise')\n{source}\n")
     done = command("check", "--replay", host("h200-healthy"), "--format", "json", folder=tmp_path)
     report = json.loads(done.stdout)
     assert (done.returncode, report["verdict"]) == (0, "healthy")

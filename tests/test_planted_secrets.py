@@ -224,6 +224,7 @@ def test_names_of_secrets_one_after_another_take_no_longer_than_their_length(uni
         "le mot de passe est plum-tree77", "parola: plum-tree77", "\u5bc6\u7801\uff1aplum-tree77", "password\uff1aplum-tree77",
         "\ube44\ubc00\ubc88\ud638: plum-tree77", "racadm -r bmc -u root -p plum-tree77 getsysinfo", "useradd -p plum-tree77 ada",
         "snmpget -v3 -A otherkey99 -X plum-tree77 bmc", "rclone obscure plum-tree77", "unrar x -pplum-tree77 a.rar", "su ada <<< plum-tree77",
+        "user | password\nada | plum-tree77", "user,password,shell\nada,plum-tree77,sh\nroot,plum-tree77,sh", "| host | pw |\n|---|---|\n| a | plum-tree77 |",
     ],
 )  # fmt: skip
 def test_what_follows_a_name_or_stands_in_a_pair_is_gone(text: str) -> None:

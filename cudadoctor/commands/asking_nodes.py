@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from cudadoctor.commands import gathering, reading_nodes, terminal
 from cudadoctor.model.fleet import Missing, Node
 
@@ -171,12 +173,16 @@ def _said(count: int, *, quiet: bool) -> Callable[[Answer], None]:
 
 
 def _of_its_own(found: Node | Missing, among: list[str]) -> Node | Missing:
-    """An engine may mix answers up, and a node may speak for another: what says that it is of another asked node counts for none."""
+    """An engine may mix answers up, and a node may speak for another: what says that it is of another asked node counts for none. A node
+    may call itself otherwise than it was asked for; then its answer is no later one than another report of that name.
+    """
     if isinstance(found, Missing):
         return found
     asked, name = _short(found.source), _short(found.name)
     others = set(map(_short, among)) - {asked}
-    return Missing(source=found.source, why=f"the answer that came is of {name}") if name in others else found
+    if name in others:
+        return Missing(source=found.source, why=f"the answer that came is of {name}")
+    return found if name == asked else msgspec.structs.replace(found, time=None)
 
 
 def _short(name: str) -> str:

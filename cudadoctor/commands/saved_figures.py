@@ -54,17 +54,17 @@ def save(report: Report, path: str) -> None:
 def read(path: str) -> Saved:
     """Figures that --save kept, or the JSON report of an earlier run."""
     try:
-        body = json.loads(inputs.of_path(path).body)
+        body = msgspec.json.decode(inputs.of_path(path).body)  # takes no NaN, which no figure is behind
         gpus = body["machine"]["gpus"] if "machine" in body else body["gpus"]
         keys = _keys(gpus)
         figures = {
             (keys.get(one["gpu"], str(one["gpu"])), str(one["name"]), _peer(one.get("peer"), keys)): float(one["value"])
             for one in body["benchmark"]
-            if isinstance(one.get("value"), int | float)
+            if type(one.get("value")) in (int, float)
         }
     except inputs.InputError as error:
         raise terminal.usage(f"--against {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+    except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise terminal.usage(f"--against {path}: no figures of `cudadoctor bench --save` are in it") from error
     return Saved(figures=figures, gpus=tuple(str(gpu.get("name")) for gpu in gpus), path=os.path.basename(path))
 

@@ -86,22 +86,20 @@ def _exit_code(verdicts: Mapping[str, int], missing: Sequence[Missing], *, unmet
 def each_once(nodes: Iterable[Node], now: str | None = None) -> tuple[list[Node], int]:
     """Each machine once, by its newest report, and how many were left out. The name stands in the report itself, whoever brought it.
 
-    A report whose time is none, or lies after `now` (UTC, as reports write it), never takes the place of another; of two that say the same
-    time the graver counts.
+    A report whose time is none, or lies after `now` (UTC, as reports write it), takes the place of another only where it is graver; of two
+    that say the same time the graver counts.
     """
+
+    def told(node: Node) -> str:
+        return node.time if node.time and _TIME.fullmatch(node.time) and (now is None or node.time <= now) else ""
+
+    every = sorted(nodes, key=lambda node: (not told(node), told(node), -_ORDER[node.verdict]))
     newest: dict[str, Node] = {}
-    count = 0
-
-    def rank(node: Node) -> tuple[str, int]:
-        known = node.time is not None and _TIME.fullmatch(node.time) and (now is None or node.time <= now)
-        return (node.time or "") if known else "", -_ORDER[node.verdict]
-
-    for node in nodes:
-        count += 1
+    for node in every:
         before = newest.get(node.name)
-        if before is None or rank(node) > rank(before):
+        if before is None or told(node) or _ORDER[node.verdict] < _ORDER[before.verdict]:
             newest[node.name] = node
-    return sorted(newest.values(), key=lambda node: node.name), count - len(newest)
+    return sorted(newest.values(), key=lambda node: node.name), len(every) - len(newest)
 
 
 def _groups(nodes: Sequence[Node], advise: Callable[[str, str | None], Advice | None]) -> list[Group]:

@@ -64,7 +64,11 @@ def of_the_shell(prescription: Prescription | None) -> str:
     """What the steps without a condition do to the calling shell. Those that start a program in it (srun, docker) are for whoever types."""
     steps = prescription.steps if prescription is not None and prescription.no_software_fix is None else ()
     scripts = (step.shell for step in steps if step.kind == "session" and step.mode == "do" and step.shell)
-    return "\n".join(script for script in scripts if all(map(_OF_SHELL.match, script.split("\n"))))
+    return "\n".join(filter(_changes_shell, scripts))
+
+
+def _changes_shell(script: str) -> bool:
+    return all(map(_OF_SHELL.match, script.split("\n")))
 
 
 def _decided(step: Step, place: str | None, held: str | None) -> tuple[Does, str]:
@@ -73,7 +77,8 @@ def _decided(step: Step, place: str | None, held: str | None) -> tuple[Does, str
     if step.shell is None or step.kind is None:
         return ("stop", "restart the machine by hand") if step.kind == "restart" and step.mode == "do" else ("show", "")
     if step.kind == "session":
-        return "show", "only the shell that starts your program can do it; `cudadoctor run --cured -- COMMAND` does it for one program"
+        cured = "; `cudadoctor run --cured -- COMMAND` does it for one program" if _changes_shell(step.shell) else ""
+        return "show", f"only the shell that starts your program can do it{cured}"
     if any(RESTARTS.match(line) for line in step.shell.split("\n")):
         return "stop", "the machine is not restarted from here"
     if step.kind in ("system", "restart", "destructive") and place is not None:

@@ -83,6 +83,11 @@ _SIGNS = "()[]{}<>,.;:'\"\\"
 LONGEST = 200  # characters of a line that are looked at before a name
 
 
+def is_name(word: str) -> bool:
+    """Whether a word is the name of a secret."""
+    return _NAME.fullmatch(word) is not None
+
+
 def spans(text: str) -> Iterator[tuple[int, int]]:
     """Where the secrets that follow a name stand."""
     end = 0

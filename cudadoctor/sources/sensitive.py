@@ -119,6 +119,14 @@ _GUID = re.compile(r"(\bGUIDs?:?[ \t]{1,8}0x)([0-9a-f]{8,16})\b", re.IGNORECASE)
 _CSV = re.compile(
     r"^([^\n]{0,200}?(?:^|, ?)(?:gpu_)?serial(?:_number)?(?:,[^\n]{0,400})?)\n((?:[^\n]{0,400},[^\n]{0,400}(?:\n|\Z)){1,64})", re.MULTILINE
 )
+_AROUND = " \t\"'"
+# A table with a heading, by bars, commas or tabs, of which one column holds passwords.
+_HEADED = re.compile(
+    r"^((?:[^\n]{0,200}[,;|\t])?[ \t\"']{0,4}(?:passw(?:or)?d|passphrase|pwd?|secret|api[ _-]?key|kennwort)"
+    r"[ \t\"']{0,20}(?:[,;|\t][^\n]{0,400})?)\n"
+    r"((?:[^\n]{1,400}(?:\n|\Z)){1,64})",
+    re.MULTILINE | re.IGNORECASE,
+)
 _SERIAL_IN_PROSE = re.compile(
     r"(\b(?:serial(?: (?:number|no\.?))?|S/N)[ \t]{1,8})((?=[\w-]{0,40}\d{4})[A-Za-z0-9][\w-]{6,60})", re.IGNORECASE
 )
@@ -254,12 +262,26 @@ class Pseudonyms:
         text = _GIVEN.sub(lambda match: match.group()[: -len(match[match.lastgroup or 0])] + self.gone(match.group()), text)
         if "vault" in text:
             text = _STORED.sub(lambda match: re.sub(r"(?<==)[^\s@]\S{2,200}", lambda value: self.gone(value.group()), match.group()), text)
+        text = _HEADED.sub(self.headed, text)
         text = self.keyed(keyed.logins(text, self.gone))
         for pattern in (_PIPED, _SCHEME):
             text = pattern.sub(self.value, text)
         for pattern in (_OPAQUE, _LONG_OPAQUE, _BY_TURNS):
             text = pattern.sub(lambda match: self.gone(match.group()), text)
         return text
+
+    def headed(self, match: re.Match[str]) -> str:
+        """The cells below a heading that names a secret, in lines with as many cells."""
+        sign = next((sign for sign in "|\t;," if sign in match[1]), "\n")
+        secret = [keyed.is_name(head.strip(_AROUND)) for head in match[1].split(sign)]
+        lines = []
+        for line in match[2].split("\n"):
+            cells = line.split(sign)
+            if len(cells) == len(secret) > 1:
+                named = [cell.strip(_AROUND) if hidden else "" for cell, hidden in zip(cells, secret)]
+                cells = [cell.replace(word, self.gone(word)) if word.strip("-=: ")[2:] else cell for cell, word in zip(cells, named)]
+            lines.append(sign.join(cells))
+        return f"{match[1]}\n" + "\n".join(lines)
 
     def keyed(self, text: str) -> str:
         parts, end = [], 0

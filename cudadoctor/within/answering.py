@@ -27,21 +27,23 @@ REHEARSED = """\
 
 def serve() -> None:
     """Answer questions until nobody asks any more."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what an extension prints is no answer
+    asked, out = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)  # what an extension reads is no question
+    os.dup2(nowhere, 1)  # and what it prints no answer
     _limit_memory()
     knowledge = installed.knowledge()
     if "warm" in sys.argv:  # compile and decode what every judgement needs
         ladder = Item(id="ladder", kind="worker", what=("python", "ladder.py"), status="ok", stdout=REHEARSED)
         judging.answered(Question(machines=(Evidence(items=(ladder,)),)), knowledge)
-    while (job := _received(sys.stdin.buffer)) is not None:
-        _allow(job.seconds)
+    while (job := _received(asked)) is not None:
+        _allow(job.seconds, asked)
         try:
             told = answer(job, knowledge, lambda part: _write(out, PART, part.encode("utf-8", "replace")))
             what, body = TOLD, msgspec.msgpack.encode(told)
         except Exception as error:
             what, body = FAILED, f"{type(error).__name__}: {error}"[:500].encode("utf-8", "replace")
-        _allow(0)  # before the answer: the next question may follow it at once
+        _allow(0, asked)  # before the answer: the next question may follow it at once
         _write(out, what, body)
 
 
@@ -73,10 +75,10 @@ def _limit_memory() -> None:
         pass  # Windows has none, and a smaller limit may be set already
 
 
-def _allow(seconds: float) -> None:
+def _allow(seconds: float, asked: IO[bytes]) -> None:
     """So much CPU time from now on: then the kernel ends this process, whatever it is doing. 0: no limit, for nothing is done.
 
-    So it does where the doctor is gone: its end of stdin is closed, which is a signal as long as there is work (O_ASYNC).
+    So it does where the doctor is gone: its end of the pipe is closed, which is a signal as long as there is work (O_ASYNC).
     """
     import signal
 
@@ -87,6 +89,6 @@ def _allow(seconds: float) -> None:
         import fcntl
 
         signal.signal(signal.SIGIO, signal.SIG_DFL)
-        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-        flags = fcntl.fcntl(0, fcntl.F_GETFL)
-        fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC if seconds else flags & ~os.O_ASYNC)
+        fcntl.fcntl(asked, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(asked, fcntl.F_GETFL)
+        fcntl.fcntl(asked, fcntl.F_SETFL, flags | os.O_ASYNC if seconds else flags & ~os.O_ASYNC)
