@@ -44,6 +44,7 @@ BAR = "pci-bar-unassigned"
 _NO_DEVICE = lazy(r"(?i)no devices? (?:were |was )?found|supported by the \d|NVIDIA devices were initialized|find any screens|open kernel")
 _UNSUPPORTED = lazy(r"supported by the \d")
 _REFUSED = lazy(r"were initialized|RmInitAdapter|rm_init_adapter|No devices were found|probe routine failed")
+_PROBE = lazy(r"probe routine (?:failed|was not called)|nvidia: probe of|probe with driver nvidia failed")
 _MODULES = lazy(r"(?:nvidia-(?:dkms|driver|kernel-source)-\d{3}|nvidia-(?:open-)?(?:kernel-)?dkms$|linux-(?:modules|objects)-nvidia-)")
 _RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _USER_SPACE = lazy(
@@ -88,6 +89,19 @@ def _open_packages(facts: Facts) -> bool:
     entries = found.value or () if isinstance(found, Fact) else ()
     modules = [entry.name for entry in entries if _MODULES.match(entry.name) and entry.state[:1] != "r"]
     return bool(modules) and all("-open" in name for name in modules)
+
+
+def one_of_several(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver passed a GPU by, the text speaks of the open flavour, and one of the GPUs that it names is too old for it."""
+    lines = next((found for cause in (UNSUPPORTED, TOO_OLD) if (found := suspected(said, cause, _PROBE))), ())
+    opened = next((entry for entry in _words(facts).drivers if entry.is_open), None)
+    if not lines or opened is None or settled(said) or _elsewhere(facts) or any(entry.is_open is False for entry in _words(facts).drivers):
+        return
+    for gpu in gpus_named(facts, knowledge):
+        family = knowledge.architecture_of(gpu.capability)
+        if family is not None and family.open_modules == "unsupported" and not outside(family, opened.branch):
+            yield finding(UNSUPPORTED, lines, facts[NAMED_DRIVERS].line_of(opened.line), gpu.quotes, basis="suspected")
+            return
 
 
 def outside(family: Architecture, branch: int | None) -> bool:
@@ -220,4 +234,4 @@ def no_room(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(BAR, room, refused)
 
 
-TIES = (two_sides, only_added, no_room, misfit)
+TIES = (two_sides, only_added, no_room, one_of_several, misfit)
