@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,31 +27,33 @@ _ANSWERED = r"(?:returned|returns|failed(?: with)?|gives|gave|->)"
 _PART = r"(?:[ _-](?:[Dd]river|[Rr]untime|API|[Ii]nitiali[sz]ation|[Cc]all))?"
 _CUDA_NUMBERS = (
     # [100] Call to cuInit
-    r"\[(?P<n>\d{1,5})\] Call to cu\w+",
+    lazy(r"\[(?P<n>\d{1,5})\] Call to cu\w+"),
     # Call to cuInit results in UNKNOWN_CUDA_ERROR (34)
-    rf"{_CALL}[^\n()]{{0,60}}?(?:ERROR|[Ee]rror)[^()\n./\d]{{0,24}}\((?P<n>\d{{1,5}})\)",
+    lazy(rf"{_CALL}[^\n()]{{0,60}}?(?:ERROR|[Ee]rror)[^()\n./\d]{{0,24}}\((?P<n>\d{{1,5}})\)"),
     # CUDA error 100; cuda runtime error (35); CUDA initialization failure with error: 35
-    rf"(?:CUDA|[Cc]uda){_PART}[ _-]{_ERROR_WORD}(?: with)?(?: error)?(?: code| number| status)?[ :=#('\"]{{0,4}}{_N}",
+    lazy(rf"(?:CUDA|[Cc]uda){_PART}[ _-]{_ERROR_WORD}(?: with)?(?: error)?(?: code| number| status)?[ :=#('\"]{{0,4}}{_N}"),
     # cuInit returned 100; cuInit() failed with error code 3
-    rf"(?P<call>{_CALL})(?:{_ARGUMENTS})?:? {{0,4}}{_ANSWERED} {{0,4}}(?:error|status|result)?(?: ?code)?[ :=(#]{{0,4}}{_N}(?!x)",
+    lazy(rf"(?P<call>{_CALL})(?:{_ARGUMENTS})?:? {{0,4}}{_ANSWERED} {{0,4}}(?:error|status|result)?(?: ?code)?[ :=(#]{{0,4}}{_N}(?!x)"),
     # cuInit err: 999; nvcuda init failure: 999
-    rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure|library failed to get device context)[ :=]{{1,3}}{_N}",
+    lazy(
+        rf"(?:{_CALL} err(?:or)?|(?:nvcuda|cuda driver library|cudart) init failure|library failed to get device context)[ :=]{{1,3}}{_N}"
+    ),
     # cuInit(0) = 999
-    rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==? {{0,4}}|=> {{0,4}}|: {{1,4}}){_N}(?!x)",
+    lazy(rf"(?P<call>{_CALL}){_ARGUMENTS} {{0,4}}(?:==? {{0,4}}|=> {{0,4}}|: {{1,4}}){_N}(?!x)"),
     # cuInit = 802; cuInit(0) in main prints 3
-    rf"(?P<call>\bcuInit)(?:_v2)? {{0,2}}==? {{0,2}}{_N}(?!x)",
-    rf"(?P<call>\bcuInit)\b(?:\(0\))?[`'\"]{{0,2}}(?: (?:in|from|of) [^.,;:\d\n]{{1,24}})? (?:prints?|printed|says|yields|is) {_N}",
+    lazy(rf"(?P<call>\bcuInit)(?:_v2)? {{0,2}}==? {{0,2}}{_N}(?!x)"),
+    lazy(rf"(?P<call>\bcuInit)\b(?:\(0\))?[`'\"]{{0,2}}(?: (?:in|from|of) [^.,;:\d\n]{{1,24}})? (?:prints?|printed|says|yields|is) {_N}"),
     # CUDA error at main.cu:12 code=100(cudaErrorNoDevice); (code 999, ERROR_UNKNOWN)
-    rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}",
+    lazy(rf"(?<!exit )(?<!status )(?<!return )\bcode ?[=:( ] ?{_N}"),
     # Unexpected error from cudaGetDeviceCount() ... Error 34: unrecognized error code (a library that does not know the number)
-    r"\bError (?P<n>\d{1,5}): unrecognized error code",
+    lazy(r"\bError (?P<n>\d{1,5}): unrecognized error code"),
     # Encountered a CUDA error: cudaDriver().CuMemcpyDtoHAsync( dstHost, hStream.get() ) returned (702): Launch timeout (OptiX)
-    r"Encountered a CUDA error: [^\n]{0,300}? returned \((?P<n>\d{1,5})\)",
+    lazy(r"Encountered a CUDA error: [^\n]{0,300}? returned \((?P<n>\d{1,5})\)"),
     # Failed to get current CUDA context: 100 (cuDF)
-    rf"Failed to (?:get current|initialize) CUDA context: {_N}",
+    lazy(rf"Failed to (?:get current|initialize) CUDA context: {_N}"),
     # Check failed: error == cudaSuccess (35 vs. 0)
-    r"cudaSuccess \((?P<n>\d{1,5}) vs\. 0\)",
-    rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}",
+    lazy(r"cudaSuccess \((?P<n>\d{1,5}) vs\. 0\)"),
+    lazy(rf"(?:cudaError_t|CUresult)[ :=(.]{{1,3}}{_N}"),
 )
 # What every one of these has: most lines are seen by this alone.
 _MAYBE_NUMBER = lazy(
@@ -134,18 +135,12 @@ def of_nvml(lines: Lines, knowledge: Knowledge) -> Iterator[tuple[Hit, NvmlError
                     yield place, row
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Compiled when a line may hold a number, for most texts have none."""
-    return re.compile(pattern)
-
-
 def _numbers_of(words: str, knowledge: Knowledge) -> Iterator[tuple[int, int, CudaError]]:
     """Where a line gives a CUDA code as a number, with the code's row."""
     if _MAYBE_NUMBER.search(words) is None:
         return
     for pattern in _CUDA_NUMBERS:
-        for match in _compiled(pattern).finditer(words):
+        for match in pattern.finditer(words):
             row = None if _is_no_code(match) else _by_number(int(match["n"]), match[0], knowledge)
             if row is not None:
                 yield match.start(), match.end(), row

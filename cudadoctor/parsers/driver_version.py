@@ -7,6 +7,7 @@ from typing import Literal
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import LOADED_DRIVER, LoadedDriver
 from cudadoctor.model.version import ModuleVersion
+from cudadoctor.parsers import nvidia_smi_csv
 from cudadoctor.parsers.base import Output, Parser, Text, first_line
 from cudadoctor.parsers.shell import root_command
 
@@ -16,9 +17,7 @@ _MARK = "NVRM version:"
 _KIND = lazy(r"\s{0,8}NVIDIA UNIX ((?:[\w()-]{1,40} {1,4}){2,6})\s{0,4}(\d{2,4}\.\d{1,4}(?:\.\d{1,4})?)\b")
 _VERSION = lazy(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?$")
 _OF_MODULE = lazy(r"^(?:sudo )?(?:cat|head|more|tail) (?:-\S{1,4} )?/sys/module/nvidia/version$")
-_OF_TABLE = lazy(r"^(?:name|index|uuid|pci\.bus_id|gpu_name|driver_version)(?:, ?[a-z][a-z0-9_.]{1,60}(?: \[[A-Za-z%]{1,8}\])?){0,20}$")
 _COLUMN = "driver_version"
-_LONGEST = 2000  # characters of a heading
 
 
 def parse(text: Text) -> Output:
@@ -53,15 +52,10 @@ def parse_typed(text: Text) -> Output:
 
 def parse_column(text: Text) -> Output:
     """The column driver_version of `nvidia-smi --query-gpu=... --format=csv`: a driver that answers is the one that is loaded."""
-    lines = text.plain_lines
-    for number, line in enumerate(lines[:-1], 1):
-        if _COLUMN not in line or len(line) > _LONGEST or _OF_TABLE.match(line.strip()) is None:
-            continue
-        fields = [field.strip() for field in line.split(",")]
-        values = lines[number].split(",")
-        driver = _bare(values[fields.index(_COLUMN)]) if len(values) == len(fields) > 1 and _COLUMN in fields else None
+    for table in nvidia_smi_csv.tables(text):
+        driver = next(map(_bare, table.column(_COLUMN) or ()), None)
         if driver is not None:
-            yield text.fact(LOADED_DRIVER, driver, text.quote(number, number + 1), whole=False)
+            yield text.fact(LOADED_DRIVER, driver, text.quote(table.line, table.line + 1), whole=False)
 
 
 PARSERS = (

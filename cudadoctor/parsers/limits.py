@@ -23,14 +23,16 @@ _TYPED = lazy(r"\bulimit (?:-[SH]{1,2} ?)?-?[SH]{0,2}(?P<flag>[vluntd]) (?P<valu
 _BATCH = lazy(r"\b(?P<name>h_vmem|s_vmem|vmem)=(?P<value>\d{1,8})(?P<unit>[kKmMgG])?[bB]?\b")
 _UNIT_FILE = lazy(r"\bLimit(?P<name>AS|MEMLOCK|NPROC|NOFILE|CPU|DATA)=(?:(?P<value>\d{1,20})(?P<unit>[KMGT])?|infinity)(?![\d:])")
 _ENGINE = lazy(r"--pids-limit[= ](?P<pids>\d{1,9})\b|--ulimit[= ][\"']?(?P<name>as|memlock|nproc|nofile|cpu|data)=(?P<value>\d{1,20})\b")
-_UNIT_NAMES = {
-    "as": "address space",
-    "memlock": "locked memory",
-    "nproc": "processes",
-    "nofile": "open files",
-    "cpu": "CPU time",
-    "data": "data size",
-}
+# What a limit is called: here, in /proc, by a shell's flag, and by systemd and the engines.
+_NAMES = (
+    ("address space", "address space", "v", "as"),
+    ("locked memory", "locked memory", "l", "memlock"),
+    ("processes", "processes", "u", "nproc"),
+    ("open files", "open files", "n", "nofile"),
+    ("CPU time", "cpu time", "t", "cpu"),
+    ("data size", "data size", "d", "data"),
+)
+_PROC_NAMES, _FLAGS, _UNIT_NAMES = ({row[column]: row[0] for row in _NAMES} for column in (1, 2, 3))
 # A question and its answer on the next line. With several files each gives a line, in their order.
 _ASKS_FLAG = lazy(r"^ulimit -[SH]?(?P<flag>[vluntd])$")
 _ASKS_FILES = lazy(r"^(?:sudo )?cat (?P<files>/sys/fs/cgroup/\S{1,200}(?: /sys/fs/cgroup/\S{1,200}){0,8})$")
@@ -40,11 +42,6 @@ _OF_FILES = {
     "pids.max": "processes of the control group",
 }
 _NO_LIMIT = 1 << 60  # bytes: version 1 of control groups writes a number near 2**63 where there is none
-_PROC_NAMES = {
-    "address space": "address space", "locked memory": "locked memory", "processes": "processes", "open files": "open files",
-    "cpu time": "CPU time", "data size": "data size",
-}  # fmt: skip
-_FLAGS = {"v": "address space", "l": "locked memory", "u": "processes", "n": "open files", "t": "CPU time", "d": "data size"}
 _UNITS = {"seconds": 1, "kbytes": 1 << 10, "bytes": 1, "blocks": 512, "kb": 1 << 10, "mbytes": 1 << 20, None: 1}
 _SUFFIX = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = ("address space", "data size", "locked memory")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI_CSV, SmiCsv
 from cudadoctor.parsers.base import Output, Parser, Text
@@ -25,15 +27,20 @@ _LONGEST = 2000  # characters of a heading
 
 
 def parse(text: Text) -> Output:
-    """One fact for each heading with the lines below it that have as many fields."""
+    """One fact for each list."""
+    for table in tables(text):
+        yield text.fact(SMI_CSV, table, text.quote(table.line, table.line + len(table.rows)), whole=False)
+
+
+def tables(text: Text) -> Iterator[SmiCsv]:
+    """Each heading with the lines below it that have as many fields."""
     lines = text.plain_lines
     for number, line in enumerate(lines, 1):
         fields = _fields(line.strip(), asked="--query-" in lines[number - 2] if number > 1 else False) or _asked(line)
         if not fields:
             continue
         rows, end = _rows(lines, number, len(fields))
-        table = SmiCsv(fields=fields, rows=tuple(rows), closed=_closed(lines, end), line=number)
-        yield text.fact(SMI_CSV, table, text.quote(number, number + len(rows)), whole=False)
+        yield SmiCsv(fields=fields, rows=tuple(rows), closed=_closed(lines, end), line=number)
 
 
 def _fields(line: str, *, asked: bool = False) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.facts import Quote
 from cudadoctor.model.pattern import lazy
@@ -16,14 +14,8 @@ _LINE = lazy(
     r"(?:(vendor|device|class|revision):\s{0,4}0x([0-9a-fA-F]{2,6})\s*$|(driver) -> \S*/([\w.-]+)\s*$|(\w+): )"
 )
 
-_LOOP = lazy(r"\bfor \w{1,20} in /sys/bus/pci/devices/\*; ?do\b[^\n]{0,200}/vendor\b[^\n]{0,100}/class\b")
-_ROW = lazy(
-    r"^[ \t>|]{0,20}(?P<address>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]):? 0x(?P<vendor>[0-9a-f]{4})"
-    r"(?: 0x(?P<device>[0-9a-f]{4}))? 0x(?P<class>[0-9a-f]{6})\s*$"
-)
 _DEVICE = lazy(r"^\t(?P<device>[0-9a-f]{4})  (?P<name>\S.{0,100})$")
 _PRODUCT = lazy(r"\[(?P<product>[^\[\]]{3,80})\]")  # GA106 [GeForce RTX 3060]
-FEWEST = 8  # functions that every machine's bus has
 
 
 class _Entry:
@@ -85,24 +77,6 @@ def _quotes(text: Text, numbers: list[int]) -> list[Quote]:
     return [text.quote(first, last) for first, last in runs]
 
 
-def parse_loop(text: Text) -> Output:
-    """A shell's loop over all devices that prints address, vendor and class of each, or the device's id between them."""
-    start = next((number for number, line in enumerate(text.lines, 1) if _LOOP.search(line)), len(text.lines))
-    found = [(number, row) for number, row in text.rows(_ROW) if number > start]
-    if not found:
-        return
-    functions = [_of_row(row, number) for number, row in found]
-    numbers = [number for number, _ in found]
-    all_ = len(found) >= FEWEST and numbers == list(range(start + 1, start + 1 + len(found)))  # the host bridge is the first of every bus
-    whole = all_ and functions[0].address == "0000:00:00.0" and "grep" not in text.lines[start - 1]
-    yield bus_fact(text, functions, [[text.quote(number)] for number in numbers], whole=whole)
-
-
-def _of_row(row: re.Match[str], number: int) -> PciFunction:
-    address = normal_address(row["address"]) or row["address"]
-    return PciFunction(address=address, vendor=row["vendor"], device=row["device"], class_code=row["class"][:4], line=number)
-
-
 def parse_names(text: Text) -> Output:
     """An excerpt of pci.ids: NVIDIA's devices of this machine by id. The name in brackets is the product's, else it is the chip's."""
     rows = list(text.rows(_DEVICE))
@@ -114,6 +88,5 @@ def parse_names(text: Text) -> Output:
 
 PARSERS = (
     Parser(name="pci_sysfs", reads=("pci",), keys=(PCI.name,), parse=parse, wakes=("/sys/bus/pci/devices/",)),
-    Parser(name="pci_loop", keys=(PCI.name,), parse=parse_loop, wakes=("/sys/bus/pci/devices/*",)),
     Parser(name="pci_names", reads=("pci-names",), keys=(PCI_NAMES.name,), parse=parse_names),
 )

@@ -17,7 +17,7 @@ from cudadoctor.inventory.rungs import LADDER_ORDER, Rungs
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.addresses import normal_address
 from cudadoctor.model.evidence import Evidence, Item
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.guard import Guard
 from cudadoctor.model.pattern import lazy
@@ -176,10 +176,10 @@ def _decided(said: list[Clue], facts: Facts, knowledge: Knowledge) -> list[Clue]
 
 def _prose_lines(said: list[Clue], facts: Facts) -> set[int]:
     """The lines on which only somebody's own words speak, and no message."""
-    setting = facts.get(SETTING)
-    if isinstance(setting, Unknown) or setting.value is None:
+    setting = facts.value(SETTING)
+    if setting is None:
         return set()
-    words, prose = setting.value.words, setting.value.prose
+    words, prose = setting.words, setting.prose
     shown = {line for kind, line in words.items() if kind not in prose} | {line for clue in said for line in _lines(clue)}
     return {words[kind] for kind in prose} - shown
 
@@ -193,28 +193,27 @@ def _text(item: Item) -> Text:
 
 
 def _rungs(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    ladder = facts.get(LADDER)
-    if isinstance(ladder, Unknown) or ladder.value is None or ladder.origin == "text":
+    found = facts.there(LADDER)
+    if found is None or found.origin == "text":
         return
-    for result in ladder.value.rungs:
+    ladder = found.need()
+    for result in ladder.rungs:
         if result.status in ("fail", "crash", "hang") and result.output:
             where = f"{result.rung} on GPU {result.gpu}" if result.gpu is not None else result.rung
-            text = Text(result.output, source=f"ladder: {where}", origin=ladder.origin)
-            numba = ladder.value.numba
-            python = (numba.python if numba is not None and numba.python else None) or ladder.value.python
+            text = Text(result.output, source=f"ladder: {where}", origin=found.origin)
+            python = (ladder.numba.python if ladder.numba is not None else None) or ladder.python
             for clue in _recognise(text, knowledge, from_rung=result.rung):
-                yield _of_python(_of_gpu(clue, knowledge, ladder.value, result.gpu), knowledge, python)
+                yield _of_python(_of_gpu(clue, knowledge, ladder, result.gpu), knowledge, python)
 
 
 def _frameworks(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """What frameworks said that failed in a child. Of driver and GPU the ladder knows more: only what is theirs counts."""
-    found, ladder = facts.get(FRAMEWORK_RUNS), facts.get(LADDER)
-    if isinstance(found, Unknown) or found.value is None:
+    found, ladder, python = facts.there(FRAMEWORK_RUNS), facts.value(LADDER), facts.value(PYTHON)
+    if found is None:
         return
-    answered = not isinstance(ladder, Unknown) and ladder.value is not None and bool(ladder.value.devices)
-    python = facts.get(PYTHON)
-    path = python.value.path if not isinstance(python, Unknown) and python.value is not None else None
-    for run in found.value.runs:
+    answered = ladder is not None and bool(ladder.devices)
+    path = python.path if python is not None else None
+    for run in found.need().runs:
         if run.status not in ("fail", "crash") or not run.output:
             continue
         text = Text(run.output, source=f"import {run.name}", origin=found.origin)
@@ -227,26 +226,25 @@ def _frameworks(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def _nvml(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    nvml = facts.get(NVML)
-    if isinstance(nvml, Unknown) or nvml.value is None or nvml.value.code == 0 or nvml.origin == "text":
+    nvml = facts.there(NVML)
+    if nvml is None or nvml.need().code == 0 or nvml.origin == "text":
         return
-    tegra = facts.get(TEGRA)
-    if not isinstance(tegra, Unknown) and tegra.value:
+    if facts.value(TEGRA):
         return  # Jetson has no NVML on older JetPack, by design
-    for clue in error_codes.code_clues("nvml", nvml.value.code, nvml.quotes, knowledge, from_rung="nvml"):
+    for clue in error_codes.code_clues("nvml", nvml.need().code, nvml.quotes, knowledge, from_rung="nvml"):
         if clue.cause == history.MISMATCH and libcuda_fits(facts):
             continue
         yield clue if clue.basis == "stated" else msgspec.structs.replace(clue, from_rung=None)
 
 
 def _smi(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    smi = facts.get(SMI)
-    if isinstance(smi, Unknown) or smi.value is None or smi.value.failure is None or smi.origin == "text":
+    smi, nvml = facts.there(SMI), facts.there(NVML)
+    failure = smi.need().failure if smi is not None else None
+    if smi is None or failure is None or smi.origin == "text":
         return  # a user's text is read as a whole, and speaks for the program only
-    nvml = facts.get(NVML)
-    if not isinstance(nvml, Unknown) and nvml.value is not None and nvml.origin != "text" and _answers_whole(nvml.value):
+    if nvml is not None and nvml.origin != "text" and _answers_whole(nvml.need()):
         return  # what it asks answered for every GPU: the fault is its own, or another program stands in its place
-    text = Text(smi.value.failure, source="nvidia-smi", origin=smi.origin)
+    text = Text(failure, source="nvidia-smi", origin=smi.origin)
     for clue in _recognise(text, knowledge, from_rung="nvml"):
         if clue.cause == history.MISMATCH and libcuda_fits(facts):
             continue
@@ -275,8 +273,8 @@ def _of_test(fact: Fact[DcgmDiag], failure: DcgmFailure, error: DcgmError, knowl
 def unexplained(facts: Facts, knowledge: Knowledge) -> bool:
     """Whether a test of DCGM failed for a reason that no cause stands for: that is no healthy GPU, and nobody is accused."""
     open_ = (not any(list(_of_test(fact, one, error, knowledge)) for error in one.errors) for fact, one in dcgm.failures(facts))
-    found = facts.get(DCGM)
-    return any(open_) or (not isinstance(found, Unknown) and found.value is not None and found.value.runtime_error is not None)
+    found = facts.value(DCGM)
+    return any(open_) or (found is not None and found.runtime_error is not None)
 
 
 def of_kernel_log(evidence: Evidence, facts: Facts, knowledge: Knowledge, rungs: Rungs, guard: Guard) -> tuple[list[Clue], list[Clue]]:

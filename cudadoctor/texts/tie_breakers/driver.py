@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.reading import Quotes, event_line, gpus, module_named
-from cudadoctor.model.facts import Fact, Facts, Key, NotKnown, Unknown
+from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -67,8 +67,7 @@ def _answer(question: Callable[[], Quotes]) -> Quotes | None:
 
 
 def _present(facts: Facts, key: Key[Any]) -> bool:
-    found: Fact[Any] | Unknown = facts.get(key)
-    return isinstance(found, Fact) and found.value is not None
+    return facts.there(key) is not None
 
 
 # ---------------------------------------------------------------- installed, built, loaded
@@ -123,22 +122,15 @@ def module_there_but_not_loaded(said: Said, facts: Facts, knowledge: Knowledge) 
 
 def _built_for_this_kernel(facts: Facts) -> Quotes:
     """DKMS or a module file for the running kernel; modinfo without a path speaks of the running kernel by itself."""
-    kernel, dkms, files = facts.get(KERNEL), facts.get(DKMS), facts.get(MODULE_FILES)
-    release = kernel.value.release if isinstance(kernel, Fact) and kernel.value is not None else None
-    if isinstance(dkms, Fact) and dkms.value is not None:
-        for entry in dkms.value:
-            if (
-                entry.module.startswith("nvidia")
-                and release is not None
-                and entry.kernel == release
-                and entry.state.startswith("installed")
-            ):
-                return dkms.line_of(entry.line)
-    if isinstance(files, Fact) and files.value is not None:
-        for file in files.value:
-            named = file.kernel is None and file.version is not None
-            if traces.is_driver_module(file) and (named or (file.kernel is not None and file.kernel == release)):
-                return files.lines_with(file.path, file.version.text if file.version is not None else file.path)[:1]
+    kernel, dkms, files = facts.value(KERNEL), facts.there(DKMS), facts.there(MODULE_FILES)
+    release = kernel.release if kernel is not None else ""
+    for entry in dkms.need() if dkms is not None else ():
+        if entry.module.startswith("nvidia") and release and entry.kernel == release and entry.state.startswith("installed"):
+            return dkms.line_of(entry.line) if dkms is not None else ()
+    for file in files.need() if files is not None else ():
+        named = file.kernel is None and file.version is not None
+        if files is not None and traces.is_driver_module(file) and (named or (release and file.kernel == release)):
+            return files.lines_with(file.path, file.version.text if file.version is not None else file.path)[:1]
     return ()
 
 
@@ -319,7 +311,7 @@ def beyond_the_open_flavour(said: Said, facts: Facts, knowledge: Knowledge) -> I
 def installed(facts: Facts) -> traces.Installed | None:
     """The driver that the text shows to be loaded or installed; None where it shows none, or does not say enough."""
     keys: tuple[Key[Any], ...] = (LOADED_DRIVER, MODULE_FILES, DKMS, DRIVER_PACKAGES)
-    shown = next((found for found in map(facts.get, keys) if isinstance(found, Fact) and found.value is not None), None)
+    shown = next((found for found in map(facts.there, keys) if found is not None), None)
     try:
         return traces.installed_branch(facts, shown) if shown is not None else None
     except NotKnown:

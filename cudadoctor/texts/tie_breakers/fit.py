@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudadoctor.checks.driver_fit import same_release
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Quotes, gpus
-from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
+from cudadoctor.model.facts import Fact, Facts, NotKnown
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -44,6 +44,7 @@ BAR = "pci-bar-unassigned"
 _NO_DEVICE = lazy(r"(?i)no devices? (?:were |was )?found|supported by the \d|NVIDIA devices were initialized|find any screens|open kernel")
 _UNSUPPORTED = lazy(r"supported by the \d")
 _REFUSED = lazy(r"were initialized|RmInitAdapter|rm_init_adapter|No devices were found|probe routine failed")
+_PROBE = lazy(r"probe routine (?:failed|was not called)|nvidia: probe of|probe with driver nvidia failed")
 _MODULES = lazy(r"(?:nvidia-(?:dkms|driver|kernel-source)-\d{3}|nvidia-(?:open-)?(?:kernel-)?dkms$|linux-(?:modules|objects)-nvidia-)")
 _RELEASE = lazy(r"(?:^|:)(\d{3}\.\d{1,3}(?:\.\d{1,2})?)")
 _USER_SPACE = lazy(
@@ -84,10 +85,21 @@ def misfit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _open_packages(facts: Facts) -> bool:
     """Whether the modules that are installed as packages are the open ones, and these alone."""
-    found = facts.get(DRIVER_PACKAGES)
-    entries = found.value or () if isinstance(found, Fact) else ()
-    modules = [entry.name for entry in entries if _MODULES.match(entry.name) and entry.state[:1] != "r"]
+    modules = [entry.name for entry in facts.value(DRIVER_PACKAGES) or () if _MODULES.match(entry.name) and entry.state[:1] != "r"]
     return bool(modules) and all("-open" in name for name in modules)
+
+
+def one_of_several(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The driver passed a GPU by, the text speaks of the open flavour, and one of the GPUs that it names is too old for it."""
+    lines = next((found for cause in (UNSUPPORTED, TOO_OLD) if (found := suspected(said, cause, _PROBE))), ())
+    opened = next((entry for entry in _words(facts).drivers if entry.is_open), None)
+    if not lines or opened is None or settled(said) or _elsewhere(facts) or any(entry.is_open is False for entry in _words(facts).drivers):
+        return
+    for gpu in gpus_named(facts, knowledge):
+        family = knowledge.architecture_of(gpu.capability)
+        if family is not None and family.open_modules == "unsupported" and not outside(family, opened.branch):
+            yield finding(UNSUPPORTED, lines, facts[NAMED_DRIVERS].line_of(opened.line), gpu.quotes, basis="suspected")
+            return
 
 
 def outside(family: Architecture, branch: int | None) -> bool:
@@ -146,9 +158,9 @@ def _driver(facts: Facts) -> _Driver | None:
     words = _words(facts)
     flavours = {entry.is_open for entry in words.drivers if entry.is_open is not None}
     is_open = next(iter(flavours)) if len(flavours) == 1 else None
-    loaded = facts.get(LOADED_DRIVER)
-    if isinstance(loaded, Fact) and loaded.value is not None and loaded.value.flavour is not None:
-        is_open = loaded.value.flavour == "open"
+    loaded = facts.value(LOADED_DRIVER)
+    if loaded is not None and loaded.flavour is not None:
+        is_open = loaded.flavour == "open"
     shown = installed(facts)
     if shown is not None:
         return _Driver(shown.branch, is_open, shown.quotes, shown=True)
@@ -169,8 +181,7 @@ def _unfit(family: Architecture, facts: Facts) -> _Driver | None:
 
 
 def _words(facts: Facts) -> NamedDrivers:
-    found = facts.get(NAMED_DRIVERS)
-    return found.value if isinstance(found, Fact) and found.value is not None else NamedDrivers()
+    return facts.value(NAMED_DRIVERS) or NamedDrivers()
 
 
 def _works(facts: Facts) -> bool:
@@ -179,23 +190,19 @@ def _works(facts: Facts) -> bool:
 
 
 def _elsewhere(facts: Facts) -> bool:
-    keys: tuple[Key[bool], ...] = (WSL, TEGRA)
-    return any(isinstance(found, Fact) and bool(found.value) for found in map(facts.get, keys))
+    return facts.value(WSL) is True or facts.value(TEGRA) is True
 
 
 # ---------------------------------------------------------------- beside the driver
 def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A module is loaded, the packages of the user-space side are of another release, and the text complains of a GPU that is not used."""
-    loaded, packages = facts.get(LOADED_DRIVER), facts.get(DRIVER_PACKAGES)
-    if not isinstance(loaded, Fact) or loaded.value is None or not isinstance(packages, Fact) or packages.value is None or _works(facts):
+    loaded, packages, framework = facts.there(LOADED_DRIVER), facts.there(DRIVER_PACKAGES), facts.value(FRAMEWORKS)
+    if loaded is None or packages is None or _works(facts) or settled(said):
         return
-    if settled(said):
-        return
-    for entry in packages.value:
+    for entry in packages.need():
         release = _RELEASE.search(entry.version)
-        if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.value.version):
-            framework = facts.get(FRAMEWORKS)
-            refused = isinstance(framework, Fact) and framework.value is not None and framework.value.available is False
+        if _USER_SPACE.match(entry.name) and release is not None and not same_release(ModuleVersion(release[1]), loaded.need().version):
+            refused = framework is not None and framework.available is False
             basis: Basis = "derived" if said or refused else "suspected"
             yield finding(MISMATCH, loaded.some()[:1], packages.line_of(entry.line), basis=basis)
             return
@@ -203,10 +210,10 @@ def two_sides(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def only_added(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """DKMS knows the driver's source and has built it for no kernel at all."""
-    found = facts.get(DKMS)
-    if not isinstance(found, Fact) or found.value is None or found.origin != "text" or _works(facts):
+    found = facts.there(DKMS)
+    if found is None or found.origin != "text" or _works(facts):
         return
-    entries = [entry for entry in found.value if entry.module.startswith("nvidia") and not entry.module.startswith("nvidia-fs")]
+    entries = [entry for entry in found.need() if entry.module.startswith("nvidia") and not entry.module.startswith("nvidia-fs")]
     if entries and all(entry.state == "added" for entry in entries):
         for cause in (DRIVER_MISSING, "driver-build-failed"):
             yield finding(cause, found.line_of(entries[0].line), basis="suspected")
@@ -220,4 +227,4 @@ def no_room(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(BAR, room, refused)
 
 
-TIES = (two_sides, only_added, no_room, misfit)
+TIES = (two_sides, only_added, no_room, one_of_several, misfit)

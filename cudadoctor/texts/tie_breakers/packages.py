@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.model.facts import Fact, Facts, Unknown
+from cudadoctor.model.facts import Fact, Facts, Key, Unknown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -97,19 +97,18 @@ def not_available(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
 def _spoken_of(facts: Facts, knowledge: Knowledge) -> tuple[CudaVersion, ...]:
     """The newest CUDA of each driver that the text names: its user's word, which only orders suspects."""
-    named = facts.get(NAMED_DRIVERS)
-    drivers = named.value.drivers if isinstance(named, Fact) and named.value is not None else ()
+    named = facts.value(NAMED_DRIVERS)
+    drivers = named.drivers if named is not None else ()
     branches = (knowledge.branch(driver.branch) for driver in drivers if driver.branch is not None)
     return tuple(branch.cuda for branch in branches if branch is not None and branch.cuda is not None)
 
 
 def _gpu_beside(facts: Facts) -> bool:
     """Whether the text shows an NVIDIA GPU or driver, or says that a GPU is not seen: a framework that uses none is a complaint then."""
-    fact, place = facts.get(FRAMEWORKS), facts.get(SETTING)
-    state = fact.value if isinstance(fact, Fact) else None
-    complains = isinstance(place, Fact) and place.value is not None and "none-seen" in place.value.words
-    present = (facts.get(key) for key in (SMI, NAMED_GPUS, PCI, NVCC))
-    shown = any(isinstance(found, Fact) and found.present for found in present)
+    state, place = facts.value(FRAMEWORKS), facts.value(SETTING)
+    complains = place is not None and "none-seen" in place.words
+    keys: tuple[Key[Any], ...] = (SMI, NAMED_GPUS, PCI, NVCC)
+    shown = any(facts.there(key) is not None for key in keys)
     return complains or shown or (state is not None and (state.driver is not None or state.runtime is not None))
 
 
@@ -122,9 +121,8 @@ def no_device_for_a_cpu_build(said: Said, facts: Facts, knowledge: Knowledge) ->
 
 def cpu_build_shown(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A text that names no cause shows a framework's build without CUDA: a line of a listing, which blames nothing."""
-    fact, without = facts.get(FRAMEWORKS), _built_without(facts)
-    sees_one = isinstance(fact, Fact) and fact.value is not None and fact.value.available
-    if without and not sees_one:
+    state, without = facts.value(FRAMEWORKS), _built_without(facts)
+    if without and not (state is not None and state.available):
         yield msgspec.structs.replace(finding(CPU, without, basis="stated"), advice=True)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cudadoctor.checks.reading import Quotes, merged
-from cudadoctor.model.facts import Fact, Facts, Quote
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SETTING
@@ -71,10 +71,8 @@ def stated(said: Said, *causes: str, words: What = ANYTHING) -> Quotes:
 
 def mention(facts: Facts, topic: str) -> Quotes:
     """The line of a text that speaks of this, () where none does."""
-    found = facts.get(SETTING)
-    if not isinstance(found, Fact) or found.value is None or topic not in found.value.words:
-        return ()
-    return found.line_of(found.value.words[topic])
+    found = facts.there(SETTING)
+    return found.line_of(found.need().words[topic]) if found is not None and topic in found.need().words else ()
 
 
 def finding(cause: str, *quotes: Quotes, basis: Basis = "derived", values: dict[str, str] | None = None, **named: str) -> Clue:

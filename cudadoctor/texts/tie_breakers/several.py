@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import Gpu, Quotes, gpus
 from cudadoctor.inventory.devices import same_address
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PCI, SMI, Smi
@@ -62,8 +62,7 @@ def _unfit(gpu: Gpu, branch: int, shown: Quotes, knowledge: Knowledge, *, sure: 
 
 
 def _present(facts: Facts) -> bool:
-    found = facts.get(PCI)
-    return isinstance(found, Fact) and found.value is not None
+    return facts.there(PCI) is not None
 
 
 def counted_on_a_link(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

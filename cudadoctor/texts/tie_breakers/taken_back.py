@@ -12,7 +12,7 @@ import msgspec
 
 from cudadoctor.inventory.rungs import below
 from cudadoctor.knowledge.load import Knowledge
-from cudadoctor.model.facts import Facts, Quote, Unknown
+from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI, RungName
 from cudadoctor.texts.tie_breakers.place import Place
@@ -66,11 +66,10 @@ def _answers(facts: Facts) -> list[tuple[int, frozenset[RungName]]]:
         fact for fact in facts.all(SMI) if fact.origin == _TEXT and fact.value is not None and fact.value.gpus and not fact.value.failure
     ]
     found += [(_line(fact.quotes), frozenset[RungName](("nvml", "driver"))) for fact in tables[-1:]]
-    asked = facts.get(FRAMEWORKS)
-    if not isinstance(asked, Unknown) and asked.origin == _TEXT and asked.value is not None and asked.value.available:
-        found.append((asked.value.available_line, frozenset(("framework", *below("context")))))
-    computed = facts.get(COMPUTED)
-    if not isinstance(computed, Unknown) and computed.origin == _TEXT and computed.value is not None:
+    asked, computed = facts.there(FRAMEWORKS), facts.there(COMPUTED)
+    if asked is not None and asked.origin == _TEXT and asked.need().available:
+        found.append((asked.need().available_line, frozenset(("framework", *below("context")))))
+    if computed is not None and computed.origin == _TEXT:
         found.append((_line(computed.quotes), frozenset(("framework", *below("ptx-kernel")))))
     return found
 

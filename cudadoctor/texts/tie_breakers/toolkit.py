@@ -295,8 +295,8 @@ def numba_against_toolkit(said: Said, facts: Facts, knowledge: Knowledge) -> Ite
 
 def _oldest_of_numba(facts: Facts, knowledge: Knowledge) -> ToolkitVersion:
     """The oldest toolkit that the text's Numba compiles with."""
-    report, package = facts.get(NUMBA_REPORT), listed(facts, "numba")
-    version = report.value.numba if isinstance(report, Fact) and report.value is not None else None
+    report, package = facts.value(NUMBA_REPORT), listed(facts, "numba")
+    version = report.numba if report is not None else None
     version = version or (package[0].version if package is not None else None)
     row = knowledge.numba_release(version) if version is not None else None
     return row.toolkits[0] if row is not None and row.toolkits is not None else OLDEST_OF_NUMBA
