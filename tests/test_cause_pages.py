@@ -33,6 +33,7 @@ def pages() -> dict[str, str]:
     return dict(manual.files(KNOWLEDGE))
 
 
+@functools.cache
 def document(cause: str = "driver-not-loaded") -> CauseDocument:
     return explaining.document(cause, KNOWLEDGE)
 

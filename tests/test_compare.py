@@ -20,14 +20,16 @@ from cudadoctor.report.page import Style
 from cudadoctor.sources import recording, saved_reports
 from tests.cases import every
 from tests.command_line import DEGRADED, HEALTHY, NAMES, NOUVEAU, changed, evidence_of, host, run
+from tests.judging import report_of
 
 BENCH, H200 = "h200-bench", "h200-healthy"
 
 
 def side(name: str, evidence: Any = None) -> Compared:
-    found = evidence or evidence_of(name)
-    report, _ = machines.judged((found,), load())
-    return Compared(name=name, report=report, evidence=found)
+    if evidence is None:
+        return Compared(name=name, report=report_of(name), evidence=evidence_of(name))
+    report, _ = machines.judged((evidence,), load())
+    return Compared(name=name, report=report, evidence=evidence)
 
 
 def found(a: Compared, b: Compared) -> Comparison:

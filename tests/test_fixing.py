@@ -83,18 +83,16 @@ def test_a_named_cause_is_not_passed_off_as_the_machines() -> None:
     assert "[libcuda-missing]" in other.out
 
 
-@pytest.mark.parametrize("name", ["degraded", "broken"])
-def test_what_is_said_of_a_named_cause_is_what_check_says(name: str) -> None:
-    asked = 0
-    for host_name in NAMES:
-        report = report_of(host_name)
-        found = (report.diagnosis.also if name == "degraded" else report.diagnosis.explains)[:1]
-        for finding in found:
-            out = run("fix", finding.cause, "--replay", host(host_name)).out
-            assert "was not found here" not in out, host_name
-            assert f"{finding.cause} was found here" in " ".join(out.split()), host_name
-            asked += 1
-    assert asked >= 3
+def beside_the_root(kind: str) -> list[tuple[str, str]]:
+    """Each host with the first cause that its report names beside the root, or as a consequence of it."""
+    return [(name, finding.cause) for name in NAMES for finding in getattr(report_of(name).diagnosis, kind)[:1]]
+
+
+@every("name, cause", lambda: [*beside_the_root("also"), *beside_the_root("explains")], share=3)
+def test_what_is_said_of_a_named_cause_is_what_check_says(name: str, cause: str) -> None:
+    out = run("fix", cause, "--replay", host(name)).out
+    assert "was not found here" not in out
+    assert f"{cause} was found here" in " ".join(out.split())
 
 
 def test_the_named_root_is_the_root() -> None:

@@ -99,7 +99,7 @@ def test_golden(form: str) -> None:
 
 
 # ---------------------------------------------------------------- every format
-@every("name, form", itertools.product(NAMES, FORMATS), share=3)
+@every("name, form", itertools.product(NAMES, FORMATS), share=10)
 def test_every_report_has_every_format_and_the_same_report_the_same_text(name: str, form: str) -> None:
     body = shown(report_of(name), form)
     assert body.endswith("\n")

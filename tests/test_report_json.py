@@ -80,7 +80,7 @@ def objects(thing: Any, place: str = "") -> Any:
             yield from objects(value, f"{place}[]")
 
 
-@every("name", NAMES)
+@every("name", NAMES, share=4)
 def test_every_report_fits_the_schema(name: str) -> None:
     VALIDATOR.validate(report_of(name))
 
@@ -153,9 +153,9 @@ def test_explanations_have_their_own_schema() -> None:
     assert {"api", "number", "name", "meaning", "causes", "tell_apart"} <= set(found["matches"][0])
 
 
-def test_the_same_evidence_gives_the_same_bytes() -> None:
-    for name in NAMES:
-        assert render(judge(evidence_of(name), KNOWLEDGE)) == render(judging.report_of(name))
+@every("name", NAMES, share=8)
+def test_the_same_evidence_gives_the_same_bytes(name: str) -> None:
+    assert render(judge(evidence_of(name), KNOWLEDGE)) == render(judging.report_of(name))
 
 
 @pytest.mark.parametrize("figure", [math.nan, math.inf])
