@@ -6,37 +6,27 @@ share of what the chip can do at that clock; both sides multiply the same random
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
-WORKERS = Path(__file__).parents[2] / "cudadoctor" / "workers"
+sys.path.insert(0, str(Path(__file__).parents[2] / "cudadoctor" / "workers"))
+from cudadoctor_lines import sibling  # which takes that folder off the path again
+
 PER_CYCLE = {"fp16": 2048, "bf16": 2048, "tf32": 1024, "fp8": 4096, "int8": 4096, "fp64": 128}  # multiply-adds of an SM, dense
 FIGURES = ("tensor", "product")
 
 
-def sibling(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"cudadoctor_{name}", WORKERS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[f"cudadoctor_{name}"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def ours() -> Any:
     """The worker's own class, on the first GPU, in this process."""
-    ladder, steps, card = (sibling(name) for name in ("ladder", "gpu_steps", "bench_card"))
-    driver = ladder.Driver(ladder.open_library())
+    driver_of, steps, card = (sibling(name) for name in ("driver", "gpu_steps", "bench_card"))
+    driver = driver_of.Driver(driver_of.open_library())
     driver.call("cuInit", 0)
-    gpu = steps.Gpu(driver, steps.describe(driver, 0), ladder.RungError)
+    gpu = steps.Gpu(driver, steps.describe(driver, 0))
     gpu.context()
-    whole = card.Card(driver, gpu, sibling, short=False)
-    return sibling("bench_tensor").Tensor(whole, sibling)
+    return sibling("bench_tensor").Tensor(card.Card(driver, gpu, short=False))
 
 
 def theirs(tensor: Any, kind: str) -> Any:
@@ -48,7 +38,7 @@ def theirs(tensor: Any, kind: str) -> Any:
     torch.backends.cuda.matmul.allow_tf32 = True
     types = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32, "fp8": torch.float8_e4m3fn, "int8": torch.int8}
     size, *buffers = tensor.given(kind)[:3]
-    width = tensor.ptx.KINDS[kind][0]
+    width = sibling("tensor_ptx").KINDS[kind][0]
     raw = (torch.frombuffer(bytearray(tensor.read(buffer.value, size * size * width)), dtype=torch.uint8) for buffer in buffers)
     a, b = (one.cuda().view(types[kind]).reshape(size, size) for one in raw)
     one = torch.tensor(1.0, device="cuda")
@@ -60,7 +50,7 @@ def theirs(tensor: Any, kind: str) -> Any:
 
     def rate() -> float:
         """As ours is measured: all queued at once, the median of five samples after the power limit has bound."""
-        bench = sys.modules["cudadoctor_bench_tensor"]
+        bench = sibling("bench_tensor")
         events = [torch.cuda.Event(enable_timing=True) for _ in range(8)]
         for event in events[:2]:
             event.record()
