@@ -272,7 +272,7 @@ def test_processes_a_stopped_holder(device: Path, holder: subprocess.Popen[str])
     assert table(device)[holder.pid]["state"] == "stopped"
 
 
-def test_processes_a_child_that_waits_for_its_parent_a_moment_is_not_defunct(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_a_child_that_waits_for_its_parent_a_moment_is_not_defunct(device: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each program is that when it ends: what counts is whom nobody waits for a moment later."""
     worker = load("processes")
     with subprocess.Popen(["true"]) as ending, subprocess.Popen(["true"]) as left:
@@ -280,7 +280,7 @@ def test_processes_a_child_that_waits_for_its_parent_a_moment_is_not_defunct(mon
         monkeypatch.setattr(worker.time, "sleep", lambda _: ending.wait())
         found = worker.add_stat(worker.table_from_proc())
         assert found[ending.pid]["letter"] == "Z"
-        worker.leave_what_lasts(found)
+        worker.leave_what_lasts(found, str(device))
         assert ending.pid not in found
         assert found[left.pid]["letter"] == "Z"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 
 sys.path.insert(0, __file__.replace("\\", "/").rpartition("/")[0])
-from cudadoctor_lines import command_line, emit, held_open, read, start, stat_fields  # which takes that folder off the path again
+from cudadoctor_lines import command_line, emit, held_open, listing, read, start, stat_fields  # which takes that folder off the path again
 
 # isort: split
 import os
@@ -118,12 +118,13 @@ def add_stat(table: Dict[int, Entry]) -> Dict[int, Entry]:
     return table
 
 
-def leave_what_lasts(table: Dict[int, Entry]) -> None:
+def leave_what_lasts(table: Dict[int, Entry], prefix: str) -> None:
     """A process that is just ending is defunct for a moment, and one that asks the driver sleeps for one: such a state counts where it is
-    there when looked at again.
+    there when looked at again. Where there is no device it matters to nobody.
     """
     passing = {pid: entry for pid, entry in table.items() if entry["letter"] in PASSING}
-    if passing:
+    folder, _, begins = prefix.rpartition("/")
+    if passing and any(name.startswith(begins) for name in listing(folder or "/")):
         time.sleep(MOMENT)
         for pid in set(passing) - set(add_stat(dict(passing))):
             del table[pid]
@@ -271,7 +272,7 @@ def main() -> None:
         return
     prefix = option("--device-prefix", DEVICE_PREFIX)
     table, provider, wrong = process_table()
-    leave_what_lasts(add_stat(table))
+    leave_what_lasts(add_stat(table), prefix)
     family = doctors_own(table, int(option("--doctor", str(os.getppid()))))
     complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
     mine = os.getuid() if hasattr(os, "getuid") else None
