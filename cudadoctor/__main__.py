@@ -47,21 +47,21 @@ def undo_startup_hooks() -> None:
 standard_library_first()
 undo_startup_hooks()
 
-from cudadoctor.model import exit_codes  # noqa: E402 - every import of ours comes behind that line
-
 
 def main() -> None:
-    """The command line."""
+    """The command line. Every import of ours comes behind those lines, and where Ctrl-C is told in a word."""
     try:
         from cudadoctor.commands import cli
 
         cli.main()
     except KeyboardInterrupt:
+        from cudadoctor.model import exit_codes
+
         print("interrupted", file=sys.stderr)
         sys.exit(exit_codes.INTERRUPTED)
     except ImportError as error:
         print(f"cudadoctor is not installed as a whole: {error!r}. Install it anew, in an environment of its own.", file=sys.stderr)
-        sys.exit(exit_codes.CRASHED)
+        sys.exit(4)  # exit_codes.CRASHED, which may be missing too
 
 
 if __name__ == "__main__":

@@ -474,7 +474,7 @@ def test_ctrl_c_at_any_moment_leaves_nothing(many: int, tmp_path: Path) -> None:
         time.sleep(0.15 + moments.random())
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-        if b"<frozen site>" in err or b"init_import_site" in err or (process.returncode == -signal.SIGINT and not err):
+        if process.returncode in (1, -signal.SIGINT) and b"/cudadoctor/" not in err:
             continue  # on a busy machine Python itself had not started yet: the doctor had no say
         assert process.returncode == 130
         assert b"Traceback" not in err
