@@ -292,6 +292,36 @@ def test_headers_and_prebuilt_modules_are_those_of_the_running_kernel() -> None:
     assert "linux-lts-headers" in commands(written("driver-module-missing-for-kernel", {KERNEL: lts}, distro="arch"))
 
 
+@pytest.mark.parametrize(
+    ("distro", "kernel", "here", "lines"),
+    [
+        ("arch", "6.12.4-arch1-1", "nvidia", ["sudo pacman -Syu", "sudo reboot"]),
+        ("arch", "6.12.4-1-lts", "nvidia-open-lts", ["sudo pacman -Syu", "sudo reboot"]),
+        ("arch", "6.12.4-zen1-1-zen", "nvidia-open", ["sudo pacman -Syu --needed nvidia-open-dkms linux-zen-headers", "sudo reboot"]),
+        ("manjaro", "6.6.8-2-MANJARO", "linux515-nvidia-470xx", ["sudo pacman -Syu --needed linux66-nvidia-470xx", "sudo reboot"]),
+        ("arch", "6.12.4-arch1-1", "nvidia-open-dkms", ["sudo pacman -Syu --needed linux-headers", "sudo reboot"]),
+        (
+            "rocky-9.4", "5.14.0-427.33.1.el9_4.x86_64", "kmod-nvidia-open-535.183.06-5.14.0-427.20.1",
+            [
+                "sudo dnf install -y --refresh 'kmod-nvidia-open-535.*-5.14.0-427.33.1*'",
+                "sudo grubby --set-default /boot/vmlinuz-5.14.0-427.20.1.el9_4.x86_64",
+                "sudo modprobe nvidia",
+                "sudo modprobe nvidia-uvm",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_a_ready_made_module_is_not_built_by_dkms(distro: str, kernel: str, here: str, lines: list[str]) -> None:
+    state = {KERNEL: Kernel(system="Linux", release=kernel), DRIVER_PACKAGES: packages(here, version="535.183.06-3.el9_4")}
+    assert commands(written("driver-module-missing-for-kernel", state, distro=distro)).split("\n") == lines
+
+
+def test_a_gpu_of_nouveau_waits_for_a_restart() -> None:
+    state = {KERNEL: RELEASE, PCI: bus(gpu("nouveau", AMPERE))}
+    found = commands(written("driver-module-missing-for-kernel", state))
+    assert found.endswith("sudo dkms autoinstall -k 6.8.0-45-generic\nsudo reboot")
+
+
 def test_only_the_linux_driver_leaves_wsl() -> None:
     here = packages("nvidia-driver-535", "libnvidia-compute-535", "libnvidia-container1", "nvidia-container-toolkit", "cuda-toolkit-12-4")
     found = commands(written("wsl-linux-driver-installed", {DRIVER_PACKAGES: here}))

@@ -13,7 +13,6 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
-    DKMS,
     DRIVER_FILES,
     KERNEL,
     LIBRARIES,
@@ -25,7 +24,7 @@ from cudadoctor.model.values import (
     TOOLKITS,
     WSL,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, pip
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, pip
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
@@ -264,6 +263,7 @@ CONDITIONS: dict[str, Condition] = {
     "rhel": _family("rhel"),
     "debian": _family("debian"),
     "suse": _family("suse"),
+    "arch": _family("arch"),
     "nixos": _family("nixos"),
     "layered-image": lambda case: case.system.image is not None,
     "ostree": lambda case: case.system.image == "rpm-ostree",
@@ -274,7 +274,6 @@ CONDITIONS: dict[str, Condition] = {
     "docker-ce": lambda case: case.system.family == "rhel" and case.system.id in _REBUILDS,
     # The driver's libraries are from the AUR, which pacman does not know.
     "of-aur": lambda case: case.system.family == "arch" and placeholders(case).get("library_packages") != ("nvidia-utils",),
-    "module-built-here": lambda case: case.get(DKMS) is not None or "prebuilt_module" not in placeholders(case),
     # The capability to make device files is missing, as in most containers. Another shell of the same machine may have it.
     "nodes-forbidden": lambda case: case.get(MAY_MAKE_NODES) is False,
     "nvidia-modprobe": lambda case: case.get(NVIDIA_MODPROBE) is not None,
@@ -325,6 +324,7 @@ CONDITIONS: dict[str, Condition] = {
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
     "process-elsewhere": lambda case: case.pid is not None and not _reachable(case),
     "process-of-service": lambda case: _service(case) and _mine(case),
+    **kernel_module.CONDITIONS,
     **PLACES,
     **SETTINGS,
     **OF_ONE_RECIPE,

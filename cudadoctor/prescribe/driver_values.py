@@ -9,6 +9,7 @@ from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group, suse_parts
+from cudadoctor.prescribe.kernel_module import running
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
@@ -22,7 +23,7 @@ def driver(case: Case) -> Found:
     yield "driver_stream", case.driver.stream
     yield from _repositories(case)
     kernel = case.get(KERNEL)
-    release = kernel.release if kernel is not None else case.value("kernel", "release")
+    release = running(case)
     machine = kernel.machine if kernel is not None and kernel.machine else "x86_64"
     yield "repository_machine", "sbsa" if machine in ("aarch64", "arm64") else machine
     yield "kernel", release or Script('"$(uname -r)"')
@@ -30,7 +31,6 @@ def driver(case: Case) -> Found:
         yield "kernel_headers", _headers_of_running(case)
     elif RELEASE.fullmatch(release):
         yield "kernel_headers", _headers(case, release)
-        yield "prebuilt_module", _prebuilt(case, release)
     loaded = case.get(LOADED_DRIVER)
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
     yield "library_version", case.value("library", "library_version")
@@ -109,15 +109,6 @@ def _headers_of_running(case: Case) -> Value | None:
     if family == "arch":
         return Script('"$(cat "/usr/lib/modules/$(uname -r)/pkgbase")-headers"')
     return ("kernel-default-devel",) if family == "suse" else None
-
-
-def _prebuilt(case: Case, release: str) -> str | None:
-    """Ubuntu's signed modules: the package of the running kernel, named after the one that is installed for another kernel."""
-    for package in case.packages:
-        found = re.match(r"(linux-modules-nvidia-\d+(?:-server)?(?:-open)?)-\d", package.name)
-        if found is not None:
-            return f"{found[1]}-{release}"
-    return None
 
 
 def _branch_here(case: Case) -> tuple[int | None, str]:

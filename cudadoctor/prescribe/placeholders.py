@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
-from cudadoctor.prescribe import frameworks, free_gpu, one_recipe, pip, settings
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, one_recipe, pip, settings
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.pip import newest_python, stack_of
@@ -299,6 +299,6 @@ def _requirement(text: str | None) -> str | None:
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
-    driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, one_recipe.values,
-    settings.values, fabric_manager, docker,
+    driver, kernel_module.values, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values,
+    one_recipe.values, settings.values, fabric_manager, docker,
 )  # fmt: skip
