@@ -35,7 +35,8 @@ def running(case: Case) -> str | None:
 def _ready_made(case: Case) -> tuple[Package, re.Match[str]] | None:
     """The installed package that holds a ready-made module. None where the module is built here, or nothing says."""
     form = _READY_MADE.get(case.system.family or "")
-    if form is None or case.get(DKMS) or any(_BUILDER.search(package.name) for package in case.packages):
+    entries = case.get(DKMS)
+    if form is None or entries or any(_BUILDER.search(package.name) for package in case.packages):
         return None
     return next(((package, found) for package in case.packages if (found := form.match(package.name)) is not None), None)
 
