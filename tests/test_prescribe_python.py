@@ -1,4 +1,4 @@
-"""The Python packages for driver and GPU, and who installs them: pip, conda, uv, a virtual environment."""
+"""The Python packages for driver and GPU, and who installs them: pip, conda, pixi, uv, poetry, a virtual environment."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import prescribe
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
+from tests.pasted import report
 from tests.prescriptions import (
     KNOWLEDGE,
     PASCAL,
@@ -85,6 +86,66 @@ def test_a_driver_of_an_older_cuda_than_any_wheels_gets_a_toolkit_of_its_own_ver
     assert "numba-cuda" not in found
     conda = written("toolkit-missing", machine("3.5", "11.4", ("numpy", "1.26.4"), conda="/opt/conda"))
     assert "numba cudatoolkit=11.4" in commands(conda)
+
+
+CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled\n$ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader\nNVIDIA A10, 570.86.15\n"
+TORCH_OF_126 = "https://download.pytorch.org/whl/cu126"
+
+
+@pytest.mark.parametrize(
+    ("shown", "lines"),
+    [
+        (
+            "(seg) lena@w4:~$ conda list torch\npytorch   2.5.1   cpu_generic_py311_h1234567_0   conda-forge\n",
+            ['conda remove -y -p "$CONDA_PREFIX" --force pytorch-cpu', 'conda install -y -p "$CONDA_PREFIX" -c conda-forge pytorch-gpu cuda-version=12'],
+        ),
+        (
+            '  File "/data/miniconda3/envs/asr/lib/python3.10/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\n',
+            [
+                "python3 -m pip uninstall -y torch torchvision torchaudio",
+                "conda remove -y -p /data/miniconda3/envs/asr --force pytorch-cpu",
+                "conda install -y -p /data/miniconda3/envs/asr -c conda-forge pytorch-gpu cuda-version=12",
+            ],
+        ),
+        (
+            "$ conda activate asr\n(asr) $ pip list | grep torch\ntorch   2.6.0+cpu\n",
+            [f"python3 -m pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"],
+        ),
+        (
+            '  File "/home/k/vision/.pixi/envs/default/lib/python3.12/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\n',
+            ["pixi workspace system-requirements add cuda 12", "pixi add pytorch-gpu cuda-version=12"],
+        ),
+        ("~/asr> uv sync\n", [f"uv add 'torch<2.15' torchvision --index pytorch-cu126={TORCH_OF_126}"]),
+        ("$ uv pip list\n", [f"uv pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"]),
+        (
+            "$ ls\npoetry.lock pyproject.toml train.py\n",
+            [f"poetry source add --priority=explicit pytorch-cu126 {TORCH_OF_126}", "poetry add --source pytorch-cu126 'torch<2.15' torchvision"],
+        ),
+        # A folder that is called envs makes no environment of conda, nor does a message that names conda.
+        (
+            '  File "/home/k/envs/asr/lib/python3.10/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\nDo `conda install cudatoolkit`\n',
+            [f"python3 -m pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_texts_environment_gets_its_packages_from_its_own_manager(shown: str, lines: list[str]) -> None:
+    found = report(shown + CPU_BUILD).prescription
+    assert found is not None
+    assert [line for shell in shells(found) for line in shell.split("\n")] == lines
+
+
+def test_an_environment_of_pixi_is_known_by_its_place() -> None:
+    made = msgspec.structs.replace(
+        python(), prefix="/srv/a b/.pixi/envs/gpu", path="/srv/a b/.pixi/envs/gpu/bin/python", conda="/srv/a b/.pixi/envs/gpu"
+    )
+    lines = commands(written("toolkit-missing", {PYTHON: made})).split("\n")
+    assert lines == ["pixi add --manifest-path '/srv/a b' numba-cuda cuda-nvcc cuda-nvrtc cuda-version=12 'numpy<2.5'"]
+
+
+def test_whose_project_an_environment_of_poetry_is_its_place_does_not_say() -> None:
+    place = "/home/k/.cache/pypoetry/virtualenvs/asr-Ab1-py3.12"
+    made = msgspec.structs.replace(python(), prefix=place, path=f"{place}/bin/python", virtual=True)
+    assert shells(written("toolkit-missing", {PYTHON: made})) == []
 
 
 def test_what_uv_made_has_no_pip_and_is_installed_into_by_uv() -> None:

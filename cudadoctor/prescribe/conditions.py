@@ -24,12 +24,12 @@ from cudadoctor.model.values import (
     TOOLKITS,
     WSL,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, pip
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, pip
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
-from cudadoctor.prescribe.places import PLACES, SLURM_WORDS
+from cudadoctor.prescribe.places import PLACES, SLURM_WORDS, setting
 from cudadoctor.prescribe.recovery import RECOVERY
 from cudadoctor.prescribe.settings import SETTINGS
 
@@ -182,7 +182,7 @@ def _toolkit_pin(case: Case) -> bool:
 def _conda_toolkit(case: Case) -> bool:
     """A conda environment, and conda-forge has the toolkit that fits."""
     stack = case.stack or stack_of(case)
-    return pip.conda_prefix(case) is not None and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
+    return managers.conda_prefix(case) is not None and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
 
 
 def _old_cudatoolkit(case: Case) -> bool:
@@ -290,7 +290,8 @@ CONDITIONS: dict[str, Condition] = {
     "toolkits-known": lambda case: case.told(TOOLKITS),
     # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
     "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
-    "conda": lambda case: pip.conda_prefix(case) is not None,
+    "conda": lambda case: managers.conda_prefix(case) is not None,
+    "pixi": lambda case: managers.manager(case) == "pixi",
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
     "failed-at-resume": lambda case: "failed at resume" in case.words,
@@ -303,6 +304,10 @@ CONDITIONS: dict[str, Condition] = {
     "of-none": lambda case: frameworks.framework(case) is None,
     "for-numba": _for_numba,
     "pip-torch": pip.torch_of_pip,
+    # Of a text's environment nobody knows which PyTorch is in it.
+    "pip-torch-possible": lambda case: (
+        case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in setting(case).words
+    ),
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
     # The error is in the C library's own headers: another compiler does not help.

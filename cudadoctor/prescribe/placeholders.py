@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
-from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, one_recipe, pip, settings
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, settings
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.pip import newest_python, stack_of
@@ -52,7 +52,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
-        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
+        (("prefix", "project", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
         (("numba_config",), rf"\.numba_config\.yaml|(?=.*[/\\]\.numba_config\.yaml$)(?:{_PLACE})"),
         (("software",), _SOFTWARE),
         # A file of the user's own that has the name of a module; nothing of the system's is renamed, no installed package and no home.
@@ -221,7 +221,8 @@ def _start(name: str, start: float | None) -> Found:
 def _python(case: Case) -> Found:
     python = case.python
     yield "python", _interpreter(case)
-    yield "prefix", pip.conda_prefix(case) or (python.prefix if python is not None else None)
+    yield "prefix", managers.conda_prefix(case) or (python.prefix if python is not None else None)
+    yield "project", managers.project(case)
     series = pip.series(case)
     yield "requirement", pip.requirement(series)
     yield "fits", _fits_here(case)
@@ -264,7 +265,7 @@ def _interpreter(case: Case) -> Value:
     """The Python that packages go into: the examined one, or the virtual environment that is made because that one refuses them."""
     if pip.refused(case):
         return Script('"$HOME"/gpu-env/bin/python')
-    return case.value("python") or pip.interpreter(case) or Script("python" if case.windows else "python3")
+    return case.value("python") or pip.interpreter(case) or Script(managers.runs_python(case) or ("python" if case.windows else "python3"))
 
 
 def _stack(stack: Stack, *, windows: bool) -> Found:

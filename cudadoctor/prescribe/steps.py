@@ -18,10 +18,10 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
 from cudadoctor.model.values import CONTAINER_MARKS
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.prescribe import pip, rights, settings
+from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds
-from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of, words_of
+from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.families import choose
 from cudadoctor.prescribe.gpus import Need, gpus_of, is_headless, need_of
@@ -246,7 +246,8 @@ def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
         return " It is layered over the system's image and counts after a restart."
     if shell.startswith(("pacman -Syu", "sudo pacman -Syu")):
         return " Arch takes no partial upgrades: this brings the whole system up to date, so restart afterwards."
-    return pip.REMARK if pip.interpreter(case) is None and PIP.search(template.shell or "") is not None else ""
+    by_pip = PIP.search(template.shell or "") is not None and managers.manager(case) is None
+    return pip.REMARK if by_pip and pip.interpreter(case) is None else ""
 
 
 def _counts_later(case: Case, shell: str | None) -> bool:
@@ -256,11 +257,10 @@ def _counts_later(case: Case, shell: str | None) -> bool:
 
 def _filled(text: str | None, values: Mapping[str, Value], case: Case) -> str | None:
     """The command with its values, in the words of this system."""
-    if text is None:
+    words = managers.in_its_words(text, case) if text is not None else None
+    if words is None:
         return None
-    if case.windows:
-        return fill_powershell(text.strip("\n"), values)
-    return fill_shell((for_uv(text) if pip.by_uv(case) else text).strip("\n"), values)
+    return fill_powershell(words, values) if case.windows else fill_shell(words, values)
 
 
 def _as_root(command: str | None, template: StepTemplate, case: Case) -> str | None:
