@@ -134,6 +134,60 @@ def test_a_texts_environment_gets_its_packages_from_its_own_manager(shown: str, 
     assert [line for shell in shells(found) for line in shell.split("\n")] == lines
 
 
+NVIDIA_SMI_126 = "| NVIDIA-SMI 540.3.0    Driver Version: 540.3.0    CUDA Version: 12.6  |\n"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "# R36 (release), REVISION: 4.0, GCID: 1, BOARD: generic, EABI: aarch64\n",
+        f"{NVIDIA_SMI_126}|   0  Orin (nvgpu)                  N/A  | N/A              N/A |                  N/A |\n",
+        f"Linux jet 5.15.136-tegra #1 SMP PREEMPT aarch64 aarch64 aarch64 GNU/Linux\n{NVIDIA_SMI_126}",
+    ],
+)
+def test_a_jetson_gets_wheels_of_its_jetpack(shown: str) -> None:
+    found = report(f"AssertionError: Torch not compiled with CUDA enabled\n{shown}").prescription
+    assert found is not None
+    assert shells(found) == [
+        "python3 -m pip install --force-reinstall torch torchvision --index-url https://pypi.jetson-ai-lab.io/jp6/cu126"
+    ]
+
+
+def test_an_older_jetpack_is_left_to_words() -> None:
+    text = "AssertionError: Torch not compiled with CUDA enabled\n# R32 (release), REVISION: 7.1, GCID: 1, BOARD: t210ref, EABI: aarch64\n"
+    found = report(text).prescription
+    assert found is not None
+    assert shells(found) == []
+    assert "download.pytorch.org" not in "".join(step.text for step in found.steps)
+
+
+SMI_128 = "| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |\n|   0  NVIDIA GeForce RTX 5080    Off |  00000000:01:00.0 Off |  N/A |\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "shown", "wanted", "never"),
+    [
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'\n", 'PRETTY_NAME="Ubuntu 22.04.4 LTS"\n', "apt-get install -y cuda-toolkit-12-8", "numba"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'\n", 'PRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"\n', "dnf install -y cuda-toolkit-12-8", "numba"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'\n", "$ conda activate k\n", "cuda-nvcc cuda-cudart-dev cuda-version=12.8", "numba"),
+        ("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'\n", "triton.runtime.errors.PTXASError\n", "", "numba"),
+        ("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'\n", '  File "/v/numba/cuda/codegen.py", line 9, in get\n', "'numba-cuda[cu12]'", "cuda-toolkit"),
+    ],
+)  # fmt: skip
+def test_a_newer_toolkit_is_for_the_compiler_that_complains(message: str, shown: str, wanted: str, never: str) -> None:
+    found = report(message + shown + SMI_128).prescription
+    assert found is not None
+    assert wanted in commands(found)
+    assert never not in commands(found)
+
+
+def test_a_text_that_shows_torch_gets_the_build_of_torch() -> None:
+    text = "$ python -c 'import torch; print(torch.ones(2, device=\"cuda\"))'\nRuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    found = report(text + SMI_128).prescription
+    assert found is not None
+    assert "download.pytorch.org/whl/cu128" in commands(found)
+
+
 def test_an_environment_of_pixi_is_known_by_its_place() -> None:
     made = msgspec.structs.replace(
         python(), prefix="/srv/a b/.pixi/envs/gpu", path="/srv/a b/.pixi/envs/gpu/bin/python", conda="/srv/a b/.pixi/envs/gpu"

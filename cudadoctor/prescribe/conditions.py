@@ -160,6 +160,23 @@ def _for_numba(case: Case) -> bool:
     return case.value("framework") is None and not case.quotes(_BUILD) and frameworks.named_in(case) is None
 
 
+_NUMBA = lazy(r"(?i)numba|nvvm")
+_TRITON = lazy(r"(?i)triton")
+
+
+def _numba(case: Case) -> bool:
+    """Numba is what compiles here: the text shows it, or the machine has it. A text that shows none speaks of another compiler."""
+    told = any(quote.source == "text" for quote in case.root.evidence)
+    here = case.python is not None and case.python.package("numba") is not None
+    return here or not told or case.quotes(_NUMBA) or (frameworks.told(case, "numba-shown") and not case.quotes(_BUILD))
+
+
+def _toolkit_packaged(case: Case) -> bool:
+    """NVIDIA's repository for this release has the toolkit that GPU and driver ask for."""
+    known = placeholders(case)
+    return not frameworks.on_jetson(case) and "toolkit_package" in known and "nvidia_repository" in known and case.system.image is None
+
+
 _CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")
 
 
@@ -303,6 +320,10 @@ CONDITIONS: dict[str, Condition] = {
     **{f"of-{name}": _of(name) for name in ("torch", "jax", "tensorflow", "onnxruntime", "cupy", "ctranslate2", "bitsandbytes")},
     "of-none": lambda case: frameworks.framework(case) is None,
     "for-numba": _for_numba,
+    "numba": _numba,
+    "of-triton": lambda case: case.quotes(_TRITON),
+    "jetson": frameworks.on_jetson,
+    "toolkit-packaged": _toolkit_packaged,
     "pip-torch": pip.torch_of_pip,
     # Of a text's environment nobody knows which PyTorch is in it.
     "pip-torch-possible": lambda case: (

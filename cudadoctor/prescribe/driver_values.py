@@ -49,7 +49,7 @@ def _repositories(case: Case) -> Found:
     system = case.system
     unknown = Script('rhel"$(rpm -E %rhel)"') if system.family == "rhel" and system.version is None else None
     origin = case.driver.stream if case.driver.origin == "nvidia" else None
-    yield "nvidia_repository", origin or system.repository or unknown
+    yield "nvidia_repository", origin or ("wsl-ubuntu" if system.wsl and system.family == "ubuntu" else system.repository) or unknown
     if system.family == "suse":
         yield "suse_repository", f"https://download.nvidia.com/{_suse_folder(system.id or '', system.version)}"
 

@@ -285,6 +285,12 @@ def _toolkits(case: Case) -> Found:
     first = max((row.first_toolkit for row in rows if row.first_toolkit is not None), default=None)
     yield "last_toolkit", last.text if last is not None else None
     yield "first_toolkit", first.text if first is not None else None
+    if first is not None and case.cuda is not None and first.major_minor <= case.cuda.major_minor:
+        # The newest that the driver serves: its repository has that one for every release that the driver is packaged for.
+        major, minor = case.cuda.major_minor
+        yield "toolkit_number", f"{major}.{minor}"
+        yield "toolkit_package", f"cuda-toolkit-{major}-{minor}"
+        yield "toolkit_folder", f"/usr/local/cuda-{major}.{minor}"
 
 
 def _requirement(text: str | None) -> str | None:
