@@ -21,6 +21,7 @@ from cudadoctor.prescribe.families import resolved
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, packages
+from tests.pasted import report
 from tests.prescriptions import (
     AMPERE,
     BLACKWELL,
@@ -314,6 +315,40 @@ def test_headers_and_prebuilt_modules_are_those_of_the_running_kernel() -> None:
 def test_a_ready_made_module_is_not_built_by_dkms(distro: str, kernel: str, here: str, lines: list[str]) -> None:
     state = {KERNEL: Kernel(system="Linux", release=kernel), DRIVER_PACKAGES: packages(here, version="535.183.06-3.el9_4")}
     assert commands(written("driver-module-missing-for-kernel", state, distro=distro)).split("\n") == lines
+
+
+MISMATCHED = """\
+# nvidia-smi
+Failed to initialize NVML: Driver/library version mismatch
+NVML library version: 550.144
+# cat /proc/driver/nvidia/version
+NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
+"""
+
+
+@pytest.mark.parametrize(
+    "entered",
+    [
+        "root@pve:~# pct enter 204\n",
+        "root@ct:~# systemd-detect-virt\nlxc\n",
+        "root@ct:~# tr '\\0' '\\n' < /proc/1/environ\ncontainer=lxc\n",
+    ],
+)
+def test_a_container_of_lxc_takes_the_libraries_of_its_host(entered: str) -> None:
+    found = report(entered + MISMATCHED).prescription
+    assert found is not None
+    assert commands(found) == "sudo sh NVIDIA-Linux-x86_64-550.90.07.run --no-kernel-module"
+
+
+def test_a_restart_that_would_load_the_same_module_is_not_advised() -> None:
+    suse = 'n1:~ # modinfo -F version nvidia\n550.90.07\nPRETTY_NAME="openSUSE Leap 15.6"\n'
+    found = report(MISMATCHED + suse).prescription
+    assert found is not None
+    assert "reboot" not in commands(found)
+    assert commands(found).endswith("nvidia-compute-G06=550.90.07 nvidia-compute-utils-G06=550.90.07")
+    other = report(f"{MISMATCHED}{suse}".replace("\n550.90.07", "\n550.144.03")).prescription
+    assert other is not None
+    assert "sudo reboot" in commands(other)
 
 
 def test_a_gpu_of_nouveau_waits_for_a_restart() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -186,6 +187,25 @@ def test_a_text_that_shows_torch_gets_the_build_of_torch() -> None:
     found = report(text + SMI_128).prescription
     assert found is not None
     assert "download.pytorch.org/whl/cu128" in commands(found)
+
+
+@pytest.mark.parametrize(
+    ("library", "wheel"),
+    [("libnvrtc.so.12", "nvidia-cuda-nvrtc-cu12"), ("libcudart.so.13", "nvidia-cuda-runtime"), ("libcublas.so.11", "nvidia-cublas-cu11")],
+)
+def test_a_missing_library_is_called_by_its_own_wheel(library: str, wheel: str) -> None:
+    missing = finding("framework-cuda-libs-missing", f"OSError: {library}: cannot open shared object file: No such file or directory")
+    found = prescribe(missing, {}, facts_of({}), KNOWLEDGE, None)
+    assert found is not None
+    assert re.findall(r"nvidia-c\w+(?:-\w+)*", "".join(step.text for step in found.steps)) == [wheel]
+
+
+def test_a_program_that_the_loader_refuses_is_none_of_numba() -> None:
+    found = report(
+        "./solver: error while loading shared libraries: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
+    ).prescription
+    assert found is not None
+    assert "numba" not in commands(found)
 
 
 def test_an_environment_of_pixi_is_known_by_its_place() -> None:

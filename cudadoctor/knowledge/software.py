@@ -60,12 +60,15 @@ class JetsonIndex(Row, frozen=True, kw_only=True):
 
 
 class Frameworks(Table, frozen=True, kw_only=True):
-    """`requirements`: what pip is asked for, by framework and series; `conda`: the wheels that hold a package's library."""
+    """`requirements`: what pip is asked for, by framework and series; `libraries`: the wheel that holds each; `conda`: the wheels with
+    a package's library.
+    """
 
     torch_index: tuple[TorchIndex, ...]
     jetson_index: tuple[JetsonIndex, ...]
     requirements: dict[str, dict[str, str]]
     wheels: dict[str, tuple[str, ...]]
+    libraries: dict[str, str]
     conda: dict[str, tuple[str, ...]]
 
 

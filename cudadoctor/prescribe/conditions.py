@@ -151,7 +151,7 @@ def _libcuda_on_disk(case: Case) -> bool:
 
 _BUILD = lazy(
     r"CMAKE|CMake|CUDAToolkit|CUDA_TOOLKIT_ROOT_DIR|CUDACXX|cuda_runtime\.h|cuda_runtime_api\.h|nvcc(?:\.exe)?\b|setup\.py|build_ext|CUDAExtension"
-    r"|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
+    r"|error while loading shared libraries|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
 )
 
 

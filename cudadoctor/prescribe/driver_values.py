@@ -26,6 +26,7 @@ def driver(case: Case) -> Found:
     release = running(case)
     machine = kernel.machine if kernel is not None and kernel.machine else "x86_64"
     yield "repository_machine", "sbsa" if machine in ("aarch64", "arm64") else machine
+    yield "run_machine", "aarch64" if machine in ("aarch64", "arm64") else "x86_64"
     yield "kernel", release or Script('"$(uname -r)"')
     if release is None:
         yield "kernel_headers", _headers_of_running(case)
@@ -152,6 +153,9 @@ def libraries(case: Case) -> Found:
         yield from (("library_words", "nvcuda.dll, which NVIDIA's driver brings"), ("smi_words", "nvidia-smi.exe in C:\\Windows\\System32"))
         return
     yield "library_packages", library
+    loaded = loaded_version(case)
+    if family == "suse" and loaded is not None:
+        yield "matching_libraries", tuple(f"{name}={loaded}" for name in dict.fromkeys((*library, *tools)))
     yield "smi_packages", tools
     number = "NNN" if branch is None else str(branch)
     anywhere = "the package for it (Ubuntu: {}; Debian: {}; Fedora: xorg-x11-drv-nvidia-cuda{}; Arch: nvidia-utils)"
@@ -208,7 +212,7 @@ def fabric_manager(case: Case) -> Found:
         return
     branch = version.split(".")[0]
     if case.system.family in ("debian", "ubuntu"):
-        yield "fabric_manager", f"nvidia-fabricmanager-{branch}"
+        yield "fabric_manager", f"nvidia-fabricmanager-{branch}={version}*"  # apt adds the archive's own revision
         yield "fabric_manager_words", f"nvidia-fabricmanager-{branch}, version {version}"
     elif case.system.family in ("fedora", "rhel", "suse"):
         name = "nvidia-fabricmanager" if int(branch) >= FABRIC_IN_ONE_WORD else "nvidia-fabric-manager"

@@ -26,6 +26,7 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _CUDNN = lazy(r"libcudnn\w{0,40}\.so\.(\d)|cudnn\w{0,40}64_(\d)|\((\d), \d{1,9}, \d{1,9}\)|cuDNN version (\d)")
 _WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
 NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
+_LIBRARY = lazy(r"\blib\w{3,20}\.so\.\d{1,2}(?:\.\d(?!\.?\d))?\b")
 UNKNOWN_DRIVER = 12  # the major version of CUDA that is taken to be served where nothing says which
 
 
@@ -175,6 +176,8 @@ def values(case: Case) -> Found:
     yield "torch_index", index[0] if index is not None else None
     yield "torch_requirement", index[1] if index is not None else None
     yield "jetson_index", jetson_index(case)
+    missing = _LIBRARY.search(case.words)
+    yield "library_wheel", case.knowledge.frameworks.libraries.get(missing[0]) if missing is not None else None
     series = wheel_series(case)
     yield "jax_requirement", f"jax[{'cuda13' if series == 'cu13' else 'cuda12'}]" if series in ("cu12", "cu13") else None
     yield from ((f"{name}_requirement", asked.get(series or "")) for name, asked in case.knowledge.frameworks.requirements.items())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import DKMS, KERNEL, PCI, Package
+from cudadoctor.model.values import DKMS, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, Package
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
@@ -72,6 +72,13 @@ def _loads_now(case: Case) -> bool:
     return not held and case.system.family != "arch"
 
 
+def _stays(case: Case) -> bool:
+    """The module on disk is the one that is loaded: a restart loads it again."""
+    loaded, files = case.get(LOADED_DRIVER), case.get(MODULE_FILES)
+    versions = {file.version.text for file in files or () if file.version is not None}
+    return loaded is not None and versions == {loaded.version.text}
+
+
 def values(case: Case) -> Found:
     found = _ready_made(case)
     yield "prebuilt_module", _for_running_kernel(case)
@@ -89,5 +96,6 @@ def values(case: Case) -> Found:
 CONDITIONS: dict[str, Condition] = {
     "module-built-here": lambda case: _ready_made(case) is None,
     "module-waits-for-restart": _waits_for_restart,
+    "module-stays": _stays,
     "module-loads-now": _loads_now,
 }
