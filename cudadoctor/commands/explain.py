@@ -57,7 +57,7 @@ def explain(words: tuple[str, ...], form: str, distro: str | None, **options: An
     """
     if not words and not _piped():
         raise click.MissingParameter(param_hint="'WHAT...'", param_type="argument")
-    what = " ".join(words) or "-"  # `explain Xid 79` needs no quotes
+    what = " ".join(words) if words else "-"  # `explain Xid 79` needs no quotes
     with ExitStack() as ends:
         judge = _judges(what, ends)
         from cudadoctor.commands import explaining

@@ -68,7 +68,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         # No group that gives more than its name says.
         (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),
-        (("units",), r"\w[\w@.:\\-]{0,199}\.service"),
+        (("units", "unit"), r"\w[\w@.:\\-]{0,199}\.service"),
         (("commented",), r"\d{1,7}\{/\^(?:: )?# \.\*\\b[A-Za-z_]\w{0,100}\\b/\{p;q\}\};\$q1"),
         (("comment_out",), r"\d{1,7}\{/\\\(\^\\\|\[\^\$\{\]\\\)\\b[A-Za-z_]\w{0,100}\[= \]/s/\^/(?:: )?# /\}"),
         (("put_back",), r"\d{1,7}\{/\\b[A-Za-z_]\w{0,100}\\b/s/\^(?:: )?# //\}"),
@@ -127,6 +127,7 @@ def _files(case: Case) -> Found:
     yield "kept_path", case.value("kept")
     yield "amount", case.value("amount")
     yield "call", case.value("call")
+    yield "unit", case.value("unit")
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
     loaded = case.value("path") or (ladder.library_path if ladder is not None else None)
