@@ -9,6 +9,7 @@ import pytest
 
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import (
+    DKMS,
     DRIVER_PACKAGES,
     KERNEL,
     PCI,
@@ -349,6 +350,29 @@ def test_a_restart_that_would_load_the_same_module_is_not_advised() -> None:
     other = report(f"{MISMATCHED}{suse}".replace("\n550.90.07", "\n550.144.03")).prescription
     assert other is not None
     assert "sudo reboot" in commands(other)
+
+
+def test_a_driver_that_does_not_compile_is_not_installed_again() -> None:
+    line = "/var/lib/dkms/nvidia-current/{}/build/nvidia-drm/nvidia-drm-drv.c:300:6: error: no member named 'x'"
+    state = {PCI: bus(gpu(None, AMPERE)), KERNEL: RELEASE}
+    found = prescribe(finding("driver-build-failed", line.format("535.154.05")), {}, facts_of(state), KNOWLEDGE, "debian-12")
+    assert found is not None
+    assert "apt-get install -y nvidia-open" in commands(found)
+    old = {**state, PCI: bus(gpu(None, KEPLER))}
+    last = prescribe(finding("driver-build-failed", line.format("470.256.02")), {}, facts_of(old), KNOWLEDGE, "debian-12")
+    assert last is not None
+    assert "no single driver" not in "".join(step.text for step in last.steps)
+
+
+def test_no_command_for_the_system_is_printed_twice() -> None:
+    lines = shells(written("nouveau-bound", {PCI: bus(gpu("nouveau", AMPERE)), KERNEL: RELEASE}, distro="silverblue-42"))
+    assert len(lines) == len(set(lines))
+
+
+def test_without_dkms_none_is_asked_to_build() -> None:
+    found = written("driver-module-missing-for-kernel", {KERNEL: RELEASE, DKMS: None}, distro="rocky-9.4")
+    assert "dkms" not in commands(found)
+    assert "nvidia-driver" in "".join(step.text for step in found.steps)
 
 
 def test_a_gpu_of_nouveau_waits_for_a_restart() -> None:

@@ -186,6 +186,8 @@ def _system(name: str, version: str | None, codename: str | None, words: str) ->
             version = "11" if int(build["build"] or build["other"]) >= 22000 else "10"
     if name == "ubuntu" and version is not None:
         version = f"{version}.04" if version in ("16", "18", "20", "22", "24", "26") else ".".join(version.split(".")[:2])
+    if name == "fedora" and version is not None:
+        version = version.split(".")[0]  # an image's name has the day of its build behind it
     pack = _SERVICE_PACK.search(words) if name == "sles" and version is not None else None
     variant = _VARIANT.search(words) if name == "fedora" else None
     return OperatingSystem(

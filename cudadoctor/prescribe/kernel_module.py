@@ -11,6 +11,7 @@ import re
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DKMS, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, Package
+from cudadoctor.prescribe import frameworks
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.shells import Found
 
@@ -39,6 +40,12 @@ def _ready_made(case: Case) -> tuple[Package, re.Match[str]] | None:
     if form is None or entries or any(_BUILDER.search(package.name) for package in case.packages):
         return None
     return next(((package, found) for package in case.packages if (found := form.match(package.name)) is not None), None)
+
+
+def _without_builder(case: Case) -> bool:
+    """There is no dkms, and no package that would bring it. Fedora has akmods for it, and SUSE's packages link their modules."""
+    missing = case.absent(DKMS) or frameworks.told(case, "no-dkms")
+    return missing and case.system.family not in ("fedora", "suse") and not any(_BUILDER.search(package.name) for package in case.packages)
 
 
 def _for_running_kernel(case: Case) -> str | None:
@@ -94,7 +101,7 @@ def values(case: Case) -> Found:
 
 
 CONDITIONS: dict[str, Condition] = {
-    "module-built-here": lambda case: _ready_made(case) is None,
+    "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
     "module-waits-for-restart": _waits_for_restart,
     "module-stays": _stays,
     "module-loads-now": _loads_now,

@@ -24,7 +24,7 @@ from cudadoctor.prescribe.conditions import holds
 from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.families import choose
-from cudadoctor.prescribe.gpus import Need, gpus_of, is_headless, need_of
+from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
 from cudadoctor.prescribe.shells import Script, Value, fill_shell, fill_words, names, with_sudo
@@ -43,6 +43,7 @@ _WITHOUT_A_STEP = Step(
     text="The steps for this cause are for Linux. On Windows install the newest driver for the GPU from https://www.nvidia.com/drivers; "
     "for a program in WSL, or on another machine, name its system: --distro wsl-ubuntu-24.04."
 )
+_OF_BUILD = lazy(r"\bnvidia[\w-]{0,20}/(\d{3})\.\d")
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
 
@@ -63,7 +64,8 @@ def prescribe(
         rendered = list(_of_recipe(recipe, case, distro))
         if rendered and action is None:
             action = recipe.action
-        steps += [step for step in rendered if step.shell is not None or step not in steps]
+        said = {step.shell for step in steps if step.kind == "system"}
+        steps += [step for step in rendered if (step.shell not in said if step.shell is not None else step not in steps)]
     if case.windows and action is None and knowledge.cause(diagnosis_root.cause).recipes:
         action, steps = "none", [_WITHOUT_A_STEP]
     if action is None:
@@ -120,7 +122,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     if system == Distribution() and _of_windows(root):
         system = from_word("windows", knowledge)
     gpus = gpus_of(root, facts, knowledge)
-    need = _flavoured(root, need_of(gpus.architectures, _minimum(root, values, knowledge), _number(values.get("legacy_branch"))), knowledge)
+    least = _after_failed(root, gpus, knowledge) or _minimum(root, values, knowledge)
+    need = _flavoured(root, need_of(gpus.architectures, least, _number(values.get("legacy_branch"))), knowledge)
     headless = is_headless(gpus, facts, system.headless)
     driver = choose(need, system, knowledge, headless=headless)
     return Case(
@@ -149,6 +152,17 @@ def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> 
         return None
     full = knowledge.driver_minimum(ToolkitVersion(stated)).full
     return full.major if full is not None else None
+
+
+def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None:
+    """The branch after the one that does not compile here, unless that one is the last for a GPU."""
+    found = [int(number) for quote in root.evidence for number in _OF_BUILD.findall(quote.text)]
+    if root.cause != "driver-build-failed" or not found:
+        return None
+    ends = [row.last_driver_branch for row in gpus.architectures if row.last_driver_branch is not None]
+    if any(end <= max(found) for end in ends):
+        return None
+    return min((row.branch for row in knowledge.branches if row.branch > max(found)), default=max(found) + 1)
 
 
 def _number(text: str | None) -> int | None:
