@@ -100,8 +100,12 @@ def values(case: Case) -> Found:
     yield "module_kernel", f"{name['kernel']}{dist['dist']}.{machine}" if dist is not None else None
 
 
+_COMPILED = lazy(r"\.[ch]:\d{1,6}(?::\d{1,4})?: (?:fatal )?error: (?!linux/)|/usr/src/(?:linux-headers-|kernels/)\S{1,80}/scripts/")
+
 CONDITIONS: dict[str, Condition] = {
     "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
+    # The compiler got as far as an error of the source, or make into the headers' own scripts: they are there.
+    "compiled-with-headers": lambda case: case.quotes(_COMPILED),
     "module-waits-for-restart": _waits_for_restart,
     "module-stays": _stays,
     "module-loads-now": _loads_now,
