@@ -276,6 +276,20 @@ def test_a_log_is_read_from_a_file_and_from_stdin(tmp_path: Path) -> None:
     assert from_file.out.split("All")[0] == from_stdin.out.split("All")[0]  # what other commands are told differs
 
 
+def test_explain_reads_what_is_piped_into_it(tmp_path: Path) -> None:
+    text = "Failed to initialize NVML: Driver/library version mismatch\n"
+    asked = [sys.executable, "-m", "cudadoctor", "explain", "--format", "json"]
+    piped = subprocess.run(asked, input=text, text=True, capture_output=True, check=False, timeout=120)
+    assert json.loads(piped.stdout)["diagnosis"]["root"]["cause"] == "driver-version-mismatch"
+    (tmp_path / "log").write_text(text)
+    with (tmp_path / "log").open() as stream:
+        read = subprocess.run(asked, stdin=stream, text=True, capture_output=True, check=False, timeout=120)
+    assert read.returncode == piped.returncode == 1
+    empty = subprocess.run(asked, stdin=subprocess.DEVNULL, text=True, capture_output=True, check=False, timeout=120)
+    assert empty.returncode == 2
+    assert "Missing argument" in empty.stderr
+
+
 def test_a_log_that_is_missing() -> None:
     result = run("check", "--replay", host(HEALTHY), "--log", "/no/such/log")
     assert result.code == 2

@@ -9,6 +9,7 @@ import pytest
 
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.values import (
+    DKMS,
     DRIVER_PACKAGES,
     KERNEL,
     PCI,
@@ -21,6 +22,7 @@ from cudadoctor.prescribe.families import resolved
 from cudadoctor.prescribe.steps import case_of
 from tests.cases import every
 from tests.facts_builder import ADDRESS, bus, facts_of, gpu, packages
+from tests.pasted import report
 from tests.prescriptions import (
     AMPERE,
     BLACKWELL,
@@ -290,6 +292,94 @@ def test_headers_and_prebuilt_modules_are_those_of_the_running_kernel() -> None:
     assert "dkms" not in found
     lts = Kernel(system="Linux", release="6.12.8-1-lts")
     assert "linux-lts-headers" in commands(written("driver-module-missing-for-kernel", {KERNEL: lts}, distro="arch"))
+
+
+@pytest.mark.parametrize(
+    ("distro", "kernel", "here", "lines"),
+    [
+        ("arch", "6.12.4-arch1-1", "nvidia", ["sudo pacman -Syu", "sudo reboot"]),
+        ("arch", "6.12.4-1-lts", "nvidia-open-lts", ["sudo pacman -Syu", "sudo reboot"]),
+        ("arch", "6.12.4-zen1-1-zen", "nvidia-open", ["sudo pacman -Syu --needed nvidia-open-dkms linux-zen-headers", "sudo reboot"]),
+        ("manjaro", "6.6.8-2-MANJARO", "linux515-nvidia-470xx", ["sudo pacman -Syu --needed linux66-nvidia-470xx", "sudo reboot"]),
+        ("arch", "6.12.4-arch1-1", "nvidia-open-dkms", ["sudo pacman -Syu --needed linux-headers", "sudo reboot"]),
+        (
+            "rocky-9.4", "5.14.0-427.33.1.el9_4.x86_64", "kmod-nvidia-open-535.183.06-5.14.0-427.20.1",
+            [
+                "sudo dnf install -y --refresh 'kmod-nvidia-open-535.*-5.14.0-427.33.1*'",
+                "sudo grubby --set-default /boot/vmlinuz-5.14.0-427.20.1.el9_4.x86_64",
+                "sudo modprobe nvidia",
+                "sudo modprobe nvidia-uvm",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_a_ready_made_module_is_not_built_by_dkms(distro: str, kernel: str, here: str, lines: list[str]) -> None:
+    state = {KERNEL: Kernel(system="Linux", release=kernel), DRIVER_PACKAGES: packages(here, version="535.183.06-3.el9_4")}
+    assert commands(written("driver-module-missing-for-kernel", state, distro=distro)).split("\n") == lines
+
+
+MISMATCHED = """\
+# nvidia-smi
+Failed to initialize NVML: Driver/library version mismatch
+NVML library version: 550.144
+# cat /proc/driver/nvidia/version
+NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
+"""
+
+
+@pytest.mark.parametrize(
+    "entered",
+    [
+        "root@pve:~# pct enter 204\n",
+        "root@ct:~# systemd-detect-virt\nlxc\n",
+        "root@ct:~# tr '\\0' '\\n' < /proc/1/environ\ncontainer=lxc\n",
+    ],
+)
+def test_a_container_of_lxc_takes_the_libraries_of_its_host(entered: str) -> None:
+    found = report(entered + MISMATCHED).prescription
+    assert found is not None
+    assert commands(found) == "sudo sh NVIDIA-Linux-x86_64-550.90.07.run --no-kernel-module"
+
+
+def test_a_restart_that_would_load_the_same_module_is_not_advised() -> None:
+    suse = 'n1:~ # modinfo -F version nvidia\n550.90.07\nPRETTY_NAME="openSUSE Leap 15.6"\n'
+    found = report(MISMATCHED + suse).prescription
+    assert found is not None
+    assert "reboot" not in commands(found)
+    assert commands(found).endswith("nvidia-compute-G06=550.90.07 nvidia-compute-utils-G06=550.90.07")
+    other = report(f"{MISMATCHED}{suse}".replace("\n550.90.07", "\n550.144.03")).prescription
+    assert other is not None
+    assert "sudo reboot" in commands(other)
+
+
+def test_a_driver_that_does_not_compile_is_not_installed_again() -> None:
+    line = "/var/lib/dkms/nvidia-current/{}/build/nvidia-drm/nvidia-drm-drv.c:300:6: error: no member named 'x'"
+    state = {PCI: bus(gpu(None, AMPERE)), KERNEL: RELEASE}
+    found = prescribe(finding("driver-build-failed", line.format("535.154.05")), {}, facts_of(state), KNOWLEDGE, "debian-12")
+    assert found is not None
+    assert "apt-get install -y nvidia-open" in commands(found)
+    assert "linux-headers" not in commands(found)
+    old = {**state, PCI: bus(gpu(None, KEPLER))}
+    last = prescribe(finding("driver-build-failed", line.format("470.256.02")), {}, facts_of(old), KNOWLEDGE, "debian-12")
+    assert last is not None
+    assert "no single driver" not in "".join(step.text for step in last.steps)
+
+
+def test_no_command_for_the_system_is_printed_twice() -> None:
+    lines = shells(written("nouveau-bound", {PCI: bus(gpu("nouveau", AMPERE)), KERNEL: RELEASE}, distro="silverblue-42"))
+    assert len(lines) == len(set(lines))
+
+
+def test_without_dkms_none_is_asked_to_build() -> None:
+    found = written("driver-module-missing-for-kernel", {KERNEL: RELEASE, DKMS: None}, distro="rocky-9.4")
+    assert "dkms" not in commands(found)
+    assert "nvidia-driver" in "".join(step.text for step in found.steps)
+
+
+def test_a_gpu_of_nouveau_waits_for_a_restart() -> None:
+    state = {KERNEL: RELEASE, PCI: bus(gpu("nouveau", AMPERE))}
+    found = commands(written("driver-module-missing-for-kernel", state))
+    assert found.endswith("sudo dkms autoinstall -k 6.8.0-45-generic\nsudo reboot")
 
 
 def test_only_the_linux_driver_leaves_wsl() -> None:

@@ -1,7 +1,8 @@
-"""The Python packages for driver and GPU, and who installs them: pip, conda, uv, a virtual environment."""
+"""The Python packages for driver and GPU, and who installs them: pip, conda, pixi, uv, poetry, a virtual environment."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
@@ -28,6 +29,7 @@ from cudadoctor.model.values import (
 from cudadoctor.model.version import ComputeCapability, CudaVersion, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe import prescribe
 from tests.facts_builder import bus, facts_of, gpu, nvml, nvml_gpu, packages
+from tests.pasted import report
 from tests.prescriptions import (
     KNOWLEDGE,
     PASCAL,
@@ -85,6 +87,139 @@ def test_a_driver_of_an_older_cuda_than_any_wheels_gets_a_toolkit_of_its_own_ver
     assert "numba-cuda" not in found
     conda = written("toolkit-missing", machine("3.5", "11.4", ("numpy", "1.26.4"), conda="/opt/conda"))
     assert "numba cudatoolkit=11.4" in commands(conda)
+
+
+CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled\n$ nvidia-smi --query-gpu=name,driver_version --format=csv,noheader\nNVIDIA A10, 570.86.15\n"
+TORCH_OF_126 = "https://download.pytorch.org/whl/cu126"
+
+
+@pytest.mark.parametrize(
+    ("shown", "lines"),
+    [
+        (
+            "(seg) lena@w4:~$ conda list torch\npytorch   2.5.1   cpu_generic_py311_h1234567_0   conda-forge\n",
+            ['conda remove -y -p "$CONDA_PREFIX" --force pytorch-cpu', 'conda install -y -p "$CONDA_PREFIX" -c conda-forge pytorch-gpu cuda-version=12'],
+        ),
+        (
+            '  File "/data/miniconda3/envs/asr/lib/python3.10/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\n',
+            [
+                "python3 -m pip uninstall -y torch torchvision torchaudio",
+                "conda remove -y -p /data/miniconda3/envs/asr --force pytorch-cpu",
+                "conda install -y -p /data/miniconda3/envs/asr -c conda-forge pytorch-gpu cuda-version=12",
+            ],
+        ),
+        (
+            "$ conda activate asr\n(asr) $ pip list | grep torch\ntorch   2.6.0+cpu\n",
+            [f"python3 -m pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"],
+        ),
+        (
+            '  File "/home/k/vision/.pixi/envs/default/lib/python3.12/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\n',
+            ["pixi workspace system-requirements add cuda 12", "pixi add pytorch-gpu cuda-version=12"],
+        ),
+        ("~/asr> uv sync\n", [f"uv add 'torch<2.15' torchvision --index pytorch-cu126={TORCH_OF_126}"]),
+        ("$ uv pip list\n", [f"uv pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"]),
+        (
+            "$ ls\npoetry.lock pyproject.toml train.py\n",
+            [f"poetry source add --priority=explicit pytorch-cu126 {TORCH_OF_126}", "poetry add --source pytorch-cu126 'torch<2.15' torchvision"],
+        ),
+        # A folder that is called envs makes no environment of conda, nor does a message that names conda.
+        (
+            '  File "/home/k/envs/asr/lib/python3.10/site-packages/torch/cuda/__init__.py", line 310, in _lazy_init\nDo `conda install cudatoolkit`\n',
+            [f"python3 -m pip install --force-reinstall 'torch<2.15' torchvision --index-url {TORCH_OF_126}"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_texts_environment_gets_its_packages_from_its_own_manager(shown: str, lines: list[str]) -> None:
+    found = report(shown + CPU_BUILD).prescription
+    assert found is not None
+    assert [line for shell in shells(found) for line in shell.split("\n")] == lines
+
+
+NVIDIA_SMI_126 = "| NVIDIA-SMI 540.3.0    Driver Version: 540.3.0    CUDA Version: 12.6  |\n"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "# R36 (release), REVISION: 4.0, GCID: 1, BOARD: generic, EABI: aarch64\n",
+        f"{NVIDIA_SMI_126}|   0  Orin (nvgpu)                  N/A  | N/A              N/A |                  N/A |\n",
+        f"Linux jet 5.15.136-tegra #1 SMP PREEMPT aarch64 aarch64 aarch64 GNU/Linux\n{NVIDIA_SMI_126}",
+    ],
+)
+def test_a_jetson_gets_wheels_of_its_jetpack(shown: str) -> None:
+    found = report(f"AssertionError: Torch not compiled with CUDA enabled\n{shown}").prescription
+    assert found is not None
+    assert shells(found) == [
+        "python3 -m pip install --force-reinstall torch torchvision --index-url https://pypi.jetson-ai-lab.io/jp6/cu126"
+    ]
+
+
+def test_an_older_jetpack_is_left_to_words() -> None:
+    text = "AssertionError: Torch not compiled with CUDA enabled\n# R32 (release), REVISION: 7.1, GCID: 1, BOARD: t210ref, EABI: aarch64\n"
+    found = report(text).prescription
+    assert found is not None
+    assert shells(found) == []
+    assert "download.pytorch.org" not in "".join(step.text for step in found.steps)
+
+
+SMI_128 = "| NVIDIA-SMI 570.86.15   Driver Version: 570.86.15   CUDA Version: 12.8 |\n|   0  NVIDIA GeForce RTX 5080    Off |  00000000:01:00.0 Off |  N/A |\n"
+
+
+@pytest.mark.parametrize(
+    ("message", "shown", "wanted", "never"),
+    [
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'\n", 'PRETTY_NAME="Ubuntu 22.04.4 LTS"\n', "apt-get install -y cuda-toolkit-12-8", "numba"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'\n", 'PRETTY_NAME="Rocky Linux 9.4 (Blue Onyx)"\n', "dnf install -y cuda-toolkit-12-8", "numba"),
+        ("nvcc fatal   : Unsupported gpu architecture 'compute_120'\n", "$ conda activate k\n", "cuda-nvcc cuda-cudart-dev cuda-version=12.8", "numba"),
+        ("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'\n", "triton.runtime.errors.PTXASError\n", "", "numba"),
+        ("ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'\n", '  File "/v/numba/cuda/codegen.py", line 9, in get\n', "'numba-cuda[cu12]'", "cuda-toolkit"),
+    ],
+)  # fmt: skip
+def test_a_newer_toolkit_is_for_the_compiler_that_complains(message: str, shown: str, wanted: str, never: str) -> None:
+    found = report(message + shown + SMI_128).prescription
+    assert found is not None
+    assert wanted in commands(found)
+    assert never not in commands(found)
+
+
+def test_a_text_that_shows_torch_gets_the_build_of_torch() -> None:
+    text = "$ python -c 'import torch; print(torch.ones(2, device=\"cuda\"))'\nRuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    found = report(text + SMI_128).prescription
+    assert found is not None
+    assert "download.pytorch.org/whl/cu128" in commands(found)
+
+
+@pytest.mark.parametrize(
+    ("library", "wheel"),
+    [("libnvrtc.so.12", "nvidia-cuda-nvrtc-cu12"), ("libcudart.so.13", "nvidia-cuda-runtime"), ("libcublas.so.11", "nvidia-cublas-cu11")],
+)
+def test_a_missing_library_is_called_by_its_own_wheel(library: str, wheel: str) -> None:
+    missing = finding("framework-cuda-libs-missing", f"OSError: {library}: cannot open shared object file: No such file or directory")
+    found = prescribe(missing, {}, facts_of({}), KNOWLEDGE, None)
+    assert found is not None
+    assert re.findall(r"nvidia-c\w+(?:-\w+)*", "".join(step.text for step in found.steps)) == [wheel]
+
+
+def test_a_program_that_the_loader_refuses_is_none_of_numba() -> None:
+    found = report(
+        "./solver: error while loading shared libraries: libnvrtc.so.12: cannot open shared object file: No such file or directory\n"
+    ).prescription
+    assert found is not None
+    assert "numba" not in commands(found)
+
+
+def test_an_environment_of_pixi_is_known_by_its_place() -> None:
+    made = msgspec.structs.replace(
+        python(), prefix="/srv/a b/.pixi/envs/gpu", path="/srv/a b/.pixi/envs/gpu/bin/python", conda="/srv/a b/.pixi/envs/gpu"
+    )
+    lines = commands(written("toolkit-missing", {PYTHON: made})).split("\n")
+    assert lines == ["pixi add --manifest-path '/srv/a b' numba-cuda cuda-nvcc cuda-nvrtc cuda-version=12 'numpy<2.5'"]
+
+
+def test_whose_project_an_environment_of_poetry_is_its_place_does_not_say() -> None:
+    place = "/home/k/.cache/pypoetry/virtualenvs/asr-Ab1-py3.12"
+    made = msgspec.structs.replace(python(), prefix=place, path=f"{place}/bin/python", virtual=True)
+    assert shells(written("toolkit-missing", {PYTHON: made})) == []
 
 
 def test_what_uv_made_has_no_pip_and_is_installed_into_by_uv() -> None:

@@ -167,7 +167,7 @@ def test_the_lexicon_is_in_lower_case_and_every_list_is_used() -> None:
 
 
 def test_every_kind_is_a_cause_or_one_that_a_rule_asks_for() -> None:
-    asked = "\n".join(path.read_text("utf-8") for room in ("texts", "checks") for path in (PACKAGE / room).rglob("*.py"))
+    asked = "\n".join(path.read_text("utf-8") for room in ("texts", "checks", "prescribe") for path in (PACKAGE / room).rglob("*.py"))
     kinds = {kind for entry in KNOWLEDGE.lexicon.says for kind in entry.kinds} | {entry.kind for entry in KNOWLEDGE.circumstances}
     assert {kind for kind in kinds - set(KNOWLEDGE.causes) if f'"{kind}"' not in asked} == set()
 

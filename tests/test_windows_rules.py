@@ -262,7 +262,7 @@ def test_rows_that_say_nothing_on_windows_are_skipped() -> None:
 LINUX_ALONE = {
     "container-engine-sandboxed", "device-permission-denied", "driver-wrong-platform", "libcuda-stub-loaded", "vfio-bound", "wsl-linux-driver-installed",
     "nouveau-bound", "device-nodes-missing", "uvm-unavailable", "driver-module-missing-for-kernel", "driver-build-failed", "process-limits", "mps-problem",
-    "file-not-readable", "mount-option-forbids", "preloaded-library-interferes",
+    "file-not-readable", "mount-option-forbids", "preloaded-library-interferes", "module-unsupported-by-suse", "service-without-devices",
     "security-policy-denies-devices", "driver-version-mismatch", "fabric-manager-not-running", "zombie-gpu-process", "gpu-memory-not-onlined",
 }  # fmt: skip
 LINUX_WORDS = re.compile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -27,25 +28,36 @@ def _judges(what: str, ends: ExitStack) -> Callable[[], Judge]:
     return lambda: early or start()
 
 
+def _piped() -> bool:
+    """Whether somebody handed a text over: a terminal and /dev/null hold none."""
+    try:
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # closed, or none at all
+        return False
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)
+
+
 @helping.command(
     "Diagnose",
     "Explain a code, a cause, a thing, a log or an error text.",
     ("cudadoctor explain Xid 79", "a code"),
     ("cudadoctor explain train.log", "a log"),
-    ("python train.py 2>&1 | cudadoctor explain -", "what a program prints"),
+    ("python train.py 2>&1 | cudadoctor explain", "what a program prints"),
     ("cudadoctor explain nouveau-bound", "a cause, with its steps"),
 )
-@click.argument("words", metavar="WHAT", nargs=-1, required=True, shell_complete=examining.causes_of)
+@click.argument("words", metavar="WHAT", nargs=-1, shell_complete=examining.causes_of)
 @click.option("--format", "form", type=click.Choice(examining.FORMATS), default="text", show_default=True)
 @groups.distro_option
 @groups.shown
 def explain(words: tuple[str, ...], form: str, distro: str | None, **options: Any) -> None:
     """Explain a code, a cause, a thing or a text.
 
-    WHAT is `-` (standard input), a cause id, a code (cuda 100, Xid 79), an environment variable, a GPU (GK208M, 10de:1292, sm_90), a
-    version (driver 470, cuda 12.4, ptx 8.5, gcc 13, numba 0.60), a file, or the text itself.
+    WHAT is `-` (standard input; so is nothing, with a pipe or a file there), a cause id, a code (cuda 100, Xid 79), an environment
+    variable, a GPU (GK208M, 10de:1292, sm_90), a version (driver 470, cuda 12.4, ptx 8.5, gcc 13, numba 0.60), a file, or the text itself.
     """
-    what = " ".join(words)  # `explain Xid 79` needs no quotes
+    if not words and not _piped():
+        raise click.MissingParameter(param_hint="'WHAT...'", param_type="argument")
+    what = " ".join(words) if words else "-"  # `explain Xid 79` needs no quotes
     with ExitStack() as ends:
         judge = _judges(what, ends)
         from cudadoctor.commands import explaining

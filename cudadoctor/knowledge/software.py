@@ -50,12 +50,25 @@ class TorchIndex(Row, frozen=True, kw_only=True):
         return ComputeCapability(self.cc_min) <= capability <= ComputeCapability(self.cc_max)
 
 
+class JetsonIndex(Row, frozen=True, kw_only=True):
+    """One of the indexes whose wheels are built for the GPU of a Jetson."""
+
+    tag: str
+    cuda: str
+    l4t: str
+    source: Source
+
+
 class Frameworks(Table, frozen=True, kw_only=True):
-    """`requirements`: what pip is asked for, by framework and series; `conda`: the wheels that hold a package's library."""
+    """`requirements`: what pip is asked for, by framework and series; `libraries`: the wheel that holds each; `conda`: the wheels with
+    a package's library.
+    """
 
     torch_index: tuple[TorchIndex, ...]
+    jetson_index: tuple[JetsonIndex, ...]
     requirements: dict[str, dict[str, str]]
     wheels: dict[str, tuple[str, ...]]
+    libraries: dict[str, str]
     conda: dict[str, tuple[str, ...]]
 
 

@@ -50,6 +50,7 @@ class Architecture(Row, frozen=True, kw_only=True, rename={"first_toolkit_text":
     first_toolkit_text: str | None = None
     last_toolkit_text: str | None = None
     first_driver_branch: int | None = None
+    common_driver_branch: int | None = None  # what most of its products need, where the first of them came with an earlier branch
     first_driver: str | None = None
     first_driver_basis: str | None = None
     last_driver_branch: int | None = None

@@ -1,4 +1,4 @@
-"""The distribution: /etc/os-release, or `lsb_release -a` in a pasted text."""
+"""The distribution: /etc/os-release or any part of it, or `lsb_release -a` in a pasted text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
 
 _RELEASE_LINE = lazy(
-    r"^\s{0,16}(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VARIANT_ID|VERSION|VERSION_ID|(?:VERSION|UBUNTU|DEBIAN)_CODENAME)=(?P<value>.{1,200})$"
+    r"^\s{0,16}(?:/(?:etc|usr/lib)/os-release:)?(?P<name>ID|ID_LIKE|NAME|PRETTY_NAME|VARIANT_ID|VERSION|VERSION_ID|(?:VERSION|UBUNTU|DEBIAN)_CODENAME"
+    r"|DISTRIB_(?:ID|RELEASE|CODENAME|DESCRIPTION))=(?P<value>.{1,200})$"
 )
 _LSB_LINE = lazy(r"^\s{0,16}(?P<name>Distributor ID|Description|Release|Codename):\s{1,16}(?P<value>\S.{0,200})$")
-_LSB_NAMES = {"Distributor ID": "ID", "Description": "PRETTY_NAME", "Release": "VERSION_ID", "Codename": "VERSION_CODENAME"}
+_LSB_NAMES = {
+    "Distributor ID": "ID", "Description": "PRETTY_NAME", "Release": "VERSION_ID", "Codename": "VERSION_CODENAME",
+    "DISTRIB_ID": "ID", "DISTRIB_DESCRIPTION": "PRETTY_NAME", "DISTRIB_RELEASE": "VERSION_ID", "DISTRIB_CODENAME": "VERSION_CODENAME",
+}  # fmt: skip
+_NUMBER = lazy(r"\d{1,4}(?:\.\d{1,8}){0,2}")
 _IN_BRACKETS = lazy(r"\((?P<words>[A-Za-z]{3,20})(?: [A-Za-z]{3,20})?\)")
 # lsb_release's own words for some of them.
 _DISTRIBUTORS = {
@@ -40,31 +45,43 @@ def _parse(text: Text, names: Names) -> Output:
             continue
         name = _LSB_NAMES.get(found["name"], found["name"])
         value = found["value"].strip().strip("\"'")
-        values[name] = _DISTRIBUTORS.get(value.lower(), value.lower()) if found["name"] == "Distributor ID" else value
+        values[name] = _DISTRIBUTORS.get(value.lower(), value.lower()) if found["name"] in ("Distributor ID", "DISTRIB_ID") else value
         numbers.append(number)
-    # A lone NAME= or VERSION= is a line of any shell script.
-    if not values.keys() & {"ID", "PRETTY_NAME", "VERSION_ID"}:
+    named = _named(values, names)
+    # A lone NAME=, ID= or VERSION= is a line of any shell script, unless it names a system.
+    if named.id is None and not (values.keys() & {"PRETTY_NAME", "VERSION_ID"} and values.keys() & {"ID", "PRETTY_NAME"}):
         return
     system = OperatingSystem(
-        id=values.get("ID") or names.id_of_name(values.get("NAME", "")),  # a shortened os-release (`head -4`) has the name alone
-        version_id=values.get("VERSION_ID"),
-        codename=_codename(values),
+        id=values.get("ID") or named.id,
+        version_id=values.get("VERSION_ID") or named.version_id,
+        codename=_codename(values, named),
         like=tuple(values.get("ID_LIKE", "").split()),
-        variant=values.get("VARIANT_ID"),
+        variant=values.get("VARIANT_ID") or named.variant,
     )
-    if system.id is not None or "PRETTY_NAME" in values:
-        yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
+    yield text.fact(OPERATING_SYSTEM, system, *(text.quote(number) for number in numbers[:12]))
 
 
-def _codename(values: dict[str, str]) -> str | None:
+def _named(values: dict[str, str], names: Names) -> OperatingSystem:
+    """What the parts say that were made for people: a text often shows these alone (`head -1`, `grep PRETTY`)."""
+    own = values.get("ID", "")
+    name = values.get("NAME", "")
+    found = names.named(f"{name} {values.get('VERSION', '')}".strip()) or names.named(values.get("PRETTY_NAME", ""))
+    if found is None or (own and found.id != own):
+        # Of a system that has no words of its own, the number at least is VERSION's.
+        number = _NUMBER.match(values.get("VERSION", ""))
+        return OperatingSystem(id=own if own in names.ids else names.id_of_name(name), version_id=number[0] if number else None)
+    return found
+
+
+def _codename(values: dict[str, str], named: OperatingSystem) -> str | None:
     """The release of the parent where a derivative names it: that is what its packages go by."""
     stated = values.get("UBUNTU_CODENAME") or values.get("DEBIAN_CODENAME") or values.get("VERSION_CODENAME")
     if stated:
         return None if stated == "n/a" else stated
     # Elsewhere the words in brackets are no name that package sources go by.
-    named = values.get("ID") or values.get("NAME", "")
-    found = _IN_BRACKETS.search(values.get("VERSION", "")) if named.lower().startswith(("ubuntu", "debian")) else None
-    return found["words"].lower() if found else None
+    own = values.get("ID") or values.get("NAME", "")
+    found = _IN_BRACKETS.search(values.get("VERSION", "")) if own.lower().startswith(("ubuntu", "debian")) else None
+    return found["words"].lower() if found else named.codename
 
 
 def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
@@ -74,6 +91,6 @@ def parsers(knowledge: Knowledge) -> tuple[Parser, ...]:
             reads=("os-release",),
             keys=(OPERATING_SYSTEM.name,),
             parse=partial(_parse, names=names_of(knowledge)),
-            wakes=("VERSION_ID=", "PRETTY_NAME=", "VERSION_CODENAME=", "Distributor ID:"),
+            wakes=("os-release", "VERSION_ID=", "NAME=", "VERSION_CODENAME=", "Distributor ID:", "DISTRIB_ID="),
         ),
     )

@@ -24,7 +24,11 @@ _ROOT_MOUNT = lazy(r"^overlay / overlay \S{0,4000}?(?P<mark>containerd|container
 _GVISOR = lazy(r"^(?:none|\S{1,200}) / 9p (?=\S{0,2000}\btrans=fd\b)")
 # Docker's and Podman's own host name, twelve hexadecimal digits, in a prompt; and commands that go into a running container.
 _CONTAINER_PROMPT = lazy(r"^\s{0,16}(?:\([^()\n]{1,40}\) ?)?(?P<host>[\w.-]{1,40}@[0-9a-f]{12}):[^\n]{0,200}[#$](?:\s|$)")
-_ENTERED = lazy(r"^(?:sudo )?(?:(?:docker|podman|nerdctl|kubectl|crictl|docker compose|docker-compose|lxc) )(?:-\S+ ){0,4}exec\b")
+_ENTERED = lazy(
+    r"^(?:sudo )?(?:(?:docker|podman|nerdctl|kubectl|crictl|docker compose|docker-compose|lxc|incus) )(?:-\S+ ){0,4}exec\b"
+    r"|^(?:sudo )?(?:(?P<proxmox>pct) (?:enter|exec) \d{1,6}|lxc-attach )"
+)
+_DETECTED = lazy(r"^(?P<engine>lxc(?:-libvirt)?|systemd-nspawn|docker|podman|rkt|proot)$")
 _KERNEL_LINE = lazy(r"^\s{0,16}Linux (?:version \d|\S{1,100} \d{1,3}\.\d{1,4}\S{0,100} )")
 _TEGRA_LINE = lazy(r"^# R\d{2} \(release\)")
 _HYPERVISORS = (
@@ -90,9 +94,12 @@ def parse_session(text: Text) -> Output:
     """A shell inside a container, by its prompt or by the command that went in. The last one counts: that is where the text ends."""
     for number, line in reversed(list(enumerate(text.plain_lines, 1))):
         prompt = _CONTAINER_PROMPT.match(line) if "@" in line else None
-        entered = _ENTERED.match(root_command(line) or "") if "@" in line or "exec" in line else None
-        if prompt is not None or entered is not None:
-            mark = f"prompt {prompt['host']}" if prompt is not None else entered[0].removeprefix("sudo ") if entered is not None else ""
+        entered = _ENTERED.match(root_command(line) or "") if "@" in line or "exec" in line or "pct " in line or "lxc-" in line else None
+        detected = _DETECTED.match(line) if number > 1 and "detect-virt" in text.plain_lines[number - 2] else None
+        if prompt is not None or entered is not None or detected is not None:
+            mark = f"prompt {prompt['host']}" if prompt is not None else detected["engine"] if detected is not None else ""
+            if entered is not None:
+                mark = ("lxc of Proxmox: " if entered["proxmox"] else "") + entered[0].removeprefix("sudo ")
             yield text.fact(CONTAINER_MARKS, (mark,), text.quote(number), whole=False)
             return
 

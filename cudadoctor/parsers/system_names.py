@@ -69,6 +69,7 @@ class Names:
         named = {row.id: row for row in known.distribution}
         self.words = {row.id: row.words for row in known.distribution if row.words is not None}
         self.forms = {name: lazy(rf"{_BEFORE}(?:{words}){_BEHIND}") for name, words in self.words.items()}
+        self.ids = frozenset(name for row in known.distribution for name in (row.id, *row.names))
         self._rolling = frozenset(row.id for row in known.distribution if row.rolling)
         self._hints, self.kernels = known.words["hints"], [(lazy(row.form), row) for row in known.kernel]
         self._ubuntu, self._debian = named["ubuntu"], named["debian"]
@@ -131,6 +132,12 @@ class Names:
         """The distribution that /etc/os-release calls by this name."""
         return "void" if name == "Void" else next((found for found, words in self.words.items() if re.fullmatch(words, name)), None)
 
+    def named(self, words: str) -> OperatingSystem | None:
+        """The system whose name these words begin with: PRETTY_NAME, or NAME with VERSION."""
+        found = self._named(words, whole=True)
+        name = self.forms[found.id].match(words) if found is not None and found.id is not None else None
+        return found if name is not None else None
+
     def _named(self, words: str, *, whole: bool, besides: str = "") -> OperatingSystem | None:
         """The first name of these words. In prose it needs its version, unless the system has none."""
         names = ((name, form.search(words)) for name, form in self.forms.items() if name != besides)
@@ -179,6 +186,8 @@ def _system(name: str, version: str | None, codename: str | None, words: str) ->
             version = "11" if int(build["build"] or build["other"]) >= 22000 else "10"
     if name == "ubuntu" and version is not None:
         version = f"{version}.04" if version in ("16", "18", "20", "22", "24", "26") else ".".join(version.split(".")[:2])
+    if name == "fedora" and version is not None:
+        version = version.split(".")[0]  # an image's name has the day of its build behind it
     pack = _SERVICE_PACK.search(words) if name == "sles" and version is not None else None
     variant = _VARIANT.search(words) if name == "fedora" else None
     return OperatingSystem(

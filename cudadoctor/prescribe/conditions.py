@@ -13,7 +13,6 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     CONTAINER_MARKS,
     DEVICE_NODES,
-    DKMS,
     DRIVER_FILES,
     KERNEL,
     LIBRARIES,
@@ -25,12 +24,12 @@ from cudadoctor.model.values import (
     TOOLKITS,
     WSL,
 )
-from cudadoctor.prescribe import frameworks, free_gpu, pip
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, pip
 from cudadoctor.prescribe.case import Case, Condition
 from cudadoctor.prescribe.one_recipe import OF_ONE_RECIPE
 from cudadoctor.prescribe.pip import OLDEST_OF_CONDA, outdated, stack_of
 from cudadoctor.prescribe.placeholders import node_group, placeholders
-from cudadoctor.prescribe.places import PLACES, SLURM_WORDS
+from cudadoctor.prescribe.places import PLACES, SLURM_WORDS, setting
 from cudadoctor.prescribe.recovery import RECOVERY
 from cudadoctor.prescribe.settings import SETTINGS
 
@@ -152,13 +151,30 @@ def _libcuda_on_disk(case: Case) -> bool:
 
 _BUILD = lazy(
     r"CMAKE|CMake|CUDAToolkit|CUDA_TOOLKIT_ROOT_DIR|CUDACXX|cuda_runtime\.h|cuda_runtime_api\.h|nvcc(?:\.exe)?\b|setup\.py|build_ext|CUDAExtension"
-    r"|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
+    r"|error while loading shared libraries|CUDA_HOME environment variable is not set|-lcudart|cublas_v2\.h|bare_metal_version"
 )
 
 
 def _for_numba(case: Case) -> bool:
     """No other framework is spoken of, and nothing that nvcc or CMake compiles: wheels for Numba are no help there."""
     return case.value("framework") is None and not case.quotes(_BUILD) and frameworks.named_in(case) is None
+
+
+_NUMBA = lazy(r"(?i)numba|nvvm")
+_TRITON = lazy(r"(?i)triton")
+
+
+def _numba(case: Case) -> bool:
+    """Numba is what compiles here: the text shows it, or the machine has it. A text that shows none speaks of another compiler."""
+    told = any(quote.source == "text" for quote in case.root.evidence)
+    here = case.python is not None and case.python.package("numba") is not None
+    return here or not told or case.quotes(_NUMBA) or (frameworks.told(case, "numba-shown") and not case.quotes(_BUILD))
+
+
+def _toolkit_packaged(case: Case) -> bool:
+    """NVIDIA's repository for this release has the toolkit that GPU and driver ask for."""
+    known = placeholders(case)
+    return not frameworks.on_jetson(case) and "toolkit_package" in known and "nvidia_repository" in known and case.system.image is None
 
 
 _CLASH = lazy(r"mathcalls|_Float(?:32|64|128)|exception specification is incompatible")
@@ -183,7 +199,7 @@ def _toolkit_pin(case: Case) -> bool:
 def _conda_toolkit(case: Case) -> bool:
     """A conda environment, and conda-forge has the toolkit that fits."""
     stack = case.stack or stack_of(case)
-    return pip.conda_prefix(case) is not None and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
+    return managers.conda_prefix(case) is not None and stack is not None and stack.toolkit is not None and stack.toolkit >= OLDEST_OF_CONDA
 
 
 def _old_cudatoolkit(case: Case) -> bool:
@@ -264,6 +280,7 @@ CONDITIONS: dict[str, Condition] = {
     "rhel": _family("rhel"),
     "debian": _family("debian"),
     "suse": _family("suse"),
+    "arch": _family("arch"),
     "nixos": _family("nixos"),
     "layered-image": lambda case: case.system.image is not None,
     "ostree": lambda case: case.system.image == "rpm-ostree",
@@ -274,7 +291,6 @@ CONDITIONS: dict[str, Condition] = {
     "docker-ce": lambda case: case.system.family == "rhel" and case.system.id in _REBUILDS,
     # The driver's libraries are from the AUR, which pacman does not know.
     "of-aur": lambda case: case.system.family == "arch" and placeholders(case).get("library_packages") != ("nvidia-utils",),
-    "module-built-here": lambda case: case.get(DKMS) is not None or "prebuilt_module" not in placeholders(case),
     # The capability to make device files is missing, as in most containers. Another shell of the same machine may have it.
     "nodes-forbidden": lambda case: case.get(MAY_MAKE_NODES) is False,
     "nvidia-modprobe": lambda case: case.get(NVIDIA_MODPROBE) is not None,
@@ -291,7 +307,8 @@ CONDITIONS: dict[str, Condition] = {
     "toolkits-known": lambda case: case.told(TOOLKITS),
     # CUDA_PATH is set too, and holds the same wrong value as CUDA_HOME.
     "both-variables": lambda case: case.variable("CUDA_PATH") is not None and case.variable("CUDA_PATH") == case.variable("CUDA_HOME"),
-    "conda": lambda case: pip.conda_prefix(case) is not None,
+    "conda": lambda case: managers.conda_prefix(case) is not None,
+    "pixi": lambda case: managers.manager(case) == "pixi",
     "python-outdated": _python_outdated,
     "wheels": lambda case: pip.series(case) is not None,
     "failed-at-resume": lambda case: "failed at resume" in case.words,
@@ -303,7 +320,15 @@ CONDITIONS: dict[str, Condition] = {
     **{f"of-{name}": _of(name) for name in ("torch", "jax", "tensorflow", "onnxruntime", "cupy", "ctranslate2", "bitsandbytes")},
     "of-none": lambda case: frameworks.framework(case) is None,
     "for-numba": _for_numba,
+    "numba": _numba,
+    "of-triton": lambda case: case.quotes(_TRITON),
+    "jetson": frameworks.on_jetson,
+    "toolkit-packaged": _toolkit_packaged,
     "pip-torch": pip.torch_of_pip,
+    # Of a text's environment nobody knows which PyTorch is in it.
+    "pip-torch-possible": lambda case: (
+        case.python is None and managers.manager(case) == "conda" and "torch-of-conda" not in setting(case).words
+    ),
     "windows-said": frameworks.on_windows,
     "tileiras-knows": _tileiras_knows,
     # The error is in the C library's own headers: another compiler does not help.
@@ -325,6 +350,7 @@ CONDITIONS: dict[str, Condition] = {
     "process-of-other-user": lambda case: _reachable(case) and not _mine(case),
     "process-elsewhere": lambda case: case.pid is not None and not _reachable(case),
     "process-of-service": lambda case: _service(case) and _mine(case),
+    **kernel_module.CONDITIONS,
     **PLACES,
     **SETTINGS,
     **OF_ONE_RECIPE,

@@ -1,4 +1,4 @@
-"""How a recipe's command reads on this system: by family, layered on an image, for PowerShell, and with uv in place of pip."""
+"""How a recipe's command reads on this system: by family, layered on an image, and for PowerShell."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _YUM = (
 )
 _MANAGERS = lazy(r"^(?:.{1,600}xargs -r )?(?:dnf|yum|zypper|apt-get|dracut|update-initramfs|dkms|akmods|grubby)\b")
 # Programs that Windows has under the same name. `{python}` is the interpreter's path.
-_EVERYWHERE = ("{python}", "nvidia-smi", "conda", "nvcc", "pip", "cudadoctor", "docker", "wsl", "cmake")
+_EVERYWHERE = ("{python}", "nvidia-smi", "conda", "pixi", "poetry", "uv", "nvcc", "pip", "cudadoctor", "docker", "wsl", "cmake")
 _TAKEN_AWAY = lazy(r"Remove-Item Env:(?P<name>\w+) -ErrorAction SilentlyContinue")
 _SET = lazy(r"\$[Ee]nv:(?P<name>\w+) ?= ?(?:'(?P<quoted>(?:[^']|'')*)'|(?P<bare>[\w.:\\/;-]+))")
 _CALLED = lazy(r"(?:& )?(?P<line>(?:[\w.:\\/+-]+|'[^'\"]*')(?: (?:[\w.:\\/=+,-]+|'[^'\"]*'))*)")
@@ -44,7 +44,6 @@ _CMDLET = lazy(r"[A-Z][a-z]+-[A-Z]\w+")  # Get-CimInstance
 _EXPORT = lazy(r"export (?P<name>\w+)=(?P<value>(?:\.\.\.|[^\s`,;().]|\.(?=[\w/]))+)")
 _WORDS = lazy(r"'[^'\"]*'|\S+")
 _NAME = lazy(r"[A-Za-z_]\w*|\d+")
-_PIP = lazy(r"\{python\} -m pip (?P<command>install|uninstall|check|list|show|freeze)\b(?: (?:-y|--yes)\b)?")
 PIP = lazy(r"\{python\} -m pip (?:install|uninstall)\b")
 
 
@@ -164,9 +163,3 @@ def for_cmd(shell: str) -> str | None:
 def in_powershell(words: str) -> str:
     """A sentence with commands for a Linux shell, for people in front of PowerShell."""
     return _EXPORT.sub(lambda found: f"$Env:{found['name']} = '{found['value']}'", words.replace("sudo ", ""))
-
-
-# ---------------------------------------------------------------- uv
-def for_uv(text: str) -> str:
-    """An environment that uv made has no pip: uv installs into it from outside."""
-    return _PIP.sub(r"uv pip \g<command> --python {python}", text)

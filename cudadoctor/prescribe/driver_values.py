@@ -9,6 +9,7 @@ from cudadoctor.model.values import KERNEL, LOADED_DRIVER, SMI
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.dialect import words_of
 from cudadoctor.prescribe.families import debian_libraries, debian_names, resolved, suse_group, suse_parts
+from cudadoctor.prescribe.kernel_module import running
 from cudadoctor.prescribe.shells import Found, Script, Value
 
 _VERSION = lazy(r"\d{3}(?:\.\d{1,4}){1,2}")
@@ -22,15 +23,15 @@ def driver(case: Case) -> Found:
     yield "driver_stream", case.driver.stream
     yield from _repositories(case)
     kernel = case.get(KERNEL)
-    release = kernel.release if kernel is not None else case.value("kernel", "release")
+    release = running(case)
     machine = kernel.machine if kernel is not None and kernel.machine else "x86_64"
     yield "repository_machine", "sbsa" if machine in ("aarch64", "arm64") else machine
+    yield "run_machine", "aarch64" if machine in ("aarch64", "arm64") else "x86_64"
     yield "kernel", release or Script('"$(uname -r)"')
     if release is None:
         yield "kernel_headers", _headers_of_running(case)
     elif RELEASE.fullmatch(release):
         yield "kernel_headers", _headers(case, release)
-        yield "prebuilt_module", _prebuilt(case, release)
     loaded = case.get(LOADED_DRIVER)
     yield "module_version", loaded.version.text if loaded is not None else case.value("module", "module_version")
     yield "library_version", case.value("library", "library_version")
@@ -49,7 +50,7 @@ def _repositories(case: Case) -> Found:
     system = case.system
     unknown = Script('rhel"$(rpm -E %rhel)"') if system.family == "rhel" and system.version is None else None
     origin = case.driver.stream if case.driver.origin == "nvidia" else None
-    yield "nvidia_repository", origin or system.repository or unknown
+    yield "nvidia_repository", origin or ("wsl-ubuntu" if system.wsl and system.family == "ubuntu" else system.repository) or unknown
     if system.family == "suse":
         yield "suse_repository", f"https://download.nvidia.com/{_suse_folder(system.id or '', system.version)}"
 
@@ -111,15 +112,6 @@ def _headers_of_running(case: Case) -> Value | None:
     return ("kernel-default-devel",) if family == "suse" else None
 
 
-def _prebuilt(case: Case, release: str) -> str | None:
-    """Ubuntu's signed modules: the package of the running kernel, named after the one that is installed for another kernel."""
-    for package in case.packages:
-        found = re.match(r"(linux-modules-nvidia-\d+(?:-server)?(?:-open)?)-\d", package.name)
-        if found is not None:
-            return f"{found[1]}-{release}"
-    return None
-
-
 def _branch_here(case: Case) -> tuple[int | None, str]:
     """The branch whose libraries belong to this machine, and Ubuntu's suffix of it (-server)."""
     loaded = case.get(LOADED_DRIVER)
@@ -161,6 +153,9 @@ def libraries(case: Case) -> Found:
         yield from (("library_words", "nvcuda.dll, which NVIDIA's driver brings"), ("smi_words", "nvidia-smi.exe in C:\\Windows\\System32"))
         return
     yield "library_packages", library
+    loaded = loaded_version(case)
+    if family == "suse" and loaded is not None:
+        yield "matching_libraries", tuple(f"{name}={loaded}" for name in dict.fromkeys((*library, *tools)))
     yield "smi_packages", tools
     number = "NNN" if branch is None else str(branch)
     anywhere = "the package for it (Ubuntu: {}; Debian: {}; Fedora: xorg-x11-drv-nvidia-cuda{}; Arch: nvidia-utils)"
@@ -217,7 +212,7 @@ def fabric_manager(case: Case) -> Found:
         return
     branch = version.split(".")[0]
     if case.system.family in ("debian", "ubuntu"):
-        yield "fabric_manager", f"nvidia-fabricmanager-{branch}"
+        yield "fabric_manager", f"nvidia-fabricmanager-{branch}={version}*"  # apt adds the archive's own revision
         yield "fabric_manager_words", f"nvidia-fabricmanager-{branch}, version {version}"
     elif case.system.family in ("fedora", "rhel", "suse"):
         name = "nvidia-fabricmanager" if int(branch) >= FABRIC_IN_ONE_WORD else "nvidia-fabric-manager"

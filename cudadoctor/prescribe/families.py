@@ -119,7 +119,7 @@ def _nvidia_for_debian(need: Need, system: Distribution, headless: bool) -> Driv
     if folder is None or need.high is not None or need.flavour != "open":
         return None
     packages = ("nvidia-driver-cuda", "nvidia-kernel-open-dkms") if headless else ("nvidia-open",)
-    extra = ", from NVIDIA's repository, for Debian's own branch is older than this GPU"
+    extra = ", from NVIDIA's repository, for Debian's own branch is older than what is needed here"
     return _packaged(packages, None, need, extra, origin="nvidia", stream=folder)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from cudadoctor.knowledge.software import TorchIndex
+from cudadoctor.model.facts import Unknown
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, TOOLKITS
+from cudadoctor.model.values import FRAMEWORK_BUILDS, FRAMEWORKS, NVCC, SETTING, TEGRA, TOOLKITS
 from cudadoctor.model.version import ToolkitVersion
 from cudadoctor.prescribe import pip
 from cudadoctor.prescribe.case import Case
@@ -25,6 +26,7 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 _CUDNN = lazy(r"libcudnn\w{0,40}\.so\.(\d)|cudnn\w{0,40}64_(\d)|\((\d), \d{1,9}, \d{1,9}\)|cuDNN version (\d)")
 _WHEEL = lazy(r"^nvidia-[a-z0-9-]+?(?:-cu(?P<major>1\d))?$")
 NOT_OF_CUDA = ("nvidia-ml-py",)  # NVIDIA's packages that belong to no series
+_LIBRARY = lazy(r"\blib\w{3,20}\.so\.\d{1,2}(?:\.\d(?!\.?\d))?\b")
 UNKNOWN_DRIVER = 12  # the major version of CUDA that is taken to be served where nothing says which
 
 
@@ -33,7 +35,13 @@ def framework(case: Case) -> str | None:
     stated = case.value("framework")
     if stated is not None:
         return stated
-    return named_in(case) or ("torch" if case.get(FRAMEWORKS) is not None else None)
+    return named_in(case) or ("torch" if case.get(FRAMEWORKS) is not None or told(case, "torch-shown") else None)
+
+
+def told(case: Case, kind: str) -> bool:
+    """Whether the user's text shows this circumstance."""
+    setting = case.get(SETTING)
+    return setting is not None and kind in setting.words
 
 
 def named_in(case: Case) -> str | None:
@@ -57,7 +65,7 @@ def on_windows(case: Case) -> bool:
 def torch_index(case: Case) -> tuple[str, str] | None:
     """PyTorch's index whose wheels run on this driver and hold code for every GPU, and what pip is asked for. None: not known, or none."""
     capabilities = case.gpus.capabilities
-    if case.cuda is None and not capabilities:
+    if on_jetson(case) or (case.cuda is None and not capabilities):
         return None
     fits = [row for row in case.knowledge.torch_indexes if all(row.serves(one) for one in capabilities)]
     # CUDA 12 serves most drivers: the answer where the driver is not known, unless only CUDA 13 knows the GPU.
@@ -70,6 +78,26 @@ def torch_index(case: Case) -> tuple[str, str] | None:
     known = [row for row in newest if case.cuda is None or row.toolkit.major_minor <= case.cuda.major_minor] or newest[:1]
     row = max(reversed(known), key=_last_release)
     return row.tag, f"torch<{_last_release(row)[0]}.{_last_release(row)[1] + 1}" if row.last_torch is not None else "torch"
+
+
+def on_jetson(case: Case) -> bool:
+    return case.get(TEGRA) is True or told(case, "jetson")
+
+
+_L4T = lazy(r"# R(\d{2}) \(release\), REVISION: (\d{1,2})")
+
+
+def jetson_index(case: Case) -> str | None:
+    """The index for this JetPack: by its CUDA, else by the release of Jetson Linux."""
+    if not on_jetson(case):
+        return None
+    tegra = case.facts.get(TEGRA)
+    lines = (quote.text for quote in (() if isinstance(tegra, Unknown) else tegra.quotes))
+    release = next((f"{found[1]}.{found[2]}" for line in lines if (found := _L4T.search(line)) is not None), None)
+    cuda = "{}.{}".format(*case.cuda.major_minor) if case.cuda is not None else None
+    return next(
+        (row.tag for row in case.knowledge.frameworks.jetson_index if row.cuda == cuda or (cuda is None and row.l4t == release)), None
+    )
 
 
 def _last_release(row: TorchIndex) -> tuple[int, int]:
@@ -147,6 +175,9 @@ def values(case: Case) -> Found:
     index = torch_index(case)
     yield "torch_index", index[0] if index is not None else None
     yield "torch_requirement", index[1] if index is not None else None
+    yield "jetson_index", jetson_index(case)
+    missing = _LIBRARY.search(case.words)
+    yield "library_wheel", case.knowledge.frameworks.libraries.get(missing[0]) if missing is not None else None
     series = wheel_series(case)
     yield "jax_requirement", f"jax[{'cuda13' if series == 'cu13' else 'cuda12'}]" if series in ("cu12", "cu13") else None
     yield from ((f"{name}_requirement", asked.get(series or "")) for name, asked in case.knowledge.frameworks.requirements.items())

@@ -176,7 +176,7 @@ OPEN_FROM = 515
 def need_of(architectures: Iterable[Architecture], minimum: int | None = None, maximum: int | None = None) -> Need:
     """What these GPUs ask for together; `minimum` and `maximum` come from elsewhere (a toolkit, NVIDIA's own message)."""
     rows = tuple(architectures)
-    lows = [row.first_driver_branch for row in rows if row.first_driver_branch is not None]
+    lows = [low for row in rows if (low := row.common_driver_branch or row.first_driver_branch) is not None]
     highs = [row.last_driver_branch for row in rows if row.last_driver_branch is not None]
     low = max([*lows, *((minimum,) if minimum else ())], default=None)
     high = min([*highs, *((maximum,) if maximum else ())], default=None)
@@ -191,12 +191,16 @@ def flavour_words(need: Need) -> str:
     return {"open": ", with the open kernel modules", "proprietary": ", with the proprietary kernel modules"}.get(need.flavour or "", "")
 
 
+def _low(need: Need) -> int | None:
+    """The oldest branch that has these modules for this GPU."""
+    return max(need.low, OPEN_FROM) if need.low is not None and need.flavour == "open" else need.low
+
+
 def branch_words(need: Need, knowledge: Knowledge) -> str:
     if need.high is not None:
         return f"branch {need.high}, the last that drives this GPU"
     if need.low is not None:
-        low = max(need.low, OPEN_FROM) if need.flavour == "open" else need.low  # the words say which modules
-        return f"branch {low} or newer (the newest is {knowledge.newest_branch})"
+        return f"branch {_low(need)} or newer (the newest is {knowledge.newest_branch})"
     return f"a current branch (the newest is {knowledge.newest_branch})"
 
 
@@ -207,7 +211,7 @@ def said_of(need: Need, knowledge: Knowledge) -> str:
 
 def said(packages: tuple[str, ...], branch: int | None, need: Need, extra: str = "") -> str:
     """The chosen packages, their branch and what speaks for them."""
-    number = f"branch {branch}" if branch is not None else f"branch {need.low} or newer" if need.low is not None else "the current branch"
+    number = f"branch {branch}" if branch is not None else f"branch {_low(need)} or newer" if need.low is not None else "the current branch"
     last = ", the last that drives this GPU" if branch is not None and branch == need.high else ""
     return f"{' '.join(packages)} ({number}{last}{flavour_words(need)}){extra}"
 

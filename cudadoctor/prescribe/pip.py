@@ -12,6 +12,7 @@ from cudadoctor.knowledge.numba_rows import NumbaRelease
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.version import ComputeCapability, PackageVersion, ToolkitVersion
 from cudadoctor.prescribe.case import Case, Stack
+from cudadoctor.prescribe.managers import conda_prefix
 
 OLDEST_OF_CU13 = ComputeCapability("7.5")  # CUDA 13 dropped Maxwell, Pascal and Volta
 OLDEST_OF_CU12 = ComputeCapability("5.0")  # CUDA 12 dropped Kepler
@@ -85,13 +86,6 @@ def numpy_requirement(case: Case) -> str:
 
 
 # ---------------------------------------------------------------- who installs
-def conda_prefix(case: Case) -> str | None:
-    """The folder of the examined conda environment; where no Python was examined, of the one that the user's text shows to be active."""
-    if case.python is not None:
-        return (case.python.prefix or case.python.conda) if case.python.conda else None
-    return case.variable("CONDA_PREFIX") or None
-
-
 _OF_WHEEL = lazy(r"cpu|cu\d{2,3}|rocm[\d.]{1,8}|xpu")
 
 
@@ -118,11 +112,6 @@ def refused(case: Case) -> bool:
     if python.externally_managed is not None:
         return python.externally_managed
     return python.path.startswith("/usr/bin/") and case.system.codename in _REFUSING
-
-
-def by_uv(case: Case) -> bool:
-    """Whether uv made the examined environment, which then has no pip."""
-    return case.python is not None and case.python.uv
 
 
 # ---------------------------------------------------------------- one fitting set

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import DEVICE_NODES, DRIVER_FILES, LADDER, LIBRARIES, LOADED_DRIVER, PROCESSES, TOOLKITS, USER
-from cudadoctor.prescribe import frameworks, free_gpu, one_recipe, pip, settings
+from cudadoctor.prescribe import frameworks, free_gpu, kernel_module, managers, one_recipe, pip, settings
 from cudadoctor.prescribe.case import Case, Stack
 from cudadoctor.prescribe.driver_values import RELEASE, docker, driver, fabric_manager, libraries, linux_driver
 from cudadoctor.prescribe.pip import newest_python, stack_of
@@ -52,7 +52,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         (("driver_version",), r"\d{3}(?:\.\d{1,4}){1,2}"),
         # An interpreter is a whole path whose name says so: it stands where a command does.
         (("python",), rf"(?=.*[/\\](?:python|pypy)[\w.+-]{{0,40}}$)(?:{_PLACE})"),
-        (("prefix", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
+        (("prefix", "project", "cuda_home", "stub_folder", "path", "nvcc_folder"), _PLACE),
         (("numba_config",), rf"\.numba_config\.yaml|(?=.*[/\\]\.numba_config\.yaml$)(?:{_PLACE})"),
         (("software",), _SOFTWARE),
         # A file of the user's own that has the name of a module; nothing of the system's is renamed, no installed package and no home.
@@ -68,7 +68,7 @@ _FORMS: dict[str, re.Pattern[str]] = {
         # No group that gives more than its name says.
         (("group",), r"video|render|nvidia[\w-]{0,20}|vgl[\w-]{0,20}|gpu[\w-]{0,20}|cuda[\w-]{0,20}"),
         (("free_gpu",), free_gpu.UUID),
-        (("units",), r"\w[\w@.:\\-]{0,199}\.service"),
+        (("units", "unit"), r"\w[\w@.:\\-]{0,199}\.service"),
         (("commented",), r"\d{1,7}\{/\^(?:: )?# \.\*\\b[A-Za-z_]\w{0,100}\\b/\{p;q\}\};\$q1"),
         (("comment_out",), r"\d{1,7}\{/\\\(\^\\\|\[\^\$\{\]\\\)\\b[A-Za-z_]\w{0,100}\[= \]/s/\^/(?:: )?# /\}"),
         (("put_back",), r"\d{1,7}\{/\\b[A-Za-z_]\w{0,100}\\b/s/\^(?:: )?# //\}"),
@@ -127,6 +127,7 @@ def _files(case: Case) -> Found:
     yield "kept_path", case.value("kept")
     yield "amount", case.value("amount")
     yield "call", case.value("call")
+    yield "unit", case.value("unit")
     yield "libcuda_folder", _libcuda_folder(case)
     ladder = case.get(LADDER)
     loaded = case.value("path") or (ladder.library_path if ladder is not None else None)
@@ -221,7 +222,8 @@ def _start(name: str, start: float | None) -> Found:
 def _python(case: Case) -> Found:
     python = case.python
     yield "python", _interpreter(case)
-    yield "prefix", pip.conda_prefix(case) or (python.prefix if python is not None else None)
+    yield "prefix", managers.conda_prefix(case) or (python.prefix if python is not None else None)
+    yield "project", managers.project(case)
     series = pip.series(case)
     yield "requirement", pip.requirement(series)
     yield "fits", _fits_here(case)
@@ -264,7 +266,7 @@ def _interpreter(case: Case) -> Value:
     """The Python that packages go into: the examined one, or the virtual environment that is made because that one refuses them."""
     if pip.refused(case):
         return Script('"$HOME"/gpu-env/bin/python')
-    return case.value("python") or pip.interpreter(case) or Script("python" if case.windows else "python3")
+    return case.value("python") or pip.interpreter(case) or Script(managers.runs_python(case) or ("python" if case.windows else "python3"))
 
 
 def _stack(stack: Stack, *, windows: bool) -> Found:
@@ -284,6 +286,12 @@ def _toolkits(case: Case) -> Found:
     first = max((row.first_toolkit for row in rows if row.first_toolkit is not None), default=None)
     yield "last_toolkit", last.text if last is not None else None
     yield "first_toolkit", first.text if first is not None else None
+    if first is not None and case.cuda is not None and first.major_minor <= case.cuda.major_minor:
+        # The newest that the driver serves: its repository has that one for every release that the driver is packaged for.
+        major, minor = case.cuda.major_minor
+        yield "toolkit_number", f"{major}.{minor}"
+        yield "toolkit_package", f"cuda-toolkit-{major}-{minor}"
+        yield "toolkit_folder", f"/usr/local/cuda-{major}.{minor}"
 
 
 def _requirement(text: str | None) -> str | None:
@@ -299,6 +307,6 @@ def _requirement(text: str | None) -> str | None:
 
 
 _SOURCES: tuple[Callable[[Case], Found], ...] = (
-    driver, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values, one_recipe.values,
-    settings.values, fabric_manager, docker,
+    driver, kernel_module.values, libraries, linux_driver, _files, _people, _process, _python, frameworks.values, free_gpu.values,
+    one_recipe.values, settings.values, fabric_manager, docker,
 )  # fmt: skip

@@ -103,6 +103,7 @@ def _run_installer_possible(case: Case) -> bool:
 
 PLACES: dict[str, Condition] = {
     **{f"engine-{name}": _engine(name) for name in ("docker", *(name for name, _ in _ENGINES))},
+    "in-lxc": lambda case: any(_LXC.search(mark) for mark in case.get(CONTAINER_MARKS) or ()),
     "engine-of-images": lambda case: _engine_of(case) in ("docker", "cdi", "kubernetes", "gvisor"),
     "docker-snap": lambda case: _speaks(case, _SNAP),
     "docker-desktop": lambda case: _speaks(case, _DESKTOP),

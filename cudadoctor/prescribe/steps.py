@@ -18,13 +18,13 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.recipe import Action, Prescription, Recipe, Step, StepTemplate, Who
 from cudadoctor.model.values import CONTAINER_MARKS
 from cudadoctor.model.version import ToolkitVersion
-from cudadoctor.prescribe import pip, rights, settings
+from cudadoctor.prescribe import managers, pip, rights, settings
 from cudadoctor.prescribe.case import Case
 from cudadoctor.prescribe.conditions import holds
-from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, for_uv, in_powershell, portable, template_of, words_of
+from cudadoctor.prescribe.dialect import PIP, fill_powershell, for_cmd, in_powershell, portable, template_of, words_of
 from cudadoctor.prescribe.distribution import Distribution, from_word, of_facts
 from cudadoctor.prescribe.families import choose
-from cudadoctor.prescribe.gpus import Need, gpus_of, is_headless, need_of
+from cudadoctor.prescribe.gpus import Gpus, Need, gpus_of, is_headless, need_of
 from cudadoctor.prescribe.placeholders import fits, placeholders
 from cudadoctor.prescribe.places import in_pod, scheduler
 from cudadoctor.prescribe.shells import Script, Value, fill_shell, fill_words, names, with_sudo
@@ -43,6 +43,7 @@ _WITHOUT_A_STEP = Step(
     text="The steps for this cause are for Linux. On Windows install the newest driver for the GPU from https://www.nvidia.com/drivers; "
     "for a program in WSL, or on another machine, name its system: --distro wsl-ubuntu-24.04."
 )
+_OF_BUILD = lazy(r"\bnvidia[\w-]{0,20}/(\d{3})\.\d")
 _OF_PROCESS = lazy(r"\{(pid|parent)\}")
 
 
@@ -63,7 +64,8 @@ def prescribe(
         rendered = list(_of_recipe(recipe, case, distro))
         if rendered and action is None:
             action = recipe.action
-        steps += [step for step in rendered if step.shell is not None or step not in steps]
+        said = {step.shell for step in steps if step.kind == "system"}
+        steps += [step for step in rendered if (step.shell not in said if step.shell is not None else step not in steps)]
     if case.windows and action is None and knowledge.cause(diagnosis_root.cause).recipes:
         action, steps = "none", [_WITHOUT_A_STEP]
     if action is None:
@@ -120,7 +122,8 @@ def case_of(root: Finding, values: Mapping[str, str], facts: Facts, knowledge: K
     if system == Distribution() and _of_windows(root):
         system = from_word("windows", knowledge)
     gpus = gpus_of(root, facts, knowledge)
-    need = _flavoured(root, need_of(gpus.architectures, _minimum(root, values, knowledge), _number(values.get("legacy_branch"))), knowledge)
+    least = _after_failed(root, gpus, knowledge) or _minimum(root, values, knowledge)
+    need = _flavoured(root, need_of(gpus.architectures, least, _number(values.get("legacy_branch"))), knowledge)
     headless = is_headless(gpus, facts, system.headless)
     driver = choose(need, system, knowledge, headless=headless)
     return Case(
@@ -149,6 +152,17 @@ def _minimum(root: Finding, values: Mapping[str, str], knowledge: Knowledge) -> 
         return None
     full = knowledge.driver_minimum(ToolkitVersion(stated)).full
     return full.major if full is not None else None
+
+
+def _after_failed(root: Finding, gpus: Gpus, knowledge: Knowledge) -> int | None:
+    """The branch after the one that does not compile here, unless that one is the last for a GPU."""
+    found = [int(number) for quote in root.evidence for number in _OF_BUILD.findall(quote.text)]
+    if root.cause != "driver-build-failed" or not found:
+        return None
+    ends = [row.last_driver_branch for row in gpus.architectures if row.last_driver_branch is not None]
+    if any(end <= max(found) for end in ends):
+        return None
+    return min((row.branch for row in knowledge.branches if row.branch > max(found)), default=max(found) + 1)
 
 
 def _number(text: str | None) -> int | None:
@@ -246,7 +260,8 @@ def _remark(template: StepTemplate, case: Case, shell: str | None) -> str:
         return " It is layered over the system's image and counts after a restart."
     if shell.startswith(("pacman -Syu", "sudo pacman -Syu")):
         return " Arch takes no partial upgrades: this brings the whole system up to date, so restart afterwards."
-    return pip.REMARK if pip.interpreter(case) is None and PIP.search(template.shell or "") is not None else ""
+    by_pip = PIP.search(template.shell or "") is not None and managers.manager(case) is None
+    return pip.REMARK if by_pip and pip.interpreter(case) is None else ""
 
 
 def _counts_later(case: Case, shell: str | None) -> bool:
@@ -256,11 +271,10 @@ def _counts_later(case: Case, shell: str | None) -> bool:
 
 def _filled(text: str | None, values: Mapping[str, Value], case: Case) -> str | None:
     """The command with its values, in the words of this system."""
-    if text is None:
+    words = managers.in_its_words(text, case) if text is not None else None
+    if words is None:
         return None
-    if case.windows:
-        return fill_powershell(text.strip("\n"), values)
-    return fill_shell((for_uv(text) if pip.by_uv(case) else text).strip("\n"), values)
+    return fill_powershell(words, values) if case.windows else fill_shell(words, values)
 
 
 def _as_root(command: str | None, template: StepTemplate, case: Case) -> str | None:

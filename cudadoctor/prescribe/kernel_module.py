@@ -1,0 +1,112 @@
+"""How NVIDIA's kernel module comes to this machine: built here (DKMS, akmods), or ready-made for one kernel by the distribution.
+
+Source: https://wiki.archlinux.org/title/NVIDIA (nvidia-open is for the kernel `linux`, nvidia-open-lts for `linux-lts`, all others take
+nvidia-open-dkms), https://wiki.manjaro.org/index.php/Configure_Graphics_Cards (linuxNN-nvidia),
+https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (Precompiled Streams: kmod-nvidia-<driver>-<kernel>)
+"""
+
+from __future__ import annotations
+
+import re
+
+from cudadoctor.model.pattern import lazy
+from cudadoctor.model.values import DKMS, KERNEL, LOADED_DRIVER, MODULE_FILES, PCI, Package
+from cudadoctor.prescribe import frameworks
+from cudadoctor.prescribe.case import Case, Condition
+from cudadoctor.prescribe.shells import Found
+
+_BUILDER = lazy(r"dkms|akmod|nvidia-kernel-source")
+# Packages that hold the module of one kernel. Fedora's kmod packages are made by akmods, SUSE's are linked to each new kernel.
+_READY_MADE = {
+    "ubuntu": lazy(r"linux-modules-nvidia-\d+(?:-server)?(?:-open)?(?=-\d)"),
+    "rhel": lazy(r"kmod-nvidia-(?:open-)?\d{3}(?=\.[\d.]{1,12}-(?P<kernel>\d[\w.]{0,40}-\d[\w.]{0,60}))"),
+    "arch": lazy(r"(?P<kernel>linux\d{2,4})-nvidia(?:-[\w-]{1,12})?$|(?P<arch>nvidia(?:-open)?)(?P<flavour>-lts)?$"),
+}
+_OF_MODPROBE = lazy(r"not found in directory /(?:usr/)?lib/modules/(?P<release>[\w.+~-]{3,100})")
+_RELEASE_OF_RPM = lazy(r"\d{1,4}(?P<dist>\.el\d\w{0,12})")
+
+
+def running(case: Case) -> str | None:
+    """The running kernel's release: also as modprobe names the folder that it looks into."""
+    kernel = case.get(KERNEL)
+    named = _OF_MODPROBE.search(case.words)
+    return kernel.release if kernel is not None else case.value("kernel", "release") or (named["release"] if named else None)
+
+
+def _ready_made(case: Case) -> tuple[Package, re.Match[str]] | None:
+    """The installed package that holds a ready-made module. None where the module is built here, or nothing says."""
+    form = _READY_MADE.get(case.system.family or "")
+    entries = case.get(DKMS)
+    if form is None or entries or any(_BUILDER.search(package.name) for package in case.packages):
+        return None
+    return next(((package, found) for package in case.packages if (found := form.match(package.name)) is not None), None)
+
+
+def _without_builder(case: Case) -> bool:
+    """There is no dkms, and no package that would bring it. Fedora has akmods for it, and SUSE's packages link their modules."""
+    missing = case.absent(DKMS) or frameworks.told(case, "no-dkms")
+    return missing and case.system.family not in ("fedora", "suse") and not any(_BUILDER.search(package.name) for package in case.packages)
+
+
+def _for_running_kernel(case: Case) -> str | None:
+    """The package with the module for the running kernel, named after the one that is here for another kernel."""
+    found, release = _ready_made(case), running(case)
+    if found is None or release is None:
+        return None
+    _, name = found
+    if case.system.family == "ubuntu":
+        return f"{name[0]}-{release}"
+    if case.system.family == "rhel":
+        return f"{name[0]}.*-{release.partition('.el')[0]}*"
+    number = re.match(r"(\d{1,4})\.(\d{1,4})\..{0,60}MANJARO", release)
+    if number is None or name["kernel"] is None:
+        return None
+    return f"linux{number[1]}{number[2]}{name[0].removeprefix(name['kernel'])}"
+
+
+def _waits_for_restart(case: Case) -> bool:
+    """Arch has one kernel of each kind, and its ready-made module fits that one: where none is found, an older kernel runs still."""
+    found, release = _ready_made(case), running(case)
+    if found is None or release is None or case.system.family != "arch" or found[1]["arch"] is None:
+        return False
+    return "-lts" in release if found[1]["flavour"] else re.search(r"[.-]arch\d", release) is not None
+
+
+def _loads_now(case: Case) -> bool:
+    """Not where nouveau has the GPU until the next start, nor on Arch, which replaces the kernel in the same breath."""
+    bus = case.get(PCI)
+    held = bus is not None and any(gpu.driver in ("nouveau", "nova", "nova_core") for gpu in bus.nvidia_gpus)
+    return not held and case.system.family != "arch"
+
+
+def _stays(case: Case) -> bool:
+    """The module on disk is the one that is loaded: a restart loads it again."""
+    loaded, files = case.get(LOADED_DRIVER), case.get(MODULE_FILES)
+    versions = {file.version.text for file in files or () if file.version is not None}
+    return loaded is not None and versions == {loaded.version.text}
+
+
+def values(case: Case) -> Found:
+    found = _ready_made(case)
+    yield "prebuilt_module", _for_running_kernel(case)
+    if found is None:
+        return
+    package, name = found
+    yield "ready_made", package.name
+    if case.system.family == "arch" and name["arch"] is not None:
+        yield "dkms_package", f"{name['arch']}-dkms" if name["arch"] == "nvidia-open" else None
+    dist = _RELEASE_OF_RPM.search(package.version.rpartition("-")[2]) if case.system.family == "rhel" else None
+    machine = (running(case) or "x86_64").rpartition(".")[2]
+    yield "module_kernel", f"{name['kernel']}{dist['dist']}.{machine}" if dist is not None else None
+
+
+_COMPILED = lazy(r"\.[ch]:\d{1,6}(?::\d{1,4})?: (?:fatal )?error: (?!linux/)|/usr/src/(?:linux-headers-|kernels/)\S{1,80}/scripts/")
+
+CONDITIONS: dict[str, Condition] = {
+    "module-built-here": lambda case: _ready_made(case) is None and not _without_builder(case),
+    # The compiler got as far as an error of the source, or make into the headers' own scripts: they are there.
+    "compiled-with-headers": lambda case: case.quotes(_COMPILED),
+    "module-waits-for-restart": _waits_for_restart,
+    "module-stays": _stays,
+    "module-loads-now": _loads_now,
+}
