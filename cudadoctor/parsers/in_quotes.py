@@ -1,16 +1,19 @@
 """How a message stands in its line: as a program printed it, in a sentence that reports it ("I get `...`"), or only spoken of.
 
 A message in quotation marks is reported where the words beside it say that somebody met it, and no explanation follows. One without them
-is reported too, unless the sentence asks what it means.
+is reported too, unless the sentence asks what it means. A paragraph that is one quotation and nothing else is reported where no line beside
+it asks or explains what it means, introduces it as something else, or heads a manual.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.shell import is_prompt
 
 Standing = Literal["printed", "reported"]
 _BEFORE = 160  # characters before a message in which its quotation mark is looked for
@@ -33,7 +36,33 @@ _SEARCHED = lazy(r"\b(?:e|z|f|pcre2?)?grep\b[^|\n]{0,80}$|\b(?:rg|ag|ack)\b[^|\n
 _LISTED = lazy(
     r"^\s{0,12}(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|\( ?\)|[QA]\d{0,2}[.:])\s(?!\s{0,4}[\w.]{1,60}(?:Error|Exception): )"
 )
+_HEADING = lazy(r"^#{1,6} \S")  # of Markdown
+_ITEM = lazy(r"^\s{0,80}(?:(?:[-*+•]|\d{1,2}[.)])\s{1,4})?[*_]{0,3}")  # what may stand before a quotation that is a paragraph
+_FENCE = "```"
+_GAP = 3  # empty lines between the words that report a message and the message
 _SENTENCE = lazy(r"[.!?。！？]\s|[;；]")
+
+
+class Beside(NamedTuple):
+    """The lines nearest to a line that are not empty, and whether empty ones stand between, or none at all."""
+
+    above: str = ""
+    below: str = ""
+    gap_above: bool = False
+    gap_below: bool = False
+
+
+def beside(lines: Sequence[str], index: int, count: int) -> Beside:
+    """What is beside a line of the first `count`."""
+    above, gap_above = _nearest(lines[max(0, index - _GAP - 1) : index][::-1])
+    below, gap_below = _nearest(lines[index + 1 : min(count, index + _GAP + 2)])
+    return Beside(above, below, gap_above or _HEADING.match(above) is not None, gap_below)
+
+
+def _nearest(lines: Sequence[str]) -> tuple[str, bool]:
+    """The first that is not empty, and whether empty ones stand before it, or none at all does."""
+    at = next((at for at, line in enumerate(lines) if line.strip()), None)
+    return ("", True) if at is None else (lines[at], at > 0)
 
 
 class InQuotes:
@@ -41,16 +70,18 @@ class InQuotes:
         self._meets, self._others, self._asks, self._supposed, self._own = map(
             discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")
         )
+        self._guide, self._done = map(discourse.any_of, ("guide", "done"))
         explained = discourse.any_of("explained").pattern
+        self._told = lazy(rf"^\W{{0,3}}(?:\w{{1,20}} ){{1,3}}(?:{explained})", re.IGNORECASE)
         self._explained = lazy(rf"[\"'`”»」』]{{1,3}}\**[,;)]?\s{{0,3}}(?:{explained})", re.IGNORECASE)
 
-    def standing(self, line: str, start: int, end: int, previous: str) -> Standing | None:
-        """How line[start:end] stands there; None where it is only spoken of. `previous`: the line above, where its sentence may begin."""
-        mark = opened(line, start) if line[start] not in _MARKS else None
+    def standing(self, line: str, start: int, end: int, near: Beside) -> Standing | None:
+        """How line[start:end] stands there; None where it is only spoken of. In the line above its sentence may begin."""
+        mark = opened(line, start) if line[start] not in _MARKS and not _is_fence(line) else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
         before = _up_to(line, start if mark is None else mark)
-        said = _SENTENCE.split(before[-_SAID:] if before.strip() else previous[-_SAID:])[-1]
+        said = _SENTENCE.split(before[-_SAID:] if before.strip() else near.above[-_SAID:])[-1]
         if self._asks.search(said):
             return None
         if mark is None:
@@ -63,7 +94,20 @@ class InQuotes:
         if self._supposed.search(said) and not self._own.search(said):
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
-        return "reported" if self._meets.search(said if behind[:1].isascii() else said + behind) else None
+        if self._meets.search(said if behind[:1].isascii() else said + behind):
+            return "reported"
+        return "reported" if _is_one_quotation(line, mark) and self._is_paragraph(near) else None
+
+    def _is_paragraph(self, near: Beside) -> bool:
+        """Whether what is beside a quoted line leaves it to itself, or is somebody's own tale; and neither asks nor tells what it means,
+        introduces it as no report, or heads a manual."""
+        above, below = near.above[-_SAID:], near.below[:_SAID]
+        own = [self._own.search(words) is not None for words in (above, below)]
+        if not ((near.gap_above or own[0] or is_prompt(above.strip(" `"))) and (near.gap_below or own[1])):
+            return False
+        asked = any(self._asks.search(words) and not mine for words, mine in zip((above, below), own, strict=True))
+        introduced = above.rstrip().endswith((":", "：")) and not self._done.search(above)
+        return not (asked or introduced or self._guide.search(above) or self._told.match(below))
 
 
 def _up_to(line: str, end: int) -> str:
@@ -87,6 +131,21 @@ def opened(line: str, start: int) -> int | None:
         if at >= 0 and not any(end in left[at + 1 :] for end in ends):
             return first + at
     return None
+
+
+def _is_fence(line: str) -> bool:
+    """Whether the line opens a block of output, which ends on another line or with this one."""
+    written = line.strip()
+    marks = written.count("`")
+    return written.startswith(_FENCE) and (marks == 3 or (marks == 6 and written.endswith(_FENCE)))
+
+
+def _is_one_quotation(line: str, mark: int) -> bool:
+    """Whether the line is one quotation from this mark on, and nothing else."""
+    written = line.rstrip(" .!*_")
+    ends = _PAIRS.get(line[mark], line[mark])
+    item = _ITEM.match(line)
+    return item is not None and item.end() == mark and written.endswith(tuple(ends)) and not any(map(written[mark + 1 : -1].count, ends))
 
 
 def _closed(line: str, end: int, mark: str) -> int:

@@ -18,7 +18,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import journal
 from cudadoctor.parsers.base import LONG, Text
-from cudadoctor.parsers.in_quotes import InQuotes
+from cudadoctor.parsers.in_quotes import Beside, InQuotes, beside
 from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.literals import Literals, Places, each
 
@@ -119,8 +119,8 @@ class Lines:
         return Hit(entry, joined.first + first, joined.first + last, start - offset, end - offset)
 
     def _reported(self, hit: Hit, in_quotes: InQuotes) -> bool:
-        previous = self.entries[hit.first - 2] if hit.entry < self._count and hit.first > 1 else ""
-        standing = in_quotes.standing(self.entries[hit.entry], hit.start, hit.end, previous)
+        near = beside(self.entries, hit.entry, self._count) if hit.entry < self._count else Beside()
+        standing = in_quotes.standing(self.entries[hit.entry], hit.start, hit.end, near)
         if standing == "printed":
             self.printed.update(range(hit.first, hit.last + 1))
         return standing is not None
