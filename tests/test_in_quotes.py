@@ -132,6 +132,13 @@ ONLY_SPOKEN_OF = (
     "`{}`\n\nThis means that the driver was updated under the loaded module.\n",
     '"{}",\n',
     "- `{}`\n- `out of memory`\n- `no device`\n",
+    "## NVML errors\n\n`{}`\n\nReload the module.\n\n`CUDA error: no device`\n\nLook for the module.\n",
+    "It prints one of these.\n\n`{}`\n\n`CUDA error: no device`\n",
+    "Stop early where the driver does not fit\n\nUntil now the agent died. With this patch it prints\n\n`{}`\n\nand exits with 3.\n",
+    "- [ ] Take the library away\n- [ ] See that the page shows\n\n`{}`\n",
+    "The agent no longer stops at\n\n`{}`\n",
+    "The alert fires on\n\n'{}'\n\nin the journal.\n",
+    "I would word this in another way:\n\n“{}”\n\nIt is too long.\n",
 )
 
 

@@ -139,6 +139,11 @@ def _of_others(lines: Sequence[str], said: _Said) -> Iterator[int]:
             yield index
 
 
+def is_heading(line: str) -> bool:
+    """Whether a line is a heading of Markdown, or a few words in a form."""
+    return _HEADING.match(line) is not None
+
+
 def is_prose(line: str) -> bool:
     """Whether somebody wrote the line: words, and no form that programs give their output."""
     return len(_WORDS.findall(line)) > 1 and _OUTPUT.match(line) is None and not is_prompt(line)

@@ -8,11 +8,13 @@ it asks or explains what it means, introduces it as something else, or heads a m
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.discourse import is_heading, is_prose
+from cudadoctor.parsers.quoting import LONGEST, MOST
 from cudadoctor.parsers.shell import is_prompt
 
 Standing = Literal["printed", "reported"]
@@ -23,6 +25,8 @@ _AFTER = 12  # characters behind the quotation: where the verb of Japanese stand
 _PAIRS = {"“": "”", "„": "“”", "«": "»", "‘": "’", "「": "」", "『": "』"}
 _SINGLE = lazy(r"(?<![\w'])'(?=\S|$)[^']*$")
 _MARKS = "\"'`"
+_OPENS = frozenset((*_MARKS, *_PAIRS))
+_LITTLE = 2  # lines of prose that need no word of the writer himself
 # What a program itself puts before quoted words: an error, or a field of a log in JSON or logfmt.
 _OF_PROGRAM = lazy(
     r"(?i)^(?:\[[\w:]{1,20}\]:? )?[\w.]{1,60}(?:Error|Exception): "
@@ -56,7 +60,7 @@ def beside(lines: Sequence[str], index: int, count: int) -> Beside:
     """What is beside a line of the first `count`."""
     above, gap_above = _nearest(lines[max(0, index - _GAP - 1) : index][::-1])
     below, gap_below = _nearest(lines[index + 1 : min(count, index + _GAP + 2)])
-    return Beside(above, below, gap_above or _HEADING.match(above) is not None, gap_below)
+    return Beside(above, below, gap_above, gap_below)
 
 
 def _nearest(lines: Sequence[str]) -> tuple[str, bool]:
@@ -65,17 +69,34 @@ def _nearest(lines: Sequence[str]) -> tuple[str, bool]:
     return ("", True) if at is None else (lines[at], at > 0)
 
 
+class Around(NamedTuple):
+    """What a whole text says around its quotations: whether somebody tells of himself or says little, and how many are paragraphs."""
+
+    tale: bool = True
+    paragraphs: int = 1
+
+
 class InQuotes:
     def __init__(self, discourse: Discourse) -> None:
         self._meets, self._others, self._asks, self._supposed, self._own = map(
             discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")
         )
-        self._guide, self._done = map(discourse.any_of, ("guide", "done"))
+        self._guide, self._done, self._hypothetical = map(discourse.any_of, ("guide", "done", "hypothetical"))
+        self._over = lazy(rf"(?:{discourse.any_of('explained').pattern}) (?:{discourse.any_of('meets').pattern})", re.IGNORECASE)
         explained = discourse.any_of("explained").pattern
         self._told = lazy(rf"^\W{{0,3}}(?:\w{{1,20}} ){{1,3}}(?:{explained})", re.IGNORECASE)
         self._explained = lazy(rf"[\"'`”»」』]{{1,3}}\**[,;)]?\s{{0,3}}(?:{explained})", re.IGNORECASE)
 
-    def standing(self, line: str, start: int, end: int, near: Beside) -> Standing | None:
+    def around(self, lines: Sequence[str]) -> Around:
+        """Of a log nobody asks."""
+        if len(lines) > MOST:
+            return Around()
+        written = [line[:LONGEST] for line in dict.fromkeys(lines) if line]
+        quoted = [line for line in written if _quotes(line) and not _prompted(line)]
+        told = [line for line in written if is_prose(line) and not is_heading(line) and line not in quoted]
+        return Around(len(told) <= _LITTLE or any(map(self._own.search, told)), len(quoted))
+
+    def standing(self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around) -> Standing | None:
         """How line[start:end] stands there; None where it is only spoken of. In the line above its sentence may begin."""
         mark = opened(line, start) if line[start] not in _MARKS and not _is_fence(line) else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
@@ -94,20 +115,35 @@ class InQuotes:
         if self._supposed.search(said) and not self._own.search(said):
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
-        if self._meets.search(said if behind[:1].isascii() else said + behind):
-            return "reported"
-        return "reported" if _is_one_quotation(line, mark) and self._is_paragraph(near) else None
+        met = self._meets.search(said if behind[:1].isascii() else said + behind) is not None
+        if not before.strip() and near.gap_above and near.above:
+            met = met and self._reaches(said, near, around)
+        return "reported" if met or (_is_one_quotation(line, mark) and self._is_paragraph(near, around)) else None
 
-    def _is_paragraph(self, near: Beside) -> bool:
+    def _reaches(self, said: str, near: Beside, around: Callable[[], Around]) -> bool:
+        """Whether words report what stands below empty lines: no heading, item or quotation, no list of messages, and no sentence of which
+        the message is a part.
+        """
+        if self._over.search(said) or _HEADING.match(near.above) or _quotes(near.above):
+            return False
+        if self._own.search(said):
+            return True
+        return not (_LISTED.match(near.above) or near.below[:1].islower()) and around().tale and around().paragraphs <= 1
+
+    def _is_paragraph(self, near: Beside, around: Callable[[], Around]) -> bool:
         """Whether what is beside a quoted line leaves it to itself, or is somebody's own tale; and neither asks nor tells what it means,
         introduces it as no report, or heads a manual."""
         above, below = near.above[-_SAID:], near.below[:_SAID]
-        own = [self._own.search(words) is not None for words in (above, below)]
-        if not ((near.gap_above or own[0] or is_prompt(above.strip(" `"))) and (near.gap_below or own[1])):
+        mine, his = (self._own.search(words) is not None for words in (above, below))
+        if not ((near.gap_above or mine or _prompted(above) or _HEADING.match(above)) and (near.gap_below or his)):
             return False
-        asked = any(self._asks.search(words) and not mine for words, mine in zip((above, below), own, strict=True))
-        introduced = above.rstrip().endswith((":", "：")) and not self._done.search(above)
-        return not (asked or introduced or self._guide.search(above) or self._told.match(below))
+        asked = (self._asks.search(above) and not mine) or (self._asks.search(below) and not his)
+        introduced = above.rstrip().endswith((":", "：")) and (not self._done.search(above) or self._hypothetical.search(above))
+        part = not (mine or his) and (_LISTED.match(above) or below[:1].islower())
+        if asked or introduced or part or self._guide.search(above) or self._over.search(above) or self._told.match(below):
+            return False
+        whole = around()
+        return whole.tale and whole.paragraphs == 1
 
 
 def _up_to(line: str, end: int) -> str:
@@ -140,9 +176,21 @@ def _is_fence(line: str) -> bool:
     return written.startswith(_FENCE) and (marks == 3 or (marks == 6 and written.endswith(_FENCE)))
 
 
+def _prompted(line: str) -> bool:
+    return is_prompt(line.strip(" `"))
+
+
+def _quotes(line: str) -> bool:
+    """Whether the line is one quotation."""
+    item = _ITEM.match(line)
+    return item is not None and _is_one_quotation(line, item.end())
+
+
 def _is_one_quotation(line: str, mark: int) -> bool:
     """Whether the line is one quotation from this mark on, and nothing else."""
     written = line.rstrip(" .!*_")
+    if line[mark : mark + 1] not in _OPENS or len(written) < mark + 2:
+        return False
     ends = _PAIRS.get(line[mark], line[mark])
     item = _ITEM.match(line)
     return item is not None and item.end() == mark and written.endswith(tuple(ends)) and not any(map(written[mark + 1 : -1].count, ends))
