@@ -92,7 +92,7 @@ class InQuotes:
         if len(lines) > MOST:
             return Around()
         written = [line[:LONGEST] for line in dict.fromkeys(lines) if line]
-        quoted = [line for line in written if _quotes(line) and not _prompted(line)]
+        quoted = {line for line in written if _is_one_quotation(line) and not _prompted(line)}
         told = [line for line in written if is_prose(line) and not is_heading(line) and line not in quoted]
         return Around(len(told) <= _LITTLE or any(map(self._own.search, told)), len(quoted))
 
@@ -118,13 +118,13 @@ class InQuotes:
         met = self._meets.search(said if behind[:1].isascii() else said + behind) is not None
         if not before.strip() and near.gap_above and near.above:
             met = met and self._reaches(said, near, around)
-        return "reported" if met or (_is_one_quotation(line, mark) and self._is_paragraph(near, around)) else None
+        return "reported" if met or (_is_one_quotation(line) and self._is_paragraph(near, around)) else None
 
     def _reaches(self, said: str, near: Beside, around: Callable[[], Around]) -> bool:
         """Whether words report what stands below empty lines: no heading, item or quotation, no list of messages, and no sentence of which
         the message is a part.
         """
-        if self._over.search(said) or _HEADING.match(near.above) or _quotes(near.above):
+        if self._over.search(said) or _HEADING.match(near.above) or _is_one_quotation(near.above):
             return False
         if self._own.search(said):
             return True
@@ -170,30 +170,23 @@ def opened(line: str, start: int) -> int | None:
 
 
 def _is_fence(line: str) -> bool:
-    """Whether the line opens a block of output, which ends on another line or with this one."""
-    written = line.strip()
-    marks = written.count("`")
-    return written.startswith(_FENCE) and (marks == 3 or (marks == 6 and written.endswith(_FENCE)))
+    """Whether the line opens a block of output, which ends on another line."""
+    return line.lstrip().startswith(_FENCE) and line.count("`") == len(_FENCE)
 
 
 def _prompted(line: str) -> bool:
     return is_prompt(line.strip(" `"))
 
 
-def _quotes(line: str) -> bool:
-    """Whether the line is one quotation."""
+def _is_one_quotation(line: str) -> bool:
+    """Whether the line is one quotation and nothing else."""
     item = _ITEM.match(line)
-    return item is not None and _is_one_quotation(line, item.end())
-
-
-def _is_one_quotation(line: str, mark: int) -> bool:
-    """Whether the line is one quotation from this mark on, and nothing else."""
-    written = line.rstrip(" .!*_")
-    if line[mark : mark + 1] not in _OPENS or len(written) < mark + 2:
-        return False
-    ends = _PAIRS.get(line[mark], line[mark])
-    item = _ITEM.match(line)
-    return item is not None and item.end() == mark and written.endswith(tuple(ends)) and not any(map(written[mark + 1 : -1].count, ends))
+    written = line[item.end() if item is not None else 0 :].rstrip(" .!*_")
+    if written.startswith(_FENCE):
+        return written.endswith(_FENCE) and written.count("`") == 2 * len(_FENCE)
+    ends = _PAIRS.get(written[:1], written[:1])
+    inner = written[1:-1]
+    return bool(inner) and written[0] in _OPENS and written[-1] in ends and not any(map(inner.count, ends))
 
 
 def _closed(line: str, end: int, mark: str) -> int:
