@@ -133,6 +133,9 @@ class InQuotes:
     def _is_paragraph(self, near: Beside, around: Callable[[], Around]) -> bool:
         """Whether what is beside a quoted line leaves it to itself, or is somebody's own tale; and neither asks nor tells what it means,
         introduces it as no report, or heads a manual."""
+        whole = around()
+        if not whole.tale or whole.paragraphs > 1:
+            return False
         above, below = near.above[-_SAID:], near.below[:_SAID]
         mine, his = (self._own.search(words) is not None for words in (above, below))
         if not ((near.gap_above or mine or _prompted(above) or _HEADING.match(above)) and (near.gap_below or his)):
@@ -140,10 +143,7 @@ class InQuotes:
         asked = (self._asks.search(above) and not mine) or (self._asks.search(below) and not his)
         introduced = above.rstrip().endswith((":", "：")) and (not self._done.search(above) or self._hypothetical.search(above))
         part = not (mine or his) and (_LISTED.match(above) or below[:1].islower())
-        if asked or introduced or part or self._guide.search(above) or self._over.search(above) or self._told.match(below):
-            return False
-        whole = around()
-        return whole.tale and whole.paragraphs == 1
+        return not (asked or introduced or part or self._guide.search(above) or self._over.search(above) or self._told.match(below))
 
 
 def _up_to(line: str, end: int) -> str:

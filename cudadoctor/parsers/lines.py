@@ -18,7 +18,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import journal
 from cudadoctor.parsers.base import LONG, Text
-from cudadoctor.parsers.in_quotes import Around, Beside, InQuotes, beside
+from cudadoctor.parsers.in_quotes import Around, Beside, InQuotes, Standing, beside
 from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.literals import Literals, Places, each
 
@@ -92,6 +92,7 @@ class Lines:
         self.in_quotes: InQuotes | None = None  # of a user's text: what only speaks of a message is no hit
         self.printed: set[int] = set()  # numbers of the lines with a hit that a program printed, as far as they were asked for
         self._said_around: Around | None = None
+        self._standings: dict[tuple[str, int, int, Beside], Standing | None] = {}  # a text may say the same a thousand times
         self._places: Places | None = None
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
 
@@ -121,7 +122,10 @@ class Lines:
 
     def _reported(self, hit: Hit, in_quotes: InQuotes) -> bool:
         near = beside(self.entries, hit.entry, self._count) if hit.entry < self._count else Beside()
-        standing = in_quotes.standing(self.entries[hit.entry], hit.start, hit.end, near, self._around)
+        asked = (self.entries[hit.entry], hit.start, hit.end, near)
+        if asked not in self._standings:
+            self._standings[asked] = in_quotes.standing(*asked, self._around)
+        standing = self._standings[asked]
         if standing == "printed":
             self.printed.update(range(hit.first, hit.last + 1))
         return standing is not None
