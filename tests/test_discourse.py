@@ -31,7 +31,10 @@ SILENT = {
     "a framework that answers below": f">>> torch.zeros(1).cuda()\n{CPU}\n\nWith the other wheel:\n\n>>> torch.cuda.is_available()\nTrue\n",
     "what is looked for": f'$ dmesg | grep -c "{BUS}"\n0\n',
 }
+FORM = "Hardware\nGraphics card\nQuadro T1000 (TU117)\nVBIOS\nFirmware level 3\nKernel\nMotherboard\n\n### Describe the bug\n\n{}\n"
 SPEAKING = {
+    "the headings of a form": FORM.format("After each suspend the GPU falls off the bus and the screen stays black."),
+    "the headings of a form, and a quotation": FORM.format(f"`{MISMATCH}`"),
     "another machine is well": f"[root@a ~]# nvidia-smi\n{MISMATCH}\n[root@b ~]# nvidia-smi -L\n{TABLE}\n",
     "another environment is well": f"(base) $ python a.py\n{CPU}\n(other) $ python -c 'import torch; print(torch.cuda.is_available())'\nTrue\n",
     "it came back": f"{MISMATCH}\n\nA reboot solved that, but it came back in the evening.\n",

@@ -6,7 +6,7 @@ import pytest
 
 from cudadoctor.judge.stages import judge
 from cudadoctor.knowledge.load import load
-from cudadoctor.parsers.in_quotes import InQuotes, opened
+from cudadoctor.parsers.in_quotes import Beside, InQuotes, opened
 from cudadoctor.sources.pasted import evidence_of
 
 KNOWLEDGE = load()
@@ -15,7 +15,7 @@ MESSAGE = "CUDA error: device-side assert triggered"
 
 def reported(line: str, previous: str = "") -> bool:
     start = line.index(MESSAGE)
-    return InQuotes(KNOWLEDGE.discourse).standing(line, start, start + len(MESSAGE), previous) is not None
+    return InQuotes(KNOWLEDGE.discourse).standing(line, start, start + len(MESSAGE), Beside(above=previous)) is not None
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,57 @@ def test_a_run_of_tests_that_passed_hides_nothing_that_came_after() -> None:
     root = judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis.root
     assert root is not None
     assert root.cause == "program-device-assert"
+
+
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+WRAPPED = (
+    "`{}`",
+    "`{}`.",
+    "- `{}`",
+    "        `{}`",
+    '"{}"',
+    "'{}'",
+    "“{}”",
+    "```{}```",
+    "Since the update the node prints this error:\n\n`{}`",
+    "Hello,\n\nwhen I start the job on our cluster I get\n\n\n“{}”\n\nAny ideas? It is Ubuntu 24.04.",
+    "### What happens\n`{}`\n\n### Versions\ntorch 2.9",
+    "`{}`\n\nUbuntu 24.04, kernel 6.8",
+    "```{}\nmore of the log\n```",
+    "**`{}`**",
+    "I took the driver off twice.\n'{}'\nThen I booted again.",
+    "`$ nvidia-smi`\n`{}`",
+    "Output of nvidia-smi:\n\n`{}`",
+    '"{}"\n\nI have tried two drivers. What is wrong here?',
+)
+ONLY_SPOKEN_OF = (
+    'What does this mean?\n\n"{}"\n',
+    '"{}"\n\nWhat does it mean exactly?\n',
+    "# Troubleshooting\n\n`{}`\n\nReboot the machine.\n",
+    "These are the texts of the table:\n\n`{}`\n\n`out of memory`\n",
+    "The texts of the new table are:\n\n`{}`\n",
+    "`{}`\n\nThis means that the driver was updated under the loaded module.\n",
+    '"{}",\n',
+    "- `{}`\n- `out of memory`\n- `no device`\n",
+    "## NVML errors\n\n`{}`\n\nReload the module.\n\n`CUDA error: no device`\n\nLook for the module.\n",
+    "It prints one of these.\n\n`{}`\n\n`CUDA error: no device`\n",
+    "Stop early where the driver does not fit\n\nUntil now the agent died. With this patch it prints\n\n`{}`\n\nand exits with 3.\n",
+    "- [ ] Take the library away\n- [ ] See that the page shows\n\n`{}`\n",
+    "The agent no longer stops at\n\n`{}`\n",
+    "The alert fires on\n\n'{}'\n\nin the journal.\n",
+    "I would word this in another way:\n\n“{}”\n\nIt is too long.\n",
+)
+
+
+@pytest.mark.parametrize("text", WRAPPED)
+def test_a_paragraph_that_is_one_quotation_counts(text: str) -> None:
+    root = judge(evidence_of(text.format(MISMATCH).encode()), KNOWLEDGE).diagnosis.root
+    assert root is not None
+    assert root.cause == "driver-version-mismatch"
+
+
+@pytest.mark.parametrize("text", ONLY_SPOKEN_OF)
+def test_a_paragraph_that_only_speaks_of_a_message_does_not(text: str) -> None:
+    found = judge(evidence_of(text.format(MISMATCH).encode()), KNOWLEDGE).diagnosis
+    assert found.root is None
+    assert not found.suspects

@@ -16,6 +16,11 @@ REFUSED = "Error 804: forward compatibility was attempted on non supported HW in
 PAIR = "cudaGetDeviceCount returned 803\n-> system has unsupported display driver / cuda driver combination\n"
 INSUFFICIENT = "RuntimeError: CUDA driver version is insufficient for CUDA runtime version\n"
 BLOCKED = "Failed to initialize NVML: GPU access blocked by the operating system\n"
+HYPER_V = "hyperv-gpu-incomplete"
+KERNEL_GEN = (
+    "2026-02-03 10:00:00.000001: W tensorflow/compiler/mlir/tools/kernel_gen/tf_gpu_runtime_wrappers.cc:40] "
+    "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_{}'\n"
+)
 UNKNOWN = "Failed to initialize NVML: Unknown Error\n"
 NO_NVVM = "NvvmSupportError: libNVVM cannot be found. Do `conda install cudatoolkit`:\n"
 NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
@@ -30,6 +35,14 @@ NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such
         (INSIDE + "ls\n" + "Unknown Error\n", None),
         (WSL + BLOCKED, "wsl-gpu-unavailable"),
         (BLOCKED, None),
+        (BLOCKED + "$ modinfo dxgkrnl\nfilename:       /lib/modules/6.8.0-60-generic/updates/dkms/dxgkrnl.ko.zst\n", HYPER_V),
+        ("$ /usr/lib/wsl/lib/nvidia-smi\n" + BLOCKED + "dxgkrnl/1.0, 6.8.0-60-generic, x86_64: installed\n", HYPER_V),
+        ("I put dxgkrnl-dkms into the guest, as in WSL.\n\n" + BLOCKED, HYPER_V),
+        ("A Debian guest of Hyper-V has a share of the card by GPU-P.\n\n" + BLOCKED, HYPER_V),
+        (WSL + BLOCKED + "I read of dxgkrnl-dkms.\n", "wsl-gpu-unavailable"),
+        (KERNEL_GEN.format("INVALID_PTX"), "framework-lacks-gpu-arch"),
+        (KERNEL_GEN.format("UNSUPPORTED_PTX_VERSION"), "toolkit-newer-than-driver"),
+        (KERNEL_GEN.format("ILLEGAL_ADDRESS"), "program-memory-fault"),
         (MODULE.format("460.91.03") + LIBRARY.format("470.57.02") + REFUSED, "driver-version-mismatch"),
         (MODULE.format("460.91.03") + LIBRARY.format("470.57.02") + PAIR, "driver-version-mismatch"),
         (MODULE.format("470.57.02") + LIBRARY.format("470.57.02") + REFUSED, "forward-compat-unsupported"),
@@ -73,7 +86,9 @@ def test_the_one_folder_in_a_malformed_value_is_what_to_set(value: str, path: st
 
 
 def test_an_insufficient_driver_that_nobody_showed_may_be_no_driver_at_all() -> None:
-    assert suspects(INSUFFICIENT)[:2] == ["libcuda-missing", "toolkit-newer-than-driver"]
+    assert suspects(INSUFFICIENT)[:2] == ["toolkit-newer-than-driver", "libcuda-missing"]
+    without = "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version"
+    assert suspects(without)[:2] == ["libcuda-missing", "toolkit-newer-than-driver"]
 
 
 TABLE = """$ nvidia-smi

@@ -163,3 +163,25 @@ def test_a_number_of_a_line_is_no_code(epoch: int) -> None:
     shown, plain = (report(IDLE + status.format(name)).diagnosis for name in (epoch, "x"))
     assert (shown.root and shown.root.cause) == (plain.root and plain.root.cause)
     assert [one.cause for one in shown.suspects] == [one.cause for one in plain.suspects]
+
+
+PLUGIN = "E0203 09:14:27.518846       1 main.go:132] error starting plugins: unable to create plugin manager: invalid device discovery strategy\n"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        '$ sudo crictl info | grep -i defaultruntimename\n      "defaultRuntimeName": "nvidia",\n',
+        '$ sudo crictl info | jq .config.containerd.defaultRuntimeName\n"nvidia"\n',
+        "$ docker info | grep -i runtime\n Runtimes: io.containerd.runc.v2 nvidia runc\n Default Runtime: nvidia\n",
+    ],
+)
+def test_an_engine_whose_default_is_nvidias_runtime_has_one(shown: str) -> None:
+    assert root(PLUGIN) == "container-toolkit-missing"
+    assert root(shown + PLUGIN) is None
+    assert suspects(shown + PLUGIN)[:2] == ["container-no-gpu-access", "container-toolkit-missing"]
+
+
+def test_other_words_of_a_missing_runtime_stand_beside_that_setting() -> None:
+    text = 'Default Runtime: nvidia\ndocker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+    assert root(text) == "container-toolkit-missing"

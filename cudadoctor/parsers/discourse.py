@@ -24,11 +24,14 @@ _LISTS = ("over", "hypothetical", "goes_on", "too", "others", "fine", "own", "fo
 # A line that a program printed: a log's date or brackets, a ruled table, a traceback, code, `name: message` and `Name : value`.
 _OUTPUT = lazy(
     r"^\s{4}|^\t|^\s{0,3}(?:\[\s{0,8}\d|\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]\d \d|[|+]|>>> |\.\.\. |File \"|Traceback |\$ |# \S|NVRM: )"
-    r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?): \S|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
+    r"|^\s{0,3}(?:\w[\w.]{0,60}(?:Error|Exception|Warning)|[a-z][\w.-]{1,30}(?:\[\d{1,8}\])?|[A-Z\d]{1,20}_[A-Z\d_]{1,60}): \S"
+    r"|^\s{0,3}\w[\w ]{2,40}\s{2,40}: "
 )
 # Within a line, the words that are not the writer's: in quotation marks, and a message up to the end of its line.
 _NOT_HIS = lazy(r"`[^`]{1,400}`|\"[^\"]{1,400}\"|“[^”]{1,400}”|\b(?:NVRM|\w{1,60}(?:Error|Exception)): .*")
 _WORDS = lazy(r"[^\W\d_]{2}")
+_ENDS = lazy(r"[.!?…。！？]\W{0,3}$")  # of a sentence
+_HEADING = lazy(r"^#{1,6} |^[A-Z\d][\w.+/()-]{0,60}(?: [\w.+/()-]{1,60}){0,3}(?<!\.)$")  # of Markdown, or of a form: a few words
 
 
 def speech_of(knowledge: Knowledge) -> Speech:
@@ -68,7 +71,7 @@ class Speech:
     def tells(self, lines: Sequence[str]) -> bool:
         """Whether anybody speaks of a machine of his own; short words need not."""
         said = self._said(lines)
-        return said is None or len(said.prose) < _LEAST or bool(said.words["own"])
+        return said is None or bool(said.words["own"]) or sum(1 for _ in _told_lines(lines, said)) < _LEAST
 
     def quiet(self, lines: Sequence[str], after: int) -> bool:
         """Whether nobody asks on, or says that it goes on, behind the line of this number (from 1)."""
@@ -106,6 +109,13 @@ class Speech:
         return self._patterns["hypothetical"].search(line[max(0, found.start() - _BEFORE) : found.start()]) is None
 
 
+def _told_lines(lines: Sequence[str], said: _Said) -> Iterator[str]:
+    """The lines of prose that are no headings of a form, nor values that stand right below one."""
+    for index, line in said.prose.items():
+        if not _HEADING.match(line) and (_ENDS.search(line) or not index or not _HEADING.match(lines[index - 1])):
+            yield line
+
+
 def _told(said: _Said) -> int | None:
     """The last line of those that name what it was and thank, or say how it has been since."""
     open_ = set(said.words["goes_on"])
@@ -127,6 +137,11 @@ def _of_others(lines: Sequence[str], said: _Said) -> Iterator[int]:
             shown = True
         if theirs:
             yield index
+
+
+def is_heading(line: str) -> bool:
+    """Whether a line is a heading of Markdown, or a few words in a form."""
+    return _HEADING.match(line) is not None
 
 
 def is_prose(line: str) -> bool:

@@ -1,16 +1,21 @@
 """How a message stands in its line: as a program printed it, in a sentence that reports it ("I get `...`"), or only spoken of.
 
 A message in quotation marks is reported where the words beside it say that somebody met it, and no explanation follows. One without them
-is reported too, unless the sentence asks what it means.
+is reported too, unless the sentence asks what it means. A paragraph that is one quotation and nothing else is reported where no line beside
+it asks or explains what it means, introduces it as something else, or heads a manual.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 from cudadoctor.knowledge.wording import Discourse
 from cudadoctor.model.pattern import lazy
+from cudadoctor.parsers.discourse import is_heading, is_prose
+from cudadoctor.parsers.quoting import LONGEST, MOST
+from cudadoctor.parsers.shell import is_prompt
 
 Standing = Literal["printed", "reported"]
 _BEFORE = 160  # characters before a message in which its quotation mark is looked for
@@ -20,6 +25,8 @@ _AFTER = 12  # characters behind the quotation: where the verb of Japanese stand
 _PAIRS = {"“": "”", "„": "“”", "«": "»", "‘": "’", "「": "」", "『": "』"}
 _SINGLE = lazy(r"(?<![\w'])'(?=\S|$)[^']*$")
 _MARKS = "\"'`"
+_OPENS = frozenset((*_MARKS, *_PAIRS))
+_LITTLE = 2  # lines of prose that need no word of the writer himself
 # What a program itself puts before quoted words: an error, or a field of a log in JSON or logfmt.
 _OF_PROGRAM = lazy(
     r"(?i)^(?:\[[\w:]{1,20}\]:? )?[\w.]{1,60}(?:Error|Exception): "
@@ -33,7 +40,40 @@ _SEARCHED = lazy(r"\b(?:e|z|f|pcre2?)?grep\b[^|\n]{0,80}$|\b(?:rg|ag|ack)\b[^|\n
 _LISTED = lazy(
     r"^\s{0,12}(?:[-*+•;]|\d{1,3}(?:\.\d{1,3}){0,3}[.)]?|\[[ xX]?\]|\( ?\)|[QA]\d{0,2}[.:])\s(?!\s{0,4}[\w.]{1,60}(?:Error|Exception): )"
 )
+_HEADING = lazy(r"^#{1,6} \S")  # of Markdown
+_ITEM = lazy(r"^\s{0,80}(?:(?:[-*+•]|\d{1,2}[.)])\s{1,4})?[*_]{0,3}")  # what may stand before a quotation that is a paragraph
+_FENCE = "```"
+_GAP = 3  # empty lines between the words that report a message and the message
 _SENTENCE = lazy(r"[.!?。！？]\s|[;；]")
+
+
+class Beside(NamedTuple):
+    """The lines nearest to a line that are not empty, and whether empty ones stand between, or none at all."""
+
+    above: str = ""
+    below: str = ""
+    gap_above: bool = False
+    gap_below: bool = False
+
+
+def beside(lines: Sequence[str], index: int, count: int) -> Beside:
+    """What is beside a line of the first `count`."""
+    above, gap_above = _nearest(lines[max(0, index - _GAP - 1) : index][::-1])
+    below, gap_below = _nearest(lines[index + 1 : min(count, index + _GAP + 2)])
+    return Beside(above, below, gap_above, gap_below)
+
+
+def _nearest(lines: Sequence[str]) -> tuple[str, bool]:
+    """The first that is not empty, and whether empty ones stand before it, or none at all does."""
+    at = next((at for at, line in enumerate(lines) if line.strip()), None)
+    return ("", True) if at is None else (lines[at], at > 0)
+
+
+class Around(NamedTuple):
+    """What a whole text says around its quotations: whether somebody tells of himself or says little, and how many are paragraphs."""
+
+    tale: bool = True
+    paragraphs: int = 1
 
 
 class InQuotes:
@@ -41,16 +81,28 @@ class InQuotes:
         self._meets, self._others, self._asks, self._supposed, self._own = map(
             discourse.any_of, ("meets", "others_quoted", "asks", "supposed", "own")
         )
+        self._guide, self._done, self._hypothetical = map(discourse.any_of, ("guide", "done", "hypothetical"))
+        self._over = lazy(rf"(?:{discourse.any_of('explained').pattern}) (?:{discourse.any_of('meets').pattern})", re.IGNORECASE)
         explained = discourse.any_of("explained").pattern
+        self._told = lazy(rf"^\W{{0,3}}(?:\w{{1,20}} ){{1,3}}(?:{explained})", re.IGNORECASE)
         self._explained = lazy(rf"[\"'`”»」』]{{1,3}}\**[,;)]?\s{{0,3}}(?:{explained})", re.IGNORECASE)
 
-    def standing(self, line: str, start: int, end: int, previous: str) -> Standing | None:
-        """How line[start:end] stands there; None where it is only spoken of. `previous`: the line above, where its sentence may begin."""
-        mark = opened(line, start) if line[start] not in _MARKS else None
+    def around(self, lines: Sequence[str]) -> Around:
+        """Of a log nobody asks."""
+        if len(lines) > MOST:
+            return Around()
+        written = [line[:LONGEST] for line in dict.fromkeys(lines) if line]
+        quoted = {line for line in written if _is_one_quotation(line) and not _prompted(line)}
+        told = [line for line in written if is_prose(line) and not is_heading(line) and line not in quoted]
+        return Around(len(told) <= _LITTLE or any(map(self._own.search, told)), len(quoted))
+
+    def standing(self, line: str, start: int, end: int, near: Beside, around: Callable[[], Around] = Around) -> Standing | None:
+        """How line[start:end] stands there; None where it is only spoken of. In the line above its sentence may begin."""
+        mark = opened(line, start) if line[start] not in _MARKS and not _is_fence(line) else None
         if mark is not None and line[mark + 1 : mark + 2] == "/":
             mark = None  # a program quotes the path of which it speaks
         before = _up_to(line, start if mark is None else mark)
-        said = _SENTENCE.split(before[-_SAID:] if before.strip() else previous[-_SAID:])[-1]
+        said = _SENTENCE.split(before[-_SAID:] if before.strip() else near.above[-_SAID:])[-1]
         if self._asks.search(said):
             return None
         if mark is None:
@@ -63,7 +115,35 @@ class InQuotes:
         if self._supposed.search(said) and not self._own.search(said):
             return None  # what is done where somebody meets it
         behind = line[closed + 1 : closed + _AFTER]
-        return "reported" if self._meets.search(said if behind[:1].isascii() else said + behind) else None
+        met = self._meets.search(said if behind[:1].isascii() else said + behind) is not None
+        if not before.strip() and near.gap_above and near.above:
+            met = met and self._reaches(said, near, around)
+        return "reported" if met or (_is_one_quotation(line) and self._is_paragraph(near, around)) else None
+
+    def _reaches(self, said: str, near: Beside, around: Callable[[], Around]) -> bool:
+        """Whether words report what stands below empty lines: no heading, item or quotation, no list of messages, and no sentence of which
+        the message is a part.
+        """
+        if self._over.search(said) or _HEADING.match(near.above) or _is_one_quotation(near.above):
+            return False
+        if self._own.search(said):
+            return True
+        return not (_LISTED.match(near.above) or near.below[:1].islower()) and around().tale and around().paragraphs <= 1
+
+    def _is_paragraph(self, near: Beside, around: Callable[[], Around]) -> bool:
+        """Whether what is beside a quoted line leaves it to itself, or is somebody's own tale; and neither asks nor tells what it means,
+        introduces it as no report, or heads a manual."""
+        whole = around()
+        if not whole.tale or whole.paragraphs > 1:
+            return False
+        above, below = near.above[-_SAID:], near.below[:_SAID]
+        mine, his = (self._own.search(words) is not None for words in (above, below))
+        if not ((near.gap_above or mine or _prompted(above) or _HEADING.match(above)) and (near.gap_below or his)):
+            return False
+        asked = (self._asks.search(above) and not mine) or (self._asks.search(below) and not his)
+        introduced = above.rstrip().endswith((":", "：")) and (not self._done.search(above) or self._hypothetical.search(above))
+        part = not (mine or his) and (_LISTED.match(above) or below[:1].islower())
+        return not (asked or introduced or part or self._guide.search(above) or self._over.search(above) or self._told.match(below))
 
 
 def _up_to(line: str, end: int) -> str:
@@ -87,6 +167,26 @@ def opened(line: str, start: int) -> int | None:
         if at >= 0 and not any(end in left[at + 1 :] for end in ends):
             return first + at
     return None
+
+
+def _is_fence(line: str) -> bool:
+    """Whether the line opens a block of output, which ends on another line."""
+    return line.lstrip().startswith(_FENCE) and line.count("`") == len(_FENCE)
+
+
+def _prompted(line: str) -> bool:
+    return is_prompt(line.strip(" `"))
+
+
+def _is_one_quotation(line: str) -> bool:
+    """Whether the line is one quotation and nothing else."""
+    item = _ITEM.match(line)
+    written = line[item.end() if item is not None else 0 :].rstrip(" .!*_")
+    if written.startswith(_FENCE):
+        return written.endswith(_FENCE) and written.count("`") == 2 * len(_FENCE)
+    ends = _PAIRS.get(written[:1], written[:1])
+    inner = written[1:-1]
+    return bool(inner) and written[0] in _OPENS and written[-1] in ends and not any(map(inner.count, ends))
 
 
 def _closed(line: str, end: int, mark: str) -> int:

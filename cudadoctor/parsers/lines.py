@@ -18,7 +18,7 @@ import msgspec
 from cudadoctor.model.pattern import lazy
 from cudadoctor.parsers import journal
 from cudadoctor.parsers.base import LONG, Text
-from cudadoctor.parsers.in_quotes import InQuotes
+from cudadoctor.parsers.in_quotes import Around, Beside, InQuotes, Standing, beside
 from cudadoctor.parsers.joining import Joined, joined_lines
 from cudadoctor.parsers.literals import Literals, Places, each
 
@@ -91,6 +91,8 @@ class Lines:
         self.text = "\n".join(entries)
         self.in_quotes: InQuotes | None = None  # of a user's text: what only speaks of a message is no hit
         self.printed: set[int] = set()  # numbers of the lines with a hit that a program printed, as far as they were asked for
+        self._said_around: Around | None = None
+        self._standings: dict[tuple[str, int, int, Beside], Standing | None] = {}  # a text may say the same a thousand times
         self._places: Places | None = None
         self._starts = list(accumulate((len(entry) + 1 for entry in entries[:-1]), initial=0))
 
@@ -119,11 +121,20 @@ class Lines:
         return Hit(entry, joined.first + first, joined.first + last, start - offset, end - offset)
 
     def _reported(self, hit: Hit, in_quotes: InQuotes) -> bool:
-        previous = self.entries[hit.first - 2] if hit.entry < self._count and hit.first > 1 else ""
-        standing = in_quotes.standing(self.entries[hit.entry], hit.start, hit.end, previous)
+        near = beside(self.entries, hit.entry, self._count) if hit.entry < self._count else Beside()
+        asked = (self.entries[hit.entry], hit.start, hit.end, near)
+        if asked not in self._standings:
+            self._standings[asked] = in_quotes.standing(*asked, self._around)
+        standing = self._standings[asked]
         if standing == "printed":
             self.printed.update(range(hit.first, hit.last + 1))
         return standing is not None
+
+    def _around(self) -> Around:
+        """What the text says around its quotations, found once where one is asked about."""
+        if self._said_around is None:
+            self._said_around = self.in_quotes.around(self.entries[: self._count]) if self.in_quotes is not None else Around()
+        return self._said_around
 
     def stands(self, hit: Hit, words: str) -> bool:
         """Whether what a pattern found on the hit's line, or from there on, is there as something that happened."""

@@ -12,6 +12,7 @@ from cudadoctor.model.values import SMI, Smi
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
+from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
 
 if TYPE_CHECKING:
     from cudadoctor.knowledge.load import Knowledge
@@ -90,7 +91,14 @@ def devices_in_another_folder(said: Said, facts: Facts, knowledge: Knowledge) ->
         yield finding(MISCONFIGURED, lines, listed, setting="cdi-spec-dirs")
 
 
+def runtime_by_default(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """The device plugin finds no driver in its own container, and the engine starts all by NVIDIA's runtime: this one was started else."""
+    lines, shown = suspected(said, TOOLKIT, OF_PLUGIN), Place(facts).said("nvidia-is-default")
+    if lines and shown and not settled(said):
+        yield finding(NO_ACCESS, lines, shown, basis="suspected")
+
+
 TIES = (
     demand_of_the_image, parts_of_the_driver, none_let_in, rules_without_a_gpu, rules_not_written,
-    devices_in_another_folder,
+    devices_in_another_folder, runtime_by_default,
 )  # fmt: skip

@@ -22,8 +22,9 @@ class Place:
         self.marks = _lines(facts, CONTAINER_MARKS)
         self.wsl = _lines(facts, WSL)
         kernel = facts.get(KERNEL)
-        old = isinstance(kernel, Fact) and kernel.value is not None and _WSL_1.search(kernel.value.release) is not None
-        self._wsl_1 = _lines(facts, KERNEL) if old else ()
+        release = kernel.value.release if isinstance(kernel, Fact) and kernel.value is not None else ""
+        self._wsl_1 = _lines(facts, KERNEL) if _WSL_1.search(release) else ()
+        self._kernel_of_wsl = _lines(facts, KERNEL) if "icrosoft" in release else ()
 
     def said(self, kind: str) -> Quotes:
         """The line with the first word of this kind."""
@@ -39,6 +40,9 @@ class Place:
 
     @property
     def in_wsl(self) -> Quotes:
+        """A guest of Hyper-V for which the module was built has Windows' folder too, and is called WSL by many: there the kernel counts."""
+        if self.said("dxgkrnl-built"):
+            return self._kernel_of_wsl or tuple(quote for quote in self.wsl if "icrosoft" in quote.text)
         return self.wsl or self.said("wsl")
 
     @property

@@ -14,6 +14,7 @@ from cudadoctor.inventory.rungs import below
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue
+from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import COMPUTED, FRAMEWORKS, SMI, RungName
 from cudadoctor.texts.tie_breakers.place import Place
 
@@ -23,12 +24,17 @@ _WITHOUT_GPU = frozenset(
 )
 # What cannot be where nvidia-smi lists the GPUs of the same machine.
 _NO_DRIVER = frozenset(("driver-not-loaded", "driver-not-installed", "nouveau-bound", "driver-module-missing-for-kernel"))
+_NO_RUNTIME = "container-toolkit-missing"
+# What the device plugin says without a driver in its container: no word of a missing runtime where the engine's own settings name it.
+OF_PLUGIN = lazy(r"If this is a GPU node|device discovery strategy|load NVML library|Incompatible strategy|Waiting indefinitely")
 _TEXT = "text"  # the origin of facts that a user's text states
 _OF_MACHINE = ("kernel", "node", "library", "toolkit", "python")  # layers whose faults are the same for every GPU and program here
 
 
 def standing(said: Sequence[Clue], facts: Facts) -> list[Clue]:
-    """The clues of a user's text, with those that the text takes back as advice."""
+    """The clues of a user's text, with those that the text takes back as advice, or as a suspicion."""
+    if Place(facts).said("nvidia-is-default"):
+        said = [msgspec.structs.replace(clue, basis="suspected") if _of_plugin(clue) else clue for clue in said]
     gone = (_WITHOUT_GPU if Place(facts).said("cpu-meant") else frozenset()) | (_NO_DRIVER if _listed(facts) else frozenset())
     return [msgspec.structs.replace(clue, advice=True) if clue.cause in gone and clue.basis == "stated" else clue for clue in said]
 
@@ -51,6 +57,10 @@ def unrefuted(
         )
 
     return [clue for clue in clues if stands(clue)]
+
+
+def _of_plugin(clue: Clue) -> bool:
+    return clue.cause == _NO_RUNTIME and all(OF_PLUGIN.search(quote.text) for quote in clue.quotes)
 
 
 def _listed(facts: Facts) -> bool:

@@ -42,6 +42,8 @@ _REJECTED = lazy(
     r"(?:nsupported gpu architecture|Value) '(?:compute|sm)_(?P<major>\d{1,2}?)(?P<minor>\d)[af]?'|CUDA arch \((?P<dotted>\d{1,2}\.\d)"
 )
 _NO_IMAGE = codes("cuda 209", "cuda 98", words=r"no kernel image|invalid device function")
+_INVALID_PTX = codes("cuda 218")
+_OF_KERNEL_GEN = lazy(r"'cuModuleLoadData\(&module, data\)' failed with '")  # TensorFlow's tf_gpu_runtime_wrappers.cc
 _OF_A_FRAMEWORK = lazy(
     r"(?i)RuntimeError: CUDA error|torch|AcceleratorError|tensorflow|cupy|ggml|paddle|mxnet|jaxlib|xla|onnxruntime"
     r"|parallel_for failed|\bc10\b"
@@ -280,6 +282,14 @@ def no_kernel_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
         yield from (msgspec.structs.replace(clue, basis=basis) for clue in _out_of_step(lines, facts, knowledge))
 
 
+def kernels_made_ahead(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
+    """TensorFlow's kernels of kernel_gen, for which its package has no code of this GPU: their PTX is of a GPU's own features, which the
+    driver of no other takes."""
+    lines = tuple(quote for quote in suspicions(said, NEWER, _INVALID_PTX) if _OF_KERNEL_GEN.search(quote.text))
+    if lines and not stated(said, LACKS, NEWER):
+        yield finding(LACKS, lines[:1])
+
+
 # ---------------------------------------------------------------- Numba
 def numba_against_toolkit(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Numba knows no capability of the toolkit that it found: the toolkit is older than it accepts."""
@@ -332,5 +342,5 @@ def numba_report(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 TIES = (
     brought_cuda_is_too_new, toolkit_elsewhere, nvcc_not_there, rejected_architecture, unnamed_architecture, newer_gcc, no_kernel_image,
-    numba_against_toolkit, numba_report,
+    kernels_made_ahead, numba_against_toolkit, numba_report,
 )  # fmt: skip

@@ -42,6 +42,9 @@ _PATH = lazy(r"(?:^|(?<=[:\"']))/[^:;$~\s\"']{0,200}cuda[^:;$~\s\"']{0,40}")  # 
 _COMPAT = lazy(r"/(?:compat|cuda-compat[^/:]*)(?:[/:]|$)")
 _MISMATCH = codes("cuda 803")
 _INSUFFICIENT = codes("cuda 35")
+_WITHOUT_DRIVER = lazy(  # of CuPy and RAPIDS, which ask for no driver before
+    r"CUDARuntimeError: cudaErrorInsufficient|<cudaError_t\.cudaErrorInsufficient|detect number of GPUs"
+)
 
 
 # ---------------------------------------------------------------- capabilities and CUDA_HOME
@@ -143,17 +146,19 @@ def _other_library(facts: Facts) -> tuple[LibraryVersion, Quotes] | None:
 
 
 def insufficient_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Code 35: with a driver at work the runtime is newer than it; where no driver shows itself, no libcuda was found either."""
+    """Code 35: with a driver at work the runtime is newer than it. Where no driver shows itself, it likely is too: few programs say 35
+    of a missing libcuda.
+    """
     lines = suspected(said, "toolkit-newer-than-driver", _INSUFFICIENT)
     if not lines:
         return
     driver = _driver_at_work(facts)
     if driver:
         yield finding("toolkit-newer-than-driver", lines, driver[:1])
-    elif (named := _driver_named(facts)) or Place(facts).said("windows"):
-        yield finding("toolkit-newer-than-driver", lines, named, basis="suspected")
-    else:
-        yield finding("libcuda-missing", lines, basis="suspected")
+        return
+    named = _driver_named(facts)
+    missing = not named and not Place(facts).said("windows") and any(_WITHOUT_DRIVER.search(quote.text) for quote in lines)
+    yield finding("libcuda-missing" if missing else "toolkit-newer-than-driver", lines, named, basis="suspected")
 
 
 def host_of_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
