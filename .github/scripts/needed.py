@@ -1,4 +1,5 @@
-"""How many messages, entries of the lexicon and circumstances no text needs: leaving one out changes no report on any recorded text.
+"""How many messages, entries of the lexicon and circumstances no text needs: leaving one out changes neither the findings nor the steps of
+the fix on any recorded text.
 
     needed.py [--list KIND]        KIND: messages, lexicon, circumstances
 
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cudadoctor.judge.stages import Judgement, weighed
+from cudadoctor.judge.stages import judge, weighed
 from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.knowledge.wording import Circumstance, Says
 from cudadoctor.model.evidence import Evidence
@@ -62,25 +63,22 @@ def _recorded() -> Iterator[Evidence]:
         yield pasted.evidence_of(path.read_bytes())
 
 
-def _judged(evidence: Evidence, knowledge: Knowledge) -> Judgement:
-    return weighed(evidence, knowledge, Requirements(), Guard())
-
-
-def _verdict(found: Judgement) -> tuple[object, ...]:
-    shown = found.judged.diagnosis
-    return found.judged.verdict, shown.root and shown.root.cause, *(one.cause for one in (*shown.suspects, *shown.also, *shown.explains))
+def _verdict(evidence: Evidence, knowledge: Knowledge) -> tuple[object, ...]:
+    report = judge(evidence, knowledge)
+    shown, fix = report.diagnosis, report.prescription
+    causes = [one.cause for one in (*shown.suspects, *shown.also, *shown.explains)]
+    return report.verdict, shown.root and shown.root.cause, causes, fix and fix.steps
 
 
 def _read(evidence: Evidence, knowledge: Knowledge) -> Read:
-    found = _judged(evidence, knowledge)
-    setting = found.facts.get(SETTING)
+    setting = weighed(evidence, knowledge, Requirements(), Guard()).facts.get(SETTING)
     kinds = frozenset() if isinstance(setting, Unknown) or setting.value is None else frozenset(setting.value.words)
     words = "\n".join(f"{item.stdout or ''}\n{item.stderr or ''}" for item in evidence.items)
-    return Read(evidence, words, _verdict(found), kinds)
+    return Read(evidence, words, _verdict(evidence, knowledge), kinds)
 
 
 def _changes(texts: Iterator[Read], without: Knowledge) -> bool:
-    return any(_verdict(_judged(text.evidence, without)) != text.verdict for text in texts)
+    return any(_verdict(text.evidence, without) != text.verdict for text in texts)
 
 
 def _less(knowledge: Knowledge, made: Mapping[str, object], *, derived: tuple[str, ...] = ()) -> Knowledge:
