@@ -26,6 +26,11 @@ def pytest_configure(config: pytest.Config) -> None:
         _plain_surroundings()
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """`-n auto`: half as many again as there are processors, for much of the time goes by in waiting for children and their limits."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 def _plain_surroundings() -> None:
     """A doctor finds the programs of the system, not those of the environment in which pytest runs: root's would look through all of it."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
