@@ -31,7 +31,7 @@ NAMES = sorted(path.name for path in HOSTS.iterdir() if (path / "recording.json"
 # Something stands between these machines and what asks them: without the evidence that shows it, words mean what they mean elsewhere.
 MISLED = (
     "h100-ioctl-of-driver-filtered", "h100-nvml-of-another-driver", "h100-preload-guard", "h100-seccomp-clone3",
-    "h100-without-proc", "h200-nvidia-smi-shim",
+    "h200-nvidia-smi-shim",
 )  # fmt: skip
 COLOUR_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONIOENCODING", "CUDA_VISIBLE_DEVICES")
 HEALTHY, HUNG, NOUVEAU, DEGRADED = "desktop-rtx3090-healthy", "driver-hung", "seed-gt740m-nouveau", "h200-nvidia-smi-absent"

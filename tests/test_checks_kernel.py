@@ -470,9 +470,14 @@ def test_each_library_is_enough_for_a_mismatch() -> None:
 
 def test_a_release_that_nobody_told_is_that_of_nvml_where_the_module_took_it() -> None:
     """Without /proc nobody knows which libcuda was loaded; a mismatch in the kernel log is then some other program's."""
-    untold: State = {LOADED_DRIVER: version(make.VERSION), LADDER: make.ladder("init", code=304, library=None)}
-    fits = [driver_fit.libcuda_fits(host({**untold, NVML: nvml})) for nvml in (make.nvml(), make.nvml(18), None)]
-    assert fits == [True, None, None]
+
+    def fits(path: str | None, code: int, nvml: Any) -> bool | None:
+        climb = msgspec.structs.replace(make.ladder("init", code=code, library=None), library_path=path)
+        return driver_fit.libcuda_fits(host({LOADED_DRIVER: version(make.VERSION), LADDER: climb, NVML: nvml}))
+
+    assert [fits(None, 304, nvml) for nvml in (make.nvml(), make.nvml(18), None)] == [True, None, None]
+    assert fits(None, 803, make.nvml()) is None  # cuInit itself says that they differ
+    assert fits("/usr/lib/libcuda.so.535.183.01", 304, make.nvml()) is False
 
 
 def test_branch_and_gpu() -> None:

@@ -81,7 +81,7 @@ def subsets(evidence: Evidence, seed: str) -> list[frozenset[str]]:
     return [frozenset({one}) for one in names] + [frozenset(pair) for pair in itertools.combinations(names, 2)] + some
 
 
-@pytest.mark.parametrize("many", [1, pytest.param(48, marks=pytest.mark.long)])
+@pytest.mark.parametrize("many", [3, pytest.param(48, marks=pytest.mark.long)])
 @every("name", [name for name in NAMES if name not in MISLED])
 def test_ignorance_never_accuses_nor_absolves(name: str, many: int, knowledge: Knowledge) -> None:
     evidence, whole = evidence_of(name), report_of(name)
@@ -105,7 +105,7 @@ def test_a_recording_is_read_back_as_it_was(name: str, tmp_path: Path) -> None:
         assert recording.read(str(tmp_path / target)) == evidence_of(name)
 
 
-@every("name", NAMES, share=16)
+@every("name", NAMES, share=8)
 def test_what_names_nobody_is_judged_alike(name: str, knowledge: Knowledge, tmp_path: Path) -> None:
     report = report_of(name)
     recording.write(redact(evidence_of(name)), str(tmp_path / name))

@@ -69,14 +69,14 @@ def check_total(parser: Parser, body: str) -> None:
                 assert origin == "live" or not entry.whole or ASKED.search(body), "a paste is whole only where it shows what was asked"
 
 
-@settings(RELAXED, max_examples=60)
+@settings(RELAXED, max_examples=120)
 @given(body=st.text(max_size=400))
 def test_any_text_is_read_without_an_exception(body: str) -> None:
     for parser in PARSERS.values():
         check_total(parser, body)
 
 
-@settings(RELAXED, max_examples=120)  # others in each run
+@settings(RELAXED, max_examples=300)
 @given(data=st.data())
 def test_any_piece_of_real_output_is_read_without_an_exception(data: st.DataObject) -> None:
     """By every parser; that of a text reads most of its pieces."""

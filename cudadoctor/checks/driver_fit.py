@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.base import Function, Rule
-from cudadoctor.checks.common import without_places
+from cudadoctor.checks.common import broken, without_places
 from cudadoctor.checks.gpu import architecture_of
 from cudadoctor.checks.reading import (
     Gpu,
@@ -58,6 +58,7 @@ _UNVERIFIED = lazy(r"nvidia\S{0,40}: module verification failed")  # alone it on
 _SPEAKER = lazy(r"^(?:\[[ \d.]+\]\s*)?([\w-]+): ")
 _NEUTRAL_SPEAKERS = ("Lockdown", "lockdown", "kernel", "modprobe", "insmod", "systemd-modules-load", "module", "PKCS")
 _FILE_VERSION = lazy(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
+OTHER_RELEASE = 803  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
 DRIVER_STEPS = ("init", "devices", "context")  # steps of the ladder in which only the driver can hang
 ASKED = ("nvidia-smi", "nvml")
 REQUIRED, UNSUPPORTED = "open-module-required", "open-module-unsupported-gpu"
@@ -130,15 +131,19 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def libcuda_fits(facts: Facts) -> bool | None:
-    """Whether the libcuda that programs load is of the loaded module's release: then no upgrade left two of them. Where nobody told its
-    release, NVML's library stands for it, if the module took it. None: not known.
+    """Whether the libcuda that programs load is of the loaded module's release: then no upgrade left two of them. Where neither it nor its
+    file's name tells the release, NVML's library stands for it, if the module took that one and cuInit did not say otherwise. None: not
+    known.
     """
     climb, module, nvml = facts.value(LADDER), facts.value(LOADED_DRIVER), facts.value(NVML)
     if climb is None or module is None:
         return None
-    if climb.library is None:
-        return True if nvml is not None and nvml.code == 0 else None
-    return same_release(module.version, climb.library)
+    named = _by_file_name(facts, climb.library_path)
+    release = climb.library or (named.version if named is not None else None)
+    if release is not None:
+        return same_release(module.version, release)
+    differs = any(result.code == OTHER_RELEASE for result in broken(climb, "init"))
+    return True if nvml is not None and nvml.code == 0 and not differs else None
 
 
 def misled(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:

@@ -96,8 +96,11 @@ def values(case: Case) -> Found:
     if case.system.family == "arch" and name["arch"] is not None:
         yield "dkms_package", f"{name['arch']}-dkms" if name["arch"] == "nvidia-open" else None
     dist = _RELEASE_OF_RPM.search(package.version.rpartition("-")[2]) if case.system.family == "rhel" else None
-    machine = (running(case) or "x86_64").rpartition(".")[2]
-    yield "module_kernel", f"{name['kernel']}{dist['dist']}.{machine}" if dist is not None else None
+    release = running(case)  # its end is the machine's architecture
+    yield (
+        "module_kernel",
+        f"{name['kernel']}{dist['dist']}.{release.rpartition('.')[2]}" if dist is not None and release is not None else None,
+    )
 
 
 _COMPILED = lazy(r"\.[ch]:\d{1,6}(?::\d{1,4})?: (?:fatal )?error: (?!linux/)|/usr/src/(?:linux-headers-|kernels/)\S{1,80}/scripts/")
