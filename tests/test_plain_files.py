@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudadoctor.commands import policy_file
-from cudadoctor.sources import container_stack, plain_files, trust
+from cudadoctor.sources import container_stack, owners, plain_files, trust
 
 AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -57,7 +57,7 @@ def test_inside_a_user_namespace_the_hosts_own_links_are_followed(tmp_path: Path
     link.symlink_to("/etc/passwd")
     os.chown(link, 65534, 65534, follow_symlinks=False)
     assert plain_files.beginning(str(link), 4) == ""
-    monkeypatch.setattr(trust, "_is_unmapped", lambda user: user == 65534)
+    monkeypatch.setattr(owners, "is_unmapped", lambda user: user == 65534)
     assert plain_files.beginning(str(link), 4) == "root"
     assert trust.strange_link(str(link)) == str(link)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cudadoctor.model.evidence import Evidence
-from cudadoctor.sources import applying, inherited, interpreters, programs, recording, trust, writing
+from cudadoctor.sources import applying, inherited, interpreters, owners, programs, recording, trust, writing
 from cudadoctor.sources.host import Collector, Plan, collect
 from tests.command_line import ROOT
 from tests.command_line import run as command
@@ -219,7 +219,7 @@ def test_children_get_no_entry_that_means_the_working_directory(
 
 def test_an_owner_that_is_not_mapped_is_the_hosts_root(tmp_path: Path) -> None:
     """Inside a user namespace nothing of the system belongs to the namespace's root, and it has to run all the same."""
-    code = "from cudadoctor.sources import programs, trust; print(trust.as_root(), programs.found('cat'), trust._is_unmapped(0), trust._is_unmapped(65534))"
+    code = "from cudadoctor.sources import owners, programs, trust; print(trust.as_root(), programs.found('cat'), owners.is_unmapped(0), owners.is_unmapped(65534))"
     run = subprocess.run(
         ["unshare", "--user", "--map-root-user", sys.executable, "-c", code],
         capture_output=True,
@@ -320,11 +320,11 @@ def test_a_member_of_roots_group_is_another_user(tmp_path: Path, monkeypatch: py
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o775)
     assert trust.refusal(str(tool)) is None
-    trust._is_nobodys.cache_clear()
+    owners._is_nobodys.cache_clear()
     monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group(("root", "x", number, ["mallory"])))
     assert trust.refusal(str(tool)) == "may be written by another user"
     monkeypatch.undo()
-    trust._is_nobodys.cache_clear()
+    owners._is_nobodys.cache_clear()
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tool) else [])
     assert trust.refusal(str(tool)) == "may be written by another user"
 
@@ -343,7 +343,7 @@ def test_a_directory_service_need_not_list_who_is_in_a_group(switch: str | None,
     (tmp_path / "passwd").write_text(users)
     if switch is not None:
         (tmp_path / "nsswitch.conf").write_text(switch)
-    assert trust._all_are_listed(str(tmp_path / "nsswitch.conf"), (str(tmp_path / "passwd"),)) is whole
+    assert owners._all_are_listed(str(tmp_path / "nsswitch.conf"), (str(tmp_path / "passwd"),)) is whole
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can be tricked")
@@ -356,12 +356,12 @@ def test_in_a_file_system_that_another_user_mounted_nothing_is_roots(tmp_path: P
         line = "36 35 {}:{} / {} rw,nosuid,nodev - fuse.sshfs x rw,user_id={},group_id=0,allow_other\n"
         table = tmp_path / "mountinfo"
         table.write_text(line.format(0, 1, root / "in\\040here", 1000) + line.format(os.major(device), os.minor(device), "/mnt", 0))
-        assert trust._mounted_by_others(str(table), "/nonexistent") == {str(root / "in here"): os.makedev(0, 1)}
+        assert owners.mounted_by_others(str(table), "/nonexistent") == {str(root / "in here"): os.makedev(0, 1)}
         assert trust.tree(str(root)) is None
         with monkeypatch.context() as within:
-            within.setattr(trust, "_mounted_by_others", lambda: {str(root / "in here"): 1})
+            within.setattr(owners, "mounted_by_others", lambda: {str(root / "in here"): 1})
             assert "which another user mounted" in (trust.tree(str(root)) or "")
-            within.setattr(trust, "_mounted_by_others", lambda: {"/mnt": device})
+            within.setattr(owners, "mounted_by_others", lambda: {"/mnt": device})
             assert trust.changeable(str(root / "x")) is not None
     finally:
         shutil.rmtree(root)
@@ -381,7 +381,7 @@ def test_a_disk_that_a_person_plugged_in_is_not_roots(tmp_path: Path) -> None:
         "SRC=/dev/loop3 TARGET=/mnt/y ROOT=/ OPTS=user=root\n"
         "broken\n"
     )
-    assert trust._mounted_by_others(str(mounts), str(helped)) == {"/media/ada/a b": os.makedev(7, 0), "/mnt/x": os.makedev(7, 1)}
+    assert owners.mounted_by_others(str(mounts), str(helped)) == {"/media/ada/a b": os.makedev(7, 0), "/mnt/x": os.makedev(7, 1)}
 
 
 def test_what_a_relative_entry_finds_is_refused_and_not_absent(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -663,7 +663,7 @@ def test_no_list_leads_root_to_another_users_place(how: str, tmp_path: Path, mon
     if how.startswith("sticky"):
         os.chown(folder, 0, 1000)
         folder.chmod(0o3775)
-        monkeypatch.setattr(trust, "_is_nobodys", lambda group: False)
+        monkeypatch.setattr(owners, "_is_nobodys", lambda group: False)
     elif how.startswith("up"):
         (tmp_path / "current").symlink_to(other / "app")
         value = f"{tmp_path}/current/../lib"

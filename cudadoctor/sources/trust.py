@@ -10,19 +10,14 @@ from __future__ import annotations
 import atexit
 import errno
 import os
-import re
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
+from cudadoctor.sources import owners
 from cudadoctor.sources.spawning import ON_WINDOWS
 
-_FIRST_PERSON = 1000  # user ids below it are the system's own
-_NAMED_BY = ("passwd", "group", "initgroups")  # databases of /etc/nsswitch.conf
-_LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS=merge]"))
-_ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank in the table of mounts
-_OF_A_PERSON = re.compile(r"(?:^|,)(?:uhelper=|user=(?!root(?:,|$)))")  # who mounted a file system, as libmount notes it
 _MOST_LINKS = 40  # as in the kernel
 _MOST_SCRIPTS, _LONGEST_LINE = 5, 256  # each the interpreter of the one before, and bytes of a script's first line: so too
 # Whoever stands in one of these has not opened a stranger's folder.
@@ -77,7 +72,7 @@ def made_by_root(folder: str) -> bool:
     try:
         places = list(_way(folder))
         info = os.lstat(places[-1])
-        return stat.S_ISDIR(info.st_mode) and _belongs_to_root(info) and all(map(_of_root_alone, places[:-1]))
+        return stat.S_ISDIR(info.st_mode) and owners.belongs_to_root(info) and all(map(_of_root_alone, places[:-1]))
     except OSError:
         return False
 
@@ -124,7 +119,7 @@ def _below(root: str) -> str | None:
             if any(_lies_in(top, other) for other in seen):
                 continue
             seen.append(top)
-            mount = next((place for place in _mounted_by_others() if place.startswith(top.rstrip(os.sep) + os.sep)), None)
+            mount = next((place for place in owners.mounted_by_others() if place.startswith(top.rstrip(os.sep) + os.sep)), None)
             if mount is not None:
                 return f"holds {mount}, which another user mounted"
             for path in _walked(top) if find is None else _listed(find, top):
@@ -199,11 +194,11 @@ def _walked(root: str) -> Iterator[str]:
 def _is_roots_in(path: str, of_root_alone: Callable[[str], bool], leads_to: Callable[[str], str | None]) -> bool:
     """One file or folder of a tree whose way is root's. What a link leads to is asked about with its whole way."""
     info = os.lstat(path)
-    if not _belongs_to_root(info):
+    if not owners.belongs_to_root(info):
         return False
     if stat.S_ISLNK(info.st_mode):  # also where it leads back: somebody else's link on the way may lead elsewhere a moment later
         return _is_roots(path, of_root_alone, leads_to)
-    return not _open_to_others(path, info)
+    return not owners.open_to_others(path, info)
 
 
 def strange_link(path: str, *, to_read: bool = False) -> str | None:
@@ -215,8 +210,8 @@ def strange_link(path: str, *, to_read: bool = False) -> str | None:
         return None
     try:
         places = (place for place in _way(os.path.abspath(path)) if stat.S_ISLNK(os.lstat(place).st_mode))
-        owners = ((place, os.lstat(place).st_uid) for place in places)
-        return next((place for place, user in owners if user not in (0, os.geteuid()) and not (to_read and _is_unmapped(user))), None)
+        held = ((place, os.lstat(place).st_uid) for place in places)
+        return next((place for place, user in held if user not in (0, os.geteuid()) and not (to_read and owners.is_unmapped(user))), None)
     except OSError:
         return None
 
@@ -277,46 +272,13 @@ def _leads_to(place: str) -> str | None:
 
 def _of_root_alone(place: str) -> bool:
     info = os.lstat(place)
-    if not _belongs_to_root(info):
+    if not owners.belongs_to_root(info):
         return False
     if stat.S_ISLNK(info.st_mode):
         return not place.startswith(_OF_PROCESSES)  # the mode of a link means nothing
     if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
         return True  # what is in it is removed and renamed by its owner alone, and each of these is asked about too
-    return not _open_to_others(place, info)
-
-
-def _belongs_to_root(info: os.stat_result) -> bool:
-    return (info.st_uid == 0 or _is_unmapped(info.st_uid)) and info.st_dev not in _mounted_by_others().values()
-
-
-@lru_cache(maxsize=None)
-def _mounted_by_others(table: str = "/proc/self/mountinfo", helped: str = "/run/mount/utab") -> dict[str, int]:
-    """Where another user mounted a file system of his own (FUSE, a disk that was plugged in), and its device: its files belong to whomever
-    he says.
-
-    Source of the formats: proc_pid_mountinfo(5), mount.fuse(8); util-linux: libmount/src/tab_parse.c, and mount(8), uhelper.
-    """
-    mounts = [fields for fields in _lines(table) if len(fields) > 6 and "-" in fields]
-    by_helper = {_value(fields, "TARGET=") for fields in _lines(helped) if _OF_A_PERSON.search(_value(fields, "OPTS="))}
-    theirs = [
-        fields
-        for fields in mounts
-        if fields[4] in by_helper or (fields[fields.index("-") + 1].startswith("fuse") and "user_id=0" not in fields[-1].split(","))
-    ]
-    return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[4]): os.makedev(*map(int, fields[2].split(":"))) for fields in theirs}
-
-
-def _lines(table: str) -> list[list[str]]:
-    try:
-        with open(table, encoding="utf-8", errors="surrogateescape") as stream:
-            return [line.split() for line in stream]
-    except OSError:
-        return []
-
-
-def _value(fields: list[str], name: str) -> str:
-    return next((field[len(name) :] for field in fields if field.startswith(name)), "")
+    return not owners.open_to_others(place, info)
 
 
 def _is_roots(path: str, of_root_alone: Callable[[str], bool] = _of_root_alone, leads_to: Callable[[str], str | None] = _leads_to) -> bool:
@@ -337,7 +299,7 @@ def _is_roots(path: str, of_root_alone: Callable[[str], bool] = _of_root_alone, 
 
 def _is_everybodys(place: str) -> bool:
     info = os.lstat(place)
-    return stat.S_ISDIR(info.st_mode) and _open_to_others(place, info)
+    return stat.S_ISDIR(info.st_mode) and owners.open_to_others(place, info)
 
 
 def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterator[str]:
@@ -362,68 +324,3 @@ def _way(path: str, leads_to: Callable[[str], str | None] = _leads_to) -> Iterat
             raise OSError("too many links")
         here = "/" if os.path.isabs(target) else here
         parts.extend(target.split(os.sep)[::-1])
-
-
-def _open_to_others(place: str, info: os.stat_result) -> bool:
-    """Whether everybody may write there, or a group in which somebody is. With an access list the group's bits are those of everybody whom
-    it names."""
-    if info.st_mode & stat.S_IWOTH:
-        return True
-    return bool(info.st_mode & stat.S_IWGRP) and not (_is_nobodys(info.st_gid) and not _has_list(place))
-
-
-def _has_list(place: str) -> bool:
-    try:
-        return "system.posix_acl_access" in os.listxattr(place)
-    except AttributeError:
-        return False  # no such lists on this system
-    except OSError as error:
-        return error.errno != errno.ENOTSUP  # on this file system; where it may not be read there may be one
-
-
-@lru_cache(maxsize=None)
-def _is_nobodys(group: int) -> bool:
-    """Whether a group has no member (`staff`, whose /usr/local is on an older Debian), or is root's and nobody's who logs in. A directory
-    service need not list who is in a group: beside one, only root's group is nobody's.
-    """
-    try:
-        import grp
-        import pwd
-
-        others = [user for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid != 0]
-        members = set(grp.getgrgid(group).gr_mem) - {"root"}
-    except (ImportError, KeyError):
-        return group == 0
-    return not members and (not others and _all_are_listed() if group else all(user.pw_uid < _FIRST_PERSON for user in others))
-
-
-def _all_are_listed(switch: str = "/etc/nsswitch.conf", lists: Iterable[str] = ("/etc/passwd", "/etc/group")) -> bool:
-    """Whether users and groups come from this machine's own files alone."""
-    try:
-        with open(switch, encoding="utf-8", errors="replace") as stream:
-            named = [line.partition("#")[0].partition(":") for line in stream]
-        if not {word for name, _, words in named if name.strip() in _NAMED_BY for word in words.split()} <= _LOCAL:
-            return False
-        return not any(map(_asks_nis, lists))
-    except FileNotFoundError:
-        return True  # without the first the libraries ask the files alone
-    except OSError:
-        return False
-
-
-def _asks_nis(path: str) -> bool:
-    with open(path, encoding="utf-8", errors="replace") as stream:
-        return any(line.startswith("+") for line in stream)
-
-
-@lru_cache(maxsize=None)
-def _is_unmapped(user: int) -> bool:
-    """Whether this is the owner of what belongs to nobody inside a user namespace: the host's own root, for whoever is root in here."""
-    try:
-        with open("/proc/self/uid_map", encoding="ascii") as stream:
-            mapped = [tuple(map(int, line.split())) for line in stream]
-        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as stream:
-            overflow = int(stream.read())
-    except (OSError, ValueError):
-        return False
-    return user == overflow and not any(first <= overflow < first + count for first, _, count in mapped)

@@ -1,0 +1,114 @@
+"""Who else may change a place: its owner, whoever mounted its file system, the members of its group, and whom its access list names."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable
+from functools import lru_cache
+
+_FIRST_PERSON = 1000  # user ids below it are the system's own
+_NAMED_BY = ("passwd", "group", "initgroups")  # databases of /etc/nsswitch.conf
+_LOCAL = frozenset(("files", "compat", "systemd", "[NOTFOUND=return]", "[SUCCESS=merge]"))
+_ESCAPED = re.compile(r"\\([0-7]{3})")  # a blank in the table of mounts
+_OF_A_PERSON = re.compile(r"(?:^|,)(?:uhelper=|user=(?!root(?:,|$)))")  # who mounted a file system, as libmount notes it
+
+
+def belongs_to_root(info: os.stat_result) -> bool:
+    return (info.st_uid == 0 or is_unmapped(info.st_uid)) and info.st_dev not in mounted_by_others().values()
+
+
+@lru_cache(maxsize=None)
+def mounted_by_others(table: str = "/proc/self/mountinfo", helped: str = "/run/mount/utab") -> dict[str, int]:
+    """Where another user mounted a file system of his own (FUSE, a disk that was plugged in), and its device: its files belong to whomever
+    he says.
+
+    Source of the formats: proc_pid_mountinfo(5), mount.fuse(8); util-linux: libmount/src/tab_parse.c, and mount(8), uhelper.
+    """
+    mounts = [fields for fields in _lines(table) if len(fields) > 6 and "-" in fields]
+    by_helper = {_value(fields, "TARGET=") for fields in _lines(helped) if _OF_A_PERSON.search(_value(fields, "OPTS="))}
+    theirs = [
+        fields
+        for fields in mounts
+        if fields[4] in by_helper or (fields[fields.index("-") + 1].startswith("fuse") and "user_id=0" not in fields[-1].split(","))
+    ]
+    return {_ESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[4]): os.makedev(*map(int, fields[2].split(":"))) for fields in theirs}
+
+
+def _lines(table: str) -> list[list[str]]:
+    try:
+        with open(table, encoding="utf-8", errors="surrogateescape") as stream:
+            return [line.split() for line in stream]
+    except OSError:
+        return []
+
+
+def _value(fields: list[str], name: str) -> str:
+    return next((field[len(name) :] for field in fields if field.startswith(name)), "")
+
+
+def open_to_others(place: str, info: os.stat_result) -> bool:
+    """Whether everybody may write there, or a group in which somebody is. With an access list the group's bits are those of everybody whom
+    it names."""
+    if info.st_mode & stat.S_IWOTH:
+        return True
+    return bool(info.st_mode & stat.S_IWGRP) and not (_is_nobodys(info.st_gid) and not _has_list(place))
+
+
+def _has_list(place: str) -> bool:
+    try:
+        return "system.posix_acl_access" in os.listxattr(place)
+    except AttributeError:
+        return False  # no such lists on this system
+    except OSError as error:
+        return error.errno != errno.ENOTSUP  # on this file system; where it may not be read there may be one
+
+
+@lru_cache(maxsize=None)
+def _is_nobodys(group: int) -> bool:
+    """Whether a group has no member (`staff`, whose /usr/local is on an older Debian), or is root's and nobody's who logs in. A directory
+    service need not list who is in a group: beside one, only root's group is nobody's.
+    """
+    try:
+        import grp
+        import pwd
+
+        others = [user for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid != 0]
+        members = set(grp.getgrgid(group).gr_mem) - {"root"}
+    except (ImportError, KeyError):
+        return group == 0
+    return not members and (not others and _all_are_listed() if group else all(user.pw_uid < _FIRST_PERSON for user in others))
+
+
+def _all_are_listed(switch: str = "/etc/nsswitch.conf", lists: Iterable[str] = ("/etc/passwd", "/etc/group")) -> bool:
+    """Whether users and groups come from this machine's own files alone."""
+    try:
+        with open(switch, encoding="utf-8", errors="replace") as stream:
+            named = [line.partition("#")[0].partition(":") for line in stream]
+        if not {word for name, _, words in named if name.strip() in _NAMED_BY for word in words.split()} <= _LOCAL:
+            return False
+        return not any(map(_asks_nis, lists))
+    except FileNotFoundError:
+        return True  # without the first the libraries ask the files alone
+    except OSError:
+        return False
+
+
+def _asks_nis(path: str) -> bool:
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        return any(line.startswith("+") for line in stream)
+
+
+@lru_cache(maxsize=None)
+def is_unmapped(user: int) -> bool:
+    """Whether this is the owner of what belongs to nobody inside a user namespace: the host's own root, for whoever is root in here."""
+    try:
+        with open("/proc/self/uid_map", encoding="ascii") as stream:
+            mapped = [tuple(map(int, line.split())) for line in stream]
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as stream:
+            overflow = int(stream.read())
+    except (OSError, ValueError):
+        return False
+    return user == overflow and not any(first <= overflow < first + count for first, _, count in mapped)
