@@ -131,17 +131,18 @@ def version_mismatch(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 def libcuda_fits(facts: Facts) -> bool | None:
-    """Whether the libcuda that programs load is of the loaded module's release: then no upgrade left two of them. Where neither it nor its
-    file's name tells the release, NVML's library stands for it, if the module took that one and cuInit did not say otherwise. None: not
+    """Whether the libcuda that programs load is of the loaded module's release: then no upgrade left two of them. Where nobody told its
+    release, NVML's library stands for it, if the module took that one and neither the file's name nor cuInit says otherwise. None: not
     known.
     """
     climb, module, nvml = facts.value(LADDER), facts.value(LOADED_DRIVER), facts.value(NVML)
     if climb is None or module is None:
         return None
+    if climb.library is not None:
+        return same_release(module.version, climb.library)
     named = _by_file_name(facts, climb.library_path)
-    release = climb.library or (named.version if named is not None else None)
-    if release is not None:
-        return same_release(module.version, release)
+    if named is not None and not same_release(module.version, named.version):
+        return False
     differs = any(result.code == OTHER_RELEASE for result in broken(climb, "init"))
     return True if nvml is not None and nvml.code == 0 and not differs else None
 
