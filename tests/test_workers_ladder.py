@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -498,3 +500,56 @@ def test_what_the_interpreters_start_made_of_a_variable(stub: Path, tmp_path: Pa
     events, _ = run("--quick", CUDADOCTOR_WITHHELD="PATH", LD_PRELOAD="/no/guard.so", **given)
     assert named(events, "changed")[0]["preloaded"][-1] == "/no/guard.so"
     assert [(entry["name"], entry["value"]) for entry in named(events, "changed")] == [("CUDA_VISIBLE_DEVICES", "-1"), ("NUMBA_OPT", None)]
+
+
+# ---------------------------------------------------------------- two processes
+def numba_of(folder: Path, content: str) -> str:
+    (folder / "numba").mkdir()
+    (folder / "numba" / "__init__.py").write_text(content)
+    return str(folder)
+
+
+def test_an_import_that_crashes_breaks_numbas_rung_and_none_before(stub: Path, tmp_path: Path) -> None:
+    packages = numba_of(tmp_path, "import ctypes; ctypes.string_at(0)")
+    events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=packages)
+    assert ends(events)[-1] == ("ptx-kernel", 0, "pass")
+    assert events[-1] == {"event": "begin", "step": "numba-kernel", "gpu": 0}
+    assert done.returncode == -signal.SIGSEGV
+    assert "numba/__init__.py" in done.stderr
+
+
+def test_an_import_that_hangs_has_begun_numbas_rung(stub: Path, tmp_path: Path) -> None:
+    packages = numba_of(tmp_path, "import time; time.sleep(60)")
+    with pytest.raises(subprocess.TimeoutExpired) as ended:
+        subprocess.run(
+            [sys.executable, "-u", "-B", str(WORKERS / "ladder.py"), "--no-benchmark"],
+            input=b"go\n", capture_output=True, env=environment(LD_LIBRARY_PATH=str(stub), PYTHONPATH=packages), timeout=4,
+        )  # fmt: skip
+    assert json.loads((ended.value.stdout or b"").splitlines()[-1]) == {"event": "begin", "step": "numba-kernel", "gpu": 0}
+
+
+def test_an_import_that_leaves_python_ends_the_ladder_with_its_status(stub: Path, tmp_path: Path) -> None:
+    events, done = run("--no-benchmark", LD_LIBRARY_PATH=str(stub), PYTHONPATH=numba_of(tmp_path, "import os; os._exit(3)"))
+    assert (events[-1]["event"], done.returncode) == ("begin", 3)
+
+
+def test_nobody_waits_for_numba_where_an_earlier_rung_broke(climb: Climb, tmp_path: Path) -> None:
+    started = time.monotonic()
+    climb(FAKE_CUDA_INIT="100", PYTHONPATH=numba_of(tmp_path, "import time; time.sleep(60)"))
+    assert time.monotonic() - started < 30
+
+
+def test_what_an_import_prints_joins_the_failure(climb: Climb, tmp_path: Path) -> None:
+    events = climb("--no-benchmark", PYTHONPATH=numba_of(tmp_path, "print('numba says'); raise ImportError('no llvmlite')"))
+    assert last_end(events)["output"].splitlines()[0] == "numba says"
+
+
+def test_where_no_process_may_be_forked_one_climbs_alone(climb: Climb, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os\ndef fork():\n    raise BlockingIOError(11, 'no more')\nos.fork = fork\n")
+    packages = numba_of(tmp_path, "raise ImportError('no llvmlite')")
+    events = climb("--no-benchmark", python=(sys.executable,), PYTHONPATH=packages)
+    assert ends(events)[-1] == ("numba-kernel", 0, "fail")
+
+
+def test_no_context_of_ours_is_left_where_one_process_may_have_one(smoke: Climb) -> None:
+    assert steps(smoke("alone", FAKE_CUDA_MODE="3")) == [(0, step, "pass") for step in STEPS]

@@ -101,6 +101,8 @@ class Worker:
         self.last_output: str | None = None  # of the rung that failed last
         self.writing = threading.Lock()  # the figures of several GPUs come from a thread each
         self.own = False  # the doctor's own Numba stands in for one that the examined Python has not
+        self.begun: tuple[str, int | None] | None = None  # a rung whose begin was told by another process
+        self.printed_ahead = ""  # of that rung, before its begin
 
     def emit(self, event: str, **fields: Any) -> None:
         """Write one JSON line. A reader that is gone ends the worker."""
@@ -114,10 +116,15 @@ class Worker:
         except OSError:
             os._exit(0)
 
+    def has_begun(self, step: str, gpu: int | None) -> None:
+        """The begin of this rung was told; what was printed up to now belongs to it."""
+        self.begun, self.printed_ahead = (step, gpu), self.capture.text()
+
     def climb(self, step: str, action: Callable[[], dict[str, Any]], gpu: int | None = None) -> bool:
         """Carry out one rung; what `action` returns joins its end event. True: it held."""
         self.capture.clear()
-        self.emit("begin", step=step, gpu=gpu)
+        if self.begun != (step, gpu):
+            self.emit("begin", step=step, gpu=gpu)
         started = time.monotonic()
         result: dict[str, Any] = {"status": "pass", "gpu": gpu, "code": None, "name": None, "output": "", "why": None}
         try:
@@ -127,10 +134,11 @@ class Worker:
         except Exception as bug:
             result.update(status="fail", why="the worker itself failed: {}: {}".format(type(bug).__name__, bug))
         if result["status"] == "fail":
-            texts = (self.capture.text(), result["output"])
+            texts = (self.printed_ahead, self.capture.text(), result["output"])
             result["output"] = "\n".join(text.rstrip("\n") for text in texts if text.strip())
             self.last_output = result["output"] or result["why"]
         result["seconds"] = round(time.monotonic() - started, 6)
+        self.begun, self.printed_ahead = None, ""
         self.emit("end", step=step, **result)
         return bool(result["status"] == "pass")
 

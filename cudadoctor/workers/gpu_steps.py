@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 RungError = sibling("climbing").RungError
 COPIED = 4 << 20  # bytes of the memory rung
+COMPUTE_MODE = 20  # a device attribute; 0 where several processes may have a context (cuda.h)
+ROOM = 2 << 30  # bytes that are free where another context is made before the last is gone
 COUNT = 8192  # integers that the kernel computes
 THREADS = 128
 REPEATED = 2  # times that a wrong result is looked at again
@@ -119,6 +121,8 @@ class Gpu:
         self.device = ctypes.c_int(0)
         self.handle: Any = None  # the context
         self.context_seconds: float | None = None
+        self.is_guest = False  # another process computes there
+        self.has_room_for_one = False  # process with a context
 
     def context(self) -> dict[str, Any]:
         """Rung context: the device's primary context can be made and used."""
@@ -131,6 +135,7 @@ class Gpu:
         self.driver.call("cuCtxSetCurrent", context)
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        self.has_room_for_one = bool(self.driver.attribute(COMPUTE_MODE, self.device.value)) or free.value < ROOM
         return {"memory_free_bytes": free.value}
 
     def memory(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ waits for the line `go` on stdin: no context is made before that. Steps of one G
 An experiment adds `"--stop", RUNG` (the last rung to climb), `"--gpu", UUID` (that GPU alone), `"--step", NAME` (of the Numba kernels
 this one), `"--straight"` (from the devices to Numba, which makes its own context) and `"--raise-limits"`.
 
-It runs on Python 3.8 and later. What carries out a rung is in climbing.py, the driver's library in driver.py.
+Where Numba is climbed to, it is imported in a second process while the first climbs to it (beside.py). It runs on Python 3.8 and later.
+What carries out a rung is in climbing.py, the driver's library in driver.py.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ if __name__ == "__main__":
 from cudadoctor_lines import beginning, sibling  # which takes that folder off the path again
 
 # isort: split
+import json
 import os
 
 TYPE_CHECKING = False  # only type checkers import typing: the way to cuInit stays light
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 climbing = sibling("climbing")
@@ -29,6 +32,8 @@ RungError = climbing.RungError
 ON_WINDOWS = sys.platform == "win32"
 READ = ("CUDA_", "NUMBA")  # how variables begin that CUDA and Numba read
 MOST_DEVICES = 1024  # slices included; a number beyond it is none
+NUMBA = "numba-kernel"  # the last rung
+DRIVER_WORKS = b"driver\n"
 
 
 # ------------------------------------------------------------------ rungs without a context
@@ -65,13 +70,13 @@ def count_devices(driver: Any, found: dict[str, Any]) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ the whole climb
-def climb_gpus(worker: Any, driver: Any, devices: list[dict[str, Any]], arguments: list[str]) -> dict[int, bool]:
-    """Context, memory and kernel of each GPU, then the figures of all at once. The GPUs whose kernel computed, and whether as a guest."""
+def climb_gpus(worker: Any, driver: Any, devices: list[dict[str, Any]], arguments: list[str], say: Callable[[bytes], object]) -> list[Any]:
+    """Context, memory and kernel of each GPU, then the figures of all at once. The GPUs whose kernel computed."""
     stop = climbing.option(arguments, "--stop")
     steps_of = sibling("gpu_steps")
     watching = sibling("bench_watch")
     library = watching.library() if "--busy" not in arguments else None
-    working, measured = {}, []
+    working = []
     for described in devices:
         index = described["index"]
         gpu = steps_of.Gpu(driver, described)
@@ -81,10 +86,11 @@ def climb_gpus(worker: Any, driver: Any, devices: list[dict[str, Any]], argument
         rungs = [("context", gpu.context), ("memory", gpu.memory), ("ptx-kernel", gpu.kernel)]
         rungs = rungs[: [step for step, _ in rungs].index(stop) + 1] if stop in ("context", "memory") else rungs
         if all(worker.climb(step, action, index) for step, action in rungs):
-            working[index] = others is not None
-            if others is None:
-                measured.append(gpu)
+            gpu.is_guest = others is not None
+            working.append(gpu)
+            say(DRIVER_WORKS)
         gpu.leave()
+    measured = [gpu for gpu in working if not gpu.is_guest]
     if measured and "--no-benchmark" not in arguments:
         worker.guard("benchmark", lambda: sibling("bench").measure_all(worker, driver, measured))
     return working
@@ -119,54 +125,54 @@ def why_refused(worker: Any, report: str | None) -> None:
         worker.guard("refused", lambda: getattr(sibling("loaded_files"), report)(worker.emit))
 
 
-def climb(worker: Any, arguments: list[str]) -> None:
-    """All rungs, as far as they hold."""
-    quick, worker.own = "--quick" in arguments, "--own" in arguments
-    stop, limit = climbing.option(arguments, "--stop"), float(climbing.option(arguments, "--limit-seconds") or 0)
-    timer = climbing.limit_life(limit) if limit else None
-    if "--raise-limits" in arguments:
-        sibling("limits").raise_all()
+def climb_driver(worker: Any, arguments: list[str], say: Callable[[bytes], object]) -> dict[str, Any] | None:
+    """All rungs before Numba's, as far as they hold. What that one is told, where it has its turn: the GPUs and whether as a guest, and
+    whether this process must be gone before."""
+    stop, limit = climbing.option(arguments, "--stop"), climbing.option(arguments, "--limit-seconds")
+    timer = climbing.limit_life(float(limit)) if limit else None
     not_given = {name: os.environ.pop("CUDADOCTOR_" + name.upper(), "").split() for name in ("withheld", "replaced")}
     given = given_variables()
-    version, listed = sys.version.split()[0], preloaded()
+    version, listed, quick = sys.version.split()[0], preloaded(), "--quick" in arguments
     worker.emit("start", python=sys.executable, version=version, quick=quick, given=given, preloaded=listed, **not_given)
     for name, value in changed_variables(given):
         worker.emit("changed", name=name, value=value, preloaded=listed)
     found: dict[str, Any] = {}
     if not worker.climb("libcuda", lambda: load_library(found)) or stop == "libcuda":
         why_refused(worker, "report_unreadable" if not found else None)
-        return
+        return None
     driver = found["driver"]
     if not worker.climb("init", lambda: initialise(driver)):
         why_refused(worker, "report_openings")
-        return
+        return None
     if stop == "init" or not worker.climb("devices", lambda: count_devices(driver, found)) or quick or stop == "devices":
-        return
+        return None
     if timer is not None:
         timer.cancel()  # the wait for the parent is not ours
     if climbing.heard() != b"go":  # anything else, or the end, means: stop here
-        return
+        return None
     if limit:
-        climbing.limit_life(limit)
+        climbing.limit_life(float(limit))
     gpu = climbing.option(arguments, "--gpu")
     devices = [described for described in found["devices"] if gpu in (None, described["uuid"])]
     if "--straight" in arguments:
-        working = {described["index"]: False for described in devices}
+        say(DRIVER_WORKS)
+        turns, alone = [(described["index"], False) for described in devices], False
     else:
-        working = climb_gpus(worker, driver, devices, arguments)
-    if working and stop in (None, "numba-kernel"):
-        climb_numba(worker, working, climbing.option(arguments, "--step"))  # Numba is imported here and no earlier
+        working = climb_gpus(worker, driver, devices, arguments, say)
+        turns, alone = [(gpu.index, gpu.is_guest) for gpu in working], any(gpu.has_room_for_one for gpu in working)
+    return {"gpus": turns, "alone": alone} if turns and stop in (None, NUMBA) else None
 
 
-def climb_numba(worker: Any, working: dict[int, bool], only: str | None) -> None:
+def climb_numba(worker: Any, turn: dict[str, Any], arguments: list[str]) -> None:
     """The last rung. What keeps Python from importing its own modules (a file of PYTHONPATH with the name of one) breaks it."""
+    worker.own = "--own" in arguments
     try:
         steps = sibling("numba_steps")
     except BaseException as error:
         said = plain_traceback(error)
-        worker.climb("numba-kernel", lambda: {"status": "fail", "output": said}, next(iter(working)))
+        worker.climb(NUMBA, lambda: {"status": "fail", "output": said}, turn["gpus"][0][0])
         return
-    steps.climb(worker, working, only)
+    steps.climb(worker, dict(turn["gpus"]), climbing.option(arguments, "--step"))
     if worker.last_output:
         said = worker.last_output
         worker.guard("installed", lambda: sibling("installed_files").report(worker.emit, said))
@@ -182,8 +188,59 @@ def plain_traceback(error: BaseException) -> str:
     return "\n".join([*lines, "{}: {}".format(type(error).__name__, error)])
 
 
+def climb(worker: Any, arguments: list[str]) -> None:
+    """Rung after rung in this process."""
+    turn = climb_driver(worker, arguments, lambda news: None)
+    if turn is not None:
+        climb_numba(worker, turn, arguments)
+
+
+# ------------------------------------------------------------------ in two processes
+def driver_half(arguments: list[str], say: Callable[[bytes], object]) -> None:
+    """The first process: says at the end what Numba's rung is told, or that there is nothing to tell."""
+    worker, turns = climbing.started(), []
+    worker.guard("ladder", lambda: turns.append(climb_driver(worker, arguments, say)))
+    if turns in ([], [None]):
+        worker.emit("done")
+    else:
+        say(json.dumps(turns[0]).encode("ascii") + b"\n")
+
+
+def numba_half(arguments: list[str], orders: Iterator[bytes]) -> None:
+    """The second: imports Numba at once, and lets it meet the driver when that is seen to work. Whatever fails here is said on its rung."""
+    worker, limit = climbing.started(), climbing.option(arguments, "--limit-seconds")
+    try:
+        steps: Any = sibling("numba_steps")
+        steps.ahead()
+    except BaseException:
+        steps = None
+    for line in orders:
+        if line != DRIVER_WORKS:
+            turn = json.loads(line)
+            if limit:
+                climbing.limit_life(float(limit))
+            worker.has_begun(NUMBA, turn["gpus"][0][0])
+            worker.guard("ladder", lambda turn=turn: climb_numba(worker, turn, arguments))
+            worker.emit("done")
+            return
+        if steps is not None:
+            steps.meet_driver()
+
+
+def begin_numba(gpu: int) -> None:
+    """Its rung begins now, however far its import is."""
+    os.write(1, (json.dumps({"event": "begin", "step": NUMBA, "gpu": gpu}) + "\n").encode("ascii"))
+
+
 def main(arguments: list[str]) -> None:
     """Climb, and leave without tearing anything down."""
+    if "--raise-limits" in arguments:
+        sibling("limits").raise_all()
+    if "--quick" not in arguments and climbing.option(arguments, "--stop") in (None, NUMBA) and hasattr(os, "fork"):
+        try:
+            sibling("beside").climb(lambda say: driver_half(arguments, say), lambda orders: numba_half(arguments, orders), begin_numba)
+        except OSError:
+            pass  # no more processes may be started: one after the other, then
     worker = climbing.started()
     worker.guard("ladder", lambda: climb(worker, arguments))
     worker.emit("done")

@@ -145,9 +145,9 @@ def by_process(part: str) -> str | None:
 
 
 def another_driver() -> str | None:
-    """The libcuda that Numba loaded beside the driver's: it asks for libcuda.so, everybody else for libcuda.so.1."""
+    """A toolkit's stub that Numba loaded, or a libcuda beside another: it asks for libcuda.so, everybody else for libcuda.so.1."""
     paths = loaded("cuda") if sys.platform.startswith("linux") else []
-    return next((path for path in paths if "/stubs" in path), paths[-1]) if len(paths) > 1 else None
+    return next((path for path in paths if "/stubs" in path), paths[-1] if len(paths) > 1 else None)
 
 
 def components(cuda: Any) -> dict[str, str]:

@@ -7,6 +7,8 @@ and run on every GPU: device printf, double precision in place, 32-bit integers,
 
 from __future__ import annotations
 
+import functools
+import importlib
 import sys
 import time
 import traceback
@@ -28,7 +30,6 @@ ADDED = 20_000_000  # int32, three arrays of 80 MB
 EXPONENTS = 1_000_000  # float32
 CHUNK = 1 << 20  # elements that are checked at once: temporaries stay in the CPU's cache
 GUEST_SHARE = 10
-ALONE = 30  # seconds for a context of Numba's in a process of its own
 THREADS = 256
 EXP_ERROR = 1e-6  # relative; two units in the last place of float32 are 2.4e-7
 WHY_LENGTH = 300  # characters; the whole traceback is in the rung's output
@@ -179,7 +180,7 @@ def compare(found: Any, expected: Any, offset: int) -> None:
 
 # ------------------------------------------------------------------ the rung
 def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
-    """Rung numba-kernel of each of these GPUs; True: as a guest. Numba's import counts to the first of them.
+    """Rung numba-kernel of each of these GPUs; True: as a guest. Numba's import counts to the first of them, unless it came ahead.
 
     `only`: the one step to carry out, the first where it is none of them.
     """
@@ -187,30 +188,13 @@ def climb(worker: Any, gpus: dict[int, bool], only: str | None = None) -> None:
     first = next(iter(gpus))
     for gpu, guest in gpus.items():
         if gpu == first:
-            worker.climb(
-                STEP, lambda gpu=gpu, guest=guest: begin(worker, smoke, only) or of_its_own(on_gpu(worker, smoke[0], gpu, guest)), gpu
-            )
+            worker.climb(STEP, lambda gpu=gpu, guest=guest: begin(worker, smoke, only) or on_gpu(worker, smoke[0], gpu, guest), gpu)
         elif smoke:
             worker.climb(STEP, lambda gpu=gpu, guest=guest: on_gpu(worker, smoke[0], gpu, guest), gpu)
         else:
             worker.climb(STEP, lambda: {"status": "skip", "why": "Numba did not start, see GPU {}".format(first)}, gpu)
     if smoke and only is None:
         worker.emit("numba", **found.state(cuda, with_components=True))
-
-
-def of_its_own(result: dict[str, Any]) -> dict[str, Any]:
-    """The outcome, tried again in a process that has not loaded the driver's library before Numba did, where that makes a difference."""
-    other = found.another_driver() if result["status"] == "pass" else None
-    if other is None:
-        return result
-    import subprocess
-
-    argv = [sys.executable, "-B", *(["-S"] if sys.flags.no_site else []), "-c", "from numba import cuda; cuda.current_context()"]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=ALONE)
-    if done.returncode == 0:
-        return result
-    said = done.stdout.decode("utf-8", "replace")
-    return {"status": "fail", "output": "{}\nNumba loads {} where nothing loaded the driver's own before".format(said, other)}
 
 
 def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] | None:
@@ -231,12 +215,13 @@ def begin(worker: Any, smoke: list[Smoke], only: str | None) -> dict[str, Any] |
     return ended
 
 
-def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
-    """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
+@functools.lru_cache(maxsize=None)
+def ahead() -> dict[str, Any] | None:
+    """Import Numba, once. Returns the rung's outcome if it ends here."""
     global cuda, math, np
     try:
         found.as_configured()
-        import numba
+        importlib.import_module("numba")
     except ModuleNotFoundError as error:
         if error.name != "numba" or "numba" in sys.modules or found.installed("numba"):
             return {"status": "fail", "output": traceback.format_exc()}
@@ -253,9 +238,27 @@ def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
         import math
 
         import numpy as np
+    except BaseException:
+        return {"status": "fail", "output": traceback.format_exc()}
+    return None
 
+
+def meet_driver() -> None:
+    """Let Numba initialise the driver. What it says if it cannot it says again where a kernel starts."""
+    try:
+        len(cuda.gpus)
+    except BaseException:
+        pass
+
+
+def start(worker: Any, smoke: list[Smoke]) -> dict[str, Any] | None:
+    """Import Numba and make the steps. Returns the rung's outcome if it ends here."""
+    ended = ahead()
+    if ended is not None:
+        return ended
+    try:
         worker.emit("numba", **found.state(cuda))
-        if found.simulated(numba, cuda):
+        if found.simulated(sys.modules["numba"], cuda):
             return {"status": "fail", "output": found.simulator_text()}
         smoke.append(Smoke(worker.capture.text))
     except BaseException:

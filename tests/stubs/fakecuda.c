@@ -100,6 +100,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 76: *value = 0; break;
     case 1: *value = 1024; break;     /* threads of a block */
     case 18: *value = 0; break;       /* integrated with the host */
+    case 20: *value = number("FAKE_CUDA_MODE", 0); break; /* compute mode */
     default: *value = 1;
     }
     return 0;

@@ -1,7 +1,8 @@
 """A few functions of numba.cuda.
 
-FAKE_NUMBA names what goes wrong: `wrong` result, `mute` print, `raise` at a launch, `full` memory; `stub`: as numba-cuda it loads
-libcuda.so by that name, and works where the driver's libcuda.so.1 was loaded before.
+FAKE_NUMBA names what goes wrong: `wrong` result, `mute` print, `raise` at a launch, `full` memory; `alone`: no GPU is used
+beside another process of the ladder; `stub`: as numba-cuda it loads libcuda.so by that name, and works where the driver's libcuda.so.1 was
+loaded before.
 """
 
 import ctypes
@@ -24,6 +25,10 @@ if FAULT == "stub":
 
 class Device:
     def __enter__(self):
+        if FAULT == "alone":
+            with open(f"/proc/{os.getppid()}/task/{os.getppid()}/children") as children:
+                if len(children.read().split()) > 1:
+                    raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
         return self
 
     def __exit__(self, *_):
