@@ -107,17 +107,15 @@ def judge(options: dict[str, Any], requirements: Requirements, started: float, *
     _meant(options)
     live = options["replay"] is None
     if live:
-        from cudadoctor.sources import interpreters
+        from cudadoctor.sources import interpreters, keeping
 
+        keeping.start_ahead()
         _warn_of_little_memory()
         interpreters.look_ahead(options["python"])
+        import cudadoctor.sources.host  # noqa: F401 - while the places of variables are listed, for which the child that judges waits
+    import msgspec
+
     with gathering.judging(warm=live) as child:
-        if live:
-            from cudadoctor.sources import keeping
-
-            keeping.start_ahead()
-        import msgspec
-
         options = groups.settled(options)
         found = groups.found_policy(options)
         if found is not None and found.strict:

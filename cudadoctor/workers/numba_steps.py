@@ -125,12 +125,12 @@ class Smoke:
         self.need(8 * count)
         values = self.array(np.float64, count)
         for first, last in chunks(count):
-            values[first:last] = np.arange(first, last) * 0.5
+            values[first:last] = halves(first, last)
         on_device = cuda.to_device(values)
         self.increment_kernel[blocks(count), THREADS](on_device)
         on_device.copy_to_host(values)
         for first, last in chunks(count):
-            compare(values[first:last], np.arange(first, last) * 0.5 + 1.0, first)
+            compare(values[first:last], halves(first + 2, last + 2), first)
 
     def vector_add(self) -> None:
         """Twenty million integers of each of two vectors."""
@@ -170,6 +170,11 @@ def blocks(count: int) -> int:
 def chunks(count: int) -> list[tuple[int, int]]:
     """Ranges of at most CHUNK elements."""
     return [(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
+
+
+def halves(first: int, last: int) -> Any:
+    """The half of each of these numbers, as float64."""
+    return np.arange(0.5 * first, 0.5 * last, 0.5)
 
 
 def compare(found: Any, expected: Any, offset: int) -> None:

@@ -118,11 +118,11 @@ def add_stat(table: Dict[int, Entry]) -> Dict[int, Entry]:
     return table
 
 
-def leave_what_lasts(table: Dict[int, Entry], prefix: str) -> None:
+def leave_what_lasts(table: Dict[int, Entry], family: Set[int], prefix: str) -> None:
     """A process that is just ending is defunct for a moment, and one that asks the driver sleeps for one: such a state counts where it is
-    there when looked at again. Where there is no device it matters to nobody.
+    there when looked at again. Where there is no device it matters to nobody, nor does the doctor's own `family`.
     """
-    passing = {pid: entry for pid, entry in table.items() if entry["letter"] in PASSING}
+    passing = {pid: entry for pid, entry in table.items() if entry["letter"] in PASSING and pid not in family}
     folder, _, begins = prefix.rpartition("/")
     if passing and any(name.startswith(begins) for name in listing(folder or "/")):
         time.sleep(MOMENT)
@@ -272,8 +272,8 @@ def main() -> None:
         return
     prefix = option("--device-prefix", DEVICE_PREFIX)
     table, provider, wrong = process_table()
-    leave_what_lasts(add_stat(table), prefix)
-    family = doctors_own(table, int(option("--doctor", str(os.getppid()))))
+    family = doctors_own(add_stat(table), int(option("--doctor", str(os.getppid()))))
+    leave_what_lasts(table, family, prefix)
     complete = os.path.isdir("/proc/1")  # not so where other users' processes are hidden
     mine = os.getuid() if hasattr(os, "getuid") else None
     for pid in sorted(set(table) - family, key=lambda pid: (files_of(pid), pid)):  # who opened a million files hides nobody else
