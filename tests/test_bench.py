@@ -69,7 +69,7 @@ def measured(name: str = "fp32", value: float | None = 65.3, **more: Any) -> Mea
 
 
 def verdict_of(measurement: Measurement, *guests: Guest) -> str:
-    return benchmark.assess(measurement, KNOWLEDGE, guests).verdict
+    return benchmark.assess(measurement, KNOWLEDGE, Ladder(guests=guests)).verdict
 
 
 # ---------------------------------------------------------------- recorded machines
@@ -119,9 +119,25 @@ def test_the_smoke_test_tells_what_it_did() -> None:
 
 
 # ---------------------------------------------------------------- verdicts
+@pytest.mark.parametrize(("source", "words"), [("battery", "its battery"), ("undersized", "a power supply that is too small for it")])
+def test_a_laptop_that_saves_power_is_not_slow(source: Any, words: str) -> None:
+    result = benchmark.assess(measured(value=40.0, load=Load(power_source=source)), KNOWLEDGE)
+    assert (result.verdict, result.why) == ("cannot judge", f"slow, while the machine runs on {words}")
+    assert verdict_of(measured(value=65.3, load=Load(power_source=source))) == "ok"
+
+
+def test_a_mig_slice_is_not_judged_by_the_limit_of_the_whole_gpu() -> None:
+    def verdict(uuid: str) -> str:
+        return benchmark.assess(measured(value=20.0), KNOWLEDGE, Ladder(devices=(CudaDevice(index=0, uuid=uuid),))).verdict
+
+    assert verdict("GPU-0") == "slow"
+    assert verdict("MIG-0") == "cannot judge"
+
+
 def test_a_figure_is_judged_by_the_clock_measured_with_it() -> None:
     assert verdict_of(measured(value=65.3)) == "ok"
     assert verdict_of(measured(value=40.0)) == "slow"
+    assert verdict_of(measured(value=40.0, load=Load(power_source="ac"))) == "slow"
     assert verdict_of(measured(value=40.0, clock_mhz=1250.0)) == "ok"  # held clocks are another matter: they have a cause of their own
 
 
@@ -196,6 +212,12 @@ def test_clocks_that_the_hardware_held_under_load_are_the_cause() -> None:
     assert root is not None
     assert (report.verdict, root.cause, root.subject) == ("degraded", "thermal-or-power-throttling", "gpu:0000:00:06.0")
     assert "hw-thermal-slowdown, 900 of 1980 MHz, 91 C" in root.evidence[0].text
+
+
+@pytest.mark.parametrize(("reason", "verdict"), [("hw-power-brake-slowdown", "healthy"), ("hw-thermal-slowdown", "degraded")])
+def test_on_battery_heat_alone_is_a_cause(reason: str, verdict: str) -> None:
+    load_ = msgspec.to_builtins(Load(sm_clock_mhz=900, sm_clock_max_mhz=1980, power_source="battery", reasons=(reason,)))
+    assert report_of("h200-bench", benchmark_0=with_figures(fp32={"value": 30.0, "load": load_})).verdict == verdict
 
 
 def test_a_power_limit_of_software_is_no_fault() -> None:

@@ -102,8 +102,8 @@ def test_every_figure_is_measured_twice_and_joined(run: Run) -> None:
 
 @pytest.fixture(scope="module")
 def distorted(stubs: Path) -> Events:
-    """A whole run of the benchmark, with a variable that distorts it."""
-    return started(stubs, "bench", "--gpu", "0", CUDA_LAUNCH_BLOCKING="1")
+    """A whole run of the benchmark, with a variable that distorts it, on battery."""
+    return started(stubs, "bench", "--gpu", "0", CUDA_LAUNCH_BLOCKING="1", FAKE_NVML_SOURCE="1")
 
 
 def test_copies_wait_for_their_turn(distorted: Events) -> None:
@@ -140,6 +140,11 @@ def test_what_the_driver_refuses_is_a_reason_and_ends_nothing(run: Run, refused:
 def test_variables_that_distort_are_named(distorted: Events) -> None:
     figures = of(distorted, "benchmark")
     assert all(entry["distorted"] == ["CUDA_LAUNCH_BLOCKING"] for entry in figures)
+
+
+def test_the_power_source_under_load_is_told(distorted: Events) -> None:
+    loads = [entry.load for entry in work_of(distorted).benchmark if entry.load is not None]
+    assert {load.power_source for load in loads} == {"battery"}
 
 
 def test_copies_between_gpus(run: Run) -> None:

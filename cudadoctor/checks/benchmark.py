@@ -1,7 +1,7 @@
 """Row benchmark: each figure beside what the hardware can do, and what a slow one means.
 
-A slow figure accuses nothing by itself: where another process uses the GPU, where a variable distorts it, where its samples or its runs
-disagree, it cannot be judged. What NVML said while the GPU worked can name the cause: rules below.
+A slow figure accuses nothing by itself: where another process uses the GPU, in a slice of one, on battery, where a variable distorts it,
+where its samples or its runs disagree, it cannot be judged. What NVML said while the GPU worked can name the cause: rules below.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.report import BenchmarkResult
-from cudadoctor.model.values import LADDER, GpuLoad, Guest, Ladder, Measurement
+from cudadoctor.model.values import LADDER, GpuLoad, Guest, Ladder, Load, Measurement
 
 NOISY = 0.10  # spread of the samples from which a low figure says nothing
 IMPOSSIBLE = 1.05  # share from which the limit, not the figure, is wrong
@@ -70,13 +70,13 @@ def _of_links(measurement: Measurement, knowledge: Knowledge) -> tuple[float | N
 
 
 # ---------------------------------------------------------------- verdicts
-def assess(measurement: Measurement, knowledge: Knowledge, guests: Iterable[Guest] = ()) -> BenchmarkResult:
-    """One measurement with its share of the limit and the verdict."""
+def assess(measurement: Measurement, knowledge: Knowledge, ladder: Ladder | None = None) -> BenchmarkResult:
+    """One measurement with its share of the limit and the verdict. `ladder` knows the GPU, and who else computes there."""
     row = knowledge.figure(measurement.name)
     limit, limit_from, unlimited = limit_of(measurement, row, knowledge)
     value = figure(measurement.value)
     share = value / limit if value is not None and limit is not None and limit > 0 else None
-    doubt = _doubt(measurement, row, share, next((guest for guest in guests if guest.gpu == measurement.gpu), None), limit, unlimited)
+    doubt = _doubt(measurement, row, share, limit, unlimited) or (_excuse(measurement, ladder) if _is_low(row, share) else None)
     why, verdict = measurement.why, "cannot judge"
     if doubt is not None:
         why = doubt if why is None or value is None else f"{why}; {doubt}"
@@ -105,7 +105,7 @@ def assess(measurement: Measurement, knowledge: Knowledge, guests: Iterable[Gues
 
 def assess_all(measured: Iterable[Measurement], ladder: Ladder, knowledge: Knowledge) -> list[BenchmarkResult]:
     """Each measurement, also beside those of equal GPUs of this machine: of five or more a slow one is told, whatever the limit."""
-    results = [assess(one, knowledge, ladder.guests) for one in measured]
+    results = [assess(one, knowledge, ladder) for one in measured]
     names = {device.index: device.name for device in ladder.devices}
     kinds: dict[tuple[str, str | None, str], list[int]] = {}
     for place, one in enumerate(results):
@@ -120,10 +120,12 @@ def assess_all(measured: Iterable[Measurement], ladder: Ladder, knowledge: Knowl
     return results
 
 
-def _doubt(
-    measurement: Measurement, row: FigureRow | None, share: float | None, guest: Guest | None, limit: float | None, unlimited: str | None
-) -> str | None:
-    """Why a figure cannot be judged; None where it can. What is good in spite of all is good."""
+def _is_low(row: FigureRow | None, share: float | None) -> bool:
+    return row is not None and row.good is not None and share is not None and share < row.good
+
+
+def _doubt(measurement: Measurement, row: FigureRow | None, share: float | None, limit: float | None, unlimited: str | None) -> str | None:
+    """Why a figure cannot be judged, or not by its limit; None where it can."""
     if figure(measurement.value) is None:
         return measurement.why or "not measured"
     if row is None or row.good is None:
@@ -134,12 +136,23 @@ def _doubt(
         return f"{', '.join(measurement.distorted)} set: the figure is not the GPU's own"
     if share > IMPOSSIBLE:
         return f"{share:.0%} of the limit: the limit cannot be right"
-    if share >= row.good:
-        return None
+    if _is_low(row, share) and len(measurement.runs) > 1 and any(run / limit >= row.good for run in measurement.runs):
+        return f"slow in one of {len(measurement.runs)} runs"
+    return None
+
+
+def _excuse(measurement: Measurement, ladder: Ladder | None) -> str | None:
+    """Why a low figure accuses nothing."""
+    guests = ladder.guests if ladder is not None else ()
+    guest = next((guest for guest in guests if guest.gpu == measurement.gpu), None)
     if guest is not None:
         return f"slow, while {in_use(guest)}"
-    if len(measurement.runs) > 1 and any(run / limit >= row.good for run in measurement.runs):
-        return f"slow in one of {len(measurement.runs)} runs"
+    device = next((device for device in ladder.devices if device.index == measurement.gpu), None) if ladder is not None else None
+    if device is not None and (device.uuid or "").startswith("MIG-"):
+        return "slow beside a whole GPU's limit; this is a MIG slice, whose share of it is not known"
+    source = measurement.load.power_source if measurement.load is not None else None
+    if source is not None and source != "ac":
+        return f"slow, while the machine runs on {'its battery' if source == 'battery' else 'a power supply that is too small for it'}"
     if measurement.spread is not None and measurement.spread > NOISY:
         return f"noisy: the samples differ by {measurement.spread:.0%}"
     return None
@@ -154,6 +167,12 @@ def in_use(guest: Guest) -> str:
 
 
 # ---------------------------------------------------------------- causes
+def _grave_reasons(load: Load | None) -> list[str]:
+    """Why the hardware held clocks down; on battery a laptop does so by design, unless it is hot."""
+    found = [reason for reason in load.reasons or () if reason in GRAVE_REASONS] if load is not None else []
+    return [reason for reason in found if "thermal" in reason] if load is not None and load.power_source == "battery" else found
+
+
 def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """While the GPU worked, its hardware held the clocks down."""
     fact = facts[LADDER]
@@ -161,7 +180,7 @@ def held_under_load(facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     told: set[int] = set()
     entries: tuple[Measurement | GpuLoad, ...] = (*ladder.benchmark, *ladder.loads) if ladder is not None else ()
     for entry in entries:
-        grave = [reason for reason in (entry.load.reasons or () if entry.load is not None else ()) if reason in GRAVE_REASONS]
+        grave = _grave_reasons(entry.load)
         if not grave or entry.gpu in told or entry.load is None or ladder is None:
             continue
         told.add(entry.gpu)

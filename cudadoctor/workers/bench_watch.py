@@ -25,6 +25,7 @@ REASONS = (
     (0x4, "sw-power-cap"), (0x8, "hw-slowdown"), (0x20, "sw-thermal-slowdown"), (0x40, "hw-thermal-slowdown"),
     (0x80, "hw-power-brake-slowdown"), (0x200, "board-limit"), (0x400, "reliability"),
 )  # fmt: skip
+POWER_SOURCES = ("ac", "battery", "undersized")
 LINK_SPEED_FIELDS = (164, 90)  # NVML_FI_DEV_NVLINK_GET_SPEED of one link, NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: MB/s in one direction
 GRAPHICS_BUSY = 20  # percent from which a process that only draws counts as computing
 
@@ -103,6 +104,11 @@ class Watch:
                 return [word for bit, word in REASONS if mask & bit]
         return None
 
+    def power_source(self) -> str | None:
+        """What feeds the machine (nvml.h: NVML_POWER_SOURCE_*)."""
+        source = self.number("nvmlDeviceGetPowerSource")
+        return POWER_SOURCES[source] if source is not None and source < len(POWER_SOURCES) else None
+
     def look(self) -> dict[str, Any]:
         milliwatts = self.number("nvmlDeviceGetPowerUsage")
         return {
@@ -114,6 +120,7 @@ class Watch:
             "pcie_generation": self.number("nvmlDeviceGetCurrPcieLinkGeneration"),
             "pcie_width": self.number("nvmlDeviceGetCurrPcieLinkWidth"),
             "reasons": self.reasons(),
+            "power_source": self.power_source(),
         }
 
     # -------------------------------------------------------- NVLink

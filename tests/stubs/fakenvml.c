@@ -94,6 +94,7 @@ int nvmlDeviceGetCurrPcieLinkWidth(void *h, u32 *v) { (void)h; *v = 8; return 0;
 int nvmlDeviceGetMaxPcieLinkWidth(void *h, u32 *v) { (void)h; *v = 16; return 0; }
 int nvmlDeviceGetClockInfo(void *h, u32 kind, u32 *v) { (void)h; *v = kind == 1 ? 210 : 405; return 0; }
 int nvmlDeviceGetMaxClockInfo(void *h, u32 kind, u32 *v) { (void)h; *v = kind == 1 ? 2100 : 9751; return 0; }
+int nvmlDeviceGetPowerSource(void *h, u32 *v) { (void)h; *v = (u32)number("FAKE_NVML_SOURCE", 0); return 0; }
 int nvmlDeviceGetMemoryBusWidth(void *h, u32 *v) { (void)h; *v = 384; return 0; }
 int nvmlDeviceGetMigMode(void *h, u32 *now, u32 *next) { (void)h; (void)now; (void)next; return 3; }
 int nvmlDeviceGetNvLinkState(void *h, u32 link, u32 *state) { (void)h; if (link >= 4) return 2; *state = link != 3; return 0; }

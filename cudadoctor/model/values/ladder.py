@@ -84,6 +84,7 @@ class Load(Value, frozen=True, kw_only=True):
     pcie_generation: Generation | None = None
     pcie_width: Lanes | None = None
     reasons: tuple[str, ...] | None = None  # what held the clocks down
+    power_source: Literal["ac", "battery", "undersized"] | None = None
 
 
 class Measurement(Value, frozen=True, kw_only=True):
