@@ -7,8 +7,8 @@ module holds the rules of one matter; said.py and place.py are what they ask the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.texts.tie_breakers import (
@@ -27,10 +27,7 @@ from cudadoctor.texts.tie_breakers import (
 )  # fmt: skip
 from cudadoctor.texts.tie_breakers.said import Said
 
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-
-Tie = Callable[[Said, Facts, "Knowledge"], Iterator[Clue]]
+Tie = Callable[[Said, Facts, Knowledge], Iterator[Clue]]
 # In the order in which their suspicions are shown.
 TIES: tuple[Tie, ...] = (
     *container.TIES, *setting.TIES, *memory.TIES, *plain_words.TIES, *versions.TIES, *programs.TIES, *toolkit.TIES, *packages.TIES,

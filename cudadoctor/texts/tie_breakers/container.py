@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
@@ -13,9 +13,6 @@ from cudadoctor.model.version import CudaVersion
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
 from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
 
 TOO_NEW, HOOK, TOOLKIT = "container-cuda-too-new", "container-hook-failed", "container-toolkit-missing"
 CAPABILITIES, LIBCUDA = "container-driver-capabilities", "libcuda-missing"

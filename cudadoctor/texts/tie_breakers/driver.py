@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cudadoctor.checks import traces
 from cudadoctor.checks.reading import Quotes, event_line, gpus, module_named
-from cudadoctor.model.facts import Fact, Facts, Key, NotKnown
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.knowledge.tables import Architecture
+from cudadoctor.model.facts import Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
@@ -25,10 +27,6 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, settled, stated, suspected, values_of
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
-    from cudadoctor.knowledge.tables import Architecture
 
 NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
 TOO_OLD, TOO_NEW, OPEN = "driver-too-old-for-gpu", "driver-too-new-for-gpu", "open-module-unsupported-gpu"
@@ -87,10 +85,10 @@ def module_not_found(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Packages of the driver for desktops and servers do not go together on a Jetson: they do not belong there at all."""
-    lines, named = stated(said, CONFLICT, words=_DESKTOP_DRIVER), facts.get(NAMED_GPUS)
-    boards = [gpu for gpu in (named.value or () if isinstance(named, Fact) else ()) if "Jetson" in (gpu.name or "")]
-    if lines and boards and isinstance(named, Fact):
-        yield finding(PLATFORM, lines, named.line_of(boards[0].line))
+    lines, named = stated(said, CONFLICT, words=_DESKTOP_DRIVER), facts.there(NAMED_GPUS)
+    boards = [named.line_of(gpu.line) for gpu in named.need() if "Jetson" in (gpu.name or "")] if named is not None else []
+    if lines and boards:
+        yield finding(PLATFORM, lines, boards[0])
 
 
 def desktop_packages_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -124,30 +122,31 @@ def _built_for_this_kernel(facts: Facts) -> Quotes:
     """DKMS or a module file for the running kernel; modinfo without a path speaks of the running kernel by itself."""
     kernel, dkms, files = facts.value(KERNEL), facts.there(DKMS), facts.there(MODULE_FILES)
     release = kernel.release if kernel is not None else ""
-    for entry in dkms.need() if dkms is not None else ():
-        if entry.module.startswith("nvidia") and release and entry.kernel == release and entry.state.startswith("installed"):
-            return dkms.line_of(entry.line) if dkms is not None else ()
-    for file in files.need() if files is not None else ():
-        named = file.kernel is None and file.version is not None
-        if files is not None and traces.is_driver_module(file) and (named or (release and file.kernel == release)):
-            return files.lines_with(file.path, file.version.text if file.version is not None else file.path)[:1]
+    if dkms is not None:
+        for entry in dkms.need():
+            if entry.module.startswith("nvidia") and release and entry.kernel == release and entry.state.startswith("installed"):
+                return dkms.line_of(entry.line)
+    if files is not None:
+        for file in files.need():
+            named = file.kernel is None and file.version is not None
+            if traces.is_driver_module(file) and (named or (release and file.kernel == release)):
+                return files.lines_with(file.path, file.version.text if file.version is not None else file.path)[:1]
     return ()
 
 
 def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with the driver, or no device nodes, and all modules that the text shows are for other kernels than the running one."""
     lines = suspected(said, NOT_LOADED, _NOT_RUNNING) or stated(said, "device-nodes-missing")
-    kernel = facts.get(KERNEL)
-    if not lines or not isinstance(kernel, Fact) or kernel.value is None:
+    kernel = facts.there(KERNEL)
+    if not lines or kernel is None or _present(facts, LOADED_DRIVER):
         return
-    gone = Place(facts).said("kernel-gone")
-    if gone and not _present(facts, LOADED_DRIVER):
-        yield finding(MISSING, lines, kernel.some()[:1], gone, kernel=kernel.value.release)
+    gone, release = Place(facts).said("kernel-gone"), kernel.need().release
+    if gone:
+        yield finding(MISSING, lines, kernel.some()[:1], gone, kernel=release)
         return
-    if _present(facts, LOADED_DRIVER) or _answer(lambda: module_named(facts, "nvidia")) or _answer(lambda: traces.dkms_entry(facts)):
+    if _answer(lambda: module_named(facts, "nvidia")) or _answer(lambda: traces.dkms_entry(facts)):
         return
     built = [*_kernels_of_files(facts), *_kernels_of_packages(facts)]
-    release = kernel.value.release
     if built and not any(_same_kernel(one, release) for one, _ in built):
         yield finding(MISSING, lines, kernel.some()[:1], built[0][1], kernel=release)
 
@@ -179,8 +178,8 @@ def _same_kernel(one: str, release: str) -> bool:
 
 def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with a driver that is installed, on a machine whose firmware checks signatures."""
-    lines, found = suspected(said, REFUSED), facts.get(SECURE_BOOT)
-    if not lines or not isinstance(found, Fact) or not found.value or stated(said, NOUVEAU):
+    lines, found = suspected(said, REFUSED), facts.there(SECURE_BOOT)
+    if not lines or found is None or not found.value or stated(said, NOUVEAU):
         return
     installed = _built_for_this_kernel(facts)
     yield finding(REFUSED, lines, found.some()[:1], installed, basis="derived" if installed else "suspected")
@@ -188,22 +187,21 @@ def secure_boot_on(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 def uvm_out(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """An unknown error of CUDA, and the row of module nvidia lists the modules that use it: nvidia_uvm is not one of them."""
-    lines = suspected(said, "uvm-unavailable")
-    found = facts.get(MODULES)
-    if not lines or not isinstance(found, Fact) or found.value is None:
+    lines, found = suspected(said, "uvm-unavailable"), facts.there(MODULES)
+    if not lines or found is None:
         return
-    nvidia = found.value.find("nvidia")
-    if nvidia is not None and nvidia.used_by and "nvidia_uvm" not in nvidia.used_by and found.value.find("nvidia_uvm") is None:
+    nvidia = found.need().find("nvidia")
+    if nvidia is not None and nvidia.used_by and "nvidia_uvm" not in nvidia.used_by and found.need().find("nvidia_uvm") is None:
         yield finding("uvm-unavailable", lines, found.line_of(nvidia.line))
 
 
 def nouveau_in_the_way(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """NVIDIA's module found no device that it may have, and the kernel's lines before it show nouveau on a GPU."""
-    lines, log = suspected(said, NOUVEAU, _NONE_TO_HAVE), facts.get(KERNEL_LOG)
-    if not lines or not isinstance(log, Fact) or log.value is None or _present(facts, LOADED_DRIVER):
+    lines, log = suspected(said, NOUVEAU, _NONE_TO_HAVE), facts.there(KERNEL_LOG)
+    if not lines or log is None or _present(facts, LOADED_DRIVER):
         return
-    held = next((event for event in log.value.events if _NOUVEAU_HOLDS.search(event.text)), None)
-    if held is not None and not log.value.past(held.line, held.address):
+    held = next((event for event in log.need().events if _NOUVEAU_HOLDS.search(event.text)), None)
+    if held is not None and not log.need().past(held.line, held.address):
         yield finding(NOUVEAU, lines, (event_line(log, held),), driver="nouveau")
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from cudadoctor.checks.reading import Quotes
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import SMI, SMI_CSV, Smi
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.programs import MUCH, OTHERS, OWN, ZOMBIE
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.texts.tie_breakers.programs import OTHERS, OWN, ZOMBIE, full_of_nobody
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, lists, settled, stated, suspected
 
 _GONE = lazy(r"^\[Not Found\]$")  # a name that may not be read is written in another way
 _HELD = lazy(r"^(\d{4,7})(?: MiB)?$")  # from 1000 MiB on
@@ -41,10 +36,8 @@ def held_by_what_is_gone(said: Said, facts: Facts, knowledge: Knowledge) -> Iter
     lines = stated(said, OTHERS) or suspected(said, OTHERS, _RAN_OUT)
     if not lines or not _on_a_host(Place(facts)):
         return
-    for fact in facts.all(SMI_CSV):
-        table = fact.need() if fact.value is not None else None
-        names = table.column("process_name", "name") if table is not None else None
-        sizes = table.column("used_gpu_memory", "used_memory") if table is not None else None
+    for fact in lists(facts):
+        names, sizes = fact.need().column("process_name", "name"), fact.need().column("used_gpu_memory", "used_memory")
         for name, size in zip(names or (), sizes or (), strict=False):
             if _GONE.match(name) and (held := _HELD.match(size)) is not None:
                 yield finding(ZOMBIE, fact.lines_with(size)[:1], lines, memory=f"{held[1]} MiB", state="not found")
@@ -57,20 +50,9 @@ def full_after_the_end(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
     ended = place.said("cut-off")
     if not ended or settled(said) or not _on_a_host(place):
         return
-    shown = _full_of_nobody(facts)
-    if shown:
-        yield finding(ZOMBIE, shown, ended, basis="suspected")
-
-
-def _full_of_nobody(facts: Facts) -> Quotes:
-    """The row of a GPU whose memory is in use in a table whose list of processes is shown and empty."""
-    for fact in facts.all(SMI):
-        table = fact.value
-        for gpu in table.gpus if isinstance(table, Smi) and table.process_list and not table.processes else ():
-            used, total = gpu.memory_used_bytes or 0, gpu.memory_total_bytes or 0
-            if total and used > MUCH * total:
-                return fact.line_of(gpu.line)
-    return ()
+    shown = full_of_nobody(facts)
+    if shown is not None:
+        yield finding(ZOMBIE, shown.table.line_of(shown.gpu.line), ended, basis="suspected")
 
 
 TIES = (alone_on_the_card, held_by_what_is_gone, full_after_the_end)

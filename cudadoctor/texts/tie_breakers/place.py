@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.model.facts import Fact, Facts, Key
+from cudadoctor.model.facts import Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, KERNEL, SETTING, WSL, Setting
 
@@ -16,13 +16,12 @@ class Place:
     """The setting of one text, with the lines that show it."""
 
     def __init__(self, facts: Facts) -> None:
-        found = facts.get(SETTING)
-        self.fact = found if isinstance(found, Fact) else None
-        self.setting = self.fact.value if self.fact is not None and self.fact.value is not None else Setting()
+        self.fact = facts.there(SETTING)
+        self.setting = self.fact.need() if self.fact is not None else Setting()
         self.marks = _lines(facts, CONTAINER_MARKS)
         self.wsl = _lines(facts, WSL)
-        kernel = facts.get(KERNEL)
-        release = kernel.value.release if isinstance(kernel, Fact) and kernel.value is not None else ""
+        kernel = facts.value(KERNEL)
+        release = kernel.release if kernel is not None else ""
         self._wsl_1 = _lines(facts, KERNEL) if _WSL_1.search(release) else ()
         self._kernel_of_wsl = _lines(facts, KERNEL) if "icrosoft" in release else ()
 
@@ -52,5 +51,5 @@ class Place:
 
 
 def _lines(facts: Facts, key: Key[Any]) -> Quotes:
-    found = facts.get(key)
-    return found.some()[:1] if isinstance(found, Fact) and found.value else ()
+    found = facts.there(key)
+    return found.some()[:1] if found is not None and found.value else ()

@@ -6,18 +6,26 @@ Such words are the weakest evidence. They name what is likeliest and put it befo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.reading import Quotes, merged
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI, SMI_CSV
+from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, in_words, settled, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.texts.tie_breakers.said import (
+    Said,
+    codes,
+    finding,
+    gpus_of_tables,
+    in_words,
+    lists,
+    nobody_computes,
+    settled,
+    stated,
+    suspected,
+)
 
 NO_ACCESS, SCHEDULER = "container-no-gpu-access", "scheduler-gave-no-gpu"
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
@@ -66,16 +74,10 @@ def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     if works and shown:
         yield finding(ON_CPU, shown, works, basis="suspected")
         return
-    table = next((fact.some()[:1] for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), ()) or _nobody_computes(facts)
+    table = next((listed.table.some()[:1] for listed in gpus_of_tables(facts)), ()) or nobody_computes(facts)
     if not said and table and place.said("idle"):
         for cause in (ON_CPU, CPU_BUILD):
             yield finding(cause, place.said("idle"), table, basis="suspected")
-
-
-def _nobody_computes(facts: Facts) -> Quotes:
-    """The heading of a list of compute processes that has none, and is known to end there."""
-    tables = (fact for fact in facts.all(SMI_CSV) if fact.value is not None)
-    return next((fact.some()[:1] for fact in tables if fact.need().column("pid") == () and fact.need().closed), ())
 
 
 # ---------------------------------------------------------------- nvidia-smi alone
@@ -90,10 +92,11 @@ def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
 def _answer(facts: Facts, *, available: bool) -> Quotes:
     """The line with PyTorch's answer to the question whether CUDA is available."""
-    state = facts.get(FRAMEWORKS)
-    if not isinstance(state, Fact) or state.value is None or state.value.available is not available or state.value.built_with_cuda is False:
+    found = facts.there(FRAMEWORKS)
+    if found is None or found.need().available is not available or found.need().built_with_cuda is False:
         return ()
-    return state.line_of(state.value.available_line)[:1] if state.value.available_line else state.some()[:1]
+    line = found.need().available_line
+    return found.line_of(line)[:1] if line else found.some()[:1]
 
 
 def _module(facts: Facts) -> Quotes:
@@ -180,8 +183,8 @@ def module_for_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 # ---------------------------------------------------------------- clocks
 def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A list of nvidia-smi in which one of the reasons that hold the clocks down is active."""
-    for fact in facts.all(SMI_CSV):
-        for name in SLOWED if fact.value is not None else ():
+    for fact in lists(facts):
+        for name in SLOWED:
             column = fact.need().column(f"clocks_throttle_reasons.{name}", f"clocks_event_reasons.{name}")
             if any(value.strip() == "Active" for value in column or ()):
                 yield finding("thermal-or-power-throttling", merged(fact.some()[:1], fact.lines_with("Active")[:1]))

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cudadoctor.checks.reading import Quotes
-from cudadoctor.model.facts import Fact, Facts
+from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
-from cudadoctor.model.values import PROCESSES, SMI, SMI_CSV, Smi, SmiCsv, SmiGpu
+from cudadoctor.model.values import PROCESSES, SMI, SmiCsv, SmiGpu
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.texts.tie_breakers.said import (
+    Listed,
+    Said,
+    codes,
+    finding,
+    gpus_of_tables,
+    lists,
+    mention,
+    nobody_computes,
+    stated,
+    suspected,
+)
 
 OWN, OTHERS, ZOMBIE = "program-out-of-memory", "gpu-memory-held-by-others", "zombie-gpu-process"
 FAULT = "program-memory-fault"
@@ -111,8 +119,7 @@ def _mebibytes(value: str) -> int | None:
 def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
     """The answers to `nvidia-smi --query-gpu` and `--query-compute-apps`: asked for when the program has ended."""
     place = Place(facts)
-    lists = [fact for fact in facts.all(SMI_CSV) if fact.value is not None]
-    for fact in lists:
+    for fact in lists(facts):
         held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
         if held:
             pid, size = max(held, key=lambda entry: entry[1])
@@ -122,13 +129,13 @@ def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
                 return
             yield finding(OTHERS, lines, fact.lines_with(pid)[:1], pid=pid, memory=f"{size} MiB")
             return
-    for fact in lists:
+    for fact in lists(facts):
         used, total = _memory(fact.need())
         if used is None or not total:
             continue
         if used <= max(IDLE, (1 - NEARLY_ALL) * total):
             yield finding(OWN, lines, fact.lines_with(str(used))[:1])
-        elif _nobody_listed(lists) and not place.marks and not place.wsl:
+        elif nobody_computes(facts) and not place.marks and not place.wsl:
             yield finding(ZOMBIE, fact.lines_with(str(used))[:1], lines, memory=f"{used} MiB", state="not listed")
         return
 
@@ -161,10 +168,6 @@ def _memory(table: SmiCsv) -> tuple[int | None, int | None]:
     return best
 
 
-def _nobody_listed(lists: Sequence[Fact[SmiCsv]]) -> bool:
-    return any(fact.need().column("pid") == () and fact.need().closed for fact in lists)
-
-
 def _idle(gpu: SmiGpu) -> bool:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     return used is not None and bool(total) and used <= max(IDLE << 20, (1 - NEARLY_ALL) * (total or 0))
@@ -173,9 +176,8 @@ def _idle(gpu: SmiGpu) -> bool:
 def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
     """A table with a process that is not the one that failed: listed before it ran, or of another program."""
     for fact in facts.all(SMI):
-        table = fact.value
-        first = fact.quotes[0].first if fact.quotes else None
-        if not isinstance(table, Smi) or table.module is None or first is None:
+        table, first = fact.value, fact.quotes[0].first if fact.quotes else None
+        if table is None or table.module is None or first is None:
             continue
         earlier = lines[0].first is not None and first < lines[0].first
         total = max((gpu.memory_total_bytes or 0 for gpu in table.gpus), default=0)
@@ -203,15 +205,20 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
         return
     if not code and (place.said("notebook") or place.said("windows")):
         return
-    for fact in facts.all(SMI):
-        table = fact.value
-        for gpu in table.gpus if isinstance(table, Smi) and table.process_list and not table.processes else ():
-            used, total = gpu.memory_used_bytes or 0, gpu.memory_total_bytes or 0
-            if total and used > (IDLE << 20 if code else MUCH * total):
-                number = {"gpu": str(gpu.index)} if gpu.index is not None else {}
-                values = {"memory": f"{used >> 20} MiB", "state": "not listed", **number}
-                yield finding(ZOMBIE, fact.line_of(gpu.line), lines, values=values)
-                return
+    full = full_of_nobody(facts, least=IDLE << 20 if code else None)
+    if full is not None:
+        number = {"gpu": str(full.gpu.index)} if full.gpu.index is not None else {}
+        values = {"memory": f"{(full.gpu.memory_used_bytes or 0) >> 20} MiB", "state": "not listed", **number}
+        yield finding(ZOMBIE, full.table.line_of(full.gpu.line), lines, values=values)
+
+
+def full_of_nobody(facts: Facts, least: int | None = None) -> Listed | None:
+    """A GPU whose memory is in use in a table whose list of processes is shown and empty. `least`: bytes; else a part of all there is."""
+    for listed in gpus_of_tables(facts):
+        table, used, total = listed.table.need(), listed.gpu.memory_used_bytes or 0, listed.gpu.memory_total_bytes or 0
+        if table.process_list and not table.processes and total and used > (MUCH * total if least is None else least):
+            return listed
+    return None
 
 
 def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -219,11 +226,11 @@ def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
     In a container 1 is a parent like others, and so it is for a service, which is started by its full path.
     """
-    lines, table, place = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.get(PROCESSES), Place(facts)
-    if not lines or not isinstance(table, Fact) or table.value is None or place.container:
+    lines, table = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.there(PROCESSES)
+    if not lines or table is None or Place(facts).container:
         return
     listed = {entry.pid for fact in facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
-    for process in table.value.processes:
+    for process in table.need().processes:
         alone = process.state == "orphaned" and not _SERVICE.match(process.command or "")
         if (alone or process.state == "defunct") and (process.devices or process.pid in listed):
             basis: Basis = "derived" if process.state == "defunct" else "suspected"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from cudadoctor.checks.common import variable_quote, variables_of
 from cudadoctor.checks.container import linux_packages
@@ -16,28 +15,22 @@ from cudadoctor.checks.device_nodes import CONTROL, FIRST
 from cudadoctor.checks.reading import Quotes, merged
 from cudadoctor.checks.traces import of_the_driver
 from cudadoctor.checks.visible_devices import HIDES, INVALID, NAMES_NOTHING, VARIABLE, resolve
+from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Fact, Facts, Quote
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import (
     DEVICE_NODES,
-    DRIVER_FILES,
     ENVIRONMENT,
     LADDER,
-    LIBRARIES,
     LOADED_DRIVER,
     PCI,
     SMI,
-    SMI_CSV,
     DeviceNodes,
-    Smi,
     Start,
 )
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, suspected
-
-if TYPE_CHECKING:
-    from cudadoctor.knowledge.load import Knowledge
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, libcuda_files, lists, settled, stated, suspected
 
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
 WSL_GPU, WSL_DRIVER = "wsl-gpu-unavailable", "wsl-linux-driver-installed"
@@ -98,12 +91,13 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 def _smi_inside(facts: Facts, place: Place) -> Quotes:
     """nvidia-smi shows the GPU inside the container: the driver's utilities are there, whatever is not."""
     inside = place.said("smi-inside")
-    tables = [fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus]
-    below = (fact for fact in tables if (fact.quotes[0].first or 0) > (inside[0].first or 0)) if inside else ()
-    table = next(iter(below), None)
+    if not inside:
+        return ()
+    below = (table for table, _ in gpus_of_tables(facts) if (table.quotes[0].first or 0) > (inside[0].first or 0))
+    table = next(below, None)
     if table is not None:
         return merged(inside, table.some()[:1])
-    return inside if inside and _WORKS.search(inside[0].text) else ()
+    return inside if _WORKS.search(inside[0].text) else ()
 
 
 def _nothing_there(said: Said, facts: Facts) -> Quotes:
@@ -121,8 +115,8 @@ def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     """nvidia-smi is not found, and the text says nothing else: the likeliest reasons, where it was typed."""
     lines = no_smi(facts)
     shown = (fact for key in (LADDER, LOADED_DRIVER, SMI) for fact in facts.all(key))  # type: ignore[misc]
-    bus = facts.get(PCI)
-    without = isinstance(bus, Fact) and bus.value is not None and not bus.value.nvidia_gpus
+    bus = facts.value(PCI)
+    without = bus is not None and not bus.nvidia_gpus
     if not lines or said or without or any(fact.value is not None for fact in shown):
         return  # what the machine shows says more than a program that is not there
     place = Place(facts)
@@ -151,7 +145,7 @@ def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     nodes = facts.get(DEVICE_NODES)
     if not lines or not place.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
         return
-    library = _library(facts)
+    library = next((shown[:1] for file, shown in libcuda_files(facts) if of_the_driver(file.path)), ())
     if library:
         yield finding(NODES, lines, nodes.some()[:1], library)
     elif place.said("no-libcuda"):
@@ -160,15 +154,6 @@ def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def _no_nodes(nodes: DeviceNodes | None) -> bool:
     return nodes is None or (not nodes.nodes and any(nodes.said_absent(path) for path in (CONTROL, FIRST)))
-
-
-def _library(facts: Facts) -> Quotes:
-    for key in (DRIVER_FILES, LIBRARIES):
-        found = facts.get(key)
-        for file in found.value.find("libcuda.so") if isinstance(found, Fact) and found.value is not None else ():
-            if of_the_driver(file.path):
-                return found.line_of(file.line)[:1]  # type: ignore[union-attr]
-    return ()
 
 
 def codec_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -212,8 +197,8 @@ def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
     place = Place(facts)
-    lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.get(LOADED_DRIVER)
-    if lines and isinstance(loaded, Fact) and loaded.value is not None and not place.in_wsl and not settled(said):
+    lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.there(LOADED_DRIVER)
+    if lines and loaded is not None and not place.in_wsl and not settled(said):
         yield finding(NODES, lines, loaded.some()[:1])
 
 
@@ -314,26 +299,22 @@ def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
 def _gpus_listed(facts: Facts) -> tuple[Quotes, tuple[str | None, ...] | None]:
     """The GPUs that nvidia-smi lists in this text, by UUID where it prints that: a table, -L or a whole list as CSV."""
-    table = _gpus_of_table(facts)
-    if table is not None:
-        return table.some()[:1], tuple(gpu.uuid for gpu in table.need().gpus)
-    for fact in facts.all(SMI_CSV):
-        indexes = fact.value.column("index") if fact.value is not None else None
-        if fact.value is not None and indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
-            return fact.some()[:1], fact.value.column("uuid", "gpu_uuid") or (None,) * len(indexes)
+    first = next(gpus_of_tables(facts), None)
+    if first is not None:
+        return first.table.some()[:1], tuple(gpu.uuid for gpu in first.table.need().gpus)
+    for fact in lists(facts):
+        indexes = fact.need().column("index")
+        if indexes is not None and indexes == tuple(map(str, range(len(indexes)))):
+            return fact.some()[:1], fact.need().column("uuid", "gpu_uuid") or (None,) * len(indexes)
     return (), None
 
 
 def _value(facts: Facts, place: Place) -> tuple[str | None, Quotes]:
     """The value that the environment shows, else the last one that the text writes out."""
-    environment = facts.get(ENVIRONMENT)
-    if isinstance(environment, Fact) and VARIABLE in variables_of(environment):
+    environment = facts.there(ENVIRONMENT)
+    if environment is not None and VARIABLE in variables_of(environment):
         return variables_of(environment)[VARIABLE], (variable_quote(environment, VARIABLE),)
     return place.setting.visible, place.shown(place.setting.visible_line)
-
-
-def _gpus_of_table(facts: Facts) -> Fact[Smi] | None:
-    return next((fact for fact in facts.all(SMI) if fact.value is not None and fact.value.gpus), None)
 
 
 # ---------------------------------------------------------------- machines without an NVIDIA GPU
@@ -342,7 +323,7 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
     place = Place(facts)
     lines = stated(said, LIBCUDA) or suspected(said, NO_GPU) or suspected(said, "driver-not-loaded", _NO_DRIVER)
     cpu_build = stated(said, "framework-cpu-build")
-    if _gpus_of_table(facts) is not None or (said and not (lines or cpu_build)):
+    if next(gpus_of_tables(facts), None) is not None or (said and not (lines or cpu_build)):
         return
     bare = place.said("mac") or place.said("no-card")
     if not said:
