@@ -13,8 +13,9 @@ from cudadoctor.model.facts import Fact, Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, LIMITS, SMI, SMI_CSV, USER, Smi
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
 from cudadoctor.texts.tie_breakers.place import Place
-from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, mention, settled, stated, suspected, variable
+from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, mention, stated, suspected, variable
 
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
 PERMISSION, POLICY = "device-permission-denied", "security-policy-denies-devices"
@@ -42,20 +43,6 @@ def confidential(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
     shown = [quotes for quotes in (lines, mention(facts, "confidential"), mention(facts, "confidential-not-ready")) if quotes]
     if len(shown) > 1:
         yield finding(CONFIDENTIAL, *shown)
-
-
-def not_licensed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The device is busy or unavailable (46), and the text speaks of the licence of a vGPU."""
-    lines, shown = suspected(said, MODE, _BUSY), mention(facts, "licence")
-    if lines and shown:
-        yield finding(VGPU, lines, shown)
-
-
-def host_of_a_vgpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch."""
-    lines, profile = stated(said, "gpu-init-failed"), Place(facts).said("vgpu-profile")
-    if lines and profile:
-        yield finding(VGPU, lines, profile)
 
 
 def compute_mode(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -196,20 +183,7 @@ def only_uvm_missing(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
         yield finding(UVM, lines, bare)
 
 
-def node_of_a_minor(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number."""
-    place = Place(facts)
-    minor, listed = place.said("node-of-minor"), place.said("all-nodes")
-    if minor and listed and not place.container and not settled(said):
-        yield finding(NODES, minor, place.said("bare-nodes") or listed)
-
-
 # ---------------------------------------------------------------- sleep, forks, limits
-def after_sleep(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale."""
-    lines, shown = suspected(said, UVM, _UNKNOWN), mention(facts, "suspend")
-    if lines and shown:
-        yield finding(UVM, lines, shown)
 
 
 def not_initialised(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -232,7 +206,15 @@ def limited(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 
 TIES = (
-    confidential, not_licensed, host_of_a_vgpu, compute_mode, prohibited, mps_variable, mig_name, mig_on,
-    policy, closed_nodes, only_uvm_missing, node_of_a_minor, after_sleep,
-    not_initialised, limited,
-)  # fmt: skip
+    confidential,
+    # The device is busy or unavailable (46), and the text speaks of the licence of a vGPU.
+    joined(VGPU, suspects(MODE, _BUSY), beside=("licence",)),
+    # The driver cannot initialise a GPU that is a part lent by a host: the driver of the host is of another branch.
+    joined(VGPU, states("gpu-init-failed"), beside=("vgpu-profile",)),
+    *(compute_mode, prohibited, mps_variable, mig_name, mig_on, policy, closed_nodes, only_uvm_missing),
+    # The driver gives a GPU's minor number, and the listing of all nodes lacks the node with this number.
+    joined(NODES, beside=("node-of-minor", "bare-nodes|all-nodes"), only_if=("all-nodes",), unless=("in container",), unsettled=True),
+    # An unknown error of CUDA on a machine that was asleep: nvidia-uvm is stale.
+    joined(UVM, suspects(UVM, _UNKNOWN), beside=("suspend",)),
+    *(not_initialised, limited),
+)

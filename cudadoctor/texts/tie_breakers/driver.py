@@ -25,6 +25,7 @@ from cudadoctor.model.values import (
     SECURE_BOOT,
     TEGRA,
 )
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, settled, stated, suspected, values_of
 
@@ -99,13 +100,6 @@ def desktop_packages_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -
     lines = next((found for cause in _NOT_FOUND_ON_JETSON if (found := suspected(said, cause))), ())
     if lines and board and listed and not place.said("jetson-thor") and not settled(said):
         yield finding(PLATFORM, lines, board, listed)
-
-
-def built_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The module of the driver for desktops and servers is built for a Jetson's kernel, which has its own."""
-    lines = stated(said, "driver-build-failed", words=_OF_TEGRA)
-    if lines:
-        yield finding(PLATFORM, lines)
 
 
 def module_there_but_not_loaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -225,13 +219,6 @@ def ids_for_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
         yield finding("vfio-bound", lines, shown, listed[0].quotes[:1])
 
 
-def windows_without_a_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The driver's library is not found, and Windows drives the display with its own basic driver."""
-    lines, shown = stated(said, "libcuda-missing") or suspected(said, NOT_INSTALLED), Place(facts).said("basic-adapter")
-    if lines and shown:
-        yield finding(NOT_INSTALLED, lines, shown)
-
-
 def unloaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with the driver, and the text says that its modules were taken out by hand."""
     lines, shown = suspected(said, NOT_LOADED, _NO_CONTACT), Place(facts).said("unloaded")
@@ -320,14 +307,16 @@ TIES = (
     module_not_found,
     desktop_driver_on_jetson,
     desktop_packages_on_jetson,
-    built_on_jetson,
+    # The module of the driver for desktops and servers is built for a Jetson's kernel, which has its own.
+    joined(PLATFORM, states("driver-build-failed", words=_OF_TEGRA)),
     secure_boot_on,
     built_for_other_kernels,
     module_there_but_not_loaded,
     nouveau_in_the_way,
     switched_off,
     ids_for_guests,
-    windows_without_a_driver,
+    # The driver's library is not found, and Windows drives the display with its own basic driver.
+    joined(NOT_INSTALLED, states("libcuda-missing"), suspects(NOT_INSTALLED), beside=("basic-adapter",)),
     unloaded,
     none_on_the_bus,
     uvm_out,

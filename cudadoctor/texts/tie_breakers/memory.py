@@ -8,6 +8,7 @@ from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
+from cudadoctor.texts.tie_breakers.joining import joined, suspects
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.programs import OTHERS, OWN, ZOMBIE, full_of_nobody
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, lists, settled, stated, suspected
@@ -20,15 +21,6 @@ _RAN_OUT = codes("cuda 2", words=r"(?i)out.of.memory")
 def _on_a_host(place: Place) -> bool:
     """Whether all processes of the machine are seen: a container, WSL and Windows show none of them, or not all."""
     return not (place.container or place.in_wsl or place.said("windows") or place.said("notebook"))
-
-
-def alone_on_the_card(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Out of memory without figures, and the text says that nobody else uses the card: the program's own need comes first."""
-    place = Place(facts)
-    alone, lines = place.said("alone"), suspected(said, OWN, _RAN_OUT)
-    others = place.said("held") or place.said("left-over") or place.said("nobody-listed")
-    if alone and lines and not others and not stated(said, OWN, OTHERS, ZOMBIE):
-        yield finding(OWN, lines, alone, basis="suspected")
 
 
 def held_by_what_is_gone(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -55,4 +47,12 @@ def full_after_the_end(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
         yield finding(ZOMBIE, shown.table.line_of(shown.gpu.line), ended, basis="suspected")
 
 
-TIES = (alone_on_the_card, held_by_what_is_gone, full_after_the_end)
+TIES = (
+    # Out of memory without figures, and the text says that nobody else uses the card: the program's own need comes first.
+    joined(
+        OWN, suspects(OWN, _RAN_OUT), beside=("alone",), unless=("held", "left-over", "nobody-listed"),
+        unless_stated=(OWN, OTHERS, ZOMBIE), basis="suspected",
+    ),
+    held_by_what_is_gone,
+    full_after_the_end,
+)  # fmt: skip

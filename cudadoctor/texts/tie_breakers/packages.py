@@ -25,6 +25,7 @@ from cudadoctor.model.values import (
     ListedPackage,
 )
 from cudadoctor.model.version import CudaVersion, ToolkitVersion
+from cudadoctor.texts.tie_breakers.joining import joined, suspects
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, finding, stated, sure, suspicions, variable
 from cudadoctor.texts.tie_breakers.toolkit import driver_cuda_of_text, listed, needs_newer_driver
@@ -225,14 +226,6 @@ def libraries_unnamed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
         yield finding(LIBRARIES, both[:1])
 
 
-# ---------------------------------------------------------------- whose module it is
-def core_attribute(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A package lacks what every release of it has: another file of that name is likelier than versions that do not fit."""
-    lines = suspicions(said, SHADOWED, _CORE)
-    if lines and not stated(said, SHADOWED, ABI):
-        yield finding(SHADOWED, lines[:1], basis="suspected")
-
-
 # ---------------------------------------------------------------- CUDA's Python bindings
 def bindings(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """cuda.cudart or cuda.cuda is missing: cuda-bindings 13 has neither any more; without any bindings Numba's target lacks them."""
@@ -255,6 +248,7 @@ TIES = (
     wrong_library,
     mixed_packages,
     libraries_unnamed,
-    core_attribute,
+    # A package lacks what every release of it has: another file of that name is likelier than versions that do not fit.
+    joined(SHADOWED, suspects(SHADOWED, _CORE), unless_stated=(SHADOWED, ABI), basis="suspected"),
     bindings,
 )

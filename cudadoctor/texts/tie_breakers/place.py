@@ -30,6 +30,11 @@ class Place:
         line = self.setting.words.get(kind)
         return self.fact.line_of(line)[:1] if line is not None and self.fact is not None else ()
 
+    def shows(self, where: str) -> Quotes:
+        """The same, or the line that shows this place: "in container", "in WSL", "in WSL 1"."""
+        places = {"in container": self.container, "in WSL": self.in_wsl, "in WSL 1": self.wsl_1}
+        return places[where] if where in places else self.said(where)
+
     def shown(self, line: int) -> Quotes:
         return self.fact.line_of(line)[:1] if self.fact is not None else ()
 

@@ -13,6 +13,7 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import (
     Said,
@@ -23,7 +24,6 @@ from cudadoctor.texts.tie_breakers.said import (
     lists,
     nobody_computes,
     settled,
-    stated,
     suspected,
 )
 
@@ -31,6 +31,8 @@ NO_ACCESS, SCHEDULER = "container-no-gpu-access", "scheduler-gave-no-gpu"
 ZOMBIE, OTHERS, OWN = "zombie-gpu-process", "gpu-memory-held-by-others", "program-out-of-memory"
 ON_CPU, CPU_BUILD = "program-not-on-gpu", "framework-cpu-build"
 WSL_GPU, WSL_DRIVER, HOOK = "wsl-gpu-unavailable", "wsl-linux-driver-installed", "container-hook-failed"
+MODULE_MISSING = "driver-module-missing-for-kernel"
+ELSEWHERE = ("in container", "in WSL", "windows")  # not all of the machine's processes are listed there
 SLOWED = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 # Kind of place -> why a program sees no GPU there, likeliest first.
 _WHERE = (
@@ -43,25 +45,6 @@ _NO_GPU = lazy(r"False|is_available|no GPU|No GPU")
 _NOT_RUNNING = lazy(r"kernel driver does not appear to be running")
 _NO_REQUEST = lazy(r"driver error: failed to process request")
 _OF_MICROSOFT = lazy(r"-[Mm]icrosoft\b|-microsoft-standard")
-
-
-# ---------------------------------------------------------------- memory
-def memory_that_stays(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The memory stays in use after its program ended: left-over processes, unless the text states another cause."""
-    place = Place(facts)
-    inside = place.container or place.in_wsl or place.said("windows")
-    shown = place.said("left-over") or (() if inside else place.said("nobody-listed"))
-    if shown and not settled(said):
-        for cause in (ZOMBIE, OTHERS):
-            yield finding(cause, shown, basis="suspected")
-
-
-def memory_of_others(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Out of memory without figures, and the text says that somebody else uses the card."""
-    place = Place(facts)
-    shown, lines = place.said("held"), suspected(said, OTHERS)
-    if shown and lines and not stated(said, OWN):
-        yield finding(OTHERS, lines, shown, basis="suspected")
 
 
 # ---------------------------------------------------------------- a program beside the GPU
@@ -147,39 +130,6 @@ def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
         yield finding(NO_ACCESS, lines, inside, basis="suspected")
 
 
-# ---------------------------------------------------------------- WSL
-def windows_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """In WSL the hook's request to the driver fails where Windows' driver is too old for WSL."""
-    place = Place(facts)
-    lines, wsl = stated(said, HOOK, words=_NO_REQUEST), place.in_wsl
-    if lines and wsl:
-        yield finding(WSL_GPU, lines, wsl)
-
-
-def no_module_in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """TensorFlow's word that the kernel driver does not run, in WSL: there it never runs, for the driver is Windows' own."""
-    place = Place(facts)
-    lines, wsl = stated(said, "driver-not-loaded", words=_NOT_RUNNING), place.in_wsl
-    if lines and wsl:
-        yield finding(WSL_GPU, lines, wsl)
-
-
-def first_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """Any complaint that no GPU is to be had, in WSL 1, which has none."""
-    old = Place(facts).wsl_1
-    if old and not settled(said):
-        yield finding(WSL_GPU, old, basis="suspected")
-
-
-def module_for_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it."""
-    lines = stated(said, "driver-module-missing-for-kernel", words=_OF_MICROSOFT) or suspected(
-        said, "driver-module-missing-for-kernel", _OF_MICROSOFT
-    )
-    if lines:
-        yield finding(WSL_DRIVER, lines)
-
-
 # ---------------------------------------------------------------- clocks
 def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A list of nvidia-smi in which one of the reasons that hold the clocks down is active."""
@@ -192,6 +142,20 @@ def slowed_in_a_list(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
 
 
 TIES = (
-    told, left_on_the_cpu, memory_that_stays, memory_of_others, only_the_tool, none_seen, not_passed_in, first_wsl, no_module_in_wsl,
-    windows_driver, module_for_wsl, slowed_in_a_list,
-)  # fmt: skip
+    *(told, left_on_the_cpu),
+    # The memory stays in use after its program ended: left-over processes, unless the text states another cause.
+    joined((ZOMBIE, OTHERS), beside=("left-over",), unsettled=True, basis="suspected"),
+    joined((ZOMBIE, OTHERS), beside=("nobody-listed",), unless=("left-over", *ELSEWHERE), unsettled=True, basis="suspected"),
+    # Out of memory without figures, and the text says that somebody else uses the card.
+    joined(OTHERS, suspects(OTHERS), beside=("held",), unless_stated=(OWN,), basis="suspected"),
+    *(only_the_tool, none_seen, not_passed_in),
+    # Any complaint that no GPU is to be had, in WSL 1, which has none.
+    joined(WSL_GPU, beside=("in WSL 1",), unsettled=True, basis="suspected"),
+    # TensorFlow's word that the kernel driver does not run, in WSL: there it never runs, for the driver is Windows' own.
+    joined(WSL_GPU, states("driver-not-loaded", words=_NOT_RUNNING), beside=("in WSL",)),
+    # In WSL the hook's request to the driver fails where Windows' driver is too old for WSL.
+    joined(WSL_GPU, states(HOOK, words=_NO_REQUEST), beside=("in WSL",)),
+    # A module of the Linux driver is looked for in Microsoft's kernel, which cannot load it.
+    joined(WSL_DRIVER, states(MODULE_MISSING, words=_OF_MICROSOFT), suspects(MODULE_MISSING, _OF_MICROSOFT)),
+    slowed_in_a_list,
+)

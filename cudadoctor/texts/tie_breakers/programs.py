@@ -11,6 +11,7 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PROCESSES, SMI, SmiCsv, SmiGpu
+from cudadoctor.texts.tie_breakers.joining import joined, suspects
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import (
     Listed,
@@ -48,14 +49,7 @@ NEARLY_ALL = 0.9  # of the memory free: nobody else is there
 MUCH = 0.3  # of a GPU's memory
 
 
-# ---------------------------------------------------------------- launches and forks
-def impossible_launch(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible."""
-    lines = suspected(said, LAUNCH, _LAUNCH_CALL)
-    if lines:
-        yield finding(LAUNCH, lines)
-
-
+# ---------------------------------------------------------------- forks and watchdogs
 def forked(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Code 3 in a child process that was made by fork. Of a call that comes after the start of CUDA any word of children is enough."""
     lines = suspected(said, FORKED)
@@ -64,19 +58,6 @@ def forked(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
         yield finding(FORKED, lines, child)
     elif lines and _STARTING_CALL.search(lines[0].text) and not mention(facts, "children"):
         yield finding("uvm-unavailable", lines, basis="suspected")  # the first call of all, and nobody speaks of children
-
-
-def late_unknown_error(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed."""
-    lines = suspected(said, "uvm-unavailable", _WAITING_CALL)
-    if not lines:
-        return
-    reset = mention(facts, "display-reset")
-    if reset:
-        yield finding(TIMEOUT, lines, reset)
-        return
-    for cause in (TIMEOUT, FAULT):
-        yield finding(cause, lines, basis="suspected")
 
 
 def killed_by_the_watchdog(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -238,4 +219,13 @@ def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
             yield finding(ZOMBIE, table.line_of(process.line), lines, basis=basis, values=values)
 
 
-TIES = (left_over, nobody_is_listed, impossible_launch, forked, late_unknown_error, killed_by_the_watchdog, whose_memory, alloc_failed)
+TIES = (
+    *(left_over, nobody_is_listed),
+    # An invalid argument (code 1) of the call that starts a kernel: its sizes are impossible.
+    joined(LAUNCH, suspects(LAUNCH, _LAUNCH_CALL)),
+    forked,
+    # An unknown error (999) of a call that waits for kernels: CUDA had started well, so the kernel, not the driver's start, failed.
+    joined(TIMEOUT, suspects("uvm-unavailable", _WAITING_CALL), beside=("display-reset",)),
+    joined((TIMEOUT, FAULT), suspects("uvm-unavailable", _WAITING_CALL), unless=("display-reset",), basis="suspected"),
+    *(killed_by_the_watchdog, whose_memory, alloc_failed),
+)

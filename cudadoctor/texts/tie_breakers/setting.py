@@ -29,6 +29,7 @@ from cudadoctor.model.values import (
     DeviceNodes,
     Start,
 )
+from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
 from cudadoctor.texts.tie_breakers.place import Place
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, libcuda_files, lists, settled, stated, suspected
 
@@ -156,14 +157,6 @@ def _no_nodes(nodes: DeviceNodes | None) -> bool:
     return nodes is None or (not nodes.nodes and any(nodes.said_absent(path) for path in (CONTROL, FIRST)))
 
 
-def codec_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete."""
-    lines = suspected(said, CAPABILITIES, _CODEC)
-    place = Place(facts)
-    if lines and not place.container and not place.in_wsl and not settled(said):
-        yield finding(INCOMPLETE, lines, basis="suspected")
-
-
 def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """NVML's 'Unknown Error' (or no device after a daemon-reload, or until a restart), and the text speaks of a container."""
     place = Place(facts)
@@ -178,21 +171,6 @@ def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
         yield finding(LOST, lines, place.container)
 
 
-def sandboxed_engine(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """The engine has no GPU support, its hook fails or it sees no device, and it is Docker from snap, or Docker Desktop for Linux."""
-    lines = stated(said, "container-toolkit-missing", "container-hook-failed", "cdi-specification-stale") or stated(
-        said, NODES, words=_CUSTOM_DEVICE
-    )
-    if not lines:
-        return
-    place = Place(facts)
-    engine = place.said("snap-docker")
-    if not engine and not place.in_wsl and not place.said("windows"):
-        engine = place.said("docker-desktop")  # on Windows its engine runs in WSL and has the GPU
-    if engine:
-        yield finding(SANDBOXED, lines, engine)
-
-
 # ---------------------------------------------------------------- WSL
 def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
@@ -200,14 +178,6 @@ def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
     lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.there(LOADED_DRIVER)
     if lines and loaded is not None and not place.in_wsl and not settled(said):
         yield finding(NODES, lines, loaded.some()[:1])
-
-
-def in_hyper_v(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-    """No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand."""
-    place = Place(facts)
-    lines, built = suspected(said, WSL_GPU, _BLOCKED) or stated(said, LIBCUDA), place.said("dxgkrnl-built")
-    if lines and built and not place.in_wsl:
-        yield finding(HYPER_V, lines, built)
 
 
 def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -335,7 +305,20 @@ def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
         yield finding(NO_GPU, lines, notebook)
 
 
-TIES = (
-    not_asked_for, no_smi_at_all, passed_in, codec_library, lost_where_it_runs, sandboxed_engine, blocked_elsewhere, in_hyper_v,
-    in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all,
+# What an engine without GPU support, with a failing hook or without devices says.
+_REFUSED = (
+    states("container-toolkit-missing", "container-hook-failed", "cdi-specification-stale"), states(NODES, words=_CUSTOM_DEVICE),
 )  # fmt: skip
+TIES = (
+    *(not_asked_for, no_smi_at_all, passed_in),
+    # A library for video or ray tracing is missing and nothing speaks of a container: the host's own packages are incomplete.
+    joined(INCOMPLETE, suspects(CAPABILITIES, _CODEC), unless=("in container", "in WSL"), unsettled=True, basis="suspected"),
+    lost_where_it_runs,
+    # It is Docker from snap, or Docker Desktop for Linux; on Windows that one's engine runs in WSL and has the GPU.
+    joined(SANDBOXED, *_REFUSED, beside=("snap-docker",)),
+    joined(SANDBOXED, *_REFUSED, beside=("docker-desktop",), unless=("snap-docker", "in WSL", "windows")),
+    blocked_elsewhere,
+    # No access, or no libcuda, in a Linux that was made a guest of Windows' GPU by hand.
+    joined(HYPER_V, suspects(WSL_GPU, _BLOCKED), states(LIBCUDA), beside=("dxgkrnl-built",), unless=("in WSL",)),
+    *(in_wsl, job_without_gpu, held_by_the_job, written_value, no_card_at_all),
+)
