@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
-
-KNOWLEDGE = load()
+from tests.judging import KNOWLEDGE
 
 
 @functools.lru_cache(maxsize=16)

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from cudadoctor.checks import benchmark
 from cudadoctor.commands import cli
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import BenchmarkResult, LessonResult, Report
 from cudadoctor.model.requirements import Requirements
@@ -23,9 +22,9 @@ from cudadoctor.model.version import ComputeCapability
 from cudadoctor.report import bench_text, smoke_text
 from cudadoctor.report.page import Style
 from cudadoctor.sources import recording
+from tests.judging import KNOWLEDGE
 
 HOSTS = Path(__file__).parent.parent / "fixtures" / "hosts"
-KNOWLEDGE = load()
 HOPPER = ComputeCapability("9.0")
 
 

@@ -21,7 +21,6 @@ import pytest
 
 from cudadoctor.judge import machines as nodes
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.report import Report
 from cudadoctor.report.json import render
 from cudadoctor.sources import bundles, pasted, recording
@@ -32,10 +31,10 @@ from tests import bug_reports
 from tests.bug_reports import BUNDLES, HOSTS, MARK, h200, host, of_host, parts_of, replaced
 from tests.cases import every
 from tests.command_line import MISLED, run
+from tests.judging import KNOWLEDGE
 from tests.judging import report_of as of_recording
 from tests.test_hosts import blamed, found
 
-KNOWLEDGE: Knowledge = load()
 # What a report of NVIDIA's script shows: bus, kernel log, versions, modules, nvidia-smi. All else (Python, variables, nodes) it has not.
 SHOWN = {
     "driver-upgraded-under-running-kernel": "driver-version-mismatch",

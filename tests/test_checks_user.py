@@ -14,7 +14,6 @@ import pytest
 
 from cudadoctor.checks import benchmark, cuda_home, libcuda, numba, nvidia_smi, nvml, processes, python, smoke, toolkit
 from cudadoctor.checks.base import Line
-from cudadoctor.knowledge.load import Knowledge, load
 from cudadoctor.model.facts import Facts, Key, NotKnown
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.values import (
@@ -75,10 +74,10 @@ from cudadoctor.parsers.framework_builds import builds_of
 from tests import facts_builder as make
 from tests.cases import every, todays
 from tests.facts_builder import ADDRESS, PASCAL, VERSION, State, fact
+from tests.judging import KNOWLEDGE
 
 CHECKS = (nvidia_smi.CHECK, nvml.CHECK, libcuda.CHECK, toolkit.CHECK, cuda_home.CHECK, python.CHECK, numba.CHECK, processes.CHECK)
 ROWS = (*CHECKS, smoke.CHECK, benchmark.CHECK)
-KNOWLEDGE: Knowledge = load()
 PATH = "/home/ada/env/bin/python"
 SUBJECT = f"python:{PATH}"
 GIB = 1 << 30

@@ -14,7 +14,6 @@ from cudadoctor.inventory.rungs import observe
 from cudadoctor.judge import stages
 from cudadoctor.judge.cases import cases_of, explains
 from cudadoctor.judge.diagnose import Seen, diagnose
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence
 from cudadoctor.model.facts import Facts, Quote
 from cudadoctor.model.findings import Clue, Crash, Judged, Outcome
@@ -23,9 +22,8 @@ from cudadoctor.model.values import DEVICE_NODES, LADDER, LOADED_DRIVER, NVML, P
 from cudadoctor.sources import pasted
 from tests.command_line import HEALTHY, HUNG, NOUVEAU, changed, evidence_of
 from tests.facts_builder import ADDRESS, bus, gpu, host, ladder, nodes, nvml, nvml_gpu
+from tests.judging import KNOWLEDGE
 from tests.test_rungs import OTHER, two_gpus
-
-KNOWLEDGE = load()
 
 
 def clue(cause: str, **more: Any) -> Clue:

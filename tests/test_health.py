@@ -10,7 +10,6 @@ import pytest
 from cudadoctor.checks import gpu, health, history, links
 from cudadoctor.inventory.rungs import observe
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.facts import Facts, NotKnown
 from cudadoctor.model.findings import Clue
@@ -38,9 +37,9 @@ from cudadoctor.prescribe import prescribe
 from cudadoctor.sources.pasted import evidence_of
 from cudadoctor.texts import statements
 from tests.facts_builder import ADDRESS, facts_of, host, ladder, nvml, nvml_gpu
+from tests.judging import KNOWLEDGE
 from tests.prescriptions import commands, finding
 
-KNOWLEDGE = load()
 OTHER = "0000:02:00.0"
 XID = f"NVRM: Xid (PCI:{ADDRESS[:-2]}): "
 LOADED = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.120  Fri Sep 13 10:10:01 UTC 2024"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.parsers.in_quotes import Beside, InQuotes, opened
 from cudadoctor.sources.pasted import evidence_of
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 MESSAGE = "CUDA error: device-side assert triggered"
 
 

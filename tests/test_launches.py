@@ -10,15 +10,14 @@ import pytest
 
 from cudadoctor import api
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.values import LAUNCH
 from cudadoctor.parsers import launches
 from cudadoctor.parsers.base import Text
 from cudadoctor.report import smoke_text
 from cudadoctor.report.text import Style
 from tests.command_line import evidence_of
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 REFUSED = {
     "numba": "numba.cuda.cudadrv.driver.CudaAPIError: [1] Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE",
     "cuda": "CUDA error: invalid configuration argument",

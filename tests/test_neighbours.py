@@ -16,13 +16,12 @@ import msgspec
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 
 ROOT = Path(__file__).resolve().parent.parent / "fixtures"
-KNOWLEDGE = load()
 UNDECIDED = "undecided"
 _SEPARATORS = re.compile(r"\s*(?:;|&&|\|\|)\s*")
 

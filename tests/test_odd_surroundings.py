@@ -13,14 +13,12 @@ import pytest
 
 from cudadoctor.commands import examining
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.evidence import Evidence, Item
 from cudadoctor.model.report import Report
 from cudadoctor.sources import host, programs, readers
 from cudadoctor.sources.children import Child
 from tests.command_line import ROOT, evidence_of
-
-KNOWLEDGE = load()
+from tests.judging import KNOWLEDGE
 
 
 def judged(evidence: Evidence, **changes: dict[str, object]) -> Report:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import pytest
 
 from cudadoctor.judge.stages import judge
-from cudadoctor.knowledge.load import load
 from cudadoctor.model.version import ComputeCapability
 from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
+from tests.judging import KNOWLEDGE
 
-KNOWLEDGE = load()
 NONE = "none"
 SHOWN: list[tuple[str, str]] = [
     # The CUDA of a wheel, which brings its own NVRTC, is older than the GPU; so is a version that stands in a line of its own.
