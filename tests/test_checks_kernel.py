@@ -63,20 +63,7 @@ OPEN = "nvidiactl, nvidia0: read and write for everyone"
 
 
 def judged(facts: Facts) -> tuple[dict[str, Clue], set[str]]:
-    """The first clue of each cause found, and the causes of rules that could not run to their end."""
-    found: dict[str, Clue] = {}
-    undecided: set[str] = set()
-    for check in CHECKS:
-        for rule in check.rules:
-            try:
-                for clue in rule.function(facts, KNOWLEDGE):
-                    assert clue.cause in rule.causes
-                    assert clue.quotes, f"{clue.cause} has no quoted line"
-                    assert all(quote.text and quote.source for quote in clue.quotes)
-                    found.setdefault(clue.cause, clue)
-            except NotKnown:
-                undecided.update(rule.causes)
-    return found, undecided - found.keys()
+    return make.judged(CHECKS, facts)
 
 
 def causes(facts: Facts) -> set[str]:

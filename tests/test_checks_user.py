@@ -194,21 +194,7 @@ def host(changes: State | None = None, unknown: Iterable[Key[Any]] = ()) -> Fact
 
 
 def judged(facts: Facts) -> tuple[dict[str, Clue], set[str]]:
-    """The first clue of each cause, and the causes of rules that could not run to their end."""
-    found: dict[str, Clue] = {}
-    undecided: set[str] = set()
-    for check in CHECKS:
-        for rule in check.rules:
-            try:
-                for clue in rule.function(facts, KNOWLEDGE):
-                    assert clue.cause in rule.causes
-                    assert clue.quotes, f"{clue.cause} has no quoted line"
-                    assert all(quote.text and quote.source for quote in clue.quotes)
-                    assert all(isinstance(value, str) and value for value in clue.values.values() if value is not None)
-                    found.setdefault(clue.cause, clue)
-            except NotKnown:
-                undecided.update(rule.causes)
-    return found, undecided - found.keys()
+    return make.judged(CHECKS, facts)
 
 
 def causes(changes: State | None = None, unknown: Iterable[Key[Any]] = ()) -> set[str]:
