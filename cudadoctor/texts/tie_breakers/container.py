@@ -11,7 +11,7 @@ from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import SMI, Smi
 from cudadoctor.model.version import CudaVersion
 from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, stated, suspected
 from cudadoctor.texts.tie_breakers.taken_back import OF_PLUGIN
 
@@ -30,7 +30,7 @@ _UNRESOLVABLE = lazy(r"unresolvable CDI devices|stat nvidia\.com/gpu|custom devi
 def demand_of_the_image(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A container does not start, its image asks for a CUDA release, and a table shows a driver that has an older one."""
     lines = stated(said, HOOK) or suspected(said, HOOK) or suspected(said, TOOLKIT)
-    shown = Place(facts).said("requires-cuda")
+    shown = place_of(facts).said("requires-cuda")
     demand = _REQUIRED.search(shown[0].text) if shown else None
     if not lines or demand is None:
         return

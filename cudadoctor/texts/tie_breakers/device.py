@@ -14,7 +14,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, DEVICE_NODES, LIMITS, SMI, SMI_CSV, USER, Smi
 from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, mention, stated, suspected, variable
 
 FABRIC, CONFIDENTIAL = "fabric-manager-not-running", "confidential-compute-not-ready"
@@ -171,7 +171,7 @@ def _in_container(facts: Facts, lines: Quotes) -> bool:
 # ---------------------------------------------------------------- nodes that a listing lacks
 def only_uvm_missing(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """An unknown error of CUDA, and a listing of all nodes has those of the GPU and none of nvidia-uvm."""
-    lines, place = suspected(said, UVM, _UNKNOWN), Place(facts)
+    lines, place = suspected(said, UVM, _UNKNOWN), place_of(facts)
     if not lines or not place.said("all-nodes"):
         return
     bare, found = place.said("bare-nodes"), facts.there(DEVICE_NODES)

@@ -26,7 +26,7 @@ from cudadoctor.model.values import (
     TEGRA,
 )
 from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, mention, settled, stated, suspected, values_of
 
 NOT_INSTALLED, MISSING, NOT_LOADED = "driver-not-installed", "driver-module-missing-for-kernel", "driver-not-loaded"
@@ -94,7 +94,7 @@ def desktop_driver_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> 
 
 def desktop_packages_on_jetson(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Jetson whose GPU is not found, and the driver for desktops and servers in a listing of packages for ARM or a typed command."""
-    place = Place(facts)
+    place = place_of(facts)
     typed = tuple(quote for quote in place.said("linux-driver") if _DESKTOP_PACKAGE.search(quote.text))
     board, listed = place.said("jetson"), place.said("desktop-package") or typed
     lines = next((found for cause in _NOT_FOUND_ON_JETSON if (found := suspected(said, cause))), ())
@@ -134,7 +134,7 @@ def built_for_other_kernels(said: Said, facts: Facts, knowledge: Knowledge) -> I
     kernel = facts.there(KERNEL)
     if not lines or kernel is None or _present(facts, LOADED_DRIVER):
         return
-    gone, release = Place(facts).said("kernel-gone"), kernel.need().release
+    gone, release = place_of(facts).said("kernel-gone"), kernel.need().release
     if gone:
         yield finding(MISSING, lines, kernel.some()[:1], gone, kernel=release)
         return
@@ -209,7 +209,7 @@ def switched_off(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clu
 
 def ids_for_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The driver for guests is told to take an id which every NVIDIA GPU of the bus has, and the host's driver has none."""
-    place, lines = Place(facts), suspected(said, "vfio-bound")
+    place, lines = place_of(facts), suspected(said, "vfio-bound")
     shown = place.said("ids-for-guests")
     if not lines or not shown or settled(said) or not _present(facts, PCI):
         return
@@ -221,7 +221,7 @@ def ids_for_guests(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 
 def unloaded(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No contact with the driver, and the text says that its modules were taken out by hand."""
-    lines, shown = suspected(said, NOT_LOADED, _NO_CONTACT), Place(facts).said("unloaded")
+    lines, shown = suspected(said, NOT_LOADED, _NO_CONTACT), place_of(facts).said("unloaded")
     if lines and shown and not settled(said) and not _present(facts, LOADED_DRIVER):
         yield finding(NOT_LOADED, lines, shown, basis="suspected")
 
@@ -231,7 +231,7 @@ def none_on_the_bus(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 
     The kernel saw one when it started: it left the bus since. In a laptop it may be switched off; a listing may show another machine's.
     """
-    place = Place(facts)
+    place = place_of(facts)
     lines = suspected(said, NO_GPU) or suspected(said, NOT_INSTALLED) or stated(said, "libcuda-missing")
     shown = place.said("none-listed-there") or (() if _gpu_listed(facts) else place.said("none-listed"))
     if not lines or not shown or place.in_wsl or place.said("windows") or place.said("mac"):

@@ -8,7 +8,7 @@ from cudadoctor.checks.reading import Quotes
 from cudadoctor.knowledge.load import Knowledge
 from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Basis, Clue
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import ANYTHING, Said, What, finding, settled, stated, suspected
 
 Tie = Callable[[Said, Facts, Knowledge], Iterator[Clue]]
@@ -40,7 +40,7 @@ def joined(
     """
 
     def tie(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        place = Place(facts)
+        place = place_of(facts)
         lines = next(filter(None, (look(said) for look in looks)), ())
         shown = [next(filter(None, map(place.shows, kinds.split("|"))), ()) for kinds in beside]
         if (looks and not lines) or not all(shown) or not all(map(place.shows, only_if)):

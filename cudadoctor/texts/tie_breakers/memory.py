@@ -9,7 +9,7 @@ from cudadoctor.model.facts import Facts
 from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.texts.tie_breakers.joining import joined, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import Place, place_of
 from cudadoctor.texts.tie_breakers.programs import OTHERS, OWN, ZOMBIE, full_of_nobody
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, lists, settled, stated, suspected
 
@@ -26,7 +26,7 @@ def _on_a_host(place: Place) -> bool:
 def held_by_what_is_gone(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Memory ran out, and nvidia-smi lists a process with much memory whose program it does not find any more."""
     lines = stated(said, OTHERS) or suspected(said, OTHERS, _RAN_OUT)
-    if not lines or not _on_a_host(Place(facts)):
+    if not lines or not _on_a_host(place_of(facts)):
         return
     for fact in lists(facts):
         names, sizes = fact.need().column("process_name", "name"), fact.need().column("used_gpu_memory", "used_memory")
@@ -38,7 +38,7 @@ def held_by_what_is_gone(said: Said, facts: Facts, knowledge: Knowledge) -> Iter
 
 def full_after_the_end(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A program was cut off, and a table shows a GPU with much memory in use and no process at all."""
-    place = Place(facts)
+    place = place_of(facts)
     ended = place.said("cut-off")
     if not ended or settled(said) or not _on_a_host(place):
         return

@@ -26,7 +26,7 @@ from cudadoctor.model.values import (
 )
 from cudadoctor.model.version import CudaVersion, ToolkitVersion
 from cudadoctor.texts.tie_breakers.joining import joined, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, finding, stated, sure, suspicions, variable
 from cudadoctor.texts.tie_breakers.toolkit import driver_cuda_of_text, listed, needs_newer_driver
 
@@ -193,7 +193,7 @@ def wrong_library(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     elif mixed:
         yield finding(MIXED, lines[:1], mixed)
     elif any(_SYMBOL.search(quote.text) for quote in lines):
-        no_path = Place(facts).said("no-library-path")
+        no_path = place_of(facts).said("no-library-path")
         if no_path and _OF_PACKAGES.search(lines[0].text):
             yield finding(MIXED, lines[:1], no_path)
         else:
@@ -217,7 +217,7 @@ def mixed_packages(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[C
 def libraries_unnamed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The framework says that libraries are missing and not which: cuDNN where cuDNN alone is named elsewhere, else the framework's set."""
     lines = suspicions(said, LIBRARIES)
-    absent = Place(facts).said("no-cudnn")
+    absent = place_of(facts).said("no-cudnn")
     if absent and lines and suspicions(said, CUDNN) and not stated(said, LIBRARIES, CUDNN, PATH):
         yield finding(CUDNN, lines[:1], absent)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from cudadoctor.checks.reading import Quotes
@@ -53,6 +54,9 @@ class Place:
     def wsl_1(self) -> Quotes:
         """The kernel of WSL 1, which has no GPU at all."""
         return self._wsl_1 or self.said("wsl-1")
+
+
+place_of = lru_cache(maxsize=1)(Place)  # all rules ask it of one text, one after the other
 
 
 def _lines(facts: Facts, key: Key[Any]) -> Quotes:

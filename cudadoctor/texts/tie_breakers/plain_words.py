@@ -14,7 +14,7 @@ from cudadoctor.model.findings import Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import FRAMEWORKS, MODULES, SMI
 from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import (
     Said,
     codes,
@@ -52,7 +52,7 @@ def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
     """CUDA is available and the program says that its model is on the CPU; or nothing is said at all, and a card that works lies idle."""
     if any(clue.cause != CPU_BUILD and not clue.advice for clue in said):
         return
-    place = Place(facts)
+    place = place_of(facts)
     works, shown = _answer(facts, available=True), place.said("on-cpu")
     if works and shown:
         yield finding(ON_CPU, shown, works, basis="suspected")
@@ -66,7 +66,7 @@ def left_on_the_cpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 # ---------------------------------------------------------------- nvidia-smi alone
 def only_the_tool(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """nvidia-smi is not found, and the text says that CUDA works."""
-    place = Place(facts)
+    place = place_of(facts)
     absent = next((fact.some()[:1] for fact in facts.all(SMI) if fact.value is None and fact.origin == "text"), ()) or place.said("no-smi")
     works = place.said("gpu-works") or _answer(facts, available=True) or _module(facts)
     if absent and works and not settled(said):
@@ -94,7 +94,7 @@ def _module(facts: Facts) -> Quotes:
 # ---------------------------------------------------------------- nothing but words
 def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """The user describes what a cause looks like, and no message states any."""
-    place = Place(facts)
+    place = place_of(facts)
     for cause in place.setting.words if not settled(said) else ():
         if cause in knowledge.causes:
             lines = place.said(cause)
@@ -103,7 +103,7 @@ def told(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No message at all, and the text says that a program sees no GPU: the likeliest reasons in a batch job, a container, WSL."""
-    place = Place(facts)
+    place = place_of(facts)
     shown = place.said("none-seen")
     if said or not shown:
         return
@@ -117,7 +117,7 @@ def none_seen(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 
 def not_passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, or a framework that finds no GPU, in a container or batch job that is not said to have asked for one."""
-    place = Place(facts)
+    place = place_of(facts)
     if settled(said) or place.said("gpu-asked") or place.said("wsl"):
         return
     lines = suspected(said, NO_ACCESS, _NO_DEVICE) or suspected(said, "framework-cpu-build", _NO_GPU) or _answer(facts, available=False)

@@ -12,7 +12,7 @@ from cudadoctor.model.findings import Basis, Clue
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import PROCESSES, SMI, SmiCsv, SmiGpu
 from cudadoctor.texts.tie_breakers.joining import joined, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import Place, place_of
 from cudadoctor.texts.tie_breakers.said import (
     Listed,
     Said,
@@ -65,7 +65,7 @@ def killed_by_the_watchdog(said: Said, facts: Facts, knowledge: Knowledge) -> It
     lines = stated(said, FAULT, words=_LAUNCH_FAILED)
     if not lines or stated(said, FAULT, words=_BAD_ADDRESS):
         return
-    watched, screen = Place(facts).said("watched"), mention(facts, "display-reset")
+    watched, screen = place_of(facts).said("watched"), mention(facts, "display-reset")
     seconds = _SECONDS.search(lines[0].text)
     if watched and seconds is not None and SHORTEST_WATCH <= float(seconds["seconds"]) <= LONGEST_WATCH:
         yield finding(TIMEOUT, lines, watched)
@@ -99,7 +99,7 @@ def _mebibytes(value: str) -> int | None:
 
 def _by_lists(facts: Facts, lines: Quotes) -> Iterator[Clue]:
     """The answers to `nvidia-smi --query-gpu` and `--query-compute-apps`: asked for when the program has ended."""
-    place = Place(facts)
+    place = place_of(facts)
     for fact in lists(facts):
         held = [(pid, size) for pid, size in _processes(fact.need()) if size is not None]
         if held:
@@ -169,7 +169,7 @@ def _by_table(facts: Facts, lines: Quotes) -> Iterator[Clue]:
             size = entry.memory_bytes or 0
             if "C" in (entry.kind or "C") and size > MUCH * total > 0 and (earlier or not _PYTHON.search(entry.name or "python")):
                 shown = next((quote for quote in fact.quotes if str(entry.pid) in quote.text), fact.quotes[0])
-                gone = _gone(Place(facts), str(entry.pid))
+                gone = _gone(place_of(facts), str(entry.pid))
                 if gone:
                     yield finding(ZOMBIE, (shown,), gone, lines, memory=f"{size >> 20} MiB", state="not found")
                     return
@@ -181,7 +181,7 @@ def nobody_is_listed(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator
     """Memory ran out, by a code or by the user's word, and a table shows memory in use and no process, outside any container."""
     code = suspected(said, ZOMBIE, _OUT_OF_MEMORY)
     lines = code or mention(facts, "out-of-memory")
-    place = Place(facts)
+    place = place_of(facts)
     if not lines or place.container or place.in_wsl or (not code and stated(said, OWN, OTHERS, ZOMBIE)):
         return
     if not code and (place.said("notebook") or place.said("windows")):
@@ -208,7 +208,7 @@ def left_over(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     In a container 1 is a parent like others, and so it is for a service, which is started by its full path.
     """
     lines, table = suspected(said, ZOMBIE) or mention(facts, "out-of-memory"), facts.there(PROCESSES)
-    if not lines or table is None or Place(facts).container:
+    if not lines or table is None or place_of(facts).container:
         return
     listed = {entry.pid for fact in facts.all(SMI) if fact.value is not None for entry in fact.value.processes}
     for process in table.need().processes:

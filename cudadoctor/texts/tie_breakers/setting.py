@@ -30,7 +30,7 @@ from cudadoctor.model.values import (
     Start,
 )
 from cudadoctor.texts.tie_breakers.joining import joined, states, suspects
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import Place, place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, gpus_of_tables, libcuda_files, lists, settled, stated, suspected
 
 NO_ACCESS, LOST, SANDBOXED = "container-no-gpu-access", "container-lost-devices", "container-engine-sandboxed"
@@ -64,7 +64,7 @@ def not_asked_for(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
 
     Where nothing at all is stated, such a command is the likeliest reason of a complaint about the GPU.
     """
-    place = Place(facts)
+    place = place_of(facts)
     if _smi_inside(facts, place) and stated(said, LIBCUDA):
         yield finding(CAPABILITIES, stated(said, LIBCUDA), _smi_inside(facts, place))
         return
@@ -109,7 +109,7 @@ def _nothing_there(said: Said, facts: Facts) -> Quotes:
 def no_smi(facts: Facts) -> Quotes:
     """A shell, or an engine that was to start it, found no nvidia-smi."""
     absent = [fact for fact in facts.all(SMI) if fact.value is None]
-    return absent[0].some()[:1] if absent else Place(facts).said("no-smi")
+    return absent[0].some()[:1] if absent else place_of(facts).said("no-smi")
 
 
 def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
@@ -120,7 +120,7 @@ def no_smi_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Cl
     without = bus is not None and not bus.nvidia_gpus
     if not lines or said or without or any(fact.value is not None for fact in shown):
         return  # what the machine shows says more than a program that is not there
-    place = Place(facts)
+    place = place_of(facts)
     if place.said("no-tools-package"):
         yield finding("nvidia-smi-missing", lines, place.said("no-tools-package"))
         return
@@ -141,7 +141,7 @@ def _start_before(starts: Sequence[Start], quote: Quote) -> Start | None:
 
 def passed_in(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device in a container whose nodes are missing: with the driver's library inside only they were left out, without it everything."""
-    place = Place(facts)
+    place = place_of(facts)
     lines = suspected(said, NO_ACCESS)
     nodes = facts.get(DEVICE_NODES)
     if not lines or not place.container or not isinstance(nodes, Fact) or not _no_nodes(nodes.value):
@@ -159,7 +159,7 @@ def _no_nodes(nodes: DeviceNodes | None) -> bool:
 
 def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """NVML's 'Unknown Error' (or no device after a daemon-reload, or until a restart), and the text speaks of a container."""
-    place = Place(facts)
+    place = place_of(facts)
     lines = suspected(said, LOST, _UNKNOWN_ERROR)
     if not lines and place.said("daemon-reload"):
         lines = suspected(said, NO_ACCESS, _NO_DEVICE)
@@ -174,7 +174,7 @@ def lost_where_it_runs(said: Said, facts: Facts, knowledge: Knowledge) -> Iterat
 # ---------------------------------------------------------------- WSL
 def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """'GPU access blocked by the operating system' where the driver's own module runs, which WSL has not: its control node is no use."""
-    place = Place(facts)
+    place = place_of(facts)
     lines, loaded = suspected(said, WSL_GPU, _BLOCKED), facts.there(LOADED_DRIVER)
     if lines and loaded is not None and not place.in_wsl and not settled(said):
         yield finding(NODES, lines, loaded.some()[:1])
@@ -182,7 +182,7 @@ def blocked_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
 
 def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """Messages of a missing driver in WSL, where the driver comes from Windows and no Linux driver can be loaded."""
-    place = Place(facts)
+    place = place_of(facts)
     if not place.in_wsl:
         return
     blocked = suspected(said, WSL_GPU, _BLOCKED)
@@ -214,7 +214,7 @@ def in_wsl(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
 # ---------------------------------------------------------------- schedulers and the variable
 def job_without_gpu(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, no driver library, inside a batch job whose commands ask for no GPU."""
-    place = Place(facts)
+    place = place_of(facts)
     jobs = place.setting.jobs
     lines = suspected(said, SCHEDULER, _NO_DEVICE) or stated(said, LIBCUDA) or suspected(said, SCHEDULER, _NONE_FOUND)
     if lines and jobs and not any(start.asks for start in jobs):
@@ -237,7 +237,7 @@ def held_by_the_job(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[
 
 def written_value(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """No device, and the text shows a value of CUDA_VISIBLE_DEVICES that leaves none, or whose number may not exist."""
-    place = Place(facts)
+    place = place_of(facts)
     value, shown = _value(facts, place)
     lines = suspected(said, INVALID, _NO_DEVICE) or (place.said("none-counted") if not said else ())
     if value is None and lines and place.said("visible-placeholder"):
@@ -290,7 +290,7 @@ def _value(facts: Facts, place: Place) -> tuple[str | None, Quotes]:
 # ---------------------------------------------------------------- machines without an NVIDIA GPU
 def no_card_at_all(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A Mac, a notebook whose machine has no GPU, or the user's own word that there is no NVIDIA card."""
-    place = Place(facts)
+    place = place_of(facts)
     lines = stated(said, LIBCUDA) or suspected(said, NO_GPU) or suspected(said, "driver-not-loaded", _NO_DRIVER)
     cpu_build = stated(said, "framework-cpu-build")
     if next(gpus_of_tables(facts), None) is not None or (said and not (lines or cpu_build)):

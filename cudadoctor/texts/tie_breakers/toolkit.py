@@ -25,7 +25,7 @@ from cudadoctor.model.values import (
     NumbaReport,
 )
 from cudadoctor.model.version import ComputeCapability, CudaVersion, ToolkitVersion
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, settled, stated, sure, suspicions
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ def needs_newer_driver(built: ToolkitVersion, driver: CudaVersion) -> bool:
 
 def brought_cuda_is_too_new(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """A framework finds no GPU, and the package of conda that brings its CUDA is newer than the driver's."""
-    none, driver = _finds_none(facts) or Place(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
+    none, driver = _finds_none(facts) or place_of(facts).said("none-seen"), driver_cuda_of_text(facts, knowledge)
     if not none or driver is None or settled(said):
         return
     for kit in toolkits_named(facts):
@@ -163,7 +163,7 @@ def toolkit_elsewhere(said: Said, facts: Facts, knowledge: Knowledge) -> Iterato
     lines = tuple(quote for one in said if one.cause == MISSING and sure(one) for quote in one.quotes if _ASKS_FOR_NVCC.search(quote.text))
     compilers = [fact for fact in facts.all(NVCC) if fact.value is not None]
     shown = compilers[0].some()[:1] if compilers and not any(fact.value is None for fact in facts.all(NVCC)) else ()
-    shown = shown or Place(facts).said("which-nvcc")
+    shown = shown or place_of(facts).said("which-nvcc")
     if lines and shown:
         folders = {folder for quote in shown for folder in _FOLDER_OF_NVCC.findall(quote.text) if f"{folder}/bin/nvcc" not in lines[0].text}
         there = {"path": folders.pop()} if len(folders) == 1 else {}

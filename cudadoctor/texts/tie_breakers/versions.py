@@ -22,7 +22,7 @@ from cudadoctor.model.values import (
     SMI,
 )
 from cudadoctor.model.version import LibraryVersion
-from cudadoctor.texts.tie_breakers.place import Place
+from cudadoctor.texts.tie_breakers.place import place_of
 from cudadoctor.texts.tie_breakers.said import Said, codes, finding, libcuda_files, settled, stated, suspected, variable
 
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
@@ -41,7 +41,7 @@ _WITHOUT_DRIVER = lazy(  # of CuPy and RAPIDS, which ask for no driver before
 def capabilities(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
     """libcuda is not found, and the container was given driver capabilities without compute."""
     lines = stated(said, "libcuda-missing")
-    if not lines and (settled(said) or not Place(facts).container):
+    if not lines and (settled(said) or not place_of(facts).container):
         return
     asked = suspected(said, "container-driver-capabilities", _CAPABILITIES)
     if asked:
@@ -70,15 +70,15 @@ def two_driver_versions(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
     lines = next((clue.quotes[:1] for clue in said if clue.cause == "forward-compat-unsupported"), ())
     if not lines:
         return
-    compat = _compat_library(facts) or _newer_cuda(facts, knowledge) or Place(facts).said("cuda-compat")
+    compat = _compat_library(facts) or _newer_cuda(facts, knowledge) or place_of(facts).said("cuda-compat")
     loaded, file = facts.there(LOADED_DRIVER), _other_library(facts)
     if compat:
         yield finding("forward-compat-unsupported", lines, compat)
     elif loaded is not None and file is not None:
         library, shown = file
         yield finding("driver-version-mismatch", lines, loaded.some()[:1], shown, module=loaded.need().version.text, library=library.text)
-    elif Place(facts).container:  # an image brings a libcuda of its own more often than a host has two
-        yield finding("forward-compat-unsupported", lines, Place(facts).container, basis="suspected")
+    elif place_of(facts).container:  # an image brings a libcuda of its own more often than a host has two
+        yield finding("forward-compat-unsupported", lines, place_of(facts).container, basis="suspected")
     elif suspected(said, "driver-version-mismatch", _MISMATCH):
         yield finding("driver-version-mismatch", suspected(said, "driver-version-mismatch", _MISMATCH))
 
@@ -132,7 +132,7 @@ def insufficient_driver(said: Said, facts: Facts, knowledge: Knowledge) -> Itera
         yield finding("toolkit-newer-than-driver", lines, driver[:1])
         return
     named = _driver_named(facts)
-    missing = not named and not Place(facts).said("windows") and any(_WITHOUT_DRIVER.search(quote.text) for quote in lines)
+    missing = not named and not place_of(facts).said("windows") and any(_WITHOUT_DRIVER.search(quote.text) for quote in lines)
     yield finding("libcuda-missing" if missing else "toolkit-newer-than-driver", lines, named, basis="suspected")
 
 
