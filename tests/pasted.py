@@ -7,7 +7,7 @@ import functools
 from cudadoctor.judge.stages import judge
 from cudadoctor.model.report import Report
 from cudadoctor.sources.pasted import evidence_of
-from tests.judging import KNOWLEDGE
+from tests.judging import KNOWLEDGE, cause_of
 
 
 @functools.lru_cache(maxsize=16)
@@ -18,8 +18,7 @@ def report(text: str) -> Report:
 
 
 def root(text: str) -> str | None:
-    found = report(text).diagnosis.root
-    return found.cause if found is not None else None
+    return cause_of(report(text))
 
 
 def suspects(text: str) -> list[str]:

@@ -10,11 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cudadoctor.judge.stages import judge
 from cudadoctor.model.version import ComputeCapability
-from cudadoctor.sources.pasted import evidence_of
 from tests.cases import every
 from tests.judging import KNOWLEDGE
+from tests.pasted import report, root, suspects
 
 NONE = "none"
 SHOWN: dict[str, list[str]] = msgspec.toml.decode(Path(__file__).with_name("toolkit_texts.toml").read_bytes())
@@ -22,11 +21,7 @@ SHOWN: dict[str, list[str]] = msgspec.toml.decode(Path(__file__).with_name("tool
 
 @every("cause, text", [(cause, text) for cause, texts in SHOWN.items() for text in texts])
 def test_a_short_text_names_its_cause(cause: str, text: str) -> None:
-    report = judge(evidence_of(text.encode()), KNOWLEDGE)
-    diagnosis = report.diagnosis
-    assert diagnosis.crashes == ()
-    root = diagnosis.root.cause if diagnosis.root is not None else None
-    assert root == (None if cause == NONE else cause), [finding.cause for finding in diagnosis.suspects]
+    assert root(text) == (None if cause == NONE else cause), suspects(text)
 
 
 @pytest.mark.parametrize(
@@ -39,10 +34,10 @@ def test_a_short_text_names_its_cause(cause: str, text: str) -> None:
     ],
 )
 def test_what_has_several_causes_stays_open_and_says_what_to_ask(text: str) -> None:
-    report = judge(evidence_of(text.encode()), KNOWLEDGE)
-    assert report.verdict == "undecided"
-    assert report.diagnosis.suspects
-    assert report.diagnosis.ask
+    found = report(text)
+    assert found.verdict == "undecided"
+    assert found.diagnosis.suspects
+    assert found.diagnosis.ask
 
 
 @pytest.mark.parametrize(
@@ -54,9 +49,7 @@ def test_what_has_several_causes_stays_open_and_says_what_to_ask(text: str) -> N
     ],
 )
 def test_the_likeliest_suspect_comes_first(text: str, first: str) -> None:
-    diagnosis = judge(evidence_of(text.encode()), KNOWLEDGE).diagnosis
-    assert diagnosis.root is None
-    assert diagnosis.suspects[0].cause == first
+    assert (root(text), suspects(text)[0]) == (None, first)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +90,5 @@ def test_every_index_of_pytorch_is_of_a_known_toolkit_and_serves_known_gpus() ->
 )
 @pytest.mark.parametrize("also", ["", "CUDA available: True\n"])
 def test_a_build_without_cuda_in_a_listing_is_looked_at_first_and_blamed_for_nothing(shown: str, also: str) -> None:
-    found = judge(evidence_of(f"{shown}\n{also}".encode()), KNOWLEDGE).diagnosis
-    assert found.root is None
-    assert [suspect.cause for suspect in found.suspects] == ([] if also else ["framework-cpu-build"])
+    text = f"{shown}\n{also}"
+    assert (root(text), suspects(text)) == (None, [] if also else ["framework-cpu-build"])
