@@ -20,8 +20,9 @@ from cudadoctor.report.clean import clean
 from cudadoctor.report.text import STATUS_STYLE
 from tests.cases import every
 from tests.command_line import HEALTHY, NAMES, NOUVEAU, ROOT, host, run
+from tests.judging import KNOWLEDGE
 from tests.report_pages import Node, page_of, page_tree, saying, tree
-from tests.test_formats import EVIL, KNOWLEDGE, NARROW, report_of
+from tests.test_formats import EVIL, NARROW, report_of
 from tests.test_report_text import CONTROL, HOSTILE
 
 ATTRIBUTES = {

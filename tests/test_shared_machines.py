@@ -34,8 +34,8 @@ from cudadoctor.report.text import Style, render
 from cudadoctor.sources.redact import redact
 from tests.command_line import changed, evidence_of
 from tests.facts_builder import environment, facts_of
-from tests.judging import cause_of
-from tests.prescriptions import KNOWLEDGE, commands, finding
+from tests.judging import KNOWLEDGE, cause_of
+from tests.prescriptions import commands, finding
 
 FULL, MIXED = "shared-default-gpu-full", "two-gpus-mixed-healthy"
 FAST, SLOW = "0000:41:00.0", "0000:01:00.0"

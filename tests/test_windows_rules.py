@@ -34,9 +34,9 @@ from cudadoctor.prescribe.dialect import for_cmd, in_powershell, portable
 from tests.cases import every
 from tests.command_line import changed, evidence_of, lines, records
 from tests.facts_builder import fact, facts_of, host, ladder, nvml
-from tests.judging import cause_of
+from tests.judging import KNOWLEDGE, cause_of
 from tests.pasted import root
-from tests.prescriptions import KNOWLEDGE, shells, written
+from tests.prescriptions import shells, written
 
 HEALTHY, BASIC = "windows-healthy-rtx3060", "windows-basic-display-adapter"
 SYSTEM = Kernel(system="Windows", release="10.0.19045")
