@@ -40,12 +40,13 @@ def joined(
     """
 
     def tie(said: Said, facts: Facts, knowledge: Knowledge) -> Iterator[Clue]:
-        place = place_of(facts)
-        lines = next(filter(None, (look(said) for look in looks)), ())
-        shown = [next(filter(None, map(place.shows, kinds.split("|"))), ()) for kinds in beside]
-        if (looks and not lines) or not all(shown) or not all(map(place.shows, only_if)):
+        lines, place = next(filter(None, (look(said) for look in looks)), ()), place_of(facts)
+        if looks and not lines:
             return
-        if any(map(place.shows, unless)) or stated(said, *unless_stated) or (unsettled and settled(said)):
+        shown = [next(filter(None, map(place.shows, kinds.split("|"))), ()) for kinds in beside]
+        if not all(shown) or not all(map(place.shows, only_if)) or any(map(place.shows, unless)):
+            return
+        if stated(said, *unless_stated) or (unsettled and settled(said)):
             return
         for cause in (causes,) if isinstance(causes, str) else causes:
             yield finding(cause, lines, *shown, basis=basis, values=values)

@@ -10,6 +10,7 @@ from cudadoctor.model.facts import Facts, Key
 from cudadoctor.model.pattern import lazy
 from cudadoctor.model.values import CONTAINER_MARKS, KERNEL, SETTING, WSL, Setting
 
+_PLACES = {"in container": "container", "in WSL": "in_wsl", "in WSL 1": "wsl_1"}
 _WSL_1 = lazy(r"4\.4\.0-\d{5}-Microsoft")
 
 
@@ -32,9 +33,8 @@ class Place:
         return self.fact.line_of(line)[:1] if line is not None and self.fact is not None else ()
 
     def shows(self, where: str) -> Quotes:
-        """The same, or the line that shows this place: "in container", "in WSL", "in WSL 1"."""
-        places = {"in container": self.container, "in WSL": self.in_wsl, "in WSL 1": self.wsl_1}
-        return places[where] if where in places else self.said(where)
+        """The same, or the line that shows one of the _PLACES."""
+        return getattr(self, _PLACES[where]) if where in _PLACES else self.said(where)
 
     def shown(self, line: int) -> Quotes:
         return self.fact.line_of(line)[:1] if self.fact is not None else ()
